@@ -1,0 +1,80 @@
+# How everything is compiled: one INTERFACE target carries language, warnings, sanitizers.
+
+set(MILLIGPU_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list: address,undefined or thread")
+set(MILLIGPU_TEST_WRAPPER "" CACHE STRING "Command, as a list, that every test program runs under")
+option(MILLIGPU_TESTS "Build the tests" ON)
+option(MILLIGPU_FUZZ "Link the fuzz targets with libFuzzer (clang)" OFF)
+option(MILLIGPU_COVERAGE "Instrument for gcov" OFF)
+option(MILLIGPU_HARDEN "Release hardening: LTO, PIE, relro, stack protector, fortify" OFF)
+option(MILLIGPU_ANALYZE "Run gcc -fanalyzer" OFF)
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Debug CACHE STRING "Build type" FORCE)
+endif()
+
+if(NOT CMAKE_C_COMPILER_LAUNCHER)
+    find_program(MILLIGPU_CCACHE ccache)
+    if(MILLIGPU_CCACHE)
+        # Several build folders of one tree share their objects.
+        set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 ${MILLIGPU_CCACHE})
+    endif()
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(milligpu_options INTERFACE)
+target_include_directories(milligpu_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(milligpu_options INTERFACE _GNU_SOURCE)
+target_compile_options(milligpu_options INTERFACE
+    -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+    -Wwrite-strings -Wvla -Wformat=2 -Wundef -Wcast-qual -Wnull-dereference -Wimplicit-fallthrough
+    -fno-common -fno-omit-frame-pointer
+    # A failed must() names src/core/ledger.c, not the machine it was built on.
+    -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+target_link_libraries(milligpu_options INTERFACE Threads::Threads)
+
+if(NOT MILLIGPU_HARDEN)
+    target_compile_definitions(milligpu_options INTERFACE MILLIGPU_MUST_DEBUG)
+endif()
+
+if(MILLIGPU_SANITIZE)
+    target_compile_options(milligpu_options INTERFACE
+        -fsanitize=${MILLIGPU_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(milligpu_options INTERFACE -fsanitize=${MILLIGPU_SANITIZE})
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        # The checks gcc inserts confuse its own flow analysis; the dev build keeps both.
+        target_compile_options(milligpu_options INTERFACE
+            -Wno-null-dereference -Wno-maybe-uninitialized)
+    endif()
+endif()
+
+if(MILLIGPU_FUZZ)
+    target_compile_options(milligpu_options INTERFACE -fsanitize=fuzzer-no-link)
+    target_link_options(milligpu_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+if(MILLIGPU_COVERAGE)
+    target_compile_options(milligpu_options INTERFACE --coverage -fprofile-update=atomic)
+    target_link_options(milligpu_options INTERFACE --coverage)
+endif()
+
+if(MILLIGPU_ANALYZE)
+    target_compile_options(milligpu_options INTERFACE -fanalyzer -Wno-analyzer-too-complex)
+endif()
+
+if(MILLIGPU_HARDEN)
+    include(CheckIPOSupported)
+    check_ipo_supported(RESULT MILLIGPU_IPO LANGUAGES C)
+    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ${MILLIGPU_IPO})
+    target_compile_options(milligpu_options INTERFACE
+        -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+        -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    target_link_options(milligpu_options INTERFACE -Wl,-z,relro,-z,now -Wl,--as-needed)
+    include(CheckPIESupported)
+    check_pie_supported()
+endif()

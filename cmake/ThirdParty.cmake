@@ -1,0 +1,19 @@
+# Every library that is not ours, found once.  Which layer may use which is said in
+# src/*/CMakeLists.txt and checked by the layers test.
+
+find_package(PkgConfig REQUIRED)
+
+function(milligpu_find name module)
+    pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${module})
+endfunction()
+
+milligpu_find(SQLITE3 sqlite3>=3.37)
+milligpu_find(CURL libcurl>=7.74)
+milligpu_find(JANSSON jansson>=2.13)
+milligpu_find(YAML yaml-0.1)
+milligpu_find(MICROHTTPD libmicrohttpd>=0.9.70)
+milligpu_find(GNUTLS gnutls)
+milligpu_find(SMARTCOLS smartcols)
+if(MILLIGPU_TESTS)
+    milligpu_find(CMOCKA cmocka)
+endif()

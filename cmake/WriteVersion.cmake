@@ -1,0 +1,18 @@
+# cmake -DSOURCE=dir -DVERSION=x -DOUT=file.h -P WriteVersion.cmake
+
+set(commit unknown)
+execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(NOT failed AND answer MATCHES "^[0-9a-f]+$")
+    set(commit ${answer})
+endif()
+
+file(CONFIGURE OUTPUT "${OUT}" @ONLY CONTENT "/* Generated: what was built. */
+#ifndef MILLIGPU_VERSION_H
+#define MILLIGPU_VERSION_H
+
+#define MILLIGPU_VERSION \"@VERSION@\"
+#define MILLIGPU_COMMIT \"@commit@\"
+
+#endif
+")

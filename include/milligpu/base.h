@@ -1,0 +1,89 @@
+/*
+ * base - the words every other file is written in.
+ *
+ * must() states what can only be false through a bug of ours: it stays on in
+ * release builds, prints the place and aborts.  Outside input never reaches
+ * one; it is refused where it is read.
+ *
+ * CLEANUP and STEAL make ownership readable: a local that owns something says
+ * at its declaration how it ends, and handing it on is a visible word.
+ *
+ *     CLEANUP(freep) char *name = xstrdup(given);
+ *     ...
+ *     return STEAL(name);
+ *
+ * Pure but for must_fail(); any thread.
+ */
+#ifndef MILLIGPU_BASE_H
+#define MILLIGPU_BASE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define MUST_USE                   __attribute__((warn_unused_result))
+#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define NONNULL_RETURN             __attribute__((returns_nonnull))
+#define UNUSED                     __attribute__((unused))
+
+/* Only of an array: a pointer does not compile. */
+#define ARRAY_LEN(a)                                                                               \
+    (sizeof(a) / sizeof((a)[0]) +                                                                  \
+     0 * sizeof(struct {                                                                           \
+         static_assert(!__builtin_types_compatible_p(__typeof__(a), __typeof__(&(a)[0])),          \
+                       "ARRAY_LEN of a pointer");                                                  \
+         int unused_;                                                                              \
+     }))
+
+/* A bug: print where and what, then abort. */
+_Noreturn void must_fail(const char *file, int line, const char *what);
+
+#define must(condition)                                                                            \
+    (__builtin_expect(!!(condition), 1) ? (void)0 : must_fail(__FILE__, __LINE__, #condition))
+
+/* A place that no state of the program leads to; why says which rule forbids it. */
+#define must_not_reach(why) must_fail(__FILE__, __LINE__, why)
+
+/* For what costs more than O(1): on in every build but release. */
+#ifdef MILLIGPU_MUST_DEBUG
+#define must_debug(condition) must(condition)
+#else
+#define must_debug(condition) ((void)sizeof(!!(condition)))
+#endif
+
+/* Run fn(&local) when the local goes out of scope. */
+#define CLEANUP(fn) __attribute__((cleanup(fn)))
+
+/* Take the pointer out of a local that owns it, leaving nothing to clean up. */
+#define STEAL(pointer)                                                                             \
+    __extension__({                                                                                \
+        __typeof__(&(pointer)) steal_from_ = &(pointer);                                           \
+        __typeof__(pointer) stolen_ = *steal_from_;                                                \
+        *steal_from_ = NULL;                                                                       \
+        stolen_;                                                                                   \
+    })
+
+/*
+ * DEFINE_FREEP(struct store, store_close) makes store_closep(struct store **),
+ * the form CLEANUP wants.  Nothing to do for NULL, so half-built is fine.
+ */
+#define DEFINE_FREEP(type, fn)                                                                     \
+    UNUSED static inline void fn##p(type **at)                                                     \
+    {                                                                                              \
+        if (*at != NULL)                                                                           \
+            fn(*at);                                                                               \
+        *at = NULL;                                                                                \
+    }                                                                                              \
+    struct freep_takes_a_semicolon_
+
+/* CLEANUP(freep) for anything that malloc or the xmalloc family gave. */
+UNUSED static inline void freep(void *at)
+{
+    void **pointer = at;
+    free(*pointer);
+    *pointer = NULL;
+}
+
+#endif
