@@ -1,0 +1,150 @@
+"""Who may include whom: the table of the architecture, held to the include lines."""
+
+import re
+from typing import Iterator, List, Optional
+
+from tidy import Files, Finding, LAYERS, code_only, layer_of, line_of, run, tree
+
+MAY_INCLUDE = {
+    "base": {"base"},
+    "core": {"core", "base"},
+    "wire": {"wire", "core", "base"},
+    "run": {"run", "base"},
+    "store": {"store", "run", "core", "base"},
+    "kube": {"kube", "run", "wire", "core", "base"},
+    "web": {"web", "run", "base"},
+    "app": {"app", "store", "kube", "web", "wire", "run", "core", "base"},
+    "bin": set(LAYERS),
+}
+
+THIRD_PARTY = {
+    "store": r"sqlite3\.h",
+    "kube": r"curl/.*|jansson\.h|yaml\.h",
+    "web": r"microhttpd\.h|gnutls/.*",
+    "app": r"jansson\.h|yaml\.h",
+    "bin": r"libsmartcols(/libsmartcols)?\.h|jansson\.h|curl/.*|yaml\.h",
+}
+
+# base, core and wire: language and memory, nothing that could do I/O, tell time or lock.
+PURE = "assert ctype errno inttypes limits stdalign stdarg stdbool stddef stdint stdlib string"
+LIBC = PURE + (
+    " dirent endian err fcntl fnmatch getopt glob ifaddrs langinfo libgen locale math netdb"
+    " poll pthread pwd sched semaphore setjmp signal spawn stdatomic stdio sysexits syslog"
+    " termios threads time unistd wchar"
+)
+LIBC_FOLDERS = r"(sys|netinet|arpa|net|linux)/.*"
+EXTRA = {"base": {"stdio"}}
+GENERATED = {"milligpu_version.h": {"app", "bin"}}
+
+# A public header belongs to the layer that has a source of its name.  Those without
+# one are named here.
+HEADER_LAYER = {
+    **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
+    **dict.fromkeys("inventory ledger node place pod quantity reason reconcile request"
+                    " snapshot policy preempt".split(), "core"),
+}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+
+
+def header_layer(name: str, files: Files) -> Optional[str]:
+    stem = name[: -len(".h")]
+    owners = [layer for layer in LAYERS if f"src/{layer}/{stem}.c" in files]
+    if len(owners) == 1:
+        return owners[0]
+    return HEADER_LAYER.get(stem)
+
+
+def judge_system(layer: str, header: str) -> Optional[str]:
+    stem = header[:-2]
+    if layer in ("base", "core", "wire"):
+        if stem in PURE.split() or stem in EXTRA.get(layer, set()):
+            return None
+        return f"{layer} is pure and may not include <{header}>"
+    if stem in LIBC.split() or re.fullmatch(LIBC_FOLDERS, header):
+        return None
+    if re.fullmatch(THIRD_PARTY.get(layer, "(?!)"), header):
+        return None
+    return f"{layer} may not include <{header}>"
+
+
+def judge_own(layer: str, path: str, header: str, files: Files) -> Optional[str]:
+    if header in GENERATED:
+        return None if layer in GENERATED[header] else f"{layer} may not include {header}"
+    if header.startswith("milligpu/"):
+        target = header_layer(header[len("milligpu/"):], files)
+        if f"include/{header}" not in files:
+            return f"there is no include/{header}"
+        if target is None:
+            return f"which layer is {header}?  Say so in HEADER_LAYER of check_layers.py"
+        if target not in MAY_INCLUDE[layer]:
+            return f"{layer} may not include {header}, which belongs to {target}"
+        return None
+    first = header.split("/")[0]
+    if first in LAYERS and "/" in header and first != layer:
+        return f"{header} is private to {first}; what crosses a border lives in include/milligpu"
+    if ".." in header:
+        return f"{header} climbs out of its folder"
+    return None
+
+
+def includes(text: str) -> Iterator[re.Match]:
+    # Comments go, but an include's own quotes must stay readable.
+    code = code_only(text)
+    for match in INCLUDE.finditer(text):
+        if code[match.start(): match.end()].lstrip().startswith("#"):
+            yield match
+
+
+def check(files: Files) -> List[Finding]:
+    found = []
+    for path, text in files.items():
+        layer = layer_of(path)
+        public = path.startswith("include/milligpu/")
+        if public:
+            layer = header_layer(path.split("/")[-1], files) or ""
+            if not layer:
+                message = "which layer?  Say so in HEADER_LAYER of check_layers.py"
+                found.append(Finding(path, 1, message))
+                continue
+        if layer not in LAYERS:
+            continue
+        for match in includes(text):
+            kind, header = match.groups()
+            if kind == "<":
+                fault = judge_system(layer, header)
+                if public and re.fullmatch("|".join(THIRD_PARTY.values()), header):
+                    fault = f"a contract may not show <{header}>"
+            else:
+                fault = judge_own(layer, path, header, files)
+            if fault:
+                found.append(Finding(path, line_of(text, match.start()), fault))
+    return found
+
+
+BASE = {"include/milligpu/base.h": "", "include/milligpu/place.h": "", "src/core/place.c": "",
+        "include/milligpu/web.h": "", "src/web/web.c": ""}
+BAD = [
+    {**BASE, "src/base/x.c": '#include "milligpu/place.h"\n'},
+    {**BASE, "src/core/x.c": "#include <time.h>\n"},
+    {**BASE, "src/core/x.c": "#include <stdio.h>\n"},
+    {**BASE, "src/wire/x.c": "# include <jansson.h>\n"},
+    {**BASE, "src/store/x.c": '#include "milligpu/web.h"\n'},
+    {**BASE, "src/web/x.c": '#include "milligpu/place.h"\n'},
+    {**BASE, "src/web/x.c": "#include <sqlite3.h>\n"},
+    {**BASE, "src/app/x.c": '#include "store/inner.h"\n'},
+    {**BASE, "src/app/x.c": "#include <curl/curl.h>\n"},
+    {**BASE, "src/core/x.c": '#include "milligpu_version.h"\n'},
+    {**BASE, "src/core/x.c": '#include "milligpu/gone.h"\n'},
+    {**BASE, "include/milligpu/place.h": "#include <sqlite3.h>\n"},
+    {**BASE, "include/milligpu/web.h": '#include "milligpu/place.h"\n'},
+    {**BASE, "include/milligpu/orphan.h": ""},
+]
+GOOD = [
+    {**BASE, "src/core/x.c": '#include <string.h>\n#include "milligpu/place.h"\n#include "x.h"\n'},
+    {**BASE, "src/core/x.c": "/*\n#include <time.h>\n*/\n"},
+    {**BASE, "src/store/x.c": '#include <sqlite3.h>\n#include <time.h>\n#include "store/x.h"\n'},
+    {**BASE, "src/app/x.c": '#include "milligpu/web.h"\n#include "milligpu_version.h"\n'},
+]
+
+run(check, tree(".c", ".h", under=("src", "include")), BAD, GOOD)

@@ -1,0 +1,46 @@
+"""Every file lies where something builds or runs it: a forgotten test proves nothing."""
+
+import re
+from typing import List
+
+from tidy import Files, Finding, LAYERS, run, tree
+
+LAYER = "|".join(LAYERS)
+PLACES = re.compile(
+    rf"src/({LAYER})/[\w-]+\.(c|h|def)"
+    r"|src/bin/ctl/\w+\.(c|h|def)"
+    r"|include/milligpu/\w+\.(h|def)"
+    rf"|tests/unit/({LAYER}|ctl)/(test_\w+\.c|support\w*\.[ch])"
+    r"|tests/(table|golden|sim|e2e)/(test_\w+\.c|support\w*\.[ch])"
+    r"|tests/support/\w+\.[ch]"
+    r"|tests/fuzz/(fuzz_\w+|replay)\.c"
+    r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
+    r"|bench/\w+\.[ch]"
+)
+
+
+def check(files: Files) -> List[Finding]:
+    found = []
+    for path, text in files.items():
+        if not PLACES.fullmatch(path):
+            found.append(Finding(path, 1, "lies where no rule builds it"))
+        for name in re.findall(r"^static void (\w+)\(void \*\*\w+\)\n\{", text, re.MULTILINE):
+            if path.startswith("tests/") and len(re.findall(rf"\b{name}\b", text)) < 2:
+                found.append(Finding(path, 1, f"{name}() is a test that nobody runs"))
+    return found
+
+
+TEST = "static void %s(void **state)\n{\n}\n"
+BAD = [
+    {"src/extra/x.c": ""},
+    {"src/kube/deep/x.c": ""},
+    {"tests/unit/test_x.c": ""},
+    {"tests/unit/core/x.c": ""},
+    {"tests/unit/core/test_x.c": TEST % "lonely"},
+]
+GOOD = [
+    {"src/core/x.c": "", "src/bin/ctl/top.c": "", "tests/unit/ctl/test_top.c": ""},
+    {"tests/unit/core/test_x.c": TEST % "used" + "cmocka_unit_test(used)\n"},
+]
+
+run(check, tree(".c", ".h", under=("src", "include", "tests", "bench")), BAD, GOOD)
