@@ -23,10 +23,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define MUST_USE                   __attribute__((warn_unused_result))
-#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
-#define NONNULL_RETURN             __attribute__((returns_nonnull))
-#define UNUSED                     __attribute__((unused))
+#define MUST_USE                 __attribute__((warn_unused_result))
+#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
+#define NONNULL_RETURN           __attribute__((returns_nonnull))
+#define UNUSED                   __attribute__((unused))
 
 /* Only of an array: a pointer does not compile. */
 #define ARRAY_LEN(a)                                                                               \

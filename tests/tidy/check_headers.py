@@ -27,7 +27,8 @@ def compile_alone(path: str, text: str) -> Optional[str]:
             capture_output=True, text=True, check=False)
         if out.returncode == 0:
             return None
-        return out.stderr.strip().split("\n")[0].replace(f"{folder}/", "")
+        errors = [line for line in out.stderr.split("\n") if "error:" in line]
+        return (errors or [out.stderr])[0].replace(f"{folder}/", "")
 
 
 def check_one(path: str, text: str) -> List[Finding]:

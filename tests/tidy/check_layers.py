@@ -40,7 +40,7 @@ GENERATED = {"milligpu_version.h": {"app", "bin"}}
 # one are named here.
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
-    **dict.fromkeys("inventory ledger node place pod quantity reason reconcile request"
+    **dict.fromkeys("allocation filter inventory ledger node place pod quantity reason reconcile request"
                     " snapshot policy preempt".split(), "core"),
 }
 

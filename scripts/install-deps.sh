@@ -1,0 +1,127 @@
+#!/bin/bash
+# install-deps.sh [--build] [--test] [--controlplane] - the Debian packages that are missing.
+#
+#   --build          what compiling milligpu needs (the default)
+#   --test           also what ./test.sh needs
+#   --controlplane   also what running pods on a real kubelet needs
+#
+# Installs as root or through sudo.  When nothing is missing it takes no time and touches
+# nothing.  On other systems it names what is missing and leaves the installing to you.
+set -euo pipefail
+
+# One per line: the package, and what shows that it is there: a command, @a pkg-config
+# module, or a file.
+BUILD_NEEDS='
+gcc                        gcc
+libc6-dev                  /usr/include/stdio.h
+cmake                      cmake
+ninja-build                ninja
+pkg-config                 pkg-config
+libsqlite3-dev             @sqlite3
+libcurl4-openssl-dev       @libcurl
+libjansson-dev             @jansson
+libyaml-dev                @yaml-0.1
+libmicrohttpd-dev          @libmicrohttpd
+libgnutls28-dev            @gnutls
+libsmartcols-dev           @smartcols
+'
+TEST_NEEDS='
+binutils                   nm
+libcmocka-dev              @cmocka
+clang                      clang
+clang-format               clang-format
+clang-tidy                 clang-tidy
+libclang-rt-14-dev         /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux
+python3                    /usr/share/doc/python3
+python3-yaml               /usr/share/doc/python3-yaml
+sqlite3                    sqlite3
+curl                       curl
+jq                         jq
+openssl                    openssl
+procps                     ps
+ca-certificates            /etc/ssl/certs/ca-certificates.crt
+'
+CONTROLPLANE_NEEDS='
+containerd                 containerd
+runc                       runc
+containernetworking-plugins /usr/lib/cni/bridge
+busybox-static             busybox
+iproute2                   ip
+ca-certificates            /etc/ssl/certs/ca-certificates.crt
+git                        git
+'
+
+is_there() {
+    case $1 in
+    @*) command -v pkg-config >/dev/null && pkg-config --exists "${1#@}" ;;
+    /*) [ -e "$1" ] ;;
+    *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null ;;
+    esac
+}
+
+missing_of() {
+    local package sign
+    while read -r package sign; do
+        if [ -n "$package" ] && ! is_there "$sign"; then
+            echo "$package"
+        fi
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "install-deps: neither root nor sudo; as root run: $*" >&2
+        return 1
+    fi
+}
+
+install_packages() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" </dev/null
+}
+
+# The lists may be absent (a fresh image) or older than what the mirror still has.
+install_with_update() {
+    if apt-cache show "$@" >/dev/null 2>&1 && install_packages "$@"; then
+        return 0
+    fi
+    as_root apt-get update -qq
+    install_packages "$@"
+}
+
+main() {
+    local needs=$BUILD_NEEDS argument
+    for argument in "$@"; do
+        case $argument in
+        --build) ;;
+        --test) needs+=$TEST_NEEDS ;;
+        --controlplane) needs+=$CONTROLPLANE_NEEDS ;;
+        *)
+            sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2
+            exit 2
+            ;;
+        esac
+    done
+
+    local -a missing
+    mapfile -t missing < <(missing_of <<<"$needs" | sort -u)
+    if [ ${#missing[@]} = 0 ]; then
+        return 0
+    fi
+    if ! command -v apt-get >/dev/null; then
+        echo "install-deps: missing, by their Debian names: ${missing[*]}" >&2
+        return 1
+    fi
+    echo "installing: ${missing[*]}"
+    install_with_update "${missing[@]}"
+    if [ -n "$(missing_of <<<"$needs")" ]; then
+        echo "install-deps: still missing: $(missing_of <<<"$needs" | tr '\n' ' ')" >&2
+        return 1
+    fi
+}
+
+main "$@"

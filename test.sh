@@ -1,0 +1,129 @@
+#!/bin/bash
+# test.sh [STEP...] - install what is needed, build, and run every test.
+#
+# Without arguments every step runs; with names only those (./test.sh asan tsan).  A skipped
+# step says why, and where CI=true there are no skips.  MILLIGPU_E2E=0 leaves out the real
+# control plane.  The last line counts; the exit status is 0 only if nothing failed.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+
+STEPS=(packages asan clang release tsan manifests demo controlplane)
+JOBS=${JOBS:-$(nproc)}
+SKIP=77
+
+skip() {
+    echo "skipped: $*"
+    exit $SKIP
+}
+
+preset() { # name [ctest argument...]: configure, build and, given arguments, test
+    local name=$1
+    shift
+    cmake --preset "$name" -Wno-dev >"build/$name.configure.log" 2>&1 ||
+        { cat "build/$name.configure.log"; return 1; }
+    cmake --build --preset "$name" -j "$JOBS"
+    if [ $# -gt 0 ]; then
+        ctest --test-dir "build/$name" -j "$JOBS" --output-on-failure --no-tests=error "$@"
+    fi
+}
+
+step_packages() {
+    scripts/install-deps.sh --build --test
+}
+
+# Everything under the address and undefined behaviour sanitizers, the tidy checks among it.
+step_asan() {
+    preset asan -LE never
+}
+
+# The other compiler sees other mistakes.
+step_clang() {
+    preset clang
+}
+
+step_release() {
+    preset release
+    local program header
+    for program in build/release/bin/milligpud build/release/bin/milligpuctl; do
+        header=$(readelf --wide --file-header --dynamic --program-headers "$program")
+        for sign in 'Position-Independent Executable' BIND_NOW GNU_RELRO; do
+            grep -q "$sign" <<<"$header" || { echo "$program lacks $sign"; return 1; }
+        done
+        if strings "$program" | grep -F "$PWD"; then
+            echo "$program names the folder it was built in"
+            return 1
+        fi
+    done
+}
+
+# Races only matter where there are threads; core and wire have none.
+step_tsan() {
+    preset tsan -LE 'tidy|table|golden|fuzz' -E '^unit\.(base|core|wire|ctl)\.'
+}
+
+# Not part of a plain run: minutes of clang-tidy.
+step_lint() {
+    preset tidy
+}
+
+step_manifests() {
+    tests/manifests/check.sh
+}
+
+step_demo() {
+    ./demo.sh --once
+}
+
+step_controlplane() {
+    if [ "${MILLIGPU_E2E:-1}" = 0 ]; then
+        skip "MILLIGPU_E2E=0"
+    fi
+    command -v go >/dev/null || [ -x /usr/local/go/bin/go ] ||
+        skip "no Go here, and the real control plane is built from Go modules"
+    scripts/install-deps.sh --controlplane
+    tests/controlplane/run
+}
+
+RESULTS=()
+PASSED=0
+FAILED=0
+
+run_step() { # name
+    local name=$1 start=$SECONDS rc word
+    printf '\n==== %s\n' "$name"
+    (
+        set -euo pipefail
+        "step_$name"
+    )
+    rc=$?
+    word=passed
+    if [ $rc = $SKIP ] && [ "${CI:-}" != true ]; then
+        word=skipped
+    elif [ $rc = 0 ]; then
+        PASSED=$((PASSED + 1))
+    else
+        word=FAILED
+        FAILED=$((FAILED + 1))
+    fi
+    RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" $((SECONDS - start)))")
+}
+
+main() {
+    local name
+    mkdir -p build
+    for name in "${@:-${STEPS[@]}}"; do
+        if ! declare -F "step_$name" >/dev/null; then
+            echo "test.sh: no step is called $name; there are: ${STEPS[*]} lint" >&2
+            exit 2
+        fi
+    done
+    for name in "${@:-${STEPS[@]}}"; do
+        run_step "$name"
+    done
+    printf '\n'
+    printf '%s\n' "${RESULTS[@]}"
+    printf '%d passed, %d failed\n' $PASSED $FAILED
+    [ $FAILED = 0 ]
+}
+
+main "$@"
