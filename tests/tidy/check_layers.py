@@ -33,15 +33,24 @@ LIBC = PURE + (
     " termios threads time unistd wchar"
 )
 LIBC_FOLDERS = r"(sys|netinet|arpa|net|linux)/.*"
-EXTRA = {"base": {"stdio"}}
+EXTRA = {
+    "base": {"stdio"},
+    "core": {"stdatomic"},  # readers of a snapshot count themselves
+}
 GENERATED = {"milligpu_version.h": {"app", "bin"}}
 
 # A public header belongs to the layer that has a source of its name.  Those without
 # one are named here.
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
-    **dict.fromkeys("allocation filter inventory ledger node place pod quantity reason reconcile request"
-                    " snapshot policy preempt".split(), "core"),
+    **dict.fromkeys("allocation filter inventory ledger node place pod policy".split(), "core"),
+    **dict.fromkeys("preempt quantity reason reconcile request snapshot".split(), "core"),
+    **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
+    **dict.fromkeys("clock log metric queue".split(), "run"),
+    **dict.fromkeys("store".split(), "store"),
+    **dict.fromkeys("kube reflector standin".split(), "kube"),
+    **dict.fromkeys("web".split(), "web"),
+    **dict.fromkeys("app writer watcher outbox settings".split(), "app"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
