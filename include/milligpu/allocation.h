@@ -1,0 +1,91 @@
+/*
+ * allocation - what one pod holds: its shares, its charges, its state.
+ *
+ *   reserved --confirm--> bound --release--> released
+ *       \---------release---------------------^
+ *
+ * A share is what a container sees; a charge is what the pod takes on one GPU over its whole
+ * life (request.h).  An allocation is immutable and counted: every step of its life is a new
+ * object, so a snapshot may keep the old one for as long as it likes.  One block of memory each.
+ *
+ * Invariants:
+ *   1. charges are what allocation_charges() computes from the shares, GPU by GPU, milli and MiB.
+ *   2. A container has at most one share of one GPU; no share is empty.
+ *   3. granted: shares > 0, nothing unplaced.  observed: anything the cluster imposed.
+ *
+ * Pure.  The count is atomic, the rest is never written after allocation_new().
+ */
+#ifndef MILLIGPU_ALLOCATION_H
+#define MILLIGPU_ALLOCATION_H
+
+#include <stdatomic.h>
+
+#include "milligpu/names.h"
+#include "milligpu/request.h"
+
+enum allocation_state { STATE_RESERVED, STATE_BOUND, STATE_RELEASED };
+enum allocation_origin { ORIGIN_GRANTED, ORIGIN_OBSERVED };
+
+struct share {
+    const char *container;
+    enum container_kind kind;
+    uint16_t order; /* in the life of the pod: which sidecars run before which init container */
+    const struct atom *gpu;
+    uint32_t milli;
+    uint32_t mib;
+};
+
+struct charge {
+    const struct atom *gpu;
+    uint32_t milli;
+    uint32_t mib;
+};
+
+/* Everything about an allocation except its charges, which follow. */
+struct allocation_facts {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const struct atom *node;
+    const struct atom *node_uid;
+    enum allocation_state state;
+    enum allocation_origin origin;
+    bool presumed;           /* adopted: the place is our guess, nobody wrote it down */
+    bool in_doubt;           /* a Binding was sent and its outcome is not known */
+    bool note_differs;       /* the pod's annotation says something else: drift */
+    uint32_t held_gpus;      /* whole GPUs of another resource, no GPU of ours known */
+    uint32_t unplaced_milli; /* observed amount for which no GPU could be named */
+    int64_t reserved_ms;     /* UTC, as it was; 0: never */
+    int64_t bound_ms;
+    int64_t released_ms;
+    int64_t terminating_ms;
+    uint32_t shares;
+    const struct share *share;
+};
+
+struct allocation {
+    atomic_uint refs;
+    struct allocation_facts is; /* strings and shares lie in this same block */
+    uint32_t charges;
+    struct charge *charge;
+};
+
+/* Copies everything; computes the charges.  Count 1. */
+struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
+const struct allocation *allocation_ref(const struct allocation *allocation);
+void allocation_unref(const struct allocation *allocation); /* NULL is fine */
+
+/* Sum of the charges' milli; what the pod takes altogether. */
+uint32_t allocation_milli(const struct allocation *allocation);
+
+/* Same place: node, shares. */
+bool allocation_same_shares(const struct allocation *a, const struct allocation *b);
+
+/* Recompute the charges; abort if an invariant is broken. */
+void allocation_audit(const struct allocation *allocation);
+
+const char *allocation_state_name(enum allocation_state state);
+const char *allocation_origin_name(enum allocation_origin origin);
+const char *container_kind_name(enum container_kind kind);
+
+#endif

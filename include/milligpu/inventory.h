@@ -1,0 +1,91 @@
+/*
+ * inventory - the GPUs that a Node object shows.
+ *
+ * Sources, best first: annotation milligpu.io/gpus; label nvidia.com/gpu.count (where we
+ * advertise, or where the node shows nothing); status.allocatable of our resource.  Without UUIDs
+ * ids are made up and stable: "<node>/gpu-<i>".
+ *
+ * A node is never an error: what cannot be used is left out, with a problem that drift shows.
+ */
+#ifndef MILLIGPU_INVENTORY_H
+#define MILLIGPU_INVENTORY_H
+
+#include "milligpu/arena.h"
+#include "milligpu/limits.h"
+
+/* What wire reads of a Node.  Strings terminated; NULL: not there. */
+struct node_facts {
+    const char *name;
+    const char *uid;
+    const char *resource_version;
+    bool unschedulable;
+    const char *capacity_milli;    /* status.capacity[resource], as written */
+    const char *allocatable_milli; /* status.allocatable[resource] */
+    const char *label_count;       /* nvidia.com/gpu.count */
+    const char *label_product;     /* nvidia.com/gpu.product */
+    const char *label_memory;      /* nvidia.com/gpu.memory, MiB of one GPU */
+    const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
+    const char *label_sharing;     /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
+    const char *cordon;            /* annotation milligpu.io/cordon: "all" or ids, comma separated */
+    const char *gpus_error;        /* annotation milligpu.io/gpus is broken: what is wrong */
+    uint32_t gpus;                 /* of the annotation */
+    struct gpu_facts *gpu;
+    bool has_gpus; /* the annotation is there and well-formed, be it empty */
+};
+
+struct gpu_facts {
+    const char *id;
+    const char *alias; /* "<node>/gpu-<index>" when id is a UUID, else NULL */
+    const char *model;
+    uint32_t index;
+    uint32_t milli; /* 1 .. GPU_MILLI */
+    uint32_t mib;   /* 0: not known; then shares have 0 MiB */
+    int32_t numa;   /* -1: not known */
+    bool healthy;
+    bool cordoned;
+};
+
+enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };
+
+#define INVENTORY_PROBLEMS(X)                                                                      \
+    X(PROBLEM_NONE, "none", "")                                                                    \
+    X(PROBLEM_MIG, "mig", "the node's labels say MIG")                                             \
+    X(PROBLEM_SHARING, "sharing", "the node's labels say time-slicing or MPS")                     \
+    X(PROBLEM_FOREIGN_UNITS, "foreign_units", "the amount is not in thousandths of the GPUs")      \
+    X(PROBLEM_ANNOTATION, "annotation", "annotation milligpu.io/gpus cannot be read")              \
+    X(PROBLEM_AMOUNT, "amount", "the amount in status.allocatable is no whole number")             \
+    X(PROBLEM_LIMIT, "limit", "more than GPUS_PER_NODE_MAX GPUs")
+
+enum inventory_problem {
+#define X(code, word, text) code,
+    INVENTORY_PROBLEMS(X)
+#undef X
+};
+
+struct inventory_rules {
+    bool advertise;
+    bool from_labels; /* inventory_from_labels */
+};
+
+struct inventory {
+    const char *node;
+    const char *uid;
+    enum inventory_source source;
+    enum inventory_problem problem; /* with a problem, gpus is 0 */
+    char problem_text[160];         /* names the field and the numbers; for drift, never for filter */
+    uint32_t gpus;
+    struct gpu_facts *gpu; /* ascending index, distinct ids */
+    uint32_t advertise_milli; /* with rules.advertise: what status.capacity should show; else 0 */
+};
+
+/* Judge a node.  *out lives in arena and borrows from facts. */
+void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
+                     struct arena *arena, struct inventory *out);
+
+const char *inventory_problem_name(enum inventory_problem problem);
+const char *inventory_source_name(enum inventory_source source);
+
+/* floor(mib_total x milli / milli_total): the memory that a share comes with (design 2). */
+uint32_t inventory_share_mib(uint32_t mib_total, uint32_t milli_total, uint32_t milli);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * kube - the API server behind a small struct of functions.
+ *
+ * Three things implement it: libcurl (kube_curl_new), the in-process stand-in for a cluster file
+ * (standin.h), and the simulator.  A request is method, path and body; an answer arrives in pieces through
+ * poll(), in the thread that calls poll().  Nothing blocks except poll(), for at most wait_ms.
+ *
+ *   start(request) ... poll() -> HEAD(status) DATA DATA ... DONE      or  FAILED at any point
+ *
+ * One kube_ops belongs to one thread; only wake() may be called by others.  The outcome of a POST that FAILED is
+ * unknown unless unsent is set.
+ */
+#ifndef MILLIGPU_KUBE_H
+#define MILLIGPU_KUBE_H
+
+#include "milligpu/err.h"
+#include "milligpu/text.h"
+
+struct kube_request {
+    uint64_t id;              /* chosen by the caller, unique among those in flight, not 0 */
+    const char *method;       /* "GET" "POST" "PATCH" "DELETE" */
+    const char *path;         /* with query: "/api/v1/pods?limit=500" */
+    const char *content_type; /* NULL without a body */
+    struct text body;         /* copied by start() */
+    int64_t timeout_ms;       /* for all of it; 0: none (a watch) */
+    int64_t silence_ms;       /* no byte for so long: FAILED; 0: does not matter */
+    bool fresh;               /* urgent: must not queue behind large transfers */
+};
+
+enum kube_piece { KUBE_HEAD, KUBE_DATA, KUBE_DONE, KUBE_FAILED };
+
+struct kube_answer {
+    uint64_t id;
+    enum kube_piece piece;
+    int status;            /* from HEAD on */
+    int64_t retry_after_s; /* header Retry-After; 0: not said */
+    struct text data;      /* DATA: borrowed for the call, of any length */
+    bool unsent;           /* FAILED: certainly not processed (refused connection, no name, TLS refused) */
+    const struct err *err; /* FAILED */
+};
+
+struct kube_ops {
+    void *ctx;
+    int (*start)(void *ctx, const struct kube_request *request, struct err *err);
+    /* No more answers for that id; fine if it is done already. */
+    void (*cancel)(void *ctx, uint64_t id);
+    /* Move bytes for at most wait_ms; calls deliver for each piece.  deliver may start and cancel. */
+    void (*poll)(void *ctx, int64_t wait_ms, void *user,
+                 void (*deliver)(void *user, const struct kube_answer *answer));
+    void (*wake)(void *ctx);
+    /* "https://10.0.0.1:443", "standalone": for logs and doctor. */
+    const char *(*name)(void *ctx);
+    void (*free)(void *ctx);
+};
+
+/*
+ * How to reach a cluster and as whom.  From a kubeconfig file or from the files that a pod is given.  Tokens are read
+ * again when older than a minute and after a 401 (once more); exec plugins are run again at expiry.
+ */
+struct kube_config;
+
+/* kubeconfig NULL: in-cluster.  context NULL: the current one.  Errors name file, key and line. */
+int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
+                     struct err *err) MUST_USE;
+void kube_config_free(struct kube_config *config);
+/* The namespace of the context, or of the pod we run in; "" if none is said. */
+const char *kube_config_namespace(const struct kube_config *config);
+const char *kube_config_server(const struct kube_config *config);
+
+/* config must outlive the ops, and may serve several. */
+int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * ledger - the truth about who holds which share, in memory.
+ *
+ * decide() is a question: given what is, what would this command change?  apply() makes it
+ * so and cannot fail; undo() takes it back (a COMMIT that failed), in reverse order.  Nodes and
+ * allocations are immutable, so a change is four pointers.
+ *
+ *   command --decide--> verdict + change --store writes it--> apply --> publish (snapshot.h)
+ *
+ * Invariants (ledger_audit recomputes them from nothing):
+ *   I1. No grant ever takes a GPU over its milli or MiB at the time of granting.
+ *   I2. A pod uid has at most one live allocation, and its node has it too.
+ *   I7. Reconciling twice changes nothing the second time (reconcile.h).
+ *
+ * Single owner: the writer.  Everybody else reads snapshots.  Pure but for the names that
+ * decide() interns.
+ */
+#ifndef MILLIGPU_LEDGER_H
+#define MILLIGPU_LEDGER_H
+
+#include "milligpu/map.h"
+#include "milligpu/place.h"
+#include "milligpu/snapshot.h"
+
+struct ledger;
+
+#define COMMAND_TABLE(X)                                                                           \
+    X(COMMAND_RESERVE, "reserve")         /* grant: bind asks */                                   \
+    X(COMMAND_CONFIRM, "confirm")         /* the API server has the pod on our node */             \
+    X(COMMAND_DOUBT, "doubt")             /* a Binding's outcome is not known */                   \
+    X(COMMAND_RELEASE, "release")         /* ended, gone, or refused by the API server */          \
+    X(COMMAND_OBSERVE, "observe")         /* a bound pod without a row: believe it or adopt it */  \
+    X(COMMAND_TERMINATING, "terminating") /* a deletion timestamp; frees nothing */                \
+    X(COMMAND_NOTE, "note")               /* the pod's annotation differs, or no longer does */    \
+    X(COMMAND_NODE, "node")               /* a Node as it is now */                                \
+    X(COMMAND_NODE_GONE, "node_gone")                                                              \
+    X(COMMAND_CLOCK, "clock")             /* the wall clock stepped back; a journal row only */
+
+enum command_kind {
+#define X(code, word) code,
+    COMMAND_TABLE(X)
+#undef X
+    COMMANDS
+};
+
+const char *command_name(enum command_kind kind);
+
+/* Everything is borrowed for the call. */
+struct command {
+    enum command_kind kind;
+    int64_t at_ms; /* UTC */
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const struct request *request;     /* RESERVE, OBSERVE (NULL there: asks nothing of ours) */
+    const struct pod *pod;             /* OBSERVE: its annotation and whole_gpus */
+    const struct inventory *inventory; /* NODE */
+    int64_t terminating_ms;            /* TERMINATING */
+    bool differs;                      /* NOTE */
+    const char *why;                   /* RELEASE: "ended", "gone", "refused", ...; for the journal */
+    int64_t clock_from_ms;             /* CLOCK */
+};
+
+/*
+ * In order of precedence: the first that applies is given.
+ *   RESERVE: SAME, ELSEWHERE, then place_search()'s reason, then OK
+ *   the rest: UNKNOWN (no such allocation or node), SAME (nothing would change), OK
+ */
+enum verdict {
+    VERDICT_OK,
+    VERDICT_SAME,      /* it is so already; there is no change to apply */
+    VERDICT_ELSEWHERE, /* RESERVE: this uid holds an allocation on another node */
+    VERDICT_UNKNOWN,   /* no such allocation, no such node */
+    VERDICT_REFUSED,   /* RESERVE: see reason */
+};
+
+const char *verdict_name(enum verdict verdict);
+
+struct change {
+    enum command_kind kind;
+    enum verdict verdict;
+    enum reason reason;                      /* with VERDICT_REFUSED */
+    uint32_t slot;                           /* of the node; valid if a node changes */
+    const struct node *node_before;          /* NULL: new */
+    const struct node *node_after;           /* NULL: removed */
+    const struct allocation *before;         /* NULL: new */
+    const struct allocation *after;          /* state RELEASED: leaves the ledger */
+    const struct allocation *held;           /* SAME, ELSEWHERE: the allocation that is there (borrowed) */
+};
+
+struct ledger *ledger_new(void) MUST_USE;
+void ledger_free(struct ledger *ledger);
+
+/* Fill *out; with VERDICT_OK it owns what change_done() drops.  The ledger stays as it is. */
+enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
+                           struct change *out) MUST_USE;
+void ledger_apply(struct ledger *ledger, const struct change *change);
+void ledger_undo(struct ledger *ledger, const struct change *change); /* newest first */
+void change_done(struct change *change);
+
+/* True if the change may make a refused request fit: something was freed, repaired, added. */
+bool change_gives_room(const struct change *change);
+
+struct names *ledger_names(struct ledger *ledger);
+const struct node *ledger_node(const struct ledger *ledger, struct text name);
+const struct allocation *ledger_find(const struct ledger *ledger, struct text uid);
+/* *at starts at 0; NULL at the end. */
+const struct allocation *ledger_next(const struct ledger *ledger, size_t *at);
+const struct node *ledger_next_node(const struct ledger *ledger, size_t *at);
+
+/*
+ * Put back what the store kept, before anything else: nodes first, then allocations.  A row that
+ * contradicts an invariant is an error, not a bug: a database is outside input.
+ */
+int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err) MUST_USE;
+int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err) MUST_USE;
+
+/*
+ * The present as a snapshot, count 1.  Nodes named by held_back (changes of a batch that is not yet
+ * committed and that give room) appear as they were before the first of those changes.
+ */
+struct snapshot *ledger_publish(struct ledger *ledger, const struct change *const *held_back,
+                                size_t count) MUST_USE;
+
+void ledger_audit(const struct ledger *ledger);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * map - text to a pointer; open addressing, seeded hash.
+ *
+ * Keys are borrowed: they must live as long as their entry (usually they are a member
+ * of the value).  Iteration order means nothing.  Not thread-safe.
+ */
+#ifndef MILLIGPU_MAP_H
+#define MILLIGPU_MAP_H
+
+#include "milligpu/text.h"
+
+struct map_entry {
+    struct text key;
+    uint32_t hash;
+    void *value; /* NULL: the slot is free */
+};
+
+struct map {
+    struct map_entry *entry;
+    size_t slots; /* a power of two, or 0 */
+    size_t count;
+};
+
+void map_init(struct map *map);
+void map_done(struct map *map); /* values are the caller's */
+
+void *map_find(const struct map *map, struct text key);
+void *map_put(struct map *map, struct text key, void *value); /* returns what was there before */
+void *map_take(struct map *map, struct text key);             /* removes and returns it, or NULL */
+
+/* *at starts at 0; NULL at the end.  The map must not change meanwhile. */
+void *map_next(const struct map *map, size_t *at);
+
+#endif

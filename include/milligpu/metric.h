@@ -1,0 +1,46 @@
+/*
+ * metric - counters, gauges and histograms, each declared once in metrics.def.
+ *
+ * Base units.  Label values come from closed sets, never pod names.  Counters and histograms are
+ * atomics and may be touched by any thread; gauges with open labels (models) are written at
+ * scrape time by whoever knows them.
+ */
+#ifndef MILLIGPU_METRIC_H
+#define MILLIGPU_METRIC_H
+
+#include "milligpu/strbuf.h"
+
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+/* METRIC(id, name, type, label ("" for none), help) */
+enum metric_id {
+#define METRIC(id, name, type, labels, help) id,
+#include "milligpu/metrics.def"
+#undef METRIC
+    METRICS
+};
+
+struct metric_info {
+    const char *name;
+    enum metric_type type;
+    const char *labels;
+    const char *help;
+};
+const struct metric_info *metric_info(enum metric_id id);
+
+/* labels: the finished text inside the braces, e.g. "verb=\"filter\""; NULL for none.  At most
+   METRIC_SERIES_MAX series per metric; more abort: label sets are closed. */
+enum { METRIC_SERIES_MAX = 256 };
+void metric_add(enum metric_id id, const char *labels, uint64_t by);
+void metric_set(enum metric_id id, const char *labels, int64_t value);
+void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns); /* a histogram of seconds */
+void metric_observe(enum metric_id id, const char *labels, uint64_t value); /* a histogram of counts */
+
+/* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from the start. */
+void metric_expose(struct strbuf *out);
+
+/* For gauges with open labels, at scrape time: HELP and TYPE, then sample by sample. */
+void metric_head(struct strbuf *out, enum metric_id id);
+void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value, int64_t number);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * names - each name once: nodes, GPU ids, models.
+ *
+ * An atom is compared by its address and lives as long as its table, so snapshots may
+ * point to atoms without counting.  Atoms are never freed: a cluster that shows a
+ * thousand new nodes of eight GPUs a day costs half a megabyte a day.
+ *
+ * Only the writer interns.  Anybody may read an atom.
+ */
+#ifndef MILLIGPU_NAMES_H
+#define MILLIGPU_NAMES_H
+
+#include "milligpu/text.h"
+
+struct atom {
+    uint32_t hash;
+    uint32_t len;
+    char text[];
+};
+
+struct names;
+
+struct names *names_new(void) MUST_USE;
+void names_free(struct names *names);
+
+const struct atom *names_intern(struct names *names, struct text text) MUST_USE;
+const struct atom *names_find(const struct names *names, struct text text); /* NULL if unknown */
+
+static inline struct text atom_text(const struct atom *atom)
+{
+    return (struct text){atom->text, atom->len};
+}
+
+#endif

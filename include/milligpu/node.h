@@ -1,0 +1,104 @@
+/*
+ * node - one node: its GPUs, who holds what on them, what is left.
+ *
+ *      inventory (what the Node object shows)      allocations (who lives there)
+ *                      \                              /
+ *                       node_new(): recomputed from nothing
+ *                                    |
+ *   GPU 0 [bound......|reserved..|......free......] milli        immutable, counted
+ *
+ * Every change of a node makes a new node object; nothing is added or subtracted in
+ * place, so nothing can drift.  At 8 GPUs and 30 pods that is about a microsecond.
+ *
+ * Invariants (node_audit):
+ *   1. used_milli, reserved_milli and used_mib of a GPU are the sums over the charges that name it
+ *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the GPU shrank.
+ *   2. A GPU that is charged never disappears: it stays, absent.
+ *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
+ */
+#ifndef MILLIGPU_NODE_H
+#define MILLIGPU_NODE_H
+
+#include "milligpu/allocation.h"
+#include "milligpu/inventory.h"
+
+enum gpu_flag {
+    GPU_ABSENT    = 1 << 0, /* charged, but not in the inventory */
+    GPU_UNHEALTHY = 1 << 1,
+    GPU_CORDONED  = 1 << 2,
+    GPU_DUPLICATE = 1 << 3, /* another node showed this UUID first: no grants here */
+    GPU_OVER      = 1 << 4, /* charged beyond its milli or MiB: no grants, drift */
+};
+
+struct gpu {
+    const struct atom *id;
+    const struct atom *alias; /* "<node>/gpu-<index>"; NULL when that is the id itself */
+    const struct atom *model; /* never NULL; empty when not known */
+    uint32_t milli;
+    uint32_t mib;
+    uint32_t used_milli;     /* bound and observed */
+    uint32_t reserved_milli; /* reserved, not yet bound */
+    uint32_t used_mib;       /* both */
+    uint16_t index;
+    uint16_t charges; /* pods that hold a part of it */
+    int16_t numa;
+    uint16_t flags; /* enum gpu_flag */
+};
+
+struct node {
+    atomic_uint refs;
+    const struct atom *name;
+    const struct atom *uid;
+    enum inventory_source source;
+    enum inventory_problem problem;
+    const struct atom *problem_text;
+    bool gone;               /* the Node object is gone; pods still hold its GPUs */
+    uint32_t held_gpus;      /* whole GPUs held by pods of another resource: mixed if also shares */
+    uint32_t unplaced_milli; /* observed, no GPU named: no new shares */
+    uint32_t free_milli;     /* of GPUs that take new shares */
+    int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
+    uint32_t gpus;
+    uint32_t allocations;
+    struct gpu *gpu;
+    const struct allocation **allocation; /* counted; ascending uid */
+};
+
+/* What to build a node from: the inventory as atoms.  gpu[i].used and flags are computed. */
+struct node_build {
+    const struct atom *name;
+    const struct atom *uid;
+    enum inventory_source source;
+    enum inventory_problem problem;
+    const struct atom *problem_text;
+    bool gone;
+    int64_t since_ms;
+    uint32_t gpus;
+    const struct gpu *gpu; /* id, alias, model, milli, mib, index, numa; flags: UNHEALTHY, CORDONED, DUPLICATE */
+    uint32_t allocations;
+    const struct allocation *const *allocation;
+};
+
+struct node *node_new(const struct node_build *build) MUST_USE;
+
+/* The same node with one allocation replaced: before NULL adds, after NULL removes. */
+struct node *node_with(const struct node *node, const struct allocation *before,
+                       const struct allocation *after) MUST_USE;
+
+const struct node *node_ref(const struct node *node);
+void node_unref(const struct node *node); /* NULL is fine */
+
+const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; NULL */
+const struct allocation *node_allocation(const struct node *node, struct text uid);
+
+static inline uint32_t gpu_free(const struct gpu *gpu)
+{
+    const uint32_t taken = gpu->used_milli + gpu->reserved_milli;
+    return taken < gpu->milli ? gpu->milli - taken : 0;
+}
+
+/* Why this GPU takes no new shares at all, REASON_NONE if it does. */
+enum reason gpu_closed(const struct gpu *gpu);
+
+void node_audit(const struct node *node);
+
+#endif

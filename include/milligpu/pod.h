@@ -1,0 +1,71 @@
+/*
+ * pod - what we read of a Pod, from the API server or from a webhook body.
+ *
+ * Plain facts, not judged: whether the amounts make sense is request.h's question.
+ * Strings are terminated, never NULL unless said so, and live in the decoder's arena.
+ */
+#ifndef MILLIGPU_POD_H
+#define MILLIGPU_POD_H
+
+#include "milligpu/text.h"
+
+enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
+
+enum container_kind { CONTAINER_APP, CONTAINER_INIT, CONTAINER_SIDECAR };
+
+/* One container, in the order of its life: init containers and sidecars first, as in the spec. */
+struct pod_container {
+    const char *name;
+    enum container_kind kind;
+    const char *amount; /* of our resource, as written (limits, else requests); NULL: not named */
+    const char *count;  /* annotation gpu-count.milligpu.io/<name>; NULL: not set */
+};
+
+/* One line of the annotation milligpu.io/allocation. */
+struct pod_share {
+    const char *container;
+    const char *gpu;
+    uint32_t index;
+    uint32_t milli;
+    uint32_t mib;
+};
+
+enum pod_note { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
+
+struct pod {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *resource_version;
+    const char *node; /* spec.nodeName; "" while unbound */
+    const char *scheduler;
+    enum pod_phase phase;
+    int32_t priority;
+    int64_t created_ms;     /* UTC; 0: unknown */
+    int64_t scheduled_ms;   /* PodScheduled=True since; 0: not */
+    int64_t terminating_ms; /* deletionTimestamp; 0: not */
+    int64_t cpu_milli;      /* what kube-scheduler counts, see protocol of effective requests */
+    int64_t memory_bytes;
+    bool ours;           /* some container names our resource, be it with 0 */
+    uint32_t whole_gpus; /* of the whole-GPU resource (nvidia.com/gpu), effective request */
+
+    uint32_t containers;
+    struct pod_container *container;
+
+    const char *count;  /* annotation milligpu.io/gpu-count; NULL: not set */
+    const char *model;  /* annotation milligpu.io/gpu-model */
+    const char *memory; /* annotation milligpu.io/gpu-memory */
+
+    enum pod_note note; /* annotation milligpu.io/allocation */
+    const char *note_text;
+    const char *note_error; /* with NOTE_BROKEN: what is wrong with it */
+    uint32_t shares;
+    struct pod_share *share;
+};
+
+static inline bool pod_ended(const struct pod *pod)
+{
+    return pod->phase == POD_SUCCEEDED || pod->phase == POD_FAILED;
+}
+
+#endif

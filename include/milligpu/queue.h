@@ -1,0 +1,29 @@
+/*
+ * queue - a bounded queue of pointers, many to one.
+ *
+ * One lock, guarding the ring; held for a few instructions.  A full queue is the producer's to handle:
+ * webhooks answer an error, the watcher waits.
+ */
+#ifndef MILLIGPU_QUEUE_H
+#define MILLIGPU_QUEUE_H
+
+#include "milligpu/base.h"
+
+struct queue;
+
+struct queue *queue_new(size_t capacity) MUST_USE;
+void queue_free(struct queue *queue); /* must be empty */
+
+/* False if it is full. */
+bool queue_put(struct queue *queue, void *item) MUST_USE;
+/* Wait for room, or for queue_close(): then false. */
+bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
+
+/* Up to max items in order; waits at most wait_ms for the first.  0 on time-out or wake. */
+size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
+
+void queue_wake(struct queue *queue);  /* the taker returns */
+void queue_close(struct queue *queue); /* producers get false from now on */
+size_t queue_depth(const struct queue *queue);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * reconcile - what the API server shows, turned into commands that close the gap.
+ *
+ * The API server is the truth about pods; the ledger is the truth about reservations in flight.  A ledger row
+ * always wins over an annotation.  Applying the commands and asking again gives none (I7).
+ */
+#ifndef MILLIGPU_RECONCILE_H
+#define MILLIGPU_RECONCILE_H
+
+#include "milligpu/ledger.h"
+
+enum { RECONCILE_MAX = 4 };
+
+/*
+ * One pod as it is now.  request may be NULL (asks nothing of ours).  Fills command[] (borrowing from pod),
+ * returns how many; apply each before the next is decided.
+ */
+size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
+                     const struct request *request, int64_t now_ms,
+                     struct command command[RECONCILE_MAX]) MUST_USE;
+
+/* The pod is not there (any more). */
+size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
+                      struct command command[RECONCILE_MAX]) MUST_USE;
+
+/*
+ * The order in which pods of a list are taken: those with a row, then those with a usable annotation, then
+ * the rest; within each by PodScheduled time, then uid.  For qsort over struct pod *.
+ */
+int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b);
+
+/* Is the annotation well-formed and equal to what the spec asks? */
+bool reconcile_believable(const struct pod *pod, const struct request *request);
+
+/* One disagreement that somebody should look at. */
+struct drift {
+    const char *kind; /* adopted presumed over absent mixed unplaced foreign_units excluded annotation
+                         duplicate_gpu node_gone */
+    const struct node *node;
+    const struct gpu *gpu;               /* NULL: the node, or the pod */
+    const struct allocation *allocation; /* NULL: the node, or the GPU */
+    int64_t since_ms;
+    char text[REASON_BYTES_MAX];
+};
+
+/* Every drift of one node, through emit.  All drift is a function of the snapshot. */
+void drift_of(const struct node *node, void *user,
+              void (*emit)(void *user, const struct drift *drift));
+
+#define DRIFT_KINDS(X)                                                                             \
+    X("adopted", "bound without us; its annotation or place was taken over")                       \
+    X("presumed", "adopted, and the place is a guess")                                             \
+    X("over", "a GPU is charged beyond its size")                                                  \
+    X("absent", "a charged GPU is missing from its node")                                          \
+    X("mixed", "shares and whole GPUs of another resource on one node")                            \
+    X("unplaced", "a pod's share is on no GPU that is known")                                      \
+    X("foreign_units", "the node counts the resource in other units")                              \
+    X("excluded", "the node's GPUs are left out: MIG, time-slicing, or a broken annotation")       \
+    X("annotation", "a pod's annotation differs from the ledger")                                  \
+    X("duplicate_gpu", "one UUID on two nodes")                                                    \
+    X("node_gone", "the node is gone, its pods are not")
+
+#endif

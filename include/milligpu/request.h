@@ -1,0 +1,84 @@
+/*
+ * request - what a pod asks for, judged and in numbers.
+ *
+ *   limits: nvidia.com/vgpu: 300      one want: 1 part  of  300
+ *   limits: nvidia.com/vgpu: 2000     one want: 2 parts of 1000
+ *   ... and gpu-count: "2" with 600   one want: 2 parts of  300
+ *
+ * Invariants of a request:
+ *   1. wants > 0; each want has 1 .. GPUS_PER_NODE_MAX parts of 1 .. GPU_MILLI; the parts of
+ *      all wants are at most PARTS_MAX.
+ *   2. Wants stand in the order of pod.container; containers that ask for nothing or 0 are left out.
+ *   3. The parts of one want lie on different GPUs; different wants may share a GPU.
+ *
+ * What a pod takes on one GPU, its charge, is the peak over its life:
+ *   max(sum(app) + sum(sidecars), max over init i of (init_i + sidecars started before i)).
+ * Source: effective request of a pod, k8s.io/component-helpers/resource.
+ */
+#ifndef MILLIGPU_REQUEST_H
+#define MILLIGPU_REQUEST_H
+
+#include "milligpu/arena.h"
+#include "milligpu/limits.h"
+#include "milligpu/pod.h"
+#include "milligpu/reason.h"
+
+/* Settings that judge requests. */
+struct request_rules {
+    const char *resource; /* for texts: "nvidia.com/vgpu" */
+    uint32_t min_milli;   /* 1: no minimum */
+    uint32_t step_milli;  /* 1: any amount */
+};
+
+struct want {
+    const char *container;
+    enum container_kind kind;
+    uint32_t parts;
+    uint32_t milli; /* of each part */
+};
+
+struct request {
+    uint32_t wants;
+    struct want *want;
+    uint32_t models;      /* 0: any */
+    const char **model;   /* globs, normalised: see model_matches() */
+    uint32_t memory_mib;  /* least memory of each share; 0: any */
+};
+
+enum request_verdict {
+    REQUEST_OK,
+    REQUEST_NOT_OURS, /* no container names the resource */
+    REQUEST_ZERO,     /* names it, and asks 0: fits everywhere, is bound without an allocation */
+    REQUEST_REFUSED,  /* can be granted nowhere: why and text say what to write instead */
+};
+
+struct refusal {
+    enum reason why;
+    char text[REASON_BYTES_MAX];
+};
+
+/* Judge a pod.  *out lives in arena and borrows container names from pod. */
+enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
+                                   struct arena *arena, struct request *out,
+                                   struct refusal *out_refusal) MUST_USE;
+
+/* A copy in one block, strings included; xfree() it. */
+struct request *request_clone(const struct request *request) MUST_USE;
+bool request_eq(const struct request *a, const struct request *b);
+uint32_t request_hash(const struct request *request);
+
+/* "300 milli of one GPU", "2 whole GPUs", "2 x 300 milli and 700 milli (init)": for people. */
+void request_format(const struct request *request, char *out, size_t bytes);
+
+/* The one text of a reason, from the request's numbers only. */
+void request_refuse(const struct request *request, enum reason why, struct refusal *out);
+
+/* One of the request's models, or no models asked.  "NVIDIA-" is optional, blanks are '-', case is nothing. */
+bool request_takes_model(const struct request *request, struct text model);
+
+/*
+ * The peak of one GPU.  amount[i] is what want i (in order of life) takes there, 0 if nothing.
+ */
+uint32_t request_peak(const struct request *request, const uint32_t *amount);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * store - the ledger on disk: SQLite, WAL, synchronous=FULL, one writer.
+ *
+ * The writer opens a batch, writes each change under its own SAVEPOINT, and commits once.  Triggers on charges
+ * make a grant beyond the GPU impossible in the database itself; CHECKs and foreign keys hold the rest.
+ *
+ *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
+ *
+ * Tables: meta, node, gpu, allocation, share, charge (live and past), journal (append-only), baseline.
+ * The schema is src/store/schema.sql; its comments are part of this contract.
+ *
+ * Promises:
+ *   I3. What load() gives after a crash is what was committed, nothing else.
+ *   I4. A commit() that returned 0 survives kill -9 and power loss (the disk honours fsync).
+ *   I6. baseline + journal = present: store_replay_check().
+ *
+ * store_ops is what the writer sees; the simulator and the fault tests put their own in between.
+ * History and backup use connections of their own and may run in any thread.
+ */
+#ifndef MILLIGPU_STORE_H
+#define MILLIGPU_STORE_H
+
+#include "milligpu/ledger.h"
+#include "milligpu/strbuf.h"
+
+enum store_outcome {
+    STORE_OK,
+    STORE_REFUSED, /* this change contradicts the database: rolled back alone, the batch stands */
+    STORE_FAILED,  /* the batch is lost: nothing of it is on disk, rollback() is due */
+};
+
+struct store_ops {
+    void *ctx;
+    int (*begin)(void *ctx, struct err *err);
+    enum store_outcome (*write)(void *ctx, const struct command *command,
+                                const struct change *change, struct err *err);
+    /* Negative: the batch is not acknowledged.  It may still appear after a crash: an open reservation then. */
+    int (*commit)(void *ctx, struct err *err);
+    void (*rollback)(void *ctx);
+    /* Between batches: checkpoint, retention.  Cheap when nothing is due. */
+    int (*tend)(void *ctx, int64_t now_ms, struct err *err);
+};
+
+enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
+
+struct store_rules {
+    const char *path; /* ":memory:" for standalone without --ledger */
+    enum store_corrupt_policy on_corrupt;
+    uint32_t retention_days; /* 0: for ever */
+    /* Told when a file was moved aside, migrated or copied: one sentence. */
+    void *user;
+    void (*notice)(void *user, const char *text);
+};
+
+struct store;
+
+/*
+ * Open or create; lock; migrate; quick_check and the audit of the live tables.  Refuses with a sentence: locked by
+ * another daemon, network filesystem, not a milligpu ledger (FOREIGN), newer (NEWER), corrupt (CORRUPT).
+ */
+int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
+void store_close(struct store *store); /* checkpoints; NULL is fine */
+
+/* The uid of the kube-system namespace: written at first, compared later (FOREIGN). */
+int store_claim(struct store *store, const char *cluster, struct err *err) MUST_USE;
+
+/* Live nodes, then live allocations, into an empty ledger. */
+int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST_USE;
+
+void store_ops(struct store *store, struct store_ops *out);
+
+/* Check history and the journal as well; slow, for a background thread, on its own connection. */
+int store_audit(struct store *store, struct err *err) MUST_USE;
+
+/* Fold baseline and journal and compare with the live tables (I6). */
+int store_replay_check(struct store *store, struct err *err) MUST_USE;
+
+/* SQLite's online backup to a new file; fsynced, then renamed into place. */
+int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
+
+struct store_history_query {
+    const char *node;      /* with gpu: only there; NULL */
+    const char *gpu;       /* id; NULL */
+    const char *namespace; /* with pod */
+    const char *pod;       /* name; NULL */
+    int64_t at_ms;         /* who held it at this moment; 0: all times */
+    uint64_t before;       /* continue: rows older than this rowid; 0: from the newest */
+    uint32_t limit;
+};
+
+struct store_history_row {
+    uint64_t row;
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const char *node_uid;
+    const char *gpu;
+    const char *state;
+    uint32_t milli;
+    uint32_t mib;
+    int64_t reserved_ms;
+    int64_t bound_ms;
+    int64_t released_ms;
+};
+
+/* Newest first.  Any thread. */
+int store_history(struct store *store, const struct store_history_query *query, void *user,
+                  void (*row)(void *user, const struct store_history_row *row),
+                  struct err *err) MUST_USE;
+
+struct store_facts {
+    const char *path;
+    int64_t bytes;
+    int64_t wal_bytes;
+    uint64_t journal_rows;
+    uint32_t schema;
+};
+int store_facts(struct store *store, struct store_facts *out, struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * web - HTTP in: listeners, limits, TLS.  Knows nothing of what is served.
+ *
+ *   request complete -> handler(call) in one of the listener's threads
+ *                          web_answer(call) now, or later from any thread: the connection sleeps
+ *
+ * Every call is answered exactly once.  Until then its body, path and headers stay valid; web_answer() ends that.
+ * Handlers must not block: a slow answer is given later (bind).  libmicrohttpd's pitfalls are this layer's:
+ * answers are queued on the second callback, bodies live in buffers of our own, answers carry Content-Length.
+ */
+#ifndef MILLIGPU_WEB_H
+#define MILLIGPU_WEB_H
+
+#include "milligpu/err.h"
+#include "milligpu/strbuf.h"
+
+struct web;      /* one listener */
+struct web_call; /* one request */
+
+struct web_rules {
+    const char *name;      /* "webhook", "admin", "probe": for logs and metrics */
+    const char *listen;    /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
+    uint32_t threads;      /* epoll pool */
+    uint32_t connections;  /* at most; others wait in the backlog */
+    size_t body_bytes_max; /* 413 beyond, before the bytes are read where Content-Length says so */
+    int64_t idle_ms;       /* keep-alive without a request */
+    int64_t request_ms;    /* from the first byte to the last of a request: 408 and closed */
+    const char *cert_file; /* NULL: plain HTTP */
+    const char *key_file;
+    const char *client_ca_file; /* NULL: no client certificate is asked for */
+    bool loopback_hosts_only;   /* refuse Host headers that are no loopback name (DNS rebinding) */
+    void *user;
+    void (*handler)(void *user, struct web_call *call);
+    /* A request that never reached the handler: 400, 408, 413, 431, TLS.  May be NULL. */
+    void (*refused)(void *user, int status, const char *why);
+};
+
+int web_start(const struct web_rules *rules, struct web **out, struct err *err) MUST_USE;
+
+/* The port that was bound. */
+uint16_t web_port(const struct web *web);
+const char *web_name(const struct web *web);
+
+/* No new connections; answered ones are closed after their answer. */
+void web_quiesce(struct web *web);
+
+/* Calls that are not yet answered. */
+uint32_t web_pending(const struct web *web);
+
+/* Answers what is left with 503 and stops.  NULL is fine. */
+void web_stop(struct web *web);
+
+/* Read certificate, key and CA again; the old ones stay when the new do not load. */
+int web_reload(struct web *web, struct err *err) MUST_USE;
+
+const char *web_method(const struct web_call *call);
+const char *web_path(const struct web_call *call); /* decoded, without the query; begins with '/' */
+const char *web_query(struct web_call *call, const char *name); /* decoded; NULL if absent; "" if empty */
+/* Visit the query's names, for refusing those that nobody knows. */
+void web_query_each(struct web_call *call, void *user,
+                    void (*name)(void *user, const char *name, const char *value));
+const char *web_header(struct web_call *call, const char *name); /* NULL if absent */
+struct text web_body(const struct web_call *call);
+uint64_t web_id(const struct web_call *call); /* request id, unique in the process */
+int64_t web_began_ns(const struct web_call *call); /* monotonic, when the request was complete */
+
+/* Called with user when the peer is gone before the answer, or when the call was answered: frees. */
+void web_attach(struct web_call *call, void *user, void (*done)(void *user));
+
+/* Swallows body (it is reset).  type: "application/json".  Any thread, exactly once. */
+void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body);
+
+/* More headers, before the answer; both are copied. */
+void web_set_header(struct web_call *call, const char *name, const char *value);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * wire_kube - Kubernetes objects: bytes to facts and back.
+ *
+ * Decoders take what the API server or kube-scheduler wrote; nulls and missing keys mean the same.  What of ours is
+ * malformed inside an otherwise good object (an annotation) becomes a fact about it, not an
+ * error of the object.  Strings live in the arena or in the input bytes: keep both.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_WIRE_KUBE_H
+#define MILLIGPU_WIRE_KUBE_H
+
+#include "milligpu/node.h"
+#include "milligpu/inventory.h"
+#include "milligpu/json.h"
+#include "milligpu/pod.h"
+
+/* Names that settings decide. */
+struct wire_rules {
+    const char *resource;       /* "nvidia.com/vgpu" */
+    const char *whole_resource; /* "nvidia.com/gpu" */
+};
+
+int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+               struct pod *out, struct err *err) MUST_USE;
+int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                struct node_facts *out, struct err *err) MUST_USE;
+
+/* The same, of a value that the reader stands before (webhook bodies). */
+bool pod_read(struct json *in, const struct wire_rules *rules, struct pod *out);
+bool node_read(struct json *in, const struct wire_rules *rules, struct node_facts *out);
+
+/* metadata of any object: enough to route it. */
+struct object_meta {
+    const char *name;
+    const char *namespace;
+    const char *uid;
+    const char *resource_version;
+};
+int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out,
+                struct err *err) MUST_USE;
+
+/*
+ * One page of a list, item by item: item() gets the bytes of each, in order; a negative return stops and is
+ * returned.  *out_continue is "" at the end.
+ */
+struct list_page {
+    const char *resource_version;
+    const char *continue_token;
+};
+int list_decode(struct text bytes, struct arena *arena, void *user,
+                int (*item)(void *user, struct text bytes, struct err *err),
+                struct list_page *out, struct err *err) MUST_USE;
+
+enum watch_type { WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
+
+struct status {
+    int code; /* 0: not said */
+    const char *reason;
+    const char *message;
+    int64_t retry_after_s; /* details.retryAfterSeconds; 0: not said */
+};
+
+struct watch_event {
+    enum watch_type type;
+    struct text object;
+    const char *resource_version; /* of the object; "" for ERROR */
+    struct status status;         /* with WATCH_ERROR */
+};
+int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
+                 struct err *err) MUST_USE;
+
+/* A Status body; anything else gives code 0 and the first bytes as message.  Never fails. */
+void status_decode(struct text bytes, struct arena *arena, struct status *out);
+
+/* RFC 3339 to UTC milliseconds; and back, with milliseconds: "2026-01-02T03:04:05.678Z". */
+bool time_parse(struct text text, int64_t *out_ms);
+enum { TIME_TEXT_BYTES = 32 };
+void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
+
+/*
+ * What an allocation writes on its pod.  gpu index and whether an id is a real device come from the node;
+ * a made-up id is no device, so visible-devices then holds the index.
+ */
+void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node);
+int binding_encode(struct strbuf *out, const struct allocation *allocation,
+                   const struct node *node, struct err *err) MUST_USE; /* checks keys and sizes */
+
+/* The value of milligpu.io/allocation alone. */
+void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node);
+
+struct kube_event_facts {
+    const char *namespace;
+    const char *name; /* of the event object, unique */
+    const char *kind; /* of what it regards: "Pod", "Node" */
+    const char *regarding;
+    const char *uid;
+    const char *reason;
+    const char *action;
+    const char *note; /* cut at 1000 bytes */
+    const char *instance;
+    int64_t at_ms;
+    bool warning;
+};
+void event_encode(struct strbuf *out, const struct kube_event_facts *facts);
+
+/* The bell: create, and the merge patch that rings it. */
+void bell_encode(struct strbuf *out, const char *namespace, const char *name);
+void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
+/* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
+void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
+/* JSON merge patch of nodes/status: capacity[resource] = milli. */
+void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli);
+
+#endif
