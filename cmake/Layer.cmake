@@ -31,7 +31,8 @@ function(milligpu_layer name)
     milligpu_embed(embedded ${name})
     add_library(milligpu_${name} STATIC ${sources} ${embedded})
     target_include_directories(milligpu_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(milligpu_${name} PUBLIC ${ARG_LINKS} milligpu_options PRIVATE ${ARG_PRIVATE})
+    target_link_libraries(milligpu_${name}
+        PUBLIC ${ARG_LINKS} milligpu_options PRIVATE ${ARG_PRIVATE})
 endfunction()
 
 function(milligpu_benches folder)

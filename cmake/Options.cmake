@@ -1,6 +1,6 @@
 # How everything is compiled: one INTERFACE target carries language, warnings, sanitizers.
 
-set(MILLIGPU_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list: address,undefined or thread")
+set(MILLIGPU_SANITIZE "" CACHE STRING "The -fsanitize= list: address,undefined or thread")
 set(MILLIGPU_TEST_WRAPPER "" CACHE STRING "Command, as a list, that every test program runs under")
 option(MILLIGPU_TESTS "Build the tests" ON)
 option(MILLIGPU_FUZZ "Link the fuzz targets with libFuzzer (clang)" OFF)

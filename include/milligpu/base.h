@@ -70,7 +70,7 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
  * the form CLEANUP wants.  Nothing to do for NULL, so half-built is fine.
  */
 #define DEFINE_FREEP(type, fn)                                                                     \
-    UNUSED static inline void fn##p(type **at)                                                     \
+    UNUSED static inline void fn##p(type **at) /* NOLINT(bugprone-macro-parentheses) */            \
     {                                                                                              \
         if (*at != NULL)                                                                           \
             fn(*at);                                                                               \
