@@ -1,0 +1,66 @@
+#include "milligpu/alloc.h"
+
+#include <string.h>
+
+/* Beyond this an amount is a bug of ours, not a wish: no input may ask for it. */
+static const size_t BYTES_MAX = SIZE_MAX / 4;
+
+static void *got(void *memory)
+{
+    must(memory != NULL && "out of memory");
+    return memory;
+}
+
+static size_t product(size_t count, size_t bytes)
+{
+    size_t all;
+    must(!__builtin_mul_overflow(count, bytes, &all));
+    must(all <= BYTES_MAX);
+    return all > 0 ? all : 1; /* malloc(0) may be NULL */
+}
+
+void *xmalloc(size_t bytes)
+{
+    return got(malloc(product(1, bytes)));
+}
+
+void *xcalloc(size_t count, size_t bytes)
+{
+    return got(calloc(1, product(count, bytes)));
+}
+
+void *xrealloc(void *old, size_t count, size_t bytes)
+{
+    return got(realloc(old, product(count, bytes)));
+}
+
+char *xstrdup(const char *text)
+{
+    must(text != NULL);
+
+    const size_t bytes = strlen(text) + 1;
+    char *copy = xmalloc(bytes);
+    memcpy(copy, text, bytes);
+    return copy;
+}
+
+void xfree(void *memory)
+{
+    free(memory);
+}
+
+void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes)
+{
+    must(capacity != NULL && count <= *capacity);
+    must(bytes > 0);
+
+    if (count < *capacity)
+        return items;
+    *capacity = *capacity > 0 ? *capacity * 2 : 8;
+    return xrealloc(items, *capacity, bytes);
+}
+
+void xfreep(void *pointer_to_pointer)
+{
+    freep(pointer_to_pointer);
+}

@@ -1,0 +1,121 @@
+#include "milligpu/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+enum { CHUNK_MIN = 4096, CHUNK_DOUBLING_MAX = 1024 * 1024, ALIGNMENT = _Alignof(max_align_t) };
+
+struct arena_chunk {
+    struct arena_chunk *older;
+    size_t bytes;
+    _Alignas(max_align_t) char data[];
+};
+
+void arena_init(struct arena *arena)
+{
+    must(arena != NULL);
+    *arena = (struct arena){0};
+}
+
+static void free_chunks(struct arena_chunk *chunk)
+{
+    while (chunk != NULL) {
+        struct arena_chunk *older = chunk->older;
+        xfree(chunk);
+        chunk = older;
+    }
+}
+
+void arena_done(struct arena *arena)
+{
+    must(arena->chunk != NULL || arena->used == 0);
+    free_chunks(arena->chunk);
+    arena_init(arena);
+}
+
+void arena_reset(struct arena *arena)
+{
+    must(arena->chunk != NULL || arena->used == 0);
+
+    struct arena_chunk **largest = &arena->chunk;
+    for (struct arena_chunk **at = &arena->chunk; *at != NULL; at = &(*at)->older)
+        if ((*at)->bytes > (*largest)->bytes)
+            largest = at;
+
+    struct arena_chunk *kept = *largest;
+    if (kept != NULL) {
+        *largest = kept->older;
+        kept->older = NULL;
+        free_chunks(arena->chunk);
+    }
+    must(kept == NULL || kept->older == NULL);
+    arena->chunk = kept;
+    arena->used = 0;
+}
+
+static void add_chunk(struct arena *arena, size_t need)
+{
+    size_t bytes = arena->chunk != NULL ? arena->chunk->bytes * 2 : CHUNK_MIN;
+    if (bytes > CHUNK_DOUBLING_MAX)
+        bytes = CHUNK_DOUBLING_MAX;
+    if (bytes < need)
+        bytes = need;
+    must(bytes >= need);
+
+    struct arena_chunk *chunk = xmalloc(sizeof *chunk + bytes);
+    chunk->older = arena->chunk;
+    chunk->bytes = bytes;
+    arena->chunk = chunk;
+    arena->used = 0;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    must(bytes <= SIZE_MAX / 4);
+
+    const size_t need = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (arena->chunk == NULL || need > arena->chunk->bytes - arena->used)
+        add_chunk(arena, need);
+
+    char *memory = arena->chunk->data + arena->used;
+    arena->used += need;
+    must(arena->used <= arena->chunk->bytes);
+    memset(memory, 0, need);
+    return memory;
+}
+
+void *arena_array(struct arena *arena, size_t count, size_t bytes)
+{
+    size_t all;
+    must(!__builtin_mul_overflow(count, bytes, &all));
+    return arena_alloc(arena, all);
+}
+
+char *arena_copy(struct arena *arena, struct text text)
+{
+    must(text.at != NULL || text.len == 0);
+
+    char *copy = arena_alloc(arena, text.len + 1);
+    if (text.len > 0)
+        memcpy(copy, text.at, text.len);
+    return copy;
+}
+
+char *arena_printf(struct arena *arena, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const int len = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    must(len >= 0);
+
+    char *out = arena_alloc(arena, (size_t)len + 1);
+    va_start(args, fmt);
+    const int written = vsnprintf(out, (size_t)len + 1, fmt, args);
+    va_end(args);
+    must(written == len);
+    return out;
+}

@@ -1,0 +1,205 @@
+#include "milligpu/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+/* What an empty buffer shows; shared by all threads, so it is never written. */
+static char nothing[1];
+
+void strbuf_init(struct strbuf *buf)
+{
+    must(buf != NULL);
+    *buf = (struct strbuf){.data = nothing};
+}
+
+void strbuf_done(struct strbuf *buf)
+{
+    must(buf->data != NULL);
+    if (buf->capacity > 0)
+        xfree(buf->data);
+    strbuf_init(buf);
+}
+
+void strbuf_reset(struct strbuf *buf)
+{
+    must(buf->data != NULL);
+
+    buf->len = 0;
+    if (buf->capacity > 0)
+        buf->data[0] = '\0';
+}
+
+char *strbuf_steal(struct strbuf *buf)
+{
+    must(buf->data != NULL && buf->data[buf->len] == '\0');
+    char *data = buf->capacity > 0 ? buf->data : xstrdup("");
+    strbuf_init(buf);
+    return data;
+}
+
+/* Room for more bytes and the terminator. */
+static void reserve(struct strbuf *buf, size_t more)
+{
+    must(more < SIZE_MAX / 8);
+    must(buf->len < SIZE_MAX / 8);
+    must(buf->capacity == 0 || buf->len < buf->capacity);
+
+    const size_t need = buf->len + more + 1;
+    if (need <= buf->capacity)
+        return;
+    size_t capacity = buf->capacity > 0 ? buf->capacity * 2 : 64;
+    if (capacity < need)
+        capacity = need;
+    buf->data = xrealloc(buf->capacity > 0 ? buf->data : NULL, capacity, 1);
+    buf->capacity = capacity;
+    buf->data[buf->len] = '\0';
+}
+
+void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
+{
+    if (len == 0)
+        return;
+    must(bytes != NULL);
+
+    reserve(buf, len);
+    memcpy(buf->data + buf->len, bytes, len);
+    buf->len += len;
+    buf->data[buf->len] = '\0';
+    must(buf->len < buf->capacity);
+}
+
+void strbuf_char(struct strbuf *buf, char c)
+{
+    strbuf_add(buf, &c, 1);
+}
+
+void strbuf_str(struct strbuf *buf, const char *text)
+{
+    must(text != NULL);
+    strbuf_add(buf, text, strlen(text));
+}
+
+void strbuf_text(struct strbuf *buf, struct text text)
+{
+    strbuf_add(buf, text.at, text.len);
+}
+
+void strbuf_u64(struct strbuf *buf, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        must(at > 0);
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    strbuf_add(buf, digits + at, sizeof digits - at);
+}
+
+void strbuf_printf(struct strbuf *buf, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const int len = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    must(len >= 0);
+
+    reserve(buf, (size_t)len);
+    va_start(args, fmt);
+    const int written = vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);
+    va_end(args);
+    must(written == len);
+    buf->len += (size_t)len;
+}
+
+void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
+{
+    must(from <= buf->len);
+    must(bytes <= buf->len - from);
+
+    if (bytes == 0)
+        return;
+    memmove(buf->data + from, buf->data + from + bytes, buf->len - from - bytes);
+    buf->len -= bytes;
+    buf->data[buf->len] = '\0';
+}
+
+static bool continues(struct text text, size_t at, unsigned char least, unsigned char most)
+{
+    if (at >= text.len)
+        return false;
+    const unsigned char c = (unsigned char)text.at[at];
+    return c >= least && c <= most;
+}
+
+/*
+ * How many bytes the UTF-8 sequence at has, 0 if it is none.  The bounds of the second byte
+ * keep out overlong forms, surrogates and what lies beyond U+10FFFF.
+ */
+static size_t sequence(struct text text, size_t at)
+{
+    must(at < text.len);
+
+    const unsigned char lead = (unsigned char)text.at[at];
+    if (lead < 0x80)
+        return 1;
+    if (lead >= 0xC2 && lead <= 0xDF)
+        return continues(text, at + 1, 0x80, 0xBF) ? 2 : 0;
+    if (lead >= 0xE0 && lead <= 0xEF) {
+        const unsigned char least = lead == 0xE0 ? 0xA0 : 0x80;
+        const unsigned char most = lead == 0xED ? 0x9F : 0xBF;
+        return continues(text, at + 1, least, most) && continues(text, at + 2, 0x80, 0xBF) ? 3 : 0;
+    }
+    if (lead >= 0xF0 && lead <= 0xF4) {
+        const unsigned char least = lead == 0xF0 ? 0x90 : 0x80;
+        const unsigned char most = lead == 0xF4 ? 0x8F : 0xBF;
+        const bool whole = continues(text, at + 1, least, most) &&
+                           continues(text, at + 2, 0x80, 0xBF) &&
+                           continues(text, at + 3, 0x80, 0xBF);
+        return whole ? 4 : 0;
+    }
+    return 0;
+}
+
+static void escape(struct strbuf *buf, char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* the character, then its letter */
+    const unsigned char byte = (unsigned char)c;
+
+    for (size_t i = 0; i + 1 < sizeof named; i += 2)
+        if (named[i] == c) {
+            strbuf_add(buf, (char[]){'\\', named[i + 1]}, 2);
+            return;
+        }
+    must(byte < 0x20);
+    strbuf_add(buf, (char[]){'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]}, 6);
+}
+
+void strbuf_json(struct strbuf *buf, struct text text)
+{
+    must(text.at != NULL || text.len == 0);
+
+    strbuf_char(buf, '"');
+    size_t plain = 0; /* where the run of bytes that need no change starts */
+    size_t at = 0;
+    while (at < text.len) {
+        const char c = text.at[at];
+        const size_t bytes = sequence(text, at);
+        if (bytes > 0 && (unsigned char)c >= 0x20 && c != '"' && c != '\\') {
+            at += bytes;
+            continue;
+        }
+        strbuf_add(buf, text.at + plain, at - plain);
+        if (bytes == 0)
+            strbuf_str(buf, "\xEF\xBF\xBD");
+        else
+            escape(buf, c);
+        plain = ++at;
+    }
+    strbuf_add(buf, text.at + plain, at - plain);
+    strbuf_char(buf, '"');
+}
