@@ -1,0 +1,92 @@
+// up leaves a control plane and a milligpud running and prints how to use and how to stop them.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: up FOLDER")
+		os.Exit(2)
+	}
+	dir := os.Args[1]
+	harness.Detached = true
+	cluster, daemon, err := bringUp(dir)
+	/* also when only half of it runs: `down` then ends that half */
+	if cluster != nil {
+		if err := writePids(dir, cluster); err != nil {
+			fmt.Fprintln(os.Stderr, "up:", err)
+		}
+	}
+	if err == nil {
+		err = writeEnvironment(dir, cluster, daemon)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "up:", err)
+		os.Exit(1)
+	}
+}
+
+func bringUp(dir string) (*harness.Cluster, *harness.Daemon, error) {
+	cluster, err := harness.StartCluster(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	account, err := cluster.CreateAccount()
+	if err != nil {
+		return cluster, nil, err
+	}
+	for _, node := range harness.DemoNodes() {
+		if _, err := cluster.Admin.Create(harness.NodePath(""), node.Object()); err != nil {
+			return cluster, nil, err
+		}
+	}
+	kubeconfig, err := account.Kubeconfig(dir, "milligpud", cluster.URL, cluster.CAFile)
+	if err != nil {
+		return cluster, nil, err
+	}
+	daemon := cluster.NewDaemon("milligpud", kubeconfig)
+	if err := daemon.Start(); err != nil {
+		return cluster, nil, err
+	}
+	_, err = cluster.StartScheduler("default-scheduler",
+		harness.Extender{URL: "http://" + daemon.Address("webhook") + "/scheduler"})
+	return cluster, daemon, err
+}
+
+/* pid, program, name: `down` ends a pid only while it is still that program */
+func writePids(dir string, cluster *harness.Cluster) error {
+	var lines []string
+	for name, pid := range cluster.Pids() {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err == nil {
+			lines = append(lines, fmt.Sprintf("%d %s %s\n", pid, program, name))
+		}
+	}
+	sort.Strings(lines)
+	return os.WriteFile(filepath.Join(dir, "pids"), []byte(strings.Join(lines, "")), 0o644)
+}
+
+func writeEnvironment(dir string, c *harness.Cluster, d *harness.Daemon) error {
+	program, err := harness.Program("milligpud", "MILLIGPUD")
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf(`export KUBECONFIG=%s
+export PATH=%s:%s:$PATH
+export MILLIGPU_SERVER=http://%s
+`, c.Kubeconfig, filepath.Dir(harness.Component("kubectl")), filepath.Dir(program),
+		d.Address("admin"))
+	if err := os.WriteFile(filepath.Join(dir, "env"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	fmt.Printf("%s# webhooks on %s, logs in %s\n", text, d.Address("webhook"), dir)
+	return nil
+}

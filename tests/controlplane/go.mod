@@ -1,0 +1,3 @@
+module milligpu.io/tests/controlplane
+
+go 1.24

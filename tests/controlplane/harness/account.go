@@ -1,0 +1,83 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Render is `kubectl kustomize` of a folder below manifests/, as single documents.
+func (c *Cluster) Render(folder string) ([]string, error) {
+	out, err := Run(Component("kubectl"), "kustomize", filepath.Join(Root(), "manifests", folder))
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(out), "\n---\n"), nil
+}
+
+var kindLine = regexp.MustCompile(`(?m)^kind: (\S+)$`)
+
+// OfKinds keeps the documents of these kinds.
+func OfKinds(documents []string, kinds ...string) []string {
+	var kept []string
+	for _, document := range documents {
+		match := kindLine.FindStringSubmatch(document)
+		for _, kind := range kinds {
+			if match != nil && match[1] == kind {
+				kept = append(kept, document)
+			}
+		}
+	}
+	return kept
+}
+
+// Account is the ServiceAccount of our own manifests, with a token of its own.
+type Account struct {
+	User  string
+	Token string
+}
+
+// CreateAccount applies the rights of manifests/base and nothing else of it.
+func (c *Cluster) CreateAccount() (*Account, error) {
+	documents, err := c.Render("base")
+	if err != nil {
+		return nil, err
+	}
+	rights := OfKinds(documents, "Namespace", "ServiceAccount", "ClusterRole",
+		"ClusterRoleBinding", "Role", "RoleBinding")
+	accounts := OfKinds(documents, "ServiceAccount")
+	if len(accounts) != 1 {
+		return nil, fmt.Errorf("manifests/base has %d ServiceAccounts instead of one",
+			len(accounts))
+	}
+	_, err = c.Kubectl(strings.Join(rights, "\n---\n"), "apply", "-f", "-")
+	if err != nil {
+		return nil, err
+	}
+	names := regexp.MustCompile(`(?m)^  name: (\S+)$`).FindStringSubmatch(accounts[0])
+	if names == nil {
+		return nil, fmt.Errorf("the ServiceAccount of manifests/base has no name")
+	}
+	path := "/api/v1/namespaces/" + Namespace + "/serviceaccounts/" + names[1] + "/token"
+	answer, err := c.Admin.Create(path, Object{"apiVersion": "authentication.k8s.io/v1",
+		"kind": "TokenRequest", "spec": Object{"expirationSeconds": 7200}})
+	if err != nil {
+		return nil, err
+	}
+	return &Account{User: "system:serviceaccount:" + Namespace + ":" + names[1],
+		Token: Text(answer, "status", "token")}, nil
+}
+
+// Kubeconfig writes one for the account, against the API server or a proxy before it.
+func (a *Account) Kubeconfig(dir, name, server, caFile string) (string, error) {
+	path := filepath.Join(dir, name+".kubeconfig")
+	return path, WriteKubeconfig(path, server, caFile, a.Token)
+}
+
+// Manifest reads a file below manifests/.
+func Manifest(path string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(Root(), "manifests", path))
+	return string(data), err
+}

@@ -1,0 +1,228 @@
+package harness
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Object is any JSON object; At walks into it.
+type Object = map[string]any
+
+// At returns what lies at a path of keys and list positions, or nil.
+func At(value any, path ...any) any {
+	for _, step := range path {
+		switch s := step.(type) {
+		case string:
+			object, ok := value.(Object)
+			if !ok {
+				return nil
+			}
+			value = object[s]
+		case int:
+			list, ok := value.([]any)
+			if !ok || s >= len(list) {
+				return nil
+			}
+			value = list[s]
+		}
+	}
+	return value
+}
+
+// Text is At for strings; what is not there is "".
+func Text(value any, path ...any) string {
+	s, _ := At(value, path...).(string)
+	return s
+}
+
+// Number is At for numbers; what is not there is 0.
+func Number(value any, path ...any) int {
+	f, _ := At(value, path...).(float64)
+	return int(f)
+}
+
+// Items is At for lists of objects.
+func Items(value any, path ...any) []Object {
+	list, _ := At(value, path...).([]any)
+	var out []Object
+	for _, item := range list {
+		if object, ok := item.(Object); ok {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+// API is a small client of one API server as one user.
+type API struct {
+	URL    string
+	token  string
+	client *http.Client
+}
+
+// NewAPI returns a client that speaks with a bearer token.
+func NewAPI(url, token string, config *tls.Config) *API {
+	return &API{URL: url, token: token, client: &http.Client{
+		Timeout:   30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 64},
+	}}
+}
+
+// StatusError is an answer of 400 and above.
+type StatusError struct {
+	Code    int
+	Message string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
+
+// IsCode says whether an error is the API server's answer with this code.
+func IsCode(err error, code int) bool {
+	status, ok := err.(*StatusError)
+	return ok && status.Code == code
+}
+
+func (a *API) send(method, path, contentType string, body any) ([]byte, error) {
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		reader = strings.NewReader(b)
+	default:
+		data, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		reader = bytes.NewReader(data)
+	}
+	request, err := http.NewRequest(method, a.URL+path, reader)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 400 {
+		var status Object
+		message := string(data)
+		if json.Unmarshal(data, &status) == nil && Text(status, "message") != "" {
+			message = Text(status, "message")
+		}
+		return nil, &StatusError{response.StatusCode, message}
+	}
+	return data, nil
+}
+
+// Do sends a request and decodes the answer.
+func (a *API) Do(method, path, contentType string, body any) (Object, error) {
+	data, err := a.send(method, path, contentType, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	var out Object
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return out, nil
+}
+
+// Code of an error anywhere below, or 0.
+func Code(err error) int {
+	for err != nil {
+		if status, ok := err.(*StatusError); ok {
+			return status.Code
+		}
+		unwrap, ok := err.(interface{ Unwrap() error })
+		if !ok {
+			return 0
+		}
+		err = unwrap.Unwrap()
+	}
+	return 0
+}
+
+// Raw fetches a path as bytes.
+func (a *API) Raw(path string) ([]byte, error) { return a.send("GET", path, "", nil) }
+
+// Get fetches an object or a list.
+func (a *API) Get(path string) (Object, error) { return a.Do("GET", path, "", nil) }
+
+// Create posts an object to its collection.
+func (a *API) Create(path string, object any) (Object, error) {
+	return a.Do("POST", path, "application/json", object)
+}
+
+// Merge patches an object by merge-patch.
+func (a *API) Merge(path string, patch any) (Object, error) {
+	return a.Do("PATCH", path, "application/merge-patch+json", patch)
+}
+
+// Delete removes an object; grace < 0 leaves the object's own grace period. Gone is no error.
+func (a *API) Delete(path string, grace int) error {
+	if grace >= 0 {
+		path += fmt.Sprintf("?gracePeriodSeconds=%d", grace)
+	}
+	_, err := a.Do("DELETE", path, "", nil)
+	if Code(err) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// PodPath is the path of a pod, or of the pods of a namespace when the name is "".
+func PodPath(namespace, name string) string {
+	path := "/api/v1/namespaces/" + namespace + "/pods"
+	if name != "" {
+		path += "/" + name
+	}
+	return path
+}
+
+// NodePath is the path of a node, or of all nodes.
+func NodePath(name string) string {
+	if name == "" {
+		return "/api/v1/nodes"
+	}
+	return "/api/v1/nodes/" + name
+}
+
+// Events about one object, as lines "reason: message".
+func (a *API) Events(namespace, name string) ([]string, error) {
+	selector := url.QueryEscape("involvedObject.name=" + name)
+	list, err := a.Get("/api/v1/namespaces/" + namespace + "/events?fieldSelector=" + selector)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, event := range Items(list, "items") {
+		lines = append(lines, Text(event, "reason")+": "+Text(event, "message"))
+	}
+	return lines, nil
+}
+
+// Condition returns the reason and message of a pod's PodScheduled condition.
+func Condition(pod Object) (status, reason, message string) {
+	for _, c := range Items(pod, "status", "conditions") {
+		if Text(c, "type") == "PodScheduled" {
+			return Text(c, "status"), Text(c, "reason"), Text(c, "message")
+		}
+	}
+	return "", "", ""
+}

@@ -1,0 +1,89 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const cgroupMount = "/sys/fs/cgroup"
+
+func unified() bool {
+	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
+	return err == nil
+}
+
+// cgroupDirs are the folders of one cgroup: one where cgroups are unified, else one for each
+// controller.
+func cgroupDirs(name string) []string {
+	if unified() {
+		return []string{filepath.Join(cgroupMount, name)}
+	}
+	var dirs []string
+	found, _ := filepath.Glob(cgroupMount + "/*/cgroup.procs")
+	for _, procs := range found {
+		dirs = append(dirs, filepath.Join(filepath.Dir(procs), name))
+	}
+	return dirs
+}
+
+// makeCgroup makes the root cgroup that kubelet works below.
+func makeCgroup(name string) error {
+	for _, dir := range cgroupDirs(name) {
+		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+			return err
+		}
+		/* without CPUs and memory nodes of its own a cpuset takes no process */
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			above, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+			if err != nil || unified() {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), above, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroup kills what still runs in it and removes it, deepest first.
+func removeCgroup(name string) error {
+	return Until(10*time.Second, func() (bool, string) {
+		left := ""
+		for _, top := range cgroupDirs(name) {
+			var dirs []string
+			_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			sort.Slice(dirs, func(i, j int) bool { return len(dirs[i]) > len(dirs[j]) })
+			for _, dir := range dirs {
+				killMembers(dir)
+				if err := syscall.Rmdir(dir); err != nil && err != syscall.ENOENT {
+					left = fmt.Sprintf("rmdir %s: %v", dir, err)
+				}
+			}
+		}
+		return left == "", left
+	})
+}
+
+func killMembers(dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for _, line := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(line); err == nil && pid > 1 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}

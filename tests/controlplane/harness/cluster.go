@@ -1,0 +1,231 @@
+package harness
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const adminToken = "admin-of-a-test-cluster"
+
+// Cluster is etcd and kube-apiserver in a folder of their own.
+type Cluster struct {
+	Dir        string
+	URL        string
+	CAFile     string
+	Kubeconfig string
+	AuditLog   string
+	Admin      *API
+	EtcdURL    string
+
+	etcd, api *Proc
+	apiArgs   []string
+	procs     []*Proc
+}
+
+/* Who wrote what, answered how: enough to prove what milligpud did and what it never did. */
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+- level: Metadata
+  userGroups: ["system:serviceaccounts"]
+- level: Metadata
+  verbs: [patch, update, delete]
+  resources: [{group: "", resources: [pods, "pods/*", nodes]}]
+- level: None
+`
+
+// StartCluster starts both and returns when the API server is ready.
+func StartCluster(dir string) (*Cluster, error) {
+	ports, err := FreePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: dir, EtcdURL: fmt.Sprintf("http://127.0.0.1:%d", ports[0]),
+		URL: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), AuditLog: filepath.Join(dir, "audit.log")}
+	if err := c.writeFiles(); err != nil {
+		return nil, err
+	}
+	if err := c.startEtcd(ports[0], ports[1]); err != nil {
+		return nil, err
+	}
+	c.apiArgs = c.apiServerArgs(ports[2])
+	if err := c.StartAPIServer(); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) writeFiles() error {
+	tokens := adminToken + `,admin,admin,"system:masters"` + "\n"
+	for name, text := range map[string]string{"tokens.csv": tokens, "audit.yaml": auditPolicy} {
+		if err := os.WriteFile(filepath.Join(c.Dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err := Run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out",
+		filepath.Join(c.Dir, "sa.key"))
+	return err
+}
+
+func (c *Cluster) startEtcd(client, peer int) (err error) {
+	clientURL, peerURL := c.EtcdURL, fmt.Sprintf("http://127.0.0.1:%d", peer)
+	c.etcd, err = StartProc("etcd", c.Dir, Component("etcd"),
+		"--data-dir="+filepath.Join(c.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls="+clientURL, "--advertise-client-urls="+clientURL,
+		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL,
+		"--initial-cluster=default="+peerURL)
+	return err
+}
+
+func (c *Cluster) apiServerArgs(port int) []string {
+	file := func(name string) string { return filepath.Join(c.Dir, name) }
+	return []string{
+		"--etcd-servers=" + c.EtcdURL, "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--cert-dir=" + file("pki"), "--token-auth-file=" + file("tokens.csv"),
+		"--authorization-mode=RBAC", "--anonymous-auth=false",
+		"--service-account-issuer=https://vgpu.test",
+		"--service-account-key-file=" + file("sa.key"),
+		"--service-account-signing-key-file=" + file("sa.key"),
+		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+		"--allow-privileged=true",
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",
+		"--enable-priority-and-fairness=false",
+		"--audit-policy-file=" + file("audit.yaml"), "--audit-log-path=" + c.AuditLog,
+	}
+}
+
+// StartAPIServer starts kube-apiserver, also again after StopAPIServer, and waits for it.
+func (c *Cluster) StartAPIServer() (err error) {
+	c.api, err = StartProc("kube-apiserver", c.Dir, Component("kube-apiserver"), c.apiArgs...)
+	if err != nil {
+		return err
+	}
+	err = Until(60*time.Second, func() (bool, string) {
+		if !c.api.Running() {
+			return true, ""
+		}
+		if c.Admin == nil && c.adminFiles() != nil {
+			return false, "kube-apiserver has not written its certificate"
+		}
+		if _, err := c.Admin.Raw("/readyz"); err != nil {
+			return false, "kube-apiserver: " + err.Error()
+		}
+		_, err := c.Admin.Get("/api/v1/namespaces/kube-system")
+		return err == nil, "there is no namespace kube-system"
+	})
+	if err == nil && !c.api.Running() {
+		err = fmt.Errorf("kube-apiserver ended: %v", c.api.err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s\n%s", err, c.etcd.Tail(10), c.api.Tail(20))
+	}
+	return err
+}
+
+func (c *Cluster) adminFiles() error {
+	c.CAFile = filepath.Join(c.Dir, "pki", "apiserver.crt")
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return fmt.Errorf("%s is not complete", c.CAFile)
+	}
+	c.Kubeconfig = filepath.Join(c.Dir, "admin.kubeconfig")
+	if err := WriteKubeconfig(c.Kubeconfig, c.URL, c.CAFile, adminToken); err != nil {
+		return err
+	}
+	c.Admin = NewAPI(c.URL, adminToken, &tls.Config{RootCAs: pool})
+	return nil
+}
+
+// WriteKubeconfig writes a kubeconfig with a bearer token.
+func WriteKubeconfig(path, server, caFile, token string) error {
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: "%s", certificate-authority: "%s"}}]
+users: [{name: test, user: {token: "%s"}}]
+`, server, caFile, token)
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// StopAPIServer stops kube-apiserver; etcd stays.
+func (c *Cluster) StopAPIServer() { c.api.Stop() }
+
+// Compact makes etcd forget everything before now, so that old resourceVersions are really gone.
+func (c *Cluster) Compact() error {
+	status, err := c.etcdCall("/v3/maintenance/status", "{}")
+	if err != nil {
+		return err
+	}
+	revision := Text(status, "header", "revision")
+	_, err = c.etcdCall("/v3/kv/compaction", `{"revision":"`+revision+`","physical":true}`)
+	return err
+}
+
+func (c *Cluster) etcdCall(path, body string) (Object, error) {
+	etcd := &API{URL: c.EtcdURL, client: http.DefaultClient}
+	return etcd.Do("POST", path, "application/json", body)
+}
+
+// Start runs a further program of this cluster, stopped with it.
+func (c *Cluster) Start(name, program string, args ...string) (*Proc, error) {
+	p, err := StartProc(name, c.Dir, program, args...)
+	if err == nil {
+		c.procs = append(c.procs, p)
+	}
+	return p, err
+}
+
+// Kubectl runs kubectl as the admin, with a text on its standard input.
+func (c *Cluster) Kubectl(stdin string, args ...string) (string, error) {
+	cache := "--cache-dir=" + filepath.Join(c.Dir, "kubectl-cache")
+	return RunIn(stdin, Component("kubectl"),
+		append([]string{"--kubeconfig=" + c.Kubeconfig, cache}, args...)...)
+}
+
+// Tails are the ends of all logs.
+func (c *Cluster) Tails(lines int) string {
+	var all strings.Builder
+	logs, _ := filepath.Glob(filepath.Join(c.Dir, "*.log"))
+	for _, log := range logs {
+		if log != c.AuditLog {
+			fmt.Fprintf(&all, "---- %s\n%s\n", filepath.Base(log), TailFile(log, lines))
+		}
+	}
+	return all.String()
+}
+
+// Pids of everything that runs, by name (cmd/up).
+func (c *Cluster) Pids() map[string]int {
+	pids := map[string]int{"etcd": c.etcd.Pid(), "kube-apiserver": c.api.Pid()}
+	for _, p := range c.procs {
+		if p.Running() {
+			pids[p.Name] = p.Pid()
+		}
+	}
+	return pids
+}
+
+// Stop ends every process of the cluster; the folder stays for whoever made it.
+func (c *Cluster) Stop() {
+	for i := len(c.procs) - 1; i >= 0; i-- {
+		c.procs[i].Stop()
+	}
+	c.api.Stop()
+	/* nothing of etcd is wanted any more: no time for an orderly end */
+	c.etcd.Kill()
+}

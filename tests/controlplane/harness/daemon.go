@@ -1,0 +1,225 @@
+package harness
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Namespace is the one that milligpud of the tests calls its own.
+const Namespace = "milligpu-system"
+
+// Daemon is one milligpud: its files stay when it is stopped, so that it can be started again.
+type Daemon struct {
+	Name       string
+	Ledger     string
+	Kubeconfig string
+	Args       []string /* further flags */
+	Proc       *Proc
+
+	cluster *Cluster
+	ports   map[string]string
+}
+
+// NewDaemon prepares a milligpud with a ledger of its own; Start starts it.
+func (c *Cluster) NewDaemon(name, kubeconfig string, args ...string) *Daemon {
+	return &Daemon{Name: name, Ledger: filepath.Join(c.Dir, name+".db"), Kubeconfig: kubeconfig,
+		Args: args, cluster: c}
+}
+
+// Spawn starts it and returns at once.
+func (d *Daemon) Spawn() error {
+	program, err := Program("milligpud", "MILLIGPUD")
+	if err != nil {
+		return err
+	}
+	portFile := filepath.Join(d.cluster.Dir, d.Name+".ports")
+	if err := os.Remove(portFile); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	args := append([]string{"--kubeconfig", d.Kubeconfig, "--ledger", d.Ledger,
+		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
+		"--namespace", Namespace}, d.Args...)
+	d.Proc, err = d.cluster.Start(d.Name, program, args...)
+	if err != nil {
+		return err
+	}
+	return Until(20*time.Second, func() (bool, string) {
+		if !d.Proc.Running() {
+			return true, ""
+		}
+		d.ports, err = readPorts(portFile)
+		return err == nil, "milligpud has not written its port file"
+	})
+}
+
+// Start starts it and returns when it is ready.
+func (d *Daemon) Start() error {
+	if err := d.Spawn(); err != nil {
+		return err
+	}
+	err := Until(30*time.Second, func() (bool, string) {
+		if !d.Proc.Running() {
+			return true, ""
+		}
+		code, body, err := d.Fetch("/readyz?verbose")
+		if err != nil {
+			return false, err.Error()
+		}
+		return code == http.StatusOK, "milligpud is not ready: " + body
+	})
+	if err == nil && !d.Proc.Running() {
+		err = fmt.Errorf("milligpud ended: %v", d.Proc.err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, d.Proc.Tail(30))
+	}
+	return err
+}
+
+func readPorts(path string) (map[string]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	ports := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		name, address, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: line %q is not NAME ADDRESS", path, line)
+		}
+		ports[name] = address
+	}
+	return ports, nil
+}
+
+// Address of the listener "webhook", "admin" or "probe".
+func (d *Daemon) Address(listener string) string { return d.ports[listener] }
+
+// Fetch asks the admin listener and returns status and body.
+func (d *Daemon) Fetch(path string) (int, string, error) {
+	return fetch("http://" + d.Address("admin") + path)
+}
+
+var plain = &http.Client{Timeout: 10 * time.Second}
+
+func fetch(url string) (int, string, error) {
+	response, err := plain.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// Get asks the REST API.
+func (d *Daemon) Get(path string) (Object, error) {
+	code, body, err := d.Fetch(path)
+	if err != nil {
+		return nil, err
+	}
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %d %s", path, code, body)
+	}
+	var out Object
+	if err := json.Unmarshal([]byte(body), &out); err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// List asks for a whole collection, page by page.
+func (d *Daemon) List(path string) ([]Object, error) {
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	var all []Object
+	token := ""
+	for {
+		page := path
+		if token != "" {
+			page += separator + "continue=" + url.QueryEscape(token)
+		}
+		list, err := d.Get(page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Items(list, "items")...)
+		if token = Text(list, "continue"); token == "" {
+			return all, nil
+		}
+	}
+}
+
+// Metric sums all samples of a metric whose line holds every one of the labels.
+func (d *Daemon) Metric(name string, labels ...string) (float64, error) {
+	_, body, err := d.Fetch("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, line := range strings.Split(body, "\n") {
+		if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {
+			continue
+		}
+		matches := true
+		for _, label := range labels {
+			matches = matches && strings.Contains(line, label)
+		}
+		var value float64
+		_, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &value)
+		if matches && err == nil {
+			sum += value
+		}
+	}
+	return sum, nil
+}
+
+// SQL asks the ledger's file, read-only, with the sqlite3 command; rows of "|"-separated columns.
+func (d *Daemon) SQL(query string) ([][]string, error) {
+	out, err := Run("sqlite3", "-readonly", "-batch", "-cmd", ".timeout 5000", d.Ledger, query)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		if line != "" {
+			rows = append(rows, strings.Split(line, "|"))
+		}
+	}
+	return rows, nil
+}
+
+// RemoveLedger deletes the database as an accident would.
+func (d *Daemon) RemoveLedger() error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(d.Ledger + suffix); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Webhook posts a body to a webhook as kube-scheduler would.
+func (d *Daemon) Webhook(scheme, verb, body string, config *tls.Config) (int, string, error) {
+	client := &http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	response, err := client.Post(scheme+"://"+d.Address("webhook")+"/scheduler/"+verb,
+		"application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}

@@ -1,0 +1,323 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// RealNode is a kubelet with a containerd of its own, both in the cluster's folder.
+type RealNode struct {
+	Name    string
+	LogsDir string
+
+	cluster    *Cluster
+	dir        string
+	socket     string
+	cgroup     string
+	bridge     string
+	containerd *Proc
+	kubelet    *Proc
+}
+
+// Forbidden returns the call that this machine refuses and containers need, or "".
+func Forbidden(dir string) string {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Sprintf("geteuid() = %d: containers need root here", uid)
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+		syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS}
+	if err := cmd.Run(); err != nil {
+		return "clone(CLONE_NEWNS|CLONE_NEWPID|CLONE_NEWNET|CLONE_NEWIPC|CLONE_NEWUTS): " +
+			err.Error()
+	}
+	place := filepath.Join(dir, "may-i-mount")
+	if err := os.MkdirAll(place, 0o755); err != nil {
+		return err.Error()
+	}
+	if err := syscall.Mount("tmpfs", place, "tmpfs", 0, "size=64k"); err != nil {
+		return "mount(tmpfs): " + err.Error()
+	}
+	if err := syscall.Unmount(place, 0); err != nil {
+		return "umount: " + err.Error()
+	}
+	name := fmt.Sprintf("milligpu-may-i-%d", os.Getpid())
+	defer removeCgroup(name)
+	if err := makeCgroup(name); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// StartRealNode starts containerd and kubelet and waits until the node is Ready.
+func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
+	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
+		cgroup: filepath.Base(c.Dir), /* what `run` looks for when we were killed */
+		bridge: fmt.Sprintf("mg%d", os.Getpid())}
+	n.LogsDir = filepath.Join(n.dir, "pod-logs")
+	n.socket = filepath.Join(n.dir, "containerd.sock")
+	if err := n.start(); err != nil {
+		err = fmt.Errorf("%w\n---- containerd\n%s\n---- kubelet\n%s", err,
+			n.containerd.Tail(15), n.kubelet.Tail(30))
+		if stopped := n.Stop(); stopped != nil {
+			err = fmt.Errorf("%w\n%w", err, stopped)
+		}
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *RealNode) start() error {
+	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: apt-get install containerd runc containernetworking-plugins "+
+				"busybox-static", err)
+		}
+	}
+	if err := n.writeFiles(); err != nil {
+		return err
+	}
+	if err := makeCgroup(n.cgroup); err != nil {
+		return err
+	}
+	if err := n.startContainerd(); err != nil {
+		return err
+	}
+	return n.StartKubelet()
+}
+
+func (n *RealNode) writeFiles() error {
+	if err := os.MkdirAll(filepath.Join(n.dir, "cni"), 0o755); err != nil {
+		return err
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return err
+	}
+	if err := writeImage(filepath.Join(n.dir, "image.tar"), busybox); err != nil {
+		return err
+	}
+	ports, err := FreePorts(1)
+	if err != nil {
+		return err
+	}
+	subnet := fmt.Sprintf("10.%d.%d.0/24", 200+os.Getpid()%50, os.Getpid()/50%250)
+	files := map[string]string{
+		"bridge":          n.bridge + "\n",
+		"containerd.toml": n.containerdConfig(),
+		"kubelet.yaml":    n.kubeletConfig(ports[0]),
+		"cni/10-test.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "milligpu",
+"plugins": [{"type": "bridge", "bridge": "%s", "isGateway": false, "ipMasq": false,
+"ipam": {"type": "host-local", "subnet": "%s", "dataDir": "%s"}}]}
+`, n.bridge, subnet, filepath.Join(n.dir, "ipam")),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *RealNode) containerdConfig() string {
+	return fmt.Sprintf(`version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+[grpc]
+  address = "%[2]s"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "%[3]s"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "%[1]s/cni"
+`, n.dir, n.socket, Image)
+}
+
+func (n *RealNode) kubeletConfig(port int) string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+port: %d
+readOnlyPort: 0
+healthzPort: 0
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: "unix://%s"
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+failCgroupV1: false
+failSwapOn: false
+enforceNodeAllocatable: []
+evictionHard: {memory.available: 1Mi, nodefs.available: 0%%, imagefs.available: 0%%}
+podLogsDir: "%s"
+resolvConf: ""
+clusterDNS: [10.0.0.10]
+syncFrequency: 1s
+nodeStatusUpdateFrequency: 2s
+`, port, n.socket, n.cgroup, n.LogsDir)
+}
+
+func (n *RealNode) ctr(args ...string) (string, error) {
+	return Run("ctr", append([]string{"-a", n.socket, "-n", "k8s.io"}, args...)...)
+}
+
+func (n *RealNode) startContainerd() (err error) {
+	n.containerd, err = StartProc("containerd", n.cluster.Dir, "containerd", "--config",
+		filepath.Join(n.dir, "containerd.toml"))
+	if err != nil {
+		return err
+	}
+	err = Until(30*time.Second, func() (bool, string) {
+		_, err := n.ctr("version")
+		return err == nil, fmt.Sprint("containerd does not answer: ", err)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.ctr("images", "import", "--snapshotter", "native",
+		filepath.Join(n.dir, "image.tar"))
+	return err
+}
+
+// StartKubelet starts it, also again, and waits for the node to be Ready.
+func (n *RealNode) StartKubelet() (err error) {
+	n.kubelet, err = StartProc("kubelet", n.cluster.Dir, Component("kubelet"),
+		"--kubeconfig="+n.cluster.Kubeconfig, "--config="+filepath.Join(n.dir, "kubelet.yaml"),
+		"--hostname-override="+n.Name, "--node-ip=127.0.0.1",
+		"--root-dir="+filepath.Join(n.dir, "kubelet"),
+		"--cert-dir="+filepath.Join(n.dir, "kubelet-pki"))
+	if err != nil {
+		return err
+	}
+	return Until(60*time.Second, func() (bool, string) {
+		if !n.kubelet.Running() {
+			return false, "kubelet ended"
+		}
+		node, err := n.cluster.Admin.Get(NodePath(n.Name))
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, c := range Items(node, "status", "conditions") {
+			if Text(c, "type") == "Ready" {
+				return Text(c, "status") == "True", Text(c, "message")
+			}
+		}
+		return false, "the node has no Ready condition"
+	})
+}
+
+// Advertise adds thousandths to what kubelet itself reports, as an operator would by hand.
+func (n *RealNode) Advertise(milli int) error {
+	patch := fmt.Sprintf(`[{"op":"add","path":"/status/capacity/nvidia.com~1vgpu","value":"%d"}]`,
+		milli)
+	_, err := n.cluster.Admin.Do("PATCH", NodePath(n.Name)+"/status",
+		"application/json-patch+json", patch)
+	if err != nil {
+		return err
+	}
+	return Until(20*time.Second, func() (bool, string) {
+		node, err := n.cluster.Admin.Get(NodePath(n.Name))
+		if err != nil {
+			return false, err.Error()
+		}
+		return Text(node, "status", "allocatable", Resource) != "",
+			"kubelet does not show the resource as allocatable"
+	})
+}
+
+// Output is what a container has printed so far.
+func (n *RealNode) Output(namespace, pod, uid, container string) (string, error) {
+	pattern := filepath.Join(n.LogsDir, namespace+"_"+pod+"_"+uid, container, "*.log")
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+			/* each line: time, stream, F or P, what was printed */
+			if fields := strings.SplitN(line, " ", 4); len(fields) == 4 {
+				text.WriteString(fields[3] + "\n")
+			}
+		}
+	}
+	return text.String(), nil
+}
+
+// Kubelet is its process.
+func (n *RealNode) Kubelet() *Proc { return n.kubelet }
+
+// Stop ends kubelet, all containers, containerd, and takes away what they have left.
+func (n *RealNode) Stop() error {
+	n.kubelet.Stop()
+	n.endTasks()
+	n.containerd.Stop()
+	var problems []string
+	if err := removeCgroup(n.cgroup); err != nil {
+		problems = append(problems, err.Error())
+	}
+	if err := Unmount(n.dir); err != nil {
+		problems = append(problems, err.Error())
+	}
+	n.removeBridge()
+	if problems != nil {
+		return fmt.Errorf("the node left something: %s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func (n *RealNode) endTasks() {
+	if n.containerd == nil || !n.containerd.Running() {
+		return
+	}
+	_ = Until(20*time.Second, func() (bool, string) {
+		list, err := n.ctr("tasks", "ls", "-q")
+		for _, task := range strings.Fields(list) {
+			_, _ = n.ctr("tasks", "rm", "-f", task)
+		}
+		return err == nil && strings.TrimSpace(list) == "", "tasks are left"
+	})
+	list, _ := n.ctr("containers", "ls", "-q")
+	for _, container := range strings.Fields(list) {
+		_, _ = n.ctr("containers", "rm", container)
+	}
+}
+
+func (n *RealNode) removeBridge() {
+	if _, err := os.Stat("/sys/class/net/" + n.bridge); err == nil {
+		_, _ = Run("busybox", "ip", "link", "set", n.bridge, "down")
+		_, _ = Run("busybox", "brctl", "delbr", n.bridge)
+	}
+}
+
+// Unmount takes down every mount below a folder, deepest first.
+func Unmount(dir string) error {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(mounts), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		fields := strings.Fields(lines[i])
+		if len(fields) < 2 || !strings.HasPrefix(fields[1], dir+"/") {
+			continue
+		}
+		if err := syscall.Unmount(fields[1], syscall.MNT_DETACH); err != nil {
+			return fmt.Errorf("umount %s: %w", fields[1], err)
+		}
+	}
+	return nil
+}

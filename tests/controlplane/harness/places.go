@@ -1,0 +1,74 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Root is the top of the repository.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file))))
+}
+
+// Version of Kubernetes that the tests run against.
+func Version() string {
+	if v := os.Getenv("KUBERNETES_VERSION"); v != "" {
+		return v
+	}
+	return "1.36.3"
+}
+
+// Minor is the 36 of 1.36.3.
+func Minor() int {
+	var minor int
+	fmt.Sscanf(strings.TrimPrefix(Version(), "1."), "%d", &minor)
+	return minor
+}
+
+// Component is the path of a program that build.sh built.
+func Component(name string) string {
+	return filepath.Join(Root(), "build", "controlplane", Version(), name)
+}
+
+// Program finds a program of ours: by its variable, else among the presets' outputs.
+func Program(name, variable string) (string, error) {
+	if p := os.Getenv(variable); p != "" {
+		if _, err := os.Stat(p); err != nil {
+			return "", fmt.Errorf("%s: %w", variable, err)
+		}
+		return filepath.Abs(p)
+	}
+	for _, preset := range []string{"release", "dev"} {
+		p := filepath.Join(Root(), "build", preset, "bin", name)
+		if _, err := os.Stat(p); err == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("no %s: build it (cmake --preset release && cmake --build --preset "+
+		"release) or name it with %s", name, variable)
+}
+
+// TempDir makes the folder that one control plane lives in. tests/controlplane/run names the
+// parent, so that it can clean up after a test binary that was killed.
+func TempDir() (string, error) {
+	return os.MkdirTemp(os.Getenv("MILLIGPU_TEST_DIR"), "milligpu-cp-")
+}
+
+// RemoveAll deletes a folder, but never one that still has a mount below it.
+func RemoveAll(dir string) error {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(mounts), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+			return fmt.Errorf("%s is still mounted; %s is left as it is", fields[1], dir)
+		}
+	}
+	return os.RemoveAll(dir)
+}

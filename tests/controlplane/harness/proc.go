@@ -1,0 +1,195 @@
+// Package harness starts a real control plane on loopback and everything that a test of milligpu
+// needs around it: schedulers, milligpud, proxies that lose answers, a kubelet.
+//
+// Every process it starts is known by its pid, dies with the test binary, and writes a log whose
+// end is printed when a test fails.
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Proc is one child process with its log.
+type Proc struct {
+	Name string
+	Log  string
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// A child is killed when the *thread* that started it ends, so one thread that never ends starts
+// them all.
+var starter struct {
+	once sync.Once
+	jobs chan func()
+}
+
+func onStarterThread(job func()) {
+	starter.once.Do(func() {
+		starter.jobs = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for j := range starter.jobs {
+				j()
+			}
+		}()
+	})
+	finished := make(chan struct{})
+	starter.jobs <- func() { job(); close(finished) }
+	<-finished
+}
+
+// Detached makes the processes started from now on outlive this program (cmd/up).
+var Detached bool
+
+// StartProc runs a program with its output in DIR/NAME.log (appended to when it exists).
+func StartProc(name, dir, program string, args ...string) (*Proc, error) {
+	p := &Proc{Name: name, Log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Dir = dir
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if Detached {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	onStarterThread(func() { err = p.cmd.Start() })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Pid of the process.
+func (p *Proc) Pid() int { return p.cmd.Process.Pid }
+
+// Running says whether it has not ended yet.
+func (p *Proc) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends one signal; a process that has ended is no error.
+func (p *Proc) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Wait until it ends by itself, and say how.
+func (p *Proc) Wait(limit time.Duration) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(limit):
+		return fmt.Errorf("%s still runs after %s", p.Name, limit)
+	}
+}
+
+// Kill is kill -9.
+func (p *Proc) Kill() {
+	if p == nil {
+		return
+	}
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// Stop asks with SIGTERM and insists after ten seconds.
+func (p *Proc) Stop() {
+	if p == nil || !p.Running() {
+		return
+	}
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		p.Kill()
+	}
+}
+
+// Tail is the end of the log, for failure messages.
+func (p *Proc) Tail(lines int) string {
+	if p == nil {
+		return ""
+	}
+	return TailFile(p.Log, lines)
+}
+
+// TailFile returns the last lines of a file.
+func TailFile(path string, lines int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return strings.Join(all, "\n")
+}
+
+// Run executes a command to its end and returns what it printed.
+func Run(program string, args ...string) (string, error) { return RunIn("", program, args...) }
+
+// RunIn is Run with a text on standard input.
+func RunIn(stdin, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err,
+			out.String())
+	}
+	return out.String(), err
+}
+
+// FreePorts asks the kernel for n different free loopback ports.
+func FreePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// Until polls until the condition holds; the condition's text says what is still missing.
+func Until(limit time.Duration, condition func() (bool, string)) error {
+	deadline := time.Now().Add(limit)
+	for {
+		ok, missing := condition()
+		if ok {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %s: %s", limit, missing)
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+}

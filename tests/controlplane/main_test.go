@@ -1,0 +1,76 @@
+// Package tests proves milligpu on a real control plane; README.md tells what and how.
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// world is what all tests share: one control plane, one kube-scheduler, the rights of our
+// manifests. Nodes, pods and milligpud are each test's own.
+type world struct {
+	*harness.Cluster
+	account *harness.Account
+	front   *harness.Front
+}
+
+var shared *world
+
+func build(dir string) (*world, error) {
+	cluster, err := harness.StartCluster(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{Cluster: cluster}
+	if w.account, err = cluster.CreateAccount(); err != nil {
+		return w, err
+	}
+	if w.front, err = harness.StartFront(); err != nil {
+		return w, err
+	}
+	_, err = cluster.StartScheduler("default-scheduler", harness.Extender{URL: w.front.URL})
+	return w, err
+}
+
+func run(m *testing.M) int {
+	dir, err := harness.TempDir()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := harness.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	shared, err = build(dir)
+	if shared != nil {
+		defer shared.Stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the control plane does not start:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	/* children die with us, folders do not: an interrupted run still tidies up in `run` */
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		if shared != nil {
+			shared.Stop()
+		}
+		os.Exit(1)
+	}()
+	os.Exit(run(m))
+}
