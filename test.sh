@@ -19,7 +19,7 @@ skip() {
 preset() { # name [ctest argument...]: configure, build and, given arguments, test
     local name=$1
     shift
-    cmake --preset "$name" -Wno-dev >"build/$name.configure.log" 2>&1 ||
+    cmake --preset "$name" >"build/$name.configure.log" 2>&1 ||
         { cat "build/$name.configure.log"; return 1; }
     cmake --build --preset "$name" -j "$JOBS"
     if [ $# -gt 0 ]; then

@@ -1,4 +1,5 @@
 # cmake -DIN=file -DOUT=file.c -DSYMBOL=name -P EmbedText.cmake
+cmake_minimum_required(VERSION 3.25)
 
 file(READ "${IN}" text)
 string(REPLACE "\\" "\\\\" text "${text}")

@@ -7,4 +7,5 @@ add_custom_target(milligpu_version
             -DOUT=${MILLIGPU_GENERATED_DIR}/milligpu_version.h
             -P ${PROJECT_SOURCE_DIR}/cmake/WriteVersion.cmake
     BYPRODUCTS ${MILLIGPU_GENERATED_DIR}/milligpu_version.h
+    COMMENT "Looking at the commit"
     VERBATIM)

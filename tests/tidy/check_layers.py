@@ -46,18 +46,18 @@ HEADER_LAYER = {
     **dict.fromkeys("allocation filter inventory ledger node place pod policy".split(), "core"),
     **dict.fromkeys("preempt quantity reason reconcile request snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
-    **dict.fromkeys("clock log metric queue".split(), "run"),
+    **dict.fromkeys("clock log metric metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector standin".split(), "kube"),
     **dict.fromkeys("web".split(), "web"),
-    **dict.fromkeys("app writer watcher outbox settings".split(), "app"),
+    **dict.fromkeys("app config writer watcher outbox settings".split(), "app"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
 
 def header_layer(name: str, files: Files) -> Optional[str]:
-    stem = name[: -len(".h")]
+    stem = name.rsplit(".", 1)[0]
     owners = [layer for layer in LAYERS if f"src/{layer}/{stem}.c" in files]
     if len(owners) == 1:
         return owners[0]
@@ -156,4 +156,4 @@ GOOD = [
     {**BASE, "src/app/x.c": '#include "milligpu/web.h"\n#include "milligpu_version.h"\n'},
 ]
 
-run(check, tree(".c", ".h", under=("src", "include")), BAD, GOOD)
+run(check, tree(".c", ".h", ".def", under=("src", "include")), BAD, GOOD)
