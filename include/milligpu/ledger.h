@@ -45,7 +45,15 @@ enum command_kind {
 
 const char *command_name(enum command_kind kind);
 
-/* Everything is borrowed for the call. */
+/*
+ * Everything is borrowed for the call.
+ *
+ * RESERVE may carry the pod; then whole_gpus is held against the node, too.  NODE with inventory NULL
+ * rebuilds the node from what it is (see ledger_stale_duplicate).  OBSERVE with request NULL and a
+ * pod that names our resource (an amount nobody may ask for, bound without us) counts the amount as
+ * unplaced.  OBSERVE on a node that is not known makes the node: gone, without GPUs, so that
+ * nothing is granted there until NODE says what it is, and it goes with its last pod.
+ */
 struct command {
     enum command_kind kind;
     int64_t at_ms; /* UTC */
@@ -64,15 +72,18 @@ struct command {
 
 /*
  * In order of precedence: the first that applies is given.
- *   RESERVE: SAME, ELSEWHERE, then place_search()'s reason, then OK
- *   the rest: UNKNOWN (no such allocation or node), SAME (nothing would change), OK
+ *   RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK
+ *   OBSERVE: SAME (held: a row always wins; no held: nothing to count), ELSEWHERE, then OK
+ *   the rest: UNKNOWN (no such allocation or node, or the allocation is on another node than the
+ *   command names), SAME (nothing would change), OK
+ * A node beyond NODES_MAX is REFUSED with REASON_LIMIT, by NODE and by OBSERVE.
  */
 enum verdict {
     VERDICT_OK,
     VERDICT_SAME,      /* it is so already; there is no change to apply */
-    VERDICT_ELSEWHERE, /* RESERVE: this uid holds an allocation on another node */
+    VERDICT_ELSEWHERE, /* RESERVE, OBSERVE: this uid holds an allocation on another node */
     VERDICT_UNKNOWN,   /* no such allocation, no such node */
-    VERDICT_REFUSED,   /* RESERVE: see reason */
+    VERDICT_REFUSED,   /* see reason */
 };
 
 const char *verdict_name(enum verdict verdict);
@@ -122,6 +133,14 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
  */
 struct snapshot *ledger_publish(struct ledger *ledger, const struct change *const *held_back,
                                 size_t count) MUST_USE;
+
+/*
+ * A UUID is granted on one node only: the first that showed it, for as long as that node shows it or a
+ * pod holds it there.  When it lets go, the GPU of another node may be a duplicate of nothing.
+ * A node that has such a GPU, or NULL; to be asked after apply and undo, and answered by a NODE command
+ * with inventory NULL.  O(1) unless an owner let go while there are duplicates.
+ */
+const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
 void ledger_audit(const struct ledger *ledger);
 

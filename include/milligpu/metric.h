@@ -10,7 +10,8 @@
 
 #include "milligpu/strbuf.h"
 
-enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+/* METRIC_TIMING is a histogram of seconds, METRIC_HISTOGRAM one of counts. */
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM, METRIC_TIMING };
 
 /* METRIC(id, name, type, label ("" for none), help) */
 enum metric_id {
@@ -33,8 +34,8 @@ const struct metric_info *metric_info(enum metric_id id);
 enum { METRIC_SERIES_MAX = 256 };
 void metric_add(enum metric_id id, const char *labels, uint64_t by);
 void metric_set(enum metric_id id, const char *labels, int64_t value);
-void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns); /* a histogram of seconds */
-void metric_observe(enum metric_id id, const char *labels, uint64_t value); /* a histogram of counts */
+void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns);
+void metric_observe(enum metric_id id, const char *labels, uint64_t value);
 
 /* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from the start. */
 void metric_expose(struct strbuf *out);

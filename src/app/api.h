@@ -1,0 +1,17 @@
+/*
+ * api - everything for operators: probes, metrics, REST.
+ *
+ * The routes are one table (routes.def) from which the router, /openapi.json and docs/REST.md follow.
+ */
+#ifndef MILLIGPU_API_H
+#define MILLIGPU_API_H
+
+#include "app.h"
+
+/* A call on the admin listener. */
+void api_handle(struct app *app, struct web_call *call);
+
+/* A call on the probe listener: /livez, /readyz, /metrics, nothing else. */
+void api_handle_probe(struct app *app, struct web_call *call);
+
+#endif

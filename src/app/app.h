@@ -1,0 +1,70 @@
+/*
+ * app - the parts of milligpud, and how they hold together.
+ *
+ *   web threads --filter, prioritize, preempt--> view, hints
+ *        | bind                                    ^
+ *        v                                         | publish
+ *   [queue] <--watcher thread-- API server    WRITER thread --> store
+ *        \_____________________________________^      |
+ *                                   outbox thread <---/  --> API server
+ *
+ * struct app is filled by app_run() and then constant, but for the atomics.
+ */
+#ifndef MILLIGPU_APP_H
+#define MILLIGPU_APP_H
+
+#include <stdatomic.h>
+
+#include "hints.h"
+#include "message.h"
+#include "outbox.h"
+#include "pods.h"
+#include "view.h"
+
+#include "milligpu/clock.h"
+#include "milligpu/kube.h"
+#include "milligpu/queue.h"
+#include "milligpu/settings.h"
+#include "milligpu/standin.h"
+#include "milligpu/store.h"
+#include "milligpu/web.h"
+
+enum { QUEUE_MAX = 8192, BATCH_MAX = 256 };
+
+struct app {
+    const struct settings_set *set;
+    const struct settings *settings; /* of set */
+    struct request_rules request_rules;
+    struct inventory_rules inventory_rules;
+    struct wire_rules wire_rules;
+    struct clock_ops clock;
+    struct queue *queue;
+    struct view *view;
+    struct pods *pods;
+    struct hints *hints;
+    struct store *store;
+    struct store_ops store_ops; /* what the writer writes through */
+    struct outbox *outbox;
+    struct standin *standin; /* NULL in a cluster */
+    const char *server;      /* of the API, for people */
+    const char *bell_namespace;
+    char cluster[UID_BYTES_MAX + 1];
+
+    /* Written by the part that knows, read by probes, metrics and doctor. */
+    atomic_bool claimed;      /* the ledger belongs to this cluster */
+    atomic_bool nodes_synced; /* the writer has applied a complete list */
+    atomic_bool pods_synced;
+    atomic_bool disk_broken;
+    atomic_bool safe_mode;
+    atomic_bool draining;
+    atomic_bool history_checked; /* the background audit came to its end */
+    atomic_bool history_broken;
+    atomic_int_fast64_t nodes_heard_ms; /* monotonic */
+    atomic_int_fast64_t pods_heard_ms;
+    atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
+};
+
+/* Ready to grant: fail closed otherwise.  out_why may be NULL; else the first reason, for people. */
+bool app_ready(const struct app *app, const char **out_why);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * hints - what filter remembers between two questions.  Bounded tables, one lock.
+ *
+ *   offer     this pod was given a list: its best place counts against it for ranking, for two seconds;
+ *             a list that led to no bind within one second makes the next one four times longer
+ *   waiting   this pod was refused, and why: for the bell, for REST, and so that the same question about an
+ *             unchanged ledger is answered without asking the ledger again
+ *
+ * Hints change order and length of answers, never whether a node fits.
+ *
+ * No lost wake-up: filter records the refusal and then reads the room generation again; the writer publishes and
+ * then looks at what waits.  Whoever comes second sees the other.
+ */
+#ifndef MILLIGPU_HINTS_H
+#define MILLIGPU_HINTS_H
+
+#include "milligpu/filter.h"
+
+enum {
+    OFFERS_MAX     = 4096,
+    WAITING_MAX    = 16384,
+    OFFER_LIVE_MS  = 2000,
+    OFFER_STALE_MS = 1000, /* no bind for so long: another plugin may have refused the list */
+    OFFER_GROWTH   = 4,
+    GHOSTS_MAX     = 1024,
+};
+
+struct hints;
+
+struct hints *hints_new(void) MUST_USE;
+void hints_free(struct hints *hints);
+
+/* How long this pod's next list may be (shortlist 0 stays 0), and which ghosts stand before it. */
+uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist, int64_t now_ms);
+uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms, struct ghost ghost[GHOSTS_MAX]);
+void hints_offered(struct hints *hints, struct text uid, int64_t now_ms, uint32_t listed,
+                   const struct candidate *best, const struct request *request);
+
+/* One refused question. */
+struct waiting {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const struct request *request; /* NULL: the request itself is refused */
+    const char *text;
+    enum reason reason;
+    uint64_t room;  /* generation that was judged */
+    uint64_t names; /* digest of the names that were judged */
+    int64_t since_ms; /* UTC */
+    int64_t last_ms;  /* UTC */
+    uint64_t asks;
+};
+void hints_refused(struct hints *hints, const struct waiting *waiting);
+/* The same question about the same room and names was refused for this reason: counts the ask. */
+bool hints_refused_before(struct hints *hints, struct text uid, const struct request *request, uint64_t room,
+                          uint64_t names, int64_t wall_ms, enum reason *out);
+
+/* Bound, gone, or fitting again. */
+void hints_settled(struct hints *hints, struct text uid);
+void hints_fits(struct hints *hints, struct text uid); /* no longer waiting; the offer stays */
+
+size_t hints_waiting(struct hints *hints);
+/* Does any waiting request fit on one of these nodes?  Distinct requests only; true when in doubt. */
+bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t nodes);
+/* Visit under the lock: copy what you need. */
+void hints_each(struct hints *hints, void *user, void (*visit)(void *user, const struct waiting *waiting));
+bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
+
+#endif

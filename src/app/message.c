@@ -1,0 +1,21 @@
+#include "message.h"
+
+#include "milligpu/alloc.h"
+
+struct message *message_new(enum message_kind kind)
+{
+    struct message *message = xcalloc(1, sizeof *message);
+
+    message->kind = kind;
+    arena_init(&message->arena);
+    return message;
+}
+
+void message_free(struct message *message)
+{
+    if (message == NULL)
+        return;
+    must(message->call == NULL); /* whoever takes a call answers it */
+    arena_done(&message->arena);
+    xfree(message);
+}

@@ -1,0 +1,58 @@
+/*
+ * message - what reaches the writer, through one bounded queue.
+ *
+ * A message owns everything it points to through its arena; message_free() drops it.
+ */
+#ifndef MILLIGPU_MESSAGE_H
+#define MILLIGPU_MESSAGE_H
+
+#include "milligpu/arena.h"
+#include "milligpu/inventory.h"
+#include "milligpu/pod.h"
+#include "milligpu/wire_extender.h"
+
+enum message_kind {
+    MESSAGE_BIND,
+    MESSAGE_FETCHED,   /* the pod of a bind, by GET */
+    MESSAGE_OUTCOME,   /* of a Binding */
+    MESSAGE_PODS_BEGIN,
+    MESSAGE_POD_LISTED,
+    MESSAGE_PODS_END,
+    MESSAGE_PODS_FAILED,
+    MESSAGE_POD,
+    MESSAGE_POD_DELETED,
+    MESSAGE_NODES_BEGIN,
+    MESSAGE_NODE_LISTED,
+    MESSAGE_NODES_END,
+    MESSAGE_NODES_FAILED,
+    MESSAGE_NODE,
+    MESSAGE_NODE_DELETED,
+};
+
+enum bind_outcome {
+    OUTCOME_BOUND,
+    OUTCOME_VOID,    /* certainly not, and never will be: release */
+    OUTCOME_UNKNOWN, /* may yet land: in doubt */
+};
+
+struct web_call;
+
+struct message {
+    enum message_kind kind;
+    struct arena arena;
+    struct extender_bind bind; /* BIND, FETCHED */
+    struct web_call *call;     /* BIND, FETCHED: to be answered */
+    int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
+    struct pod pod;            /* POD*, FETCHED (found) */
+    struct node_facts node;    /* NODE* */
+    bool found;                /* FETCHED */
+    const char *uid;           /* OUTCOME */
+    enum bind_outcome outcome; /* OUTCOME */
+    enum reason reason;        /* OUTCOME VOID */
+    const char *text;          /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */
+};
+
+struct message *message_new(enum message_kind kind) MUST_USE;
+void message_free(struct message *message);
+
+#endif

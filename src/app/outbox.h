@@ -1,0 +1,59 @@
+/*
+ * outbox - what goes out to the API server: Bindings, GETs, the bell, Events, advertised capacity.
+ *
+ * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results go back as
+ * messages.  A Binding is sent again, the same bytes, until there is a definite answer or its deadline passes.
+ *
+ *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET --> BOUND or VOID
+ *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
+ */
+#ifndef MILLIGPU_OUTBOX_H
+#define MILLIGPU_OUTBOX_H
+
+#include "milligpu/kube.h"
+#include "milligpu/strbuf.h"
+#include "milligpu/wire_kube.h"
+
+struct message;
+
+struct outbox_rules {
+    const struct kube_ops *ops;
+    const struct wire_rules *wire;
+    const char *wake;      /* "bell", "node", "off" */
+    const char *namespace; /* of the bell */
+    const char *instance;  /* who reports Events */
+    const char *resource;  /* advertised */
+    void *user;
+    void (*result)(void *user, struct message *take_message);
+};
+
+struct outbox;
+
+struct outbox *outbox_new(const struct outbox_rules *rules) MUST_USE;
+void outbox_free(struct outbox *outbox);
+
+/* All of these copy what they are given; any thread. */
+void outbox_bind(struct outbox *outbox, const char *uid, const char *namespace, const char *name, const char *node,
+                 struct text body, int64_t deadline_ms);
+void outbox_fetch(struct outbox *outbox, struct message *take_bind); /* comes back as MESSAGE_FETCHED */
+void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
+void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
+/* Ask for a ring; waiting pods stretch the pause between two rings.  node: for wake=node, may be NULL. */
+void outbox_ring(struct outbox *outbox, size_t waiting, const char *node);
+
+/* Start what is due; returns how long it may be left alone, in ms.  Then kube_ops.poll with outbox_answer. */
+int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
+void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
+
+/* Bindings whose outcome is still open. */
+size_t outbox_binding(struct outbox *outbox);
+
+struct outbox_stats {
+    uint64_t rings;
+    uint64_t ring_failures;
+    bool bell_failing; /* the last ring failed */
+    char bell_error[256];
+};
+void outbox_stats(struct outbox *outbox, struct outbox_stats *out);
+
+#endif

@@ -1,0 +1,191 @@
+#include "pods.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+
+struct pods {
+    pthread_mutex_t lock; /* guards the table; records are replaced whole */
+    struct map by_uid;
+};
+
+struct pods *pods_new(void)
+{
+    struct pods *pods = xcalloc(1, sizeof *pods);
+
+    must(pthread_mutex_init(&pods->lock, NULL) == 0);
+    map_init(&pods->by_uid);
+    return pods;
+}
+
+void pods_free(struct pods *pods)
+{
+    if (pods == NULL)
+        return;
+    struct pod_record *record;
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;)
+        pod_record_free(record);
+    map_done(&pods->by_uid);
+    (void)pthread_mutex_destroy(&pods->lock);
+    xfree(pods);
+}
+
+static void lock(struct pods *pods)
+{
+    must(pthread_mutex_lock(&pods->lock) == 0);
+}
+
+static void unlock(struct pods *pods)
+{
+    must(pthread_mutex_unlock(&pods->lock) == 0);
+}
+
+void pod_record_free(struct pod_record *record)
+{
+    if (record == NULL)
+        return;
+    xfree(record->request);
+    xfree(record->refusal);
+    xfree(record);
+}
+
+/* Put text behind the record and move on; NULL stays NULL. */
+static const char *lay(char **at, const char *text)
+{
+    if (text == NULL)
+        return NULL;
+    const size_t bytes = strlen(text) + 1;
+    char *here = *at;
+    memcpy(here, text, bytes);
+    *at += bytes;
+    return here;
+}
+
+/* One block: the record and its four strings. */
+static struct pod_record *record_copy(const struct pod_record *from)
+{
+    const size_t bytes = strlen(from->uid) + strlen(from->namespace) + strlen(from->name) +
+                         strlen(from->node) + 4;
+    struct pod_record *record = xmalloc(sizeof *record + bytes);
+    char *text = (char *)(record + 1);
+
+    *record = *from;
+    record->uid = lay(&text, from->uid);
+    record->namespace = lay(&text, from->namespace);
+    record->name = lay(&text, from->name);
+    record->node = lay(&text, from->node);
+    record->request = from->request != NULL ? request_clone(from->request) : NULL;
+    record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
+    return record;
+}
+
+static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
+                                    uint64_t epoch)
+{
+    struct arena arena;
+    struct request request;
+    struct refusal refusal;
+    struct pod_record facts = {
+        .uid = pod->uid,
+        .namespace = "",
+        .name = "",
+        .node = pod->node,
+        .phase = pod->phase,
+        .ours = pod->ours,
+        .whole_gpus = pod->whole_gpus,
+        .cpu_milli = pod->cpu_milli,
+        .memory_bytes = pod->memory_bytes,
+        .epoch = epoch,
+        .verdict = REQUEST_NOT_OURS,
+    };
+
+    arena_init(&arena);
+    if (pod->ours || pod->whole_gpus > 0) {
+        facts.namespace = pod->namespace;
+        facts.name = pod->name;
+        facts.created_ms = pod->created_ms;
+        facts.terminating_ms = pod->terminating_ms;
+        facts.verdict = request_parse(pod, rules, &arena, &request, &refusal);
+        if (facts.verdict == REQUEST_OK)
+            facts.request = &request;
+        if (facts.verdict == REQUEST_REFUSED)
+            facts.refusal = refusal.text;
+    }
+    struct pod_record *record = record_copy(&facts);
+    arena_done(&arena);
+    return record;
+}
+
+void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
+              uint64_t epoch)
+{
+    struct pod_record *record = record_of(pod, rules, epoch);
+
+    must(record->uid[0] != '\0');
+    lock(pods);
+    /* The key lives in the record, so the old pair has to leave first. */
+    struct pod_record *before = map_take(&pods->by_uid, text_of(record->uid));
+    (void)map_put(&pods->by_uid, text_of(record->uid), record);
+    unlock(pods);
+    pod_record_free(before);
+}
+
+void pods_remove(struct pods *pods, const char *uid)
+{
+    lock(pods);
+    struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
+    unlock(pods);
+    pod_record_free(record);
+}
+
+const struct pod_record *pods_find(struct pods *pods, const char *uid)
+{
+    lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
+    unlock(pods);
+    return record;
+}
+
+void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
+                void (*gone)(void *user, const struct pod_record *record))
+{
+    struct pod_record **old = NULL;
+    size_t count = 0;
+    size_t capacity = 0;
+    struct pod_record *record;
+
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
+        if (record->epoch >= epoch)
+            continue;
+        old = xgrow(old, count, &capacity, sizeof *old);
+        old[count++] = record;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gone(user, old[i]);
+        pods_remove(pods, old[i]->uid);
+    }
+    xfree(old);
+}
+
+struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name)
+{
+    struct pod_record *copy = NULL;
+    const struct pod_record *record;
+
+    lock(pods);
+    for (size_t at = 0; copy == NULL && (record = map_next(&pods->by_uid, &at)) != NULL;)
+        if (strcmp(record->name, name) == 0 && strcmp(record->namespace, namespace) == 0)
+            copy = record_copy(record);
+    unlock(pods);
+    return copy;
+}
+
+size_t pods_count(struct pods *pods)
+{
+    lock(pods);
+    const size_t count = pods->by_uid.count;
+    unlock(pods);
+    return count;
+}

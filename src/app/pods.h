@@ -1,0 +1,52 @@
+/*
+ * pods - the pods of the cluster as the watch last showed them, by uid.
+ *
+ * Of a pod that asks for our resource or for whole GPUs everything that placing it needs; of
+ * others only where it sits and what CPU and memory it takes.  Ended pods are not kept.
+ *
+ * One lock, guarding the table, held for look-ups and copies only.  The writer writes; REST reads.
+ */
+#ifndef MILLIGPU_PODS_H
+#define MILLIGPU_PODS_H
+
+#include "milligpu/pod.h"
+#include "milligpu/request.h"
+
+struct pod_record {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node; /* "" while unbound */
+    enum pod_phase phase;
+    bool ours;
+    uint32_t whole_gpus;
+    int64_t created_ms;
+    int64_t terminating_ms;
+    int64_t cpu_milli;
+    int64_t memory_bytes;
+    uint64_t epoch; /* of the list that saw it last */
+    enum request_verdict verdict;
+    struct request *request; /* REQUEST_OK: owned by the record */
+    char *refusal;           /* REQUEST_REFUSED: the text */
+};
+
+struct pods;
+
+struct pods *pods_new(void) MUST_USE;
+void pods_free(struct pods *pods);
+
+/* Insert or replace; judges the request by rules. */
+void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules, uint64_t epoch);
+void pods_remove(struct pods *pods, const char *uid);
+
+/* For the writer, who alone changes the table: borrowed until the next put or remove of that uid. */
+const struct pod_record *pods_find(struct pods *pods, const char *uid);
+/* Remove those that no list of this epoch or later showed; gone() is told each first.  Writer only. */
+void pods_sweep(struct pods *pods, uint64_t epoch, void *user, void (*gone)(void *user, const struct pod_record *record));
+
+/* For everybody: a copy, NULL if unknown; pod_record_free() it.  O(n) by name. */
+struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;
+void pod_record_free(struct pod_record *record);
+size_t pods_count(struct pods *pods);
+
+#endif

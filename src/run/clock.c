@@ -1,0 +1,35 @@
+#include "milligpu/clock.h"
+
+#include <time.h>
+
+static int64_t read_clock(clockid_t which)
+{
+    struct timespec now;
+
+    must(clock_gettime(which, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int64_t real_now_ms(void *ctx)
+{
+    (void)ctx;
+    return read_clock(CLOCK_MONOTONIC) / 1000000;
+}
+
+static int64_t real_wall_ms(void *ctx)
+{
+    (void)ctx;
+    return read_clock(CLOCK_REALTIME) / 1000000;
+}
+
+void clock_real(struct clock_ops *out)
+{
+    must(out != NULL);
+
+    *out = (struct clock_ops){.now_ms = real_now_ms, .wall_ms = real_wall_ms};
+}
+
+int64_t clock_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}

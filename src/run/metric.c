@@ -1,0 +1,210 @@
+#include "milligpu/metric.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+static const struct metric_info infos[] = {
+#define METRIC(id, name, type, labels, help) {name, type, labels, help},
+#include "milligpu/metrics.def"
+#undef METRIC
+};
+
+/*
+ * Upper bounds.  Seconds: 50 us, the cost of a good filter, to 10 s, past every time-out; counts:
+ * powers of two up to the largest batch.
+ */
+static const int64_t seconds_ns[] = {50000,    100000,   250000,    500000,    1000000,
+                                     2500000,  5000000,  10000000,  25000000,  50000000,
+                                     100000000, 250000000, 500000000, 1000000000, 2500000000,
+                                     5000000000, 10000000000};
+static const uint64_t counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+
+enum { BUCKETS_MAX = ARRAY_LEN(seconds_ns) };
+
+static_assert(ARRAY_LEN(counts) <= BUCKETS_MAX, "one bucket array serves both kinds");
+
+struct series {
+    char *labels; /* written once, before the series is visible */
+    atomic_int_fast64_t value;
+    atomic_uint_fast64_t count;
+    atomic_uint_fast64_t sum;
+    atomic_uint_fast64_t bucket[BUCKETS_MAX];
+};
+
+struct family {
+    atomic_size_t used;
+    struct series *_Atomic series[METRIC_SERIES_MAX];
+};
+
+static struct family families[METRICS];
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* guards the birth of a series */
+
+const struct metric_info *metric_info(enum metric_id id)
+{
+    must((size_t)id < ARRAY_LEN(infos));
+    return &infos[id];
+}
+
+static struct series *find(struct family *family, const char *labels)
+{
+    const size_t used = atomic_load(&family->used);
+
+    for (size_t i = 0; i < used; i++) {
+        struct series *series = atomic_load(&family->series[i]);
+        if (strcmp(series->labels, labels) == 0)
+            return series;
+    }
+    return NULL;
+}
+
+static struct series *series_of(enum metric_id id, const char *labels)
+{
+    struct family *family = &families[id];
+    const char *text = labels != NULL ? labels : "";
+    struct series *series = find(family, text);
+
+    must((size_t)id < METRICS);
+    if (series != NULL)
+        return series;
+    must(pthread_mutex_lock(&adding) == 0);
+    series = find(family, text);
+    if (series == NULL) {
+        const size_t at = atomic_load(&family->used);
+        must(at < METRIC_SERIES_MAX);
+        series = xcalloc(1, sizeof *series);
+        series->labels = xstrdup(text);
+        atomic_store(&family->series[at], series);
+        atomic_store(&family->used, at + 1);
+    }
+    must(pthread_mutex_unlock(&adding) == 0);
+    return series;
+}
+
+void metric_add(enum metric_id id, const char *labels, uint64_t by)
+{
+    must(metric_info(id)->type == METRIC_COUNTER);
+    atomic_fetch_add(&series_of(id, labels)->value, (int_fast64_t)by);
+}
+
+void metric_set(enum metric_id id, const char *labels, int64_t value)
+{
+    must(metric_info(id)->type == METRIC_GAUGE);
+    atomic_store(&series_of(id, labels)->value, value);
+}
+
+void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
+{
+    struct series *series = series_of(id, labels);
+    size_t at = 0;
+
+    must(metric_info(id)->type == METRIC_TIMING);
+    must(ns >= 0);
+    while (at < ARRAY_LEN(seconds_ns) && ns > seconds_ns[at])
+        at++;
+    if (at < ARRAY_LEN(seconds_ns))
+        atomic_fetch_add(&series->bucket[at], 1);
+    atomic_fetch_add(&series->sum, (uint_fast64_t)ns);
+    atomic_fetch_add(&series->count, 1);
+}
+
+void metric_observe(enum metric_id id, const char *labels, uint64_t value)
+{
+    struct series *series = series_of(id, labels);
+    size_t at = 0;
+
+    must(metric_info(id)->type == METRIC_HISTOGRAM);
+    while (at < ARRAY_LEN(counts) && value > counts[at])
+        at++;
+    if (at < ARRAY_LEN(counts))
+        atomic_fetch_add(&series->bucket[at], 1);
+    atomic_fetch_add(&series->sum, (uint_fast64_t)value);
+    atomic_fetch_add(&series->count, 1);
+}
+
+static const char *type_name(enum metric_type type)
+{
+    static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
+    return names[type];
+}
+
+void metric_head(struct strbuf *out, enum metric_id id)
+{
+    const struct metric_info *info = metric_info(id);
+
+    strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
+                  type_name(info->type));
+}
+
+void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
+                   int64_t number)
+{
+    strbuf_printf(out, "%s{%s=", metric_info(id)->name, label);
+    strbuf_json(out, value); /* Prometheus escapes the same three characters */
+    strbuf_printf(out, "} %lld\n", (long long)number);
+}
+
+static void expose_bucket(struct strbuf *out, enum metric_id id, const struct series *series,
+                          const char *bound, uint64_t count)
+{
+    strbuf_printf(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", metric_info(id)->name, series->labels,
+                  series->labels[0] != '\0' ? "," : "", bound, (unsigned long long)count);
+}
+
+static void expose_histogram(struct strbuf *out, enum metric_id id, struct series *series)
+{
+    const bool seconds = metric_info(id)->type == METRIC_TIMING;
+    const size_t bounds = seconds ? ARRAY_LEN(seconds_ns) : ARRAY_LEN(counts);
+    const char *name = metric_info(id)->name;
+    const char *open = series->labels[0] != '\0' ? "{" : "";
+    const char *close = series->labels[0] != '\0' ? "}" : "";
+    const uint64_t total = atomic_load(&series->count);
+    uint64_t below = 0;
+
+    for (size_t i = 0; i < bounds; i++) {
+        char bound[32];
+        if (seconds)
+            (void)snprintf(bound, sizeof bound, "%g", (double)seconds_ns[i] / 1e9);
+        else
+            (void)snprintf(bound, sizeof bound, "%llu", (unsigned long long)counts[i]);
+        below += atomic_load(&series->bucket[i]);
+        expose_bucket(out, id, series, bound, below);
+    }
+    expose_bucket(out, id, series, "+Inf", total);
+    const double sum = (double)atomic_load(&series->sum) / (seconds ? 1e9 : 1.0);
+    strbuf_printf(out, "%s_sum%s%s%s %.9g\n", name, open, series->labels, close, sum);
+    strbuf_printf(out, "%s_count%s%s%s %llu\n", name, open, series->labels, close,
+                  (unsigned long long)total);
+}
+
+static void expose_value(struct strbuf *out, enum metric_id id, const struct series *series)
+{
+    const char *open = series->labels[0] != '\0' ? "{" : "";
+    const char *close = series->labels[0] != '\0' ? "}" : "";
+
+    strbuf_printf(out, "%s%s%s%s %lld\n", metric_info(id)->name, open, series->labels, close,
+                  (long long)atomic_load(&series->value));
+}
+
+void metric_expose(struct strbuf *out)
+{
+    for (size_t id = 0; id < METRICS; id++) {
+        const struct metric_info *info = metric_info((enum metric_id)id);
+        if (info->labels[0] == '\0')
+            (void)series_of((enum metric_id)id, NULL); /* zero is a value, absence is not */
+        const size_t used = atomic_load(&families[id].used);
+        if (used == 0)
+            continue;
+        metric_head(out, (enum metric_id)id);
+        for (size_t i = 0; i < used; i++) {
+            struct series *series = atomic_load(&families[id].series[i]);
+            if (info->type == METRIC_HISTOGRAM || info->type == METRIC_TIMING)
+                expose_histogram(out, (enum metric_id)id, series);
+            else
+                expose_value(out, (enum metric_id)id, series);
+        }
+    }
+}

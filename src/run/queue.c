@@ -1,0 +1,167 @@
+#include "milligpu/queue.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "milligpu/alloc.h"
+
+struct queue {
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t filled;
+    pthread_cond_t drained;
+    void **ring;
+    size_t capacity;
+    size_t first;
+    size_t count;
+    bool woken;
+    bool closed;
+};
+
+struct queue *queue_new(size_t capacity)
+{
+    struct queue *queue = xcalloc(1, sizeof *queue);
+    pthread_condattr_t monotonic;
+
+    must(capacity > 0);
+    must(pthread_condattr_init(&monotonic) == 0);
+    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    must(pthread_mutex_init(&queue->lock, NULL) == 0);
+    must(pthread_cond_init(&queue->filled, &monotonic) == 0);
+    must(pthread_cond_init(&queue->drained, &monotonic) == 0);
+    (void)pthread_condattr_destroy(&monotonic);
+    queue->ring = xcalloc(capacity, sizeof *queue->ring);
+    queue->capacity = capacity;
+    return queue;
+}
+
+void queue_free(struct queue *queue)
+{
+    if (queue == NULL)
+        return;
+    must(queue->count == 0);
+    (void)pthread_cond_destroy(&queue->filled);
+    (void)pthread_cond_destroy(&queue->drained);
+    (void)pthread_mutex_destroy(&queue->lock);
+    xfree(queue->ring);
+    xfree(queue);
+}
+
+static void lock(struct queue *queue)
+{
+    must(pthread_mutex_lock(&queue->lock) == 0);
+}
+
+static void unlock(struct queue *queue)
+{
+    must(pthread_mutex_unlock(&queue->lock) == 0);
+}
+
+static void append(struct queue *queue, void *item)
+{
+    must(queue->count < queue->capacity);
+
+    queue->ring[(queue->first + queue->count++) % queue->capacity] = item;
+    must(pthread_cond_signal(&queue->filled) == 0);
+}
+
+bool queue_put(struct queue *queue, void *item)
+{
+    must(item != NULL);
+
+    lock(queue);
+    const bool fits = !queue->closed && queue->count < queue->capacity;
+    if (fits)
+        append(queue, item);
+    unlock(queue);
+    return fits;
+}
+
+bool queue_put_wait(struct queue *queue, void *item)
+{
+    must(item != NULL);
+
+    lock(queue);
+    while (!queue->closed && queue->count == queue->capacity)
+        must(pthread_cond_wait(&queue->drained, &queue->lock) == 0);
+    const bool open = !queue->closed;
+    if (open)
+        append(queue, item);
+    unlock(queue);
+    return open;
+}
+
+static struct timespec deadline_in(int64_t wait_ms)
+{
+    struct timespec at;
+
+    must(clock_gettime(CLOCK_MONOTONIC, &at) == 0);
+    at.tv_sec += wait_ms / 1000;
+    at.tv_nsec += wait_ms % 1000 * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_nsec -= 1000000000;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+static void await_first(struct queue *queue, int64_t wait_ms)
+{
+    const struct timespec until = deadline_in(wait_ms);
+
+    while (queue->count == 0 && !queue->woken && !queue->closed) {
+        const int rc = pthread_cond_timedwait(&queue->filled, &queue->lock, &until);
+        must(rc == 0 || rc == ETIMEDOUT);
+        if (rc == ETIMEDOUT)
+            return;
+    }
+}
+
+size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms)
+{
+    size_t taken = 0;
+
+    must(max > 0);
+    must(wait_ms >= 0);
+    lock(queue);
+    if (wait_ms > 0)
+        await_first(queue, wait_ms);
+    queue->woken = false;
+    while (taken < max && queue->count > 0) {
+        items[taken++] = queue->ring[queue->first];
+        queue->first = (queue->first + 1) % queue->capacity;
+        queue->count--;
+    }
+    if (taken > 0)
+        must(pthread_cond_broadcast(&queue->drained) == 0);
+    unlock(queue);
+    return taken;
+}
+
+void queue_wake(struct queue *queue)
+{
+    lock(queue);
+    queue->woken = true;
+    must(pthread_cond_signal(&queue->filled) == 0);
+    unlock(queue);
+}
+
+void queue_close(struct queue *queue)
+{
+    lock(queue);
+    queue->closed = true;
+    must(pthread_cond_broadcast(&queue->drained) == 0);
+    must(pthread_cond_broadcast(&queue->filled) == 0);
+    unlock(queue);
+}
+
+size_t queue_depth(const struct queue *queue)
+{
+    /* The lock is not part of what the caller sees as state. */
+    struct queue *open = (struct queue *)(uintptr_t)queue;
+
+    lock(open);
+    const size_t depth = open->count;
+    unlock(open);
+    return depth;
+}
