@@ -1,0 +1,28 @@
+#!/bin/sh
+# root.sh PROGRAM FOLDER - the file system of an image: the program, the shared libraries it names, a user
+#
+# The C library finds hosts by itself (files and DNS are built in), and the certificates of the API server come with
+# the ServiceAccount, so nothing else is needed.  libgcc_s is opened by name when a thread ends early.
+set -eu
+
+program=$1
+root=$2
+user=65532
+
+mkdir -p "$root/usr/bin" "$root/usr/lib" "$root/usr/lib64" "$root/etc" "$root/tmp" "$root/var/lib/milligpu"
+ln -s usr/lib "$root/lib"
+ln -s usr/lib64 "$root/lib64"
+
+libraries=$(ldd "$program") || { echo "root.sh: $program is not linked to shared libraries" >&2; exit 1; }
+case $libraries in *"not found"*) echo "root.sh: missing: $libraries" >&2; exit 1 ;; esac
+for file in $(printf '%s\n' "$libraries" | grep -o '/[^ ]*') "/lib/$(gcc -print-multiarch)/libgcc_s.so.1"; do
+    mkdir -p "$root$(dirname "$file")"
+    cp -L "$file" "$root$file"
+done
+
+install -m 0755 -s "$program" "$root/usr/bin/"
+printf 'milligpu:x:%s:%s:milligpu:/var/lib/milligpu:/usr/bin/false\n' $user $user >"$root/etc/passwd"
+printf 'milligpu:x:%s:\n' $user >"$root/etc/group"
+printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
+chmod 1777 "$root/tmp"
+chown $user:$user "$root/var/lib/milligpu"

@@ -1,0 +1,276 @@
+#!/usr/bin/env bash
+# policies.sh - the admission policies of manifests/components, asked through a real kube-apiserver
+#
+#   tests/manifests/policies.sh KUBECONFIG        (KUBECTL=kubectl)
+#
+# For a test cluster: it installs the policies and the ServiceAccount's rights, makes a few pods in the namespace
+# default that nobody schedules, and takes policies and pods away again.  Below Kubernetes 1.36 the mutating policies
+# are left out, and the output says so.
+set -uo pipefail
+
+if [ $# -ne 1 ] || [ ! -r "$1" ]; then
+    echo "policies.sh: name a readable kubeconfig of a test cluster: policies.sh KUBECONFIG" >&2
+    exit 2
+fi
+export KUBECONFIG=$1
+kubectl=${KUBECTL:-kubectl}
+top=$(cd "$(dirname "$0")/../.." && pwd)
+components=$top/manifests/components
+user=system:serviceaccount:milligpu-system:milligpu
+pod=policy-$$
+failed=0
+count=0
+
+k() {
+    "$kubectl" "$@"
+}
+
+ok() {
+    count=$((count + 1))
+    echo "ok $count - $1"
+}
+
+not_ok() { # SENTENCE WANTED SEEN
+    count=$((count + 1))
+    failed=$((failed + 1))
+    printf 'not ok %s - %s\n  wanted: %s\n  seen:   %s\n' "$count" "$1" "$2" "$3"
+}
+
+equal() { # SENTENCE WANTED SEEN
+    if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$@"; fi
+}
+
+contains() { # SENTENCE PART TEXT
+    case $3 in
+    *"$2"*) ok "$1" ;;
+    *) not_ok "$@" ;;
+    esac
+}
+
+# The pod that admission makes of it, in the words of a jsonpath; nothing is stored.
+admitted() { # JSONPATH < POD
+    k create --dry-run=server -f - -o "jsonpath=$1" 2>&1
+}
+
+# One container "app" that asks AMOUNT; ANNOTATIONS is a YAML flow mapping.
+asking() { # AMOUNT [ANNOTATIONS [NAME]]
+    cat <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {name: "${3:-$pod}", namespace: default, annotations: ${2:-"{}"}}
+spec:
+  schedulerName: nobody
+  containers:
+    - {name: app, image: none, resources: {limits: {nvidia.com/vgpu: "$1"}}}
+EOF
+}
+
+# Two asking app containers, two that do not ask, an init container and a sidecar; one sets the variable itself.
+mixed() {
+    cat <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {name: $pod, namespace: default}
+spec:
+  initContainers:
+    - {name: load, image: none, resources: {limits: {nvidia.com/vgpu: "700"}}}
+    - {name: side, image: none, restartPolicy: Always, resources: {limits: {nvidia.com/vgpu: "100"}}}
+    - {name: plain-init, image: none, env: [{name: A, value: b}]}
+  containers:
+    - {name: app, image: none, env: [{name: A, value: b}], resources: {limits: {nvidia.com/vgpu: "300"}}}
+    - {name: second, image: none, resources: {limits: {nvidia.com/vgpu: "400"}}}
+    - {name: plain, image: none}
+    - {name: zero, image: none, resources: {limits: {nvidia.com/vgpu: "0"}}}
+    - {name: own, image: none, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}], resources: {limits: {nvidia.com/vgpu: "100"}}}
+    - {name: own-plain, image: none, env: [{name: NVIDIA_VISIBLE_DEVICES, value: none}]}
+    - {name: whole, image: none, resources: {limits: {nvidia.com/gpu: "1"}}}
+EOF
+}
+
+binding() { # NAME UID ANNOTATION
+    cat <<EOF
+{"apiVersion":"v1","kind":"Binding","metadata":{"name":"$1","uid":"$2","annotations":{"$3":"0"}},
+ "target":{"apiVersion":"v1","kind":"Node","name":"nowhere"}}
+EOF
+}
+
+clean() {
+    for name in "$pod" "$pod-other"; do
+        k -n default delete pod "$name" --ignore-not-found --grace-period=0 --force >/dev/null 2>&1
+    done
+    for c in $installed; do
+        k delete -k "$components/$c" --ignore-not-found >/dev/null 2>&1
+    done
+}
+
+# Policies act about a second after they are created.
+wait_for() { # PART JSONPATH < POD
+    local body i
+    body=$(cat)
+    for i in $(seq 60); do
+        case $(printf '%s\n' "$body" | admitted "$2") in *"$1"*) return 0 ;; esac
+        sleep 0.5
+    done
+    echo "policies.sh: no sign of the policies after 30 s: wanted '$1'" >&2
+    exit 1
+}
+
+# What a container reads the variable from: a fixed value or a field.
+variable() { # LIST CONTAINER
+    local env=".spec.$1[?(@.name==\"$2\")].env[?(@.name==\"NVIDIA_VISIBLE_DEVICES\")]"
+    mixed | admitted "{$env.value}{$env.valueFrom.fieldRef.fieldPath}"
+}
+
+one_line() {
+    cat <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {name: $pod, namespace: default}
+spec: {containers: [{name: app, image: none, resources: {limits: {nvidia.com/vgpu: "${1:-300}"}}}]}
+EOF
+}
+
+test_zero_touch() {
+    local c
+    wait_for milligpu '{.spec.schedulerName}' < <(one_line)
+    wait_for visible-devices '{.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath}' < <(one_line)
+    for c in app second; do
+        equal "asking container $c reads its annotation" "metadata.annotations['visible-devices.milligpu.io/$c']" \
+            "$(variable containers $c)"
+    done
+    for c in load side; do
+        equal "asking init container $c reads its annotation" \
+            "metadata.annotations['visible-devices.milligpu.io/$c']" "$(variable initContainers $c)"
+    done
+    equal 'a container that does not ask sees no GPU' void "$(variable containers plain)"
+    equal 'a container that asks 0 sees no GPU' void "$(variable containers zero)"
+    equal 'an init container that does not ask sees no GPU' void "$(variable initContainers plain-init)"
+    equal 'a variable of the pod itself is left alone' all "$(variable containers own)"
+    equal 'also where the container does not ask' none "$(variable containers own-plain)"
+    equal 'a container with a whole GPU is left to the device plugin' '' "$(variable containers whole)"
+    equal 'other variables are kept, behind ours' 'NVIDIA_VISIBLE_DEVICES A' \
+        "$(mixed | admitted '{.spec.containers[0].env[*].name}')"
+    equal 'a pod that asks 0 is not touched' '' "$(one_line 0 | admitted '{.spec.containers[0].env}')"
+    equal 'a pod of 128 containers is within the limits of a policy' 128 "$(many | grep -c .)"
+}
+
+many() {
+    { echo 'apiVersion: v1'
+      echo 'kind: Pod'
+      echo "metadata: {name: $pod, namespace: default}"
+      echo 'spec:'
+      echo '  containers:'
+      for i in $(seq 128); do
+          echo "    - {name: c$i, image: none, resources: {limits: {nvidia.com/vgpu: \"10\"}}}"
+      done
+    } | admitted '{range .spec.containers[*]}{.env[0].valueFrom.fieldRef.fieldPath}{"\n"}{end}'
+}
+
+test_scheduler_name() {
+    equal 'an asking pod of the default scheduler becomes ours' milligpu "$(one_line | admitted '{.spec.schedulerName}')"
+    equal 'an asking pod of another scheduler stays there' nobody "$(asking 300 | admitted '{.spec.schedulerName}')"
+    equal 'a pod that does not ask keeps the default' default-scheduler \
+        "$(one_line 0 | admitted '{.spec.schedulerName}')"
+}
+
+refused() { # SENTENCE PART AMOUNT [ANNOTATIONS]
+    contains "$1" "$2" "$(asking "$3" "${4:-"{}"}" | admitted '{.metadata.name}')"
+}
+
+passes() { # SENTENCE AMOUNT [ANNOTATIONS]
+    equal "$1" "$pod" "$(asking "$2" "${3:-"{}"}" | admitted '{.metadata.name}')"
+}
+
+test_amounts() {
+    wait_for 1500 '{.metadata.name}' < <(asking 1500)
+    refused '1500 is refused, and the text says what to write' \
+        'container app asks nvidia.com/vgpu: 1500; write at most 1000 for a share of one GPU, or 1000 or 2000 for whole' 1500
+    refused '2500 is refused too, with its own neighbours' 'or 2000 or 3000 for whole GPUs' 2500
+    passes '300 passes' 300
+    passes '1000 passes' 1000
+    passes '1k passes' 1k
+    passes '3000 passes' 3000
+    passes '0 passes' 0
+    passes '600 on two GPUs passes' 600 '{milligpu.io/gpu-count: "2"}'
+    passes '1500 on two GPUs passes' 1500 '{milligpu.io/gpu-count: "2"}'
+    passes 'the count of the container rules' 900 '{milligpu.io/gpu-count: "7", gpu-count.milligpu.io/app: "3"}'
+    refused '600 on seven GPUs is refused' 'a multiple of 7 up to 7000' 600 '{milligpu.io/gpu-count: "7"}'
+    refused '3000 on two GPUs is refused' 'a multiple of 2 up to 2000' 3000 '{milligpu.io/gpu-count: "2"}'
+    refused 'a count that is no number is refused' "is 'two'" 600 '{milligpu.io/gpu-count: "two"}'
+    refused 'a count of 0 is refused' "is '0'" 600 '{milligpu.io/gpu-count: "0"}'
+    contains 'a Deployment is refused as its pods would be' 'asks nvidia.com/vgpu: 1500' \
+        "$(k create deployment "$pod" --image=none --dry-run=client -o json |
+            sed 's/"resources": {}/"resources": {"limits": {"nvidia.com\/vgpu": "1500"}}/' | admitted '{.metadata.name}')"
+    contains 'a CronJob is, too' 'asks nvidia.com/vgpu: 1500' \
+        "$(k create cronjob "$pod" --image=none --schedule='0 0 * * *' --dry-run=client -o json |
+            sed 's/"resources": {}/"resources": {"limits": {"nvidia.com\/vgpu": "1500"}}/' | admitted '{.metadata.name}')"
+    equal 'a Deployment that asks nothing passes' "$pod" \
+        "$(k create deployment "$pod" --image=none --dry-run=client -o json | admitted '{.metadata.name}')"
+}
+
+test_forged_annotations() {
+    local key
+    wait_for 'written by milligpu' '{.metadata.name}' < <(asking 300 '{milligpu.io/allocation: "x"}')
+    for key in milligpu.io/allocation milligpu.io/visible-devices visible-devices.milligpu.io/app; do
+        refused "nobody creates a pod with $key" "annotation $key is written by milligpu" 300 "{$key: \"0\"}"
+    done
+    passes 'other annotations of ours are for the author' 300 '{milligpu.io/gpu-model: "A100*"}'
+    asking 300 '{a: b}' | k create -f - >/dev/null || not_ok 'a pod is made' created 'see above'
+    contains 'nobody adds one later' 'is written by milligpu' \
+        "$(k -n default annotate pod "$pod" milligpu.io/visible-devices=0 2>&1)"
+    contains 'not by its status either' 'is written by milligpu' \
+        "$(k -n default patch pod "$pod" --subresource=status --type=merge \
+            -p '{"metadata":{"annotations":{"milligpu.io/allocation":"x"}}}' 2>&1)"
+    contains 'other annotations may change' annotated "$(k -n default annotate pod "$pod" c=d 2>&1)"
+}
+
+test_bindings() {
+    local uid path=/api/v1/namespaces/default/pods/$pod/binding
+    uid=$(k -n default get pod "$pod" -o 'jsonpath={.metadata.uid}')
+    contains 'a Binding of somebody else carries none of ours' 'may be set only by' \
+        "$(binding "$pod" "$uid" milligpu.io/visible-devices | k create --raw "$path" -f - 2>&1)"
+    contains 'nor does one in the old way' 'may be set only by' \
+        "$(binding "$pod" "$uid" milligpu.io/visible-devices |
+            k create --raw /api/v1/namespaces/default/bindings -f - 2>&1)"
+    contains 'our Binding is accepted' '"status":"Success"' \
+        "$(binding "$pod" "$uid" milligpu.io/visible-devices | k create --raw "$path" --as="$user" -f - 2>&1)"
+    equal 'it has set node and annotation' 'nowhere 0' "$(k -n default get pod "$pod" \
+        -o 'jsonpath={.spec.nodeName} {.metadata.annotations.milligpu\.io/visible-devices}')"
+    contains 'nobody changes what it wrote' 'is written by milligpu' \
+        "$(k -n default annotate --overwrite pod "$pod" milligpu.io/visible-devices=1 2>&1)"
+    contains 'nobody removes it' 'is written by milligpu' \
+        "$(k -n default annotate pod "$pod" milligpu.io/visible-devices- 2>&1)"
+    contains 'labels of a bound pod stay free' labeled "$(k -n default label pod "$pod" e=f 2>&1)"
+    contains 'so does its status' patched "$(k -n default patch pod "$pod" --subresource=status --type=merge \
+        -p '{"status":{"phase":"Running"}}' 2>&1)"
+    asking 0 '{}' "$pod-other" | k create -f - >/dev/null
+    uid=$(k -n default get pod "$pod-other" -o 'jsonpath={.metadata.uid}')
+    contains 'a Binding of another scheduler passes' '"status":"Success"' "$(binding "$pod-other" "$uid" other/one |
+        k create --raw "/api/v1/namespaces/default/pods/$pod-other/binding" -f - 2>&1)"
+}
+
+installed='guard zero-touch scheduler-name'
+if ! k api-resources --api-group=admissionregistration.k8s.io -o name 2>/dev/null | grep -q ^mutatingadmissionpolicies; then
+    installed=guard
+fi
+trap clean EXIT
+for file in namespace serviceaccount rbac; do
+    k apply -f "$top/manifests/base/$file.yaml" >/dev/null || exit 1
+done
+for c in $installed; do
+    k apply -k "$components/$c" >/dev/null || exit 1
+done
+
+case $installed in
+*zero-touch*)
+    test_zero_touch
+    test_scheduler_name
+    ;;
+*) echo 'skip: zero-touch and scheduler-name need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
+esac
+test_amounts
+test_forged_annotations
+test_bindings
+
+echo "$count checks, $failed failed"
+[ "$failed" -eq 0 ]
