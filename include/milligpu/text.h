@@ -22,6 +22,15 @@ bool text_is(struct text text, const char *terminated);
 bool text_eq(struct text a, struct text b);
 bool text_starts(struct text text, const char *prefix);
 
+/* Without the blanks at both ends. */
+struct text text_trim(struct text text);
+
+/* The piece before the first separator; *rest goes behind it.  False at the end of rest. */
+bool text_cut(struct text *rest, char separator, struct text *out);
+
+/* Copy, terminated; what does not fit ends in "..." and not inside a UTF-8 sequence. */
+void text_clip(struct text text, char *out, size_t bytes);
+
 /* Seeded, not for keeping on disk. */
 uint32_t text_hash(struct text text);
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/text.h"
+
 struct err_row {
     const char *word;
     int status;
@@ -23,25 +25,14 @@ static const struct err_row *row_of(enum err_code code)
     return &row[code];
 }
 
-/* A text that was cut says so, and is not cut inside a UTF-8 sequence. */
-static void mark_cut(char *text, size_t bytes)
-{
-    static const char mark[] = "...";
-    must(bytes > sizeof mark);
+/* Longer than any text, so that what does not fit is seen to be cut. */
+enum { ROOM = 2 * ERR_TEXT_MAX };
 
-    size_t at = bytes - sizeof mark;
-    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80)
-        at--;
-    memcpy(text + at, mark, sizeof mark);
-}
-
-__attribute__((format(printf, 3, 0))) static void format_into(char *out, size_t bytes,
-                                                              const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static size_t format(char *out, const char *fmt, va_list args)
 {
-    const int need = vsnprintf(out, bytes, fmt, args);
+    const int need = vsnprintf(out, ROOM, fmt, args);
     must(need >= 0);
-    if ((size_t)need >= bytes)
-        mark_cut(out, bytes);
+    return need < ROOM ? (size_t)need : ROOM - 1;
 }
 
 int err_set(struct err *err, enum err_code code, const char *fmt, ...)
@@ -49,10 +40,12 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...)
     must(err != NULL);
     must(code > ERR_NONE && code < ERR_CODES);
 
+    char text[ROOM];
     va_list args;
     va_start(args, fmt);
-    format_into(err->text, sizeof err->text, fmt, args);
+    const size_t len = format(text, fmt, args);
     va_end(args);
+    text_clip((struct text){text, len}, err->text, sizeof err->text);
     err->code = code;
     return -(int)code;
 }
@@ -62,25 +55,16 @@ int err_wrap(struct err *err, const char *fmt, ...)
     must(err != NULL);
     must(err->code > ERR_NONE && err->code < ERR_CODES);
 
-    char text[ERR_TEXT_MAX];
+    char text[ROOM + 2 + ERR_TEXT_MAX];
     va_list args;
     va_start(args, fmt);
-    format_into(text, sizeof text, fmt, args);
+    const size_t noun = format(text, fmt, args);
     va_end(args);
 
-    const size_t noun = strlen(text);
-    must(noun < sizeof text);
     const size_t old = strlen(err->text);
-    const size_t room = sizeof text - noun - 1;
-    const size_t colon = room < 2 ? room : 2;
-    memcpy(text + noun, ": ", colon);
-    const size_t kept = old < room - colon ? old : room - colon;
-    memcpy(text + noun + colon, err->text, kept);
-    text[noun + colon + kept] = '\0';
-    if (kept < old)
-        mark_cut(text, sizeof text);
-
-    memcpy(err->text, text, sizeof text);
+    memcpy(text + noun, ": ", 2);
+    memcpy(text + noun + 2, err->text, old);
+    text_clip((struct text){text, noun + 2 + old}, err->text, sizeof err->text);
     return -(int)err->code;
 }
 

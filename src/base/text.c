@@ -39,6 +39,54 @@ bool text_starts(struct text text, const char *prefix)
     return len == 0 || (text.len >= len && memcmp(text.at, prefix, len) == 0);
 }
 
+struct text text_trim(struct text text)
+{
+    must(text.at != NULL || text.len == 0);
+
+    while (text.len > 0 && (text.at[0] == ' ' || text.at[0] == '\t')) {
+        text.at++;
+        text.len--;
+    }
+    while (text.len > 0 && (text.at[text.len - 1] == ' ' || text.at[text.len - 1] == '\t'))
+        text.len--;
+    return text;
+}
+
+bool text_cut(struct text *rest, char separator, struct text *out)
+{
+    if (rest->at == NULL)
+        return false;
+    const char *end = rest->len > 0 ? memchr(rest->at, separator, rest->len) : NULL;
+    if (end == NULL) {
+        *out = *rest;
+        *rest = (struct text){0}; /* not merely empty: "a," has a second, empty piece */
+        return true;
+    }
+    *out = (struct text){rest->at, (size_t)(end - rest->at)};
+    must(out->len < rest->len);
+    *rest = (struct text){end + 1, rest->len - out->len - 1};
+    return true;
+}
+
+void text_clip(struct text text, char *out, size_t bytes)
+{
+    static const char mark[] = "...";
+    must(text.at != NULL || text.len == 0);
+    must(bytes >= sizeof mark);
+
+    if (text.len < bytes) {
+        if (text.len > 0)
+            memcpy(out, text.at, text.len);
+        out[text.len] = '\0';
+        return;
+    }
+    size_t kept = bytes - sizeof mark;
+    while (kept > 0 && ((unsigned char)text.at[kept] & 0xC0) == 0x80)
+        kept--;
+    memcpy(out, text.at, kept);
+    memcpy(out + kept, mark, sizeof mark);
+}
+
 /* Multiply to twice the width and fold: every bit of either side reaches every bit. */
 static uint64_t fold(uint64_t a, uint64_t b)
 {

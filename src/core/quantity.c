@@ -1,0 +1,234 @@
+#include "milligpu/quantity.h"
+
+#include <string.h>
+
+/*
+ * A quantity is  digits x 10^exponent x 2^binary,  digits being a decimal number of any length.
+ * It is computed exactly without a big number: only what lies before the decimal point
+ * has to fit, and what lies behind it is divided digit by digit from the right.
+ */
+struct parsed {
+    bool negative;
+    struct text whole;    /* before the point */
+    struct text fraction; /* behind it */
+    int64_t exponent;
+    unsigned binary;
+};
+
+/* Texts are far shorter than this, so an exponent this large decides whatever the digits are. */
+static const int64_t EXPONENT_MAX = (int64_t)1 << 50;
+
+static const unsigned DIGITS_MAX = 19; /* of 2^63 - 1 */
+
+__extension__ typedef unsigned __int128 wide_uint;
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static struct text take_digits(struct text *rest)
+{
+    struct text digits = {rest->at, 0};
+    while (digits.len < rest->len && is_digit(rest->at[digits.len]))
+        digits.len++;
+    rest->at += digits.len;
+    rest->len -= digits.len;
+    return digits;
+}
+
+/* True if there was one. */
+static bool take_sign(struct text *rest, bool *negative)
+{
+    if (rest->len == 0 || (rest->at[0] != '+' && rest->at[0] != '-'))
+        return false;
+    *negative = rest->at[0] == '-';
+    rest->at++;
+    rest->len--;
+    return true;
+}
+
+static bool parse_exponent(struct text text, int64_t *out)
+{
+    must(text.len > 0);
+
+    bool negative = false;
+    (void)take_sign(&text, &negative); /* it is optional */
+    if (text.len == 0)
+        return false;
+    int64_t value = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (!is_digit(text.at[i]))
+            return false;
+        value = value * 10 + (text.at[i] - '0');
+        if (value > EXPONENT_MAX)
+            value = EXPONENT_MAX;
+    }
+    must(value >= 0 && value <= EXPONENT_MAX);
+    *out = negative ? -value : value;
+    return true;
+}
+
+static bool parse_suffix(struct text text, struct parsed *out)
+{
+    static const struct {
+        char letter;
+        int64_t exponent;
+    } decimal[] = {{'n', -9}, {'u', -6}, {'m', -3}, {'k', 3}, {'M', 6},
+                   {'G', 9},  {'T', 12}, {'P', 15}, {'E', 18}};
+    static const char binary[] = "KMGTPE";
+
+    if (text.len == 0)
+        return true;
+    if (text.len == 1) {
+        for (size_t i = 0; i < ARRAY_LEN(decimal); i++)
+            if (decimal[i].letter == text.at[0]) {
+                out->exponent = decimal[i].exponent;
+                return true;
+            }
+        return false;
+    }
+    if (text.len == 2 && text.at[1] == 'i') {
+        const char *found = memchr(binary, text.at[0], sizeof binary - 1);
+        if (found == NULL)
+            return false;
+        out->binary = 10 * (unsigned)(found - binary + 1);
+        must(out->binary <= 60);
+        return true;
+    }
+    if (text.at[0] != 'e' && text.at[0] != 'E')
+        return false;
+    return parse_exponent((struct text){text.at + 1, text.len - 1}, &out->exponent);
+}
+
+static bool parse(struct text text, struct parsed *out)
+{
+    must(text.at != NULL || text.len == 0);
+
+    *out = (struct parsed){0};
+    if (text.len == 0)
+        return false;
+    (void)take_sign(&text, &out->negative); /* it is optional */
+    out->whole = take_digits(&text);
+    if (text.len > 0 && text.at[0] == '.') {
+        text.at++;
+        text.len--;
+        out->fraction = take_digits(&text);
+    }
+    if (out->whole.len + out->fraction.len == 0)
+        return false;
+    return parse_suffix(text, out);
+}
+
+/* Digit i of whole and fraction taken together. */
+static unsigned digit(const struct parsed *parsed, size_t i)
+{
+    must(i < parsed->whole.len + parsed->fraction.len);
+
+    const char c =
+        i < parsed->whole.len ? parsed->whole.at[i] : parsed->fraction.at[i - parsed->whole.len];
+    must(is_digit(c));
+    return (unsigned)(c - '0');
+}
+
+/* All digits as one number, without zeros at its ends, then x 10^exponent. */
+struct significant {
+    size_t first;
+    size_t end; /* == first: the value is 0 */
+    int64_t exponent;
+};
+
+static struct significant significant_of(const struct parsed *parsed, unsigned decimals)
+{
+    struct significant s = {.end = parsed->whole.len + parsed->fraction.len};
+    while (s.first < s.end && digit(parsed, s.first) == 0)
+        s.first++;
+    const size_t all = s.end;
+    while (s.end > s.first && digit(parsed, s.end - 1) == 0)
+        s.end--;
+    must(s.first <= s.end && s.end <= all);
+    s.exponent = parsed->exponent + (int64_t)decimals - (int64_t)parsed->fraction.len +
+                 (int64_t)(all - s.end);
+    return s;
+}
+
+/*
+ * The digits at or behind the point, x 2^binary, rounded down; *inexact if something was lost.
+ * Rounding down at every step loses nothing: floor((a + floor(y)) / 10) = floor((a + y) / 10).
+ */
+static wide_uint behind_point(const struct parsed *parsed, struct significant s, size_t from,
+                              bool *inexact)
+{
+    must(from >= s.first && from <= s.end);
+    must(s.exponent < 0);
+
+    wide_uint value = 0;
+    *inexact = false;
+    for (size_t i = s.end; i > from; i--) {
+        value += (wide_uint)digit(parsed, i - 1) << parsed->binary;
+        *inexact |= value % 10 != 0;
+        value /= 10;
+    }
+    /* Zeros between the point and the first digit: 0.001 */
+    for (int64_t zeros = -s.exponent - (int64_t)(s.end - from); zeros > 0 && value > 0; zeros--) {
+        *inexact |= value % 10 != 0;
+        value /= 10;
+    }
+    return value;
+}
+
+/* The absolute value, rounded down.  False: it is too large. */
+static bool magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
+                      bool *inexact)
+{
+    const int64_t count = (int64_t)(s.end - s.first);
+    const int64_t before = count + s.exponent; /* digits before the point */
+    *inexact = false;
+    if (before > DIGITS_MAX)
+        return false;
+
+    wide_uint value = 0;
+    for (int64_t i = 0; i < before; i++)
+        value = value * 10 + (i < count ? digit(parsed, s.first + (size_t)i) : 0);
+    value <<= parsed->binary;
+    if (s.exponent < 0)
+        value += behind_point(parsed, s, s.first + (size_t)(before > 0 ? before : 0), inexact);
+    if (value > INT64_MAX)
+        return false;
+    must(value >> 63 == 0);
+    *out = (uint64_t)value;
+    return true;
+}
+
+static enum quantity_verdict evaluate(struct text text, unsigned decimals, bool round, int64_t *out)
+{
+    must(decimals <= 18);
+    must(out != NULL);
+
+    struct parsed parsed;
+    if (!parse(text, &parsed))
+        return QUANTITY_SYNTAX;
+    const struct significant s = significant_of(&parsed, decimals);
+    uint64_t value = 0;
+    bool inexact = false;
+    if (s.first < s.end && !magnitude(&parsed, s, &value, &inexact))
+        return QUANTITY_RANGE;
+    if (inexact && !round)
+        return QUANTITY_FRACTION;
+    if (inexact && value == INT64_MAX)
+        return QUANTITY_RANGE;
+    if (inexact)
+        value++; /* away from zero, as Kubernetes does also below it */
+    *out = parsed.negative ? -(int64_t)value : (int64_t)value;
+    return QUANTITY_OK;
+}
+
+enum quantity_verdict quantity_parse(struct text text, unsigned decimals, int64_t *out)
+{
+    return evaluate(text, decimals, false, out);
+}
+
+enum quantity_verdict quantity_ceil(struct text text, unsigned decimals, int64_t *out)
+{
+    return evaluate(text, decimals, true, out);
+}

@@ -1,0 +1,37 @@
+#include "milligpu/reason.h"
+
+struct reason_row {
+    const char *name;
+    const char *help;
+    enum reason_class class;
+};
+
+static const struct reason_row *row_of(enum reason reason)
+{
+    static const struct reason_row row[] = {[REASON_NONE] = {"fits", "it fits", REASON_CLASS_STATE},
+#define X(code, word, group, text) [code] = {word, text, REASON_CLASS_##group},
+                                            REASON_TABLE(X)
+#undef X
+    };
+    static_assert(ARRAY_LEN(row) == REASONS, "a reason without a row");
+
+    must((unsigned)reason < REASONS);
+    must(row[reason].name != NULL);
+    return &row[reason];
+}
+
+const char *reason_name(enum reason reason)
+{
+    return row_of(reason)->name;
+}
+
+const char *reason_help(enum reason reason)
+{
+    return row_of(reason)->help;
+}
+
+enum reason_class reason_class(enum reason reason)
+{
+    must(reason != REASON_NONE);
+    return row_of(reason)->class;
+}
