@@ -99,3 +99,124 @@ func TestARealContainerStartsAndEndsHere(t *testing.T) {
 		t.Errorf("the container said %q", said)
 	}
 }
+
+/* nothing but the one line under limits is milligpu's */
+const oneLinePod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: ` + harness.Image + `
+    command: [/bin/sh, -c, "echo devices=$NVIDIA_VISIBLE_DEVICES; sleep %d"]
+    resources:
+      limits:
+        nvidia.com/vgpu: %d
+`
+
+func needsZeroTouch(t *testing.T) {
+	t.Helper()
+	if harness.Minor() < 36 {
+		t.Skip("MutatingAdmissionPolicy needs Kubernetes 1.36, this is " + harness.Version())
+	}
+}
+
+// zeroTouch applies the component and waits until it acts.
+func (f *fixture) zeroTouch() {
+	f.Helper()
+	f.apply("components/zero-touch")
+	f.until(soon, func() (bool, string) {
+		probe := harness.Simple("probe", 300)
+		probe.Scheduler = "nobody"
+		pod := f.create(probe)
+		f.delete("probe", 0)
+		env := harness.Items(pod, "spec", "containers", 0, "env")
+		return len(env) == 1, "the policy does not act"
+	})
+}
+
+// uuids gives a node GPUs with real names, as the node side would.
+func (f *fixture) uuids(node string) {
+	f.Helper()
+	const gpus = `[{"uuid":"GPU-0a","index":0,"milli":1000,"mib":16384,"model":"Tesla-T4"},` +
+		`{"uuid":"GPU-1b","index":1,"milli":1000,"mib":16384,"model":"Tesla-T4"}]`
+	f.patchNode(node, object{"annotations": object{"milligpu.io/gpus": gpus}})
+}
+
+func TestAPodWithOnlyTheOneLineSeesItsGPUAndFreesItWhenItsProcessEnds(t *testing.T) {
+	needsZeroTouch(t)
+	f := start(t)
+	node := f.realNode("gpu-real")
+	f.check(node.Advertise(2000))
+	f.uuids("gpu-real")
+	f.shows("gpu-real", "capacityMilli", 2000)
+	f.zeroTouch()
+	apply := func(name string, seconds, milli int) {
+		text := fmt.Sprintf(oneLinePod, name, seconds, milli)
+		_, err := f.w.Kubectl(text, "apply", "-n", f.space, "-f", "-")
+		f.check(err)
+	}
+	apply("one", 4, 300)
+	f.phase("one", "Running")
+	shares := f.sharesOf(f.pod("one"))
+	if seen := f.printed(node, "one", "main", "devices="); seen != shares[0].GPU {
+		t.Errorf("the container sees %q, the ledger says %v", seen, shares)
+	}
+	f.consistent()
+	/* this one waits until the first one's process ends, without anyone patching a phase */
+	apply("two", 0, 2000)
+	f.phase("one", "Succeeded")
+	f.bound("two")
+	f.phase("two", "Succeeded")
+	f.shows("gpu-real", "usedMilli", 0)
+}
+
+func TestEachContainerOfAPodSeesItsOwnGPUsOnly(t *testing.T) {
+	needsZeroTouch(t)
+	f := start(t)
+	node := f.realNode("gpu-real")
+	f.check(node.Advertise(2000))
+	f.uuids("gpu-real")
+	f.shows("gpu-real", "capacityMilli", 2000)
+	f.zeroTouch()
+	const script = "echo devices=$NVIDIA_VISIBLE_DEVICES; sleep 3"
+	f.must(f.api.Create(harness.PodPath(f.space, ""), realPod("three", map[harness.Ask]string{
+		{Name: "a", Milli: 700}: script, {Name: "b", Milli: 600}: script, {Name: "none"}: script})))
+	f.phase("three", "Running")
+	of := map[string]string{}
+	for _, s := range f.sharesOf(f.pod("three")) {
+		of[s.Container] = s.GPU
+	}
+	if of["a"] == of["b"] {
+		t.Errorf("700 and 600 share a GPU: %v", of)
+	}
+	of["none"] = "void"
+	for name, devices := range of {
+		if seen := f.printed(node, "three", name, "devices="); seen != devices {
+			t.Errorf("container %s sees %q instead of %q", name, seen, devices)
+		}
+	}
+	f.consistent()
+	f.phase("three", "Succeeded")
+	f.shows("gpu-real", "usedMilli", 0)
+}
+
+func TestAContainerCanMapTheAnnotationItself(t *testing.T) {
+	f := start(t)
+	node := f.realNode("gpu-real")
+	f.check(node.Advertise(2000))
+	f.shows("gpu-real", "capacityMilli", 2000)
+	pod := realPod("maps", map[harness.Ask]string{{Name: "main", Milli: 300}: "echo devices=$SEEN"})
+	main := harness.At(pod, "spec", "containers").([]any)[0].(object)
+	main["env"] = []any{object{"name": "SEEN", "valueFrom": object{"fieldRef": object{
+		"fieldPath": "metadata.annotations['milligpu.io/visible-devices']"}}}}
+	f.must(f.api.Create(harness.PodPath(f.space, ""), pod))
+	f.phase("maps", "Succeeded")
+	/* a GPU that is known by count only is no device by its id: the index is shown */
+	if seen := f.printed(node, "maps", "main", "devices="); seen != "0" && seen != "1" {
+		t.Errorf("the container sees %q", seen)
+	}
+	f.shows("gpu-real", "usedMilli", 0)
+}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -225,4 +226,43 @@ func Condition(pod Object) (status, reason, message string) {
 		}
 	}
 	return "", "", ""
+}
+
+// Change is one event of a watch.
+type Change struct {
+	Kind   string
+	Object Object
+}
+
+// Watch reads the changes of a collection from a resourceVersion on, until stop is called.
+func (a *API) Watch(path, version string) (changes <-chan Change, stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	request, err := http.NewRequestWithContext(ctx, "GET",
+		a.URL+path+"?watch=1&resourceVersion="+version, nil)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	client := &http.Client{Transport: a.client.Transport}
+	response, err := client.Do(request)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	out := make(chan Change, 65536)
+	go func() {
+		defer close(out)
+		defer response.Body.Close()
+		decoder := json.NewDecoder(response.Body)
+		for {
+			var event Object
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			object, _ := At(event, "object").(Object)
+			out <- Change{Text(event, "type"), object}
+		}
+	}()
+	return out, cancel, nil
 }

@@ -95,7 +95,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 		"--service-account-issuer=https://vgpu.test",
 		"--service-account-key-file=" + file("sa.key"),
 		"--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.96.0.0/12", "--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",

@@ -1,0 +1,157 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+func (f *fixture) countBound() int {
+	f.Helper()
+	n := 0
+	for _, pod := range f.pods() {
+		if nodeOf(pod) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fixture) untilBound(n int) {
+	f.Helper()
+	f.until(90*time.Second, func() (bool, string) {
+		have := f.countBound()
+		return have >= n, fmt.Sprintf("%d of %d pods are bound", have, n)
+	})
+}
+
+func (f *fixture) killAndStart() {
+	f.Helper()
+	f.w.front.Lead("")
+	f.d.Proc.Kill()
+	f.startDaemon()
+}
+
+func TestKillNineThreeTimesInABurstOf200PodsLosesNothing(t *testing.T) {
+	f := start(t, harness.DemoNodes()...)
+	for i := range 200 {
+		f.create(harness.Simple(fmt.Sprintf("p%d", i), 100))
+	}
+	/* 8000 + 4000 + 500: exactly 125 of them fit, and 100 leaves no holes */
+	for _, bound := range []int{15, 50, 85} {
+		f.untilBound(bound)
+		f.killAndStart()
+	}
+	f.untilBound(125)
+	time.Sleep(time.Second)
+	if n := f.countBound(); n != 125 {
+		t.Errorf("%d pods are bound where 125 fit", n)
+	}
+	used := f.consistent()
+	for key, gpu := range f.gpus() {
+		if used[key] != harness.Number(gpu, "milli") {
+			t.Errorf("GPU %s is not full: %d", key, used[key])
+		}
+	}
+	if n := len(f.allocations()); n != 125 {
+		t.Errorf("%d allocations for 125 bound pods", n)
+	}
+}
+
+func (f *fixture) bindingsSent(pod string) (codes []int) {
+	f.Helper()
+	audit, err := f.w.Audit()
+	f.check(err)
+	for _, a := range audit {
+		if a.Subresource == "binding" && a.Namespace == f.space && a.Name == pod {
+			codes = append(codes, a.Code)
+		}
+	}
+	return codes
+}
+
+func TestABindingWhoseAnswerWasLostIsNotGrantedTwice(t *testing.T) {
+	f, proxy := through(t, oneNode(4))
+	var lost atomic.Int32
+	proxy.Decide(func(r *http.Request) harness.Fate {
+		if harness.IsBinding(r, "lost") && lost.Add(1) <= 2 {
+			return harness.LoseAnswer
+		}
+		return harness.Pass
+	})
+	f.place(harness.Simple("lost", 600))
+	used := f.consistent()
+	if len(used) != 1 || len(f.allocations()) != 1 {
+		t.Errorf("in use are %v", used)
+	}
+	f.until(soon, func() (bool, string) {
+		binds := f.w.front.Calls("bind", f.space+"/lost")
+		return len(binds) > 0 && binds[len(binds)-1].Answer != "", "the bind is not answered"
+	})
+	if n := lost.Load(); n < 2 {
+		t.Errorf("the Binding was sent %d times: a lost answer was taken for a success", n)
+	}
+	codes := f.bindingsSent("lost")
+	for i, code := range codes {
+		if i == 0 && code != http.StatusCreated || i > 0 && code != http.StatusConflict {
+			t.Errorf("the Bindings were answered %v", codes)
+		}
+	}
+}
+
+func TestABindingWhoseAnswerIsLostForEverIsResolvedAfterKillNine(t *testing.T) {
+	f, proxy := through(t, oneNode(4))
+	var sent atomic.Int32
+	proxy.Decide(func(r *http.Request) harness.Fate {
+		if strings.Contains(r.URL.Path, "/pods/lost") {
+			if harness.IsBinding(r, "lost") {
+				sent.Add(1)
+			}
+			return harness.LoseAnswer
+		}
+		return harness.Pass
+	})
+	release := proxy.HoldWatches()
+	defer release()
+	f.create(harness.Simple("lost", 600))
+	f.until(soon, func() (bool, string) { return sent.Load() > 0, "no Binding was sent" })
+	f.w.front.Lead("")
+	f.d.Proc.Kill()
+	proxy.Decide(nil)
+	release()
+	f.startDaemon()
+	f.bound("lost")
+	if used := f.consistent(); len(used) != 1 || len(f.allocations()) != 1 {
+		t.Errorf("in use are %v", used)
+	}
+}
+
+func TestABindingThatNeverArrivedGoesToTheSameGPUAfterKillNine(t *testing.T) {
+	f, proxy := through(t, oneNode(2), harness.NodeShape{Name: "node-b", Milli: 2000,
+		Product: "Tesla-T4", MiB: 16384})
+	var sent atomic.Int32
+	proxy.Decide(func(r *http.Request) harness.Fate {
+		if harness.IsBinding(r, "") {
+			sent.Add(1)
+			return harness.LoseAsk
+		}
+		return harness.Pass
+	})
+	f.create(harness.Simple("late", 600))
+	f.until(soon, func() (bool, string) { return sent.Load() > 0, "no Binding was sent" })
+	reserved := f.must(f.d.Get("/api/v1/pods/" + f.space + "/late"))
+	node := harness.Text(reserved, "allocation", "node")
+	f.w.front.Lead("")
+	f.d.Proc.Kill()
+	proxy.Decide(nil)
+	f.startDaemon()
+	if pod := f.bound("late"); nodeOf(pod) != node {
+		t.Errorf("reserved on %q, bound to %s", node, nodeOf(pod))
+	}
+	f.consistent()
+}

@@ -1,0 +1,351 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// folders are all below manifests/ that have a kustomization of this kind.
+func folders(t *testing.T, kind string) []string {
+	t.Helper()
+	root := filepath.Join(harness.Root(), "manifests")
+	files, err := filepath.Glob(root + "/*/*/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, filepath.Join(root, "base", "kustomization.yaml"))
+	var found []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nkind: "+kind+"\n") {
+			found = append(found, folder)
+		}
+	}
+	return found
+}
+
+// renderWith renders the base together with a component.
+func (f *fixture) renderWith(component string) string {
+	f.Helper()
+	root := filepath.Join(harness.Root(), "manifests")
+	dir := f.TempDir()
+	relative := func(folder string) string {
+		path, err := filepath.Rel(dir, filepath.Join(root, folder))
+		f.check(err)
+		return path
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", relative("base"),
+		relative(component))
+	f.check(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
+	out, err := f.w.Kubectl("", "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	f.check(err)
+	return out
+}
+
+/* Two kinds belong to an operator that this cluster does not have. Definitions with the fields that
+ * ours must have let the API server itself check them. */
+const operatorKinds = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: prometheusrules.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PrometheusRule, plural: prometheusrules, singular: prometheusrule}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [groups]
+            properties:
+              groups:
+                type: array
+                items:
+                  type: object
+                  required: [name, rules]
+                  properties:
+                    name: {type: string}
+                    interval: {type: string}
+                    rules:
+                      type: array
+                      items:
+                        type: object
+                        required: [alert, expr]
+                        properties:
+                          alert: {type: string}
+                          expr: {x-kubernetes-int-or-string: true}
+                          for: {type: string}
+                          labels: {type: object, additionalProperties: {type: string}}
+                          annotations: {type: object, additionalProperties: {type: string}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [selector, podMetricsEndpoints]
+            properties:
+              selector:
+                type: object
+                properties:
+                  matchLabels: {type: object, additionalProperties: {type: string}}
+              podMetricsEndpoints:
+                type: array
+                items:
+                  type: object
+                  properties:
+                    port: {type: string}
+                    path: {type: string}
+                    scheme: {type: string}
+                    interval: {type: string}
+`
+
+func (f *fixture) withOperatorKinds() {
+	f.Helper()
+	_, err := f.w.Kubectl(operatorKinds, "apply", "-f", "-")
+	f.check(err)
+	_, err = f.w.Kubectl(operatorKinds, "wait", "--for=condition=Established", "--timeout=20s",
+		"-f", "-")
+	f.check(err)
+	f.Cleanup(func() {
+		_, err := f.w.Kubectl(operatorKinds, "delete", "-f", "-")
+		f.check(err)
+	})
+}
+
+func (f *fixture) dryRun(what, documents string) {
+	f.Helper()
+	if harness.Minor() < 36 {
+		documents = f.withoutNewKinds(what, documents)
+	}
+	out, err := f.w.Kubectl(documents, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+	if err != nil {
+		f.Errorf("%s: %v", what, err)
+	} else if strings.Contains(out, "Warning") {
+		f.Errorf("%s: %s", what, out)
+	}
+}
+
+func (f *fixture) withoutNewKinds(what, documents string) string {
+	var kept []string
+	for _, document := range strings.Split(documents, "\n---\n") {
+		if len(harness.OfKinds([]string{document}, "MutatingAdmissionPolicy",
+			"MutatingAdmissionPolicyBinding")) > 0 {
+			f.Logf("%s: MutatingAdmissionPolicy needs Kubernetes 1.36, this is %s", what,
+				harness.Version())
+			continue
+		}
+		kept = append(kept, document)
+	}
+	return strings.Join(kept, "\n---\n")
+}
+
+func TestAllManifestsPassTheAPIServer(t *testing.T) {
+	f := bare(t)
+	f.withOperatorKinds()
+	plain, components := folders(t, "Kustomization"), folders(t, "Component")
+	if len(plain) < 3 || len(components) < 3 {
+		t.Errorf("there are only %v and %v", plain, components)
+	}
+	for _, folder := range plain {
+		documents, err := f.w.Render(folder)
+		f.check(err)
+		f.dryRun(folder, strings.Join(documents, "\n---\n"))
+	}
+	for _, folder := range components {
+		f.dryRun(folder, f.renderWith(folder))
+	}
+}
+
+func TestKubectlReadsTheManifestsBack(t *testing.T) {
+	f := bare(t)
+	documents, err := f.w.Render("base")
+	f.check(err)
+	others := harness.OfKinds(documents, "StatefulSet", "Service", "ConfigMap", "NetworkPolicy",
+		"PriorityClass")
+	text := strings.Join(others, "\n---\n")
+	_, err = f.w.Kubectl(text, "apply", "-f", "-")
+	f.check(err)
+	out, err := f.w.Kubectl(text, "get", "-o", "name", "-f", "-")
+	f.check(err)
+	if n := len(strings.Fields(out)); n != len(others) {
+		t.Errorf("%d of %d objects are read back:\n%s", n, len(others), out)
+	}
+	if out, err := f.w.Kubectl(text, "diff", "-f", "-"); err != nil {
+		t.Errorf("what is read back differs: %v\n%s", err, out)
+	}
+	_, err = f.w.Kubectl(text, "delete", "--wait=false", "-f", "-")
+	f.check(err)
+}
+
+// apply puts a component's own objects into the cluster until the test ends.
+func (f *fixture) apply(component string) {
+	f.Helper()
+	text := f.renderWith(component)
+	own := harness.OfKinds(strings.Split(text, "\n---\n"), "MutatingAdmissionPolicy",
+		"MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding")
+	if len(own) == 0 {
+		f.Fatalf("%s has no policy", component)
+	}
+	documents := strings.Join(own, "\n---\n")
+	_, err := f.w.Kubectl(documents, "apply", "-f", "-")
+	f.check(err)
+	f.Cleanup(func() {
+		_, err := f.w.Kubectl(documents, "delete", "-f", "-")
+		f.check(err)
+	})
+}
+
+// denied waits until a policy acts (about a second after it was made) and returns its words.
+func (f *fixture) denied(pod harness.PodShape) string {
+	f.Helper()
+	var words string
+	f.until(soon, func() (bool, string) {
+		_, err := f.api.Create(harness.PodPath(f.space, ""), pod.Object())
+		if err == nil {
+			f.delete(pod.Name, 0)
+			return false, pod.Name + " is not denied"
+		}
+		words = err.Error()
+		return true, ""
+	})
+	return words
+}
+
+func TestTheGuardRefuses1500AtKubectlApply(t *testing.T) {
+	f := bare(t)
+	f.apply("components/guard")
+	pod := harness.Simple("odd", 1500)
+	pod.Scheduler = "nobody"
+	words := f.denied(pod)
+	if !strings.Contains(words, "1500") || !strings.Contains(words, "1000") ||
+		!strings.Contains(words, "2000") {
+		t.Errorf("the denial does not tell what to write: %s", words)
+	}
+	for i, good := range []harness.PodShape{harness.Simple("a", 3000), harness.Simple("b", 300),
+		harness.Simple("c", 600).With("milligpu.io/gpu-count", "2")} {
+		good.Scheduler = "nobody"
+		if _, err := f.api.Create(harness.PodPath(f.space, ""), good.Object()); err != nil {
+			t.Errorf("good pod %d is denied: %v", i, err)
+		}
+	}
+}
+
+func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.apply("components/guard")
+	forged := harness.Simple("forged", 300).With("milligpu.io/allocation", "{}")
+	forged.Scheduler = "nobody"
+	f.denied(forged)
+	f.place(harness.Simple("ours", 300))
+	for _, annotations := range []object{{"milligpu.io/allocation": "{}"},
+		{"milligpu.io/visible-devices": nil}, {"visible-devices.milligpu.io/main": "7"}} {
+		_, err := f.api.Merge(harness.PodPath(f.space, "ours"),
+			object{"metadata": object{"annotations": annotations}})
+		if err == nil {
+			t.Errorf("the admin was let to write %v", annotations)
+		}
+	}
+	f.must(f.api.Merge(harness.PodPath(f.space, "ours"),
+		object{"metadata": object{"labels": object{"free": "yes"}}}))
+	f.succeed("ours")
+	f.until(soon, func() (bool, string) {
+		return len(f.allocations()) == 0, "the ended pod still holds its share"
+	})
+}
+
+// mutated waits until a policy has changed a pod as it should, and returns that pod.
+func (f *fixture) mutated(pod harness.PodShape, done func(object) bool) object {
+	f.Helper()
+	var made object
+	f.until(soon, func() (bool, string) {
+		made = f.create(pod)
+		f.delete(pod.Name, 0)
+		return done(made), fmt.Sprint("the policy does not act: ", harness.At(made, "spec"))
+	})
+	return made
+}
+
+func TestZeroTouchGivesAskingContainersTheirVariableAndTheOthersNone(t *testing.T) {
+	needsZeroTouch(t)
+	f := bare(t)
+	f.apply("components/zero-touch")
+	pod := harness.PodShape{Name: "many", Scheduler: "nobody",
+		Apps:     []harness.Ask{{Name: "asks", Milli: 300}, {Name: "not"}},
+		Inits:    []harness.Ask{{Name: "first", Milli: 700}},
+		Sidecars: []harness.Ask{{Name: "beside", Milli: 100}}}
+	made := f.mutated(pod, func(made object) bool {
+		return harness.At(made, "spec", "containers", 0, "env") != nil
+	})
+	all := append(harness.Items(made, "spec", "containers"),
+		harness.Items(made, "spec", "initContainers")...)
+	for _, c := range all {
+		name, variable := harness.Text(c, "name"), harness.At(c, "env", 0)
+		want := "metadata.annotations['visible-devices.milligpu.io/" + name + "']"
+		path := harness.Text(variable, "valueFrom", "fieldRef", "fieldPath")
+		if name == "not" {
+			want, path = "void", harness.Text(variable, "value")
+		}
+		if harness.Text(variable, "name") != "NVIDIA_VISIBLE_DEVICES" || path != want {
+			t.Errorf("container %s has %v", name, variable)
+		}
+	}
+	plain := harness.Simple("plain", 0)
+	plain.Scheduler = "nobody"
+	if env := harness.At(f.create(plain), "spec", "containers", 0, "env"); env != nil {
+		t.Errorf("a pod that asks nothing got %v", env)
+	}
+}
+
+func TestTheSchedulerNameOfAskingPodsBecomesOurs(t *testing.T) {
+	needsZeroTouch(t)
+	f := bare(t)
+	f.apply("components/scheduler-name")
+	made := f.mutated(harness.Simple("asks", 300), func(made object) bool {
+		return harness.Text(made, "spec", "schedulerName") != "default-scheduler"
+	})
+	if name := harness.Text(made, "spec", "schedulerName"); !strings.Contains(name, "milligpu") {
+		t.Errorf("the scheduler is called %q", name)
+	}
+	chosen := harness.Simple("chosen", 300)
+	chosen.Scheduler = "other"
+	if name := harness.Text(f.create(chosen), "spec", "schedulerName"); name != "other" {
+		t.Errorf("a chosen scheduler became %q", name)
+	}
+	plain := f.create(harness.Simple("plain", 0))
+	if name := harness.Text(plain, "spec", "schedulerName"); name != "default-scheduler" {
+		t.Errorf("the scheduler of a pod that asks nothing became %q", name)
+	}
+}

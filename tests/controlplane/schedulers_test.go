@@ -1,0 +1,167 @@
+package tests
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
+	f := start(t, harness.DemoNodes()...)
+	second, err := f.w.StartScheduler("second", harness.Extender{URL: f.w.front.URL})
+	f.check(err)
+	defer second.Stop()
+	/* 400 fits twice on each of 12 GPUs and once on the half: 25 of 60 */
+	for i := range 60 {
+		pod := harness.Simple(fmt.Sprintf("p%d", i), 400)
+		if i%2 == 1 {
+			pod.Scheduler = "second"
+		}
+		f.create(pod)
+	}
+	f.untilBound(25)
+	time.Sleep(2 * time.Second)
+	if n := f.countBound(); n != 25 {
+		t.Errorf("%d pods of 400 are bound where 25 fit", n)
+	}
+	f.consistent()
+	/* the losers are tried again, by either scheduler */
+	freed := 0
+	for _, pod := range f.pods() {
+		if nodeOf(pod) != "" && freed < 10 {
+			f.delete(harness.Text(pod, "metadata", "name"), 0)
+			freed++
+		}
+	}
+	f.untilBound(25)
+	f.consistent()
+}
+
+// classes makes the priority class "high" besides the default of 0.
+func (f *fixture) highClass() string {
+	f.Helper()
+	f.must(f.api.Create("/apis/scheduling.k8s.io/v1/priorityclasses", object{
+		"metadata": object{"name": f.space}, "value": 1000}))
+	f.Cleanup(func() {
+		f.check(f.api.Delete("/apis/scheduling.k8s.io/v1/priorityclasses/"+f.space, -1))
+	})
+	return f.space
+}
+
+// fragmented fills a node of three GPUs with 600 that stay and 400 that may be evicted on each:
+// by the node's sum evicting the small ones makes room for 1000, on no single GPU it does.
+func fragmented(t *testing.T) (f *fixture, class string) {
+	f = start(t, oneNode(3))
+	class = f.highClass()
+	for i := range 3 {
+		pod := harness.Simple(fmt.Sprintf("keep%d", i), 600)
+		pod.Class = class
+		f.place(pod)
+	}
+	now := 0
+	for i := range 3 {
+		pod := harness.Simple(fmt.Sprintf("low%d", i), 400)
+		pod.Grace = &now
+		f.place(pod)
+	}
+	return f, class
+}
+
+func TestNobodyIsEvictedWhereNoVictimsWouldHelp(t *testing.T) {
+	f, class := fragmented(t)
+	pod := harness.Simple("wants", 1000)
+	pod.Class = class
+	f.create(pod)
+	f.refused("wants")
+	f.until(soon, func() (bool, string) {
+		return f.calls("preempt", "wants") > 0, "kube-scheduler proposed no victims"
+	})
+	f.stays("wants", 3*time.Second)
+	for i := range 3 {
+		if pod := f.pod(fmt.Sprintf("low%d", i)); harness.Text(pod, "metadata",
+			"deletionTimestamp") != "" {
+			t.Errorf("low%d was evicted for nothing", i)
+		}
+	}
+	if n := f.countBound(); n != 6 {
+		t.Errorf("%d pods are left of 6", n)
+	}
+	f.consistent()
+}
+
+func TestVictimsAreChosenSoThatThePodOfHigherPriorityFits(t *testing.T) {
+	f, class := fragmented(t)
+	f.addNode(harness.NodeShape{Name: "node-b", Milli: 1000, Product: "Tesla-T4", MiB: 16384})
+	now := 0
+	for i := range 2 {
+		pod := harness.Simple(fmt.Sprintf("victim%d", i), 500)
+		pod.Grace = &now
+		if placed := f.place(pod); nodeOf(placed) != "node-b" {
+			t.Fatalf("the victim is on %s", nodeOf(placed))
+		}
+	}
+	pod := harness.Simple("wants", 1000)
+	pod.Class = class
+	f.create(pod)
+	if placed := f.bound("wants"); nodeOf(placed) != "node-b" {
+		t.Errorf("it is on %s", nodeOf(placed))
+	}
+	if n := f.countBound(); n != 7 {
+		t.Errorf("%d pods are bound instead of 6 and the new one", n)
+	}
+	f.consistent()
+}
+
+func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
+	f := bare(t, oneNode(2))
+	ours, err := harness.NewAuthority(f.w.Dir, "webhook-ca")
+	f.check(err)
+	serverCert, serverKey, err := ours.Issue("webhook")
+	f.check(err)
+	clientCert, clientKey, err := ours.Issue("scheduler")
+	f.check(err)
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--webhook-cert", serverCert, "--webhook-key", serverKey,
+		"--webhook-client-ca", ours.File)
+	f.check(f.d.Start())
+	scheduler, err := f.w.StartScheduler("mutual", harness.Extender{
+		URL: "https://" + f.d.Address("webhook") + "/scheduler",
+		TLSConfig: fmt.Sprintf(`{caFile: "%s", certFile: "%s", keyFile: "%s"}`, ours.File,
+			clientCert, clientKey)})
+	f.check(err)
+	defer scheduler.Stop()
+	pod := harness.Simple("secret", 300)
+	pod.Scheduler = "mutual"
+	f.place(pod)
+	f.consistent()
+	f.turnedAway(ours)
+}
+
+// turnedAway tries the webhooks without a certificate, with a stranger's, and without TLS.
+func (f *fixture) turnedAway(ours *harness.Authority) {
+	f.Helper()
+	const body = `{"Pod":{"metadata":{"name":"x","namespace":"x","uid":"x"}},"NodeNames":["node-a"]}`
+	without, err := ours.ClientTLS("", "")
+	f.check(err)
+	strangers, err := harness.NewAuthority(f.w.Dir, "stranger-ca")
+	f.check(err)
+	certFile, keyFile, err := strangers.Issue("stranger")
+	f.check(err)
+	stranger, err := ours.ClientTLS(certFile, keyFile)
+	f.check(err)
+	for name, config := range map[string]*tls.Config{"no certificate": without,
+		"a stranger's certificate": stranger} {
+		code, answer, err := f.d.Webhook("https", "filter", body, config)
+		if err == nil && code < http.StatusBadRequest {
+			f.Errorf("a client with %s was answered %d %s", name, code, answer)
+		}
+	}
+	code, answer, err := f.d.Webhook("http", "filter", body, nil)
+	if err == nil && (code < http.StatusBadRequest || strings.Contains(answer, "NodeNames")) {
+		f.Errorf("a client without TLS was answered %d %s", code, answer)
+	}
+}

@@ -1,0 +1,38 @@
+package tests
+
+import (
+	"net/http"
+	"testing"
+)
+
+/* By its file's name this test comes last and speaks about everything before it. */
+
+func TestWithTheRightsOfOurManifestsNothingWasDeniedAndNoPodWasPatched(t *testing.T) {
+	audit, err := shared.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := map[string]int{}
+	for _, a := range audit {
+		if a.User != shared.account.User {
+			continue
+		}
+		what := a.Verb + " " + a.Resource
+		if a.Subresource != "" {
+			what += "/" + a.Subresource
+		}
+		requests[what]++
+		if a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized {
+			t.Errorf("denied: %s %s (%d)", a.Verb, a.URI, a.Code)
+		}
+		writes := a.Verb != "get" && a.Verb != "list" && a.Verb != "watch"
+		binds := a.Verb == "create" && a.Subresource == "binding"
+		if a.Resource == "pods" && writes && !binds {
+			t.Errorf("milligpud sent %s %s", a.Verb, a.URI)
+		}
+	}
+	t.Logf("as %s: %v", shared.account.User, requests)
+	if requests["create pods/binding"] == 0 {
+		t.Skip("no test before this one let milligpud bind a pod")
+	}
+}
