@@ -22,7 +22,7 @@ def compile_alone(path: str, text: str) -> Optional[str]:
         copy.write_text(text)
         out = subprocess.run(
             [os.environ.get("MILLIGPU_CC", "cc"), f"-I{folder}", f"-I{ROOT}/include",
-             f"-I{ROOT}/src", *FLAGS],
+             f"-I{ROOT}/src", "-iquote", str(ROOT / Path(path).parent), *FLAGS],
             input=f'#include "{include}"\n#include "{include}"\n',
             capture_output=True, text=True, check=False)
         if out.returncode == 0:

@@ -9,7 +9,7 @@ LINE_MAX = 100
 FUNCTION_MAX = 70
 PARAMETERS_MAX = 6
 NESTING_MAX = 4
-SUFFIXES = (".c", ".h", ".py", ".cmake")
+SUFFIXES = (".c", ".h")
 REASONED = "NOLINT(readability-function-size)"
 
 
