@@ -13,7 +13,8 @@ modules=$here/build/$version
 out=$root/build/controlplane/$version
 
 if [ ! -f "$modules/go.mod" ]; then
-    echo "build.sh: no modules for Kubernetes $version; there are: $(ls "$here/build" | tr '\n' ' ')" >&2
+    there=$(ls "$here/build" | tr '\n' ' ')
+    echo "build.sh: no modules for Kubernetes $version; there are: $there" >&2
     exit 2
 fi
 command -v go >/dev/null || { echo "build.sh: go is not installed" >&2; exit 2; }
@@ -21,9 +22,10 @@ command -v go >/dev/null || { echo "build.sh: go is not installed" >&2; exit 2; 
 export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS= GOWORK=off
 minor=${version#*.}
 minor=${minor%%.*}
-set_version=k8s.io/component-base/version
-flags="-s -w -X $set_version.gitVersion=v$version -X $set_version.gitMajor=${version%%.*} -X $set_version.gitMinor=$minor"
-recipe=$( { cat "$modules/go.mod" "$modules/go.sum"; go version; echo "$flags"; } | sha256sum | cut -d' ' -f1)
+at=k8s.io/component-base/version
+flags="-s -w -X $at.gitVersion=v$version -X $at.gitMajor=${version%%.*} -X $at.gitMinor=$minor"
+recipe=$({ cat "$modules/go.mod" "$modules/go.sum"; go version; echo "$flags"; } | sha256sum)
+recipe=${recipe%% *}
 
 mkdir -p "$out"
 exec 9>"$out/.lock"

@@ -34,7 +34,7 @@ func build(dir string) (*world, error) {
 	if w.front, err = harness.StartFront(); err != nil {
 		return w, err
 	}
-	_, err = cluster.StartScheduler("default-scheduler", harness.Extender{URL: w.front.URL})
+	_, err = cluster.StartScheduler("default-scheduler", w.front.URL)
 	return w, err
 }
 

@@ -1,10 +1,7 @@
 package tests
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +10,7 @@ import (
 
 func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
 	f := start(t, harness.DemoNodes()...)
-	second, err := f.w.StartScheduler("second", harness.Extender{URL: f.w.front.URL})
+	second, err := f.w.StartScheduler("second", f.w.front.URL)
 	f.check(err)
 	defer second.Stop()
 	/* 400 fits twice on each of 12 GPUs and once on the half: 25 of 60 */
@@ -115,53 +112,4 @@ func TestVictimsAreChosenSoThatThePodOfHigherPriorityFits(t *testing.T) {
 		t.Errorf("%d pods are bound instead of 6 and the new one", n)
 	}
 	f.consistent()
-}
-
-func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
-	f := bare(t, oneNode(2))
-	ours, err := harness.NewAuthority(f.w.Dir, "webhook-ca")
-	f.check(err)
-	serverCert, serverKey, err := ours.Issue("webhook")
-	f.check(err)
-	clientCert, clientKey, err := ours.Issue("scheduler")
-	f.check(err)
-	f.d = f.daemon(f.w.URL, f.w.CAFile, "--webhook-cert", serverCert, "--webhook-key", serverKey,
-		"--webhook-client-ca", ours.File)
-	f.check(f.d.Start())
-	scheduler, err := f.w.StartScheduler("mutual", harness.Extender{
-		URL: "https://" + f.d.Address("webhook") + "/scheduler",
-		TLSConfig: fmt.Sprintf(`{caFile: "%s", certFile: "%s", keyFile: "%s"}`, ours.File,
-			clientCert, clientKey)})
-	f.check(err)
-	defer scheduler.Stop()
-	pod := harness.Simple("secret", 300)
-	pod.Scheduler = "mutual"
-	f.place(pod)
-	f.consistent()
-	f.turnedAway(ours)
-}
-
-// turnedAway tries the webhooks without a certificate, with a stranger's, and without TLS.
-func (f *fixture) turnedAway(ours *harness.Authority) {
-	f.Helper()
-	const body = `{"Pod":{"metadata":{"name":"x","namespace":"x","uid":"x"}},"NodeNames":["node-a"]}`
-	without, err := ours.ClientTLS("", "")
-	f.check(err)
-	strangers, err := harness.NewAuthority(f.w.Dir, "stranger-ca")
-	f.check(err)
-	certFile, keyFile, err := strangers.Issue("stranger")
-	f.check(err)
-	stranger, err := ours.ClientTLS(certFile, keyFile)
-	f.check(err)
-	for name, config := range map[string]*tls.Config{"no certificate": without,
-		"a stranger's certificate": stranger} {
-		code, answer, err := f.d.Webhook("https", "filter", body, config)
-		if err == nil && code < http.StatusBadRequest {
-			f.Errorf("a client with %s was answered %d %s", name, code, answer)
-		}
-	}
-	code, answer, err := f.d.Webhook("http", "filter", body, nil)
-	if err == nil && (code < http.StatusBadRequest || strings.Contains(answer, "NodeNames")) {
-		f.Errorf("a client without TLS was answered %d %s", code, answer)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -87,17 +88,25 @@ func (a *Authority) Issue(name string) (certFile, keyFile string, err error) {
 	return certFile, keyFile, writePEM(keyFile, "PRIVATE KEY", keyDER)
 }
 
-// ClientTLS trusts the authority and shows a certificate when one is named.
-func (a *Authority) ClientTLS(certFile, keyFile string) (*tls.Config, error) {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	config := &tls.Config{RootCAs: pool}
+// ClientTLS trusts one authority and shows a certificate when one is named.
+func ClientTLS(caFile, certFile, keyFile string) (*tls.Config, error) {
+	ca, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s holds no certificate", caFile)
+	}
 	if certFile != "" {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
 			return nil, err
 		}
-		config.Certificates = []tls.Certificate{pair}
+		/* Go holds a certificate back that the server does not ask for: this one is always sent */
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &pair, nil
+		}
 	}
 	return config, nil
 }

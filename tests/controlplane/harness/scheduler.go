@@ -9,18 +9,8 @@ import (
 	"time"
 )
 
-// Extender is how a kube-scheduler reaches milligpud.
-type Extender struct {
-	URL       string /* of the webhooks, without a trailing slash */
-	TLSConfig string /* YAML flow mapping, or "" */
-	Unmanaged bool   /* ignoredByScheduler: true */
-}
-
-func schedulerYAML(kubeconfig, name string, e Extender) string {
-	security := ""
-	if e.TLSConfig != "" {
-		security = "  enableHTTPS: true\n  tlsConfig: " + e.TLSConfig + "\n"
-	}
+/* as in the overlays of manifests/, with backoffs that suit a test */
+func schedulerYAML(kubeconfig, name, webhooks string) string {
 	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: "%s", qps: 5000, burst: 5000}
@@ -39,19 +29,24 @@ extenders:
   nodeCacheCapable: true
   ignorable: false
   httpTimeout: 10s
-%s  managedResources:
-  - {name: %s, ignoredByScheduler: %t}
-`, kubeconfig, name, e.URL, security, Resource, e.Unmanaged)
+  managedResources:
+  - {name: %s, ignoredByScheduler: false}
+`, kubeconfig, name, webhooks, Resource)
 }
 
-// StartScheduler starts a kube-scheduler for the pods that carry this scheduler name.
-func (c *Cluster) StartScheduler(name string, e Extender) (*Proc, error) {
+// StartScheduler starts a kube-scheduler for the pods that carry this scheduler name; the webhooks
+// are named without a trailing slash.
+func (c *Cluster) StartScheduler(name, webhooks string) (*Proc, error) {
+	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks))
+}
+
+// StartSchedulerWith starts one with a configuration of its own.
+func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
 	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
 	config := filepath.Join(c.Dir, "scheduler-"+name+".yaml")
-	text := schedulerYAML(c.Kubeconfig, name, e)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func bringUp(dir string) (*harness.Cluster, *harness.Daemon, error) {
 		return cluster, nil, err
 	}
 	_, err = cluster.StartScheduler("default-scheduler",
-		harness.Extender{URL: "http://" + daemon.Address("webhook") + "/scheduler"})
+		"http://"+daemon.Address("webhook")+"/scheduler")
 	return cluster, daemon, err
 }
 

@@ -1,0 +1,155 @@
+package tests
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// wired starts a kube-scheduler with a configuration of manifests/, to which only this machine's
+// addresses and files are told. Pods name it by the name that is returned.
+func (f *fixture) wired(file, certs string) string {
+	f.Helper()
+	text, err := harness.Manifest(file)
+	f.check(err)
+	webhook := f.d.Address("webhook")
+	text = regexp.MustCompile(`(urlPrefix: https?://)[0-9.:]+`).ReplaceAllString(text,
+		"${1}"+webhook)
+	text = strings.ReplaceAll(text, "/etc/kubernetes/milligpu/", certs+"/")
+	if strings.Contains(text, "/etc/kubernetes/scheduler.conf") {
+		text = strings.ReplaceAll(text, "/etc/kubernetes/scheduler.conf", f.w.Kubeconfig)
+	} else {
+		text += fmt.Sprintf("clientConnection: {kubeconfig: %q}\n", f.w.Kubeconfig)
+	}
+	/* the shared kube-scheduler has this name already */
+	text = strings.ReplaceAll(text, "schedulerName: default-scheduler", "schedulerName: wired")
+	name := regexp.MustCompile(`schedulerName: (\S+)`).FindStringSubmatch(text)[1]
+	scheduler, err := f.w.StartSchedulerWith(name, text)
+	f.check(err)
+	f.Cleanup(func() {
+		if f.Failed() {
+			f.Log("---- " + name + "\n" + scheduler.Tail(15))
+		}
+		scheduler.Stop()
+	})
+	return name
+}
+
+func by(scheduler string, pod harness.PodShape) harness.PodShape {
+	pod.Scheduler = scheduler
+	return pod
+}
+
+// certificates are what the operator makes with the script of the overlay.
+func (f *fixture) certificates() string {
+	f.Helper()
+	certs := filepath.Join(f.w.Dir, "certs")
+	script := filepath.Join(harness.Root(), "manifests/overlays/default-scheduler/certs.sh")
+	_, err := harness.Run("bash", script, certs, "127.0.0.1")
+	f.check(err)
+	return certs
+}
+
+func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
+	f := bare(t, oneNode(2))
+	certs := f.certificates()
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--webhook-cert", certs+"/tls.crt",
+		"--webhook-key", certs+"/tls.key", "--webhook-client-ca", certs+"/client-ca.crt")
+	f.check(f.d.Start())
+	f.turnedAway(certs)
+	name := f.wired("overlays/default-scheduler/scheduler.yaml", certs)
+	f.place(by(name, harness.Simple("secret", 300)))
+	f.consistent()
+}
+
+// turnedAway tries the webhooks without a certificate, with a stranger's, and without TLS.
+func (f *fixture) turnedAway(certs string) {
+	f.Helper()
+	const body = `{"Pod":{"metadata":{"name":"x","namespace":"x","uid":"x"}},"NodeNames":["node-a"]}`
+	without, err := harness.ClientTLS(certs+"/server-ca.crt", "", "")
+	f.check(err)
+	strangers, err := harness.NewAuthority(f.w.Dir, "stranger-ca")
+	f.check(err)
+	certFile, keyFile, err := strangers.Issue("stranger")
+	f.check(err)
+	stranger, err := harness.ClientTLS(certs+"/server-ca.crt", certFile, keyFile)
+	f.check(err)
+	/* a server's certificate is signed by another authority and opens nothing */
+	server, err := harness.ClientTLS(certs+"/server-ca.crt", certs+"/tls.crt", certs+"/tls.key")
+	f.check(err)
+	for name, config := range map[string]*tls.Config{"no certificate": without,
+		"a stranger's certificate": stranger, "the server's certificate": server} {
+		code, answer, err := f.d.Webhook("https", "filter", body, config)
+		if err == nil && code < http.StatusBadRequest {
+			f.Errorf("a client with %s was answered %d %s", name, code, answer)
+		}
+	}
+	code, answer, err := f.d.Webhook("http", "filter", body, nil)
+	if err == nil && code < http.StatusBadRequest {
+		f.Errorf("a client without TLS was answered %d %s", code, answer)
+	}
+	ours, err := harness.ClientTLS(certs+"/server-ca.crt", certs+"/client.crt", certs+"/client.key")
+	f.check(err)
+	code, answer, err = f.d.Webhook("https", "filter", body, ours)
+	if err != nil || code != http.StatusOK {
+		f.Errorf("our own client was answered %d %s %v", code, answer, err)
+	}
+}
+
+func TestTheSecondSchedulersConfigurationPlacesAPod(t *testing.T) {
+	f := start(t, oneNode(2))
+	name := f.wired("overlays/second-scheduler/scheduler.yaml", "")
+	if name != "milligpu" {
+		t.Errorf("the second scheduler is called %q", name)
+	}
+	f.place(by(name, harness.Simple("one", 300)))
+	f.create(by(name, harness.Simple("odd", 1500)))
+	f.refusedWith("odd", "2000")
+	f.consistent()
+}
+
+func TestNodesThatShowOnlyTheirLabelsWorkWithTheUnadvertisedWiring(t *testing.T) {
+	labelled := oneNode(0)
+	labelled.Labels = map[string]string{"nvidia.com/gpu.count": "2"}
+	f := start(t, labelled, harness.NodeShape{Name: "without", Product: "", MiB: 0})
+	name := f.wired("overlays/second-scheduler/scheduler-unadvertised.yaml", "")
+	for i := range 4 {
+		f.place(by(name, harness.Simple(fmt.Sprintf("p%d", i), 500)))
+	}
+	f.create(by(name, harness.Simple("waits", 500)))
+	f.refusedWith("waits", "no GPU with 500 milli free")
+	if used := f.consistent(); len(used) != 2 {
+		t.Errorf("in use are %v", used)
+	}
+}
+
+func TestTheWholeGPUWiringKeepsWholeGPUPodsOffNodesWithShares(t *testing.T) {
+	sharing, empty := oneNode(2), oneNode(2)
+	sharing.WholeGPUs, empty.WholeGPUs = 2, 2
+	empty.Name = "node-b"
+	f := start(t, sharing)
+	name := f.wired("overlays/second-scheduler/scheduler-whole-gpus.yaml", "")
+	f.place(by(name, harness.Simple("share", 300)))
+	whole := by(name, harness.Simple("whole", 0))
+	whole.Extra = map[string]string{"nvidia.com/gpu": "1"}
+	f.create(whole)
+	f.refused("whole")
+	f.stays("whole", time.Second)
+	f.addNode(empty)
+	if pod := f.bound("whole"); nodeOf(pod) != "node-b" {
+		t.Errorf("the whole-GPU pod is on %s", nodeOf(pod))
+	}
+	/* and no share comes to the node where it lives */
+	f.create(by(name, harness.Simple("two", 2000)))
+	f.refused("two")
+	if drift := f.drift("mixed", "", ""); len(drift) > 0 {
+		t.Errorf("a node is mixed: %v", drift)
+	}
+}
