@@ -1,0 +1,417 @@
+#include "milligpu/inventory.h"
+
+#include <string.h>
+
+#include "milligpu/quantity.h"
+#include "milligpu/strbuf.h"
+
+/* So much of a text that somebody wrote is repeated to them. */
+enum { QUOTE_MAX = 48 };
+
+/* node.h keeps both in 16 bits. */
+enum { INDEX_MAX = UINT16_MAX, NUMA_MAX = INT16_MAX };
+
+struct judge {
+    const struct node_facts *facts;
+    const struct inventory_rules *rules;
+    struct arena *arena;
+    struct inventory *out;
+};
+
+/* Leave all GPUs out, with the text in buf, which ends here. */
+static void leave_out(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
+{
+    must(problem != PROBLEM_NONE);
+    must(buf->len > 0);
+
+    judge->out->problem = problem;
+    judge->out->gpus = 0;
+    judge->out->gpu = NULL;
+    text_clip((struct text){buf->data, buf->len}, judge->out->problem_text,
+              sizeof judge->out->problem_text);
+    strbuf_done(buf);
+}
+
+static void add_quoted(struct strbuf *buf, const char *text)
+{
+    char shown[QUOTE_MAX];
+    text_clip(text_of(text), shown, sizeof shown);
+    strbuf_printf(buf, "\"%s\"", shown);
+    must(buf->len >= 2);
+}
+
+/* Feature discovery also writes labels that say no. */
+static bool says_yes(const char *label)
+{
+    const struct text text = text_of(label);
+    return text.len > 0 && !text_is(text, "none") && !text_is(text, "false") &&
+           !text_is(text, "0") && !text_is(text, "1");
+}
+
+static bool leave_out_partitioned(struct judge *judge)
+{
+    const struct node_facts *facts = judge->facts;
+    const bool mig = says_yes(facts->label_mig);
+    if (!mig && !says_yes(facts->label_sharing))
+        return false;
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "the node's labels say %s: ", mig ? "MIG" : "time-slicing or MPS");
+    add_quoted(&buf, mig ? facts->label_mig : facts->label_sharing);
+    leave_out(judge, mig ? PROBLEM_MIG : PROBLEM_SHARING, &buf);
+    return true;
+}
+
+static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpus)
+{
+    must(field != NULL);
+    if (gpus <= GPUS_PER_NODE_MAX)
+        return false;
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "%s: %llu GPUs, at most %d can be kept", field, (unsigned long long)gpus,
+                  GPUS_PER_NODE_MAX);
+    leave_out(judge, PROBLEM_LIMIT, &buf);
+    return true;
+}
+
+/* A whole number that is not negative, of what somebody wrote. */
+static bool parse_whole(const char *text, uint64_t *out)
+{
+    int64_t value = 0;
+    if (text == NULL || quantity_parse(text_of(text), 0, &value) != QUANTITY_OK || value < 0)
+        return false;
+    must(value >= 0);
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* Names of models as the labels write them: blanks as '-'. */
+static const char *model_of(struct arena *arena, const char *given)
+{
+    const struct text text = text_trim(text_of(given));
+    if (text.len > MODEL_BYTES_MAX)
+        return "";
+    char *model = arena_copy(arena, text);
+    for (char *c = model; *c != '\0'; c++)
+        if (*c == ' ' || *c == '\t')
+            *c = '-';
+    must(strlen(model) <= text.len);
+    return model;
+}
+
+static const char *made_up_id(const struct judge *judge, uint32_t index)
+{
+    must(judge->facts->name != NULL);
+    return arena_printf(judge->arena, "%s/gpu-%u", judge->facts->name, index);
+}
+
+/* GPUs that only a number tells of: all alike, but for a last one that is not whole. */
+static void make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
+{
+    struct inventory *out = judge->out;
+    must(last_milli < GPU_MILLI);
+    must(whole + (last_milli > 0) <= GPUS_PER_NODE_MAX);
+
+    uint64_t mib = 0;
+    if (!parse_whole(judge->facts->label_memory, &mib) || mib > UINT32_MAX)
+        mib = 0;
+    const char *model = model_of(judge->arena, judge->facts->label_product);
+    out->gpus = whole + (last_milli > 0);
+    out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
+    for (uint32_t i = 0; i < out->gpus; i++)
+        out->gpu[i] = (struct gpu_facts){.id = made_up_id(judge, i),
+                                         .model = model,
+                                         .index = i,
+                                         .milli = i < whole ? GPU_MILLI : last_milli,
+                                         .mib = (uint32_t)mib,
+                                         .numa = -1,
+                                         .healthy = true};
+}
+
+static bool leave_out_entry(struct judge *judge, uint32_t entry, const char *what)
+{
+    struct strbuf buf;
+    must(entry < judge->facts->gpus);
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "annotation milligpu.io/gpus: [%u].%s", entry, what);
+    leave_out(judge, PROBLEM_ANNOTATION, &buf);
+    return false;
+}
+
+/* Ids stand in lists with commas, in logs and in NVIDIA_VISIBLE_DEVICES. */
+static bool is_id(struct text id)
+{
+    must(id.at != NULL || id.len == 0);
+
+    if (id.len == 0 || id.len > GPU_ID_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < id.len; i++)
+        if (id.at[i] <= ' ' || id.at[i] > '~' || id.at[i] == ',' || id.at[i] == '"')
+            return false;
+    return true;
+}
+
+/* A made-up id of this very node may be written down too, but only at its own index. */
+static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gpu)
+{
+    const struct text node = text_of(judge->facts->name);
+    const struct text id = text_of(gpu->id);
+    must(gpu->index <= INDEX_MAX);
+
+    if (!text_starts(id, judge->facts->name) || id.len == node.len || id.at[node.len] != '/')
+        return true;
+    return text_is(id, made_up_id(judge, gpu->index));
+}
+
+/* One entry of the annotation by itself.  False: all is left out. */
+static bool check_entry(struct judge *judge, uint32_t entry)
+{
+    const struct gpu_facts *gpu = &judge->facts->gpu[entry];
+    must(entry < judge->facts->gpus);
+    static_assert(GPU_ID_BYTES_MAX == 128 && MODEL_BYTES_MAX == 128 && GPU_MILLI == 1000 &&
+                      INDEX_MAX == 65535 && NUMA_MAX == 32767,
+                  "the texts below say these numbers");
+
+    if (!is_id(text_of(gpu->id)))
+        return leave_out_entry(judge, entry,
+                               "uuid: 1 to 128 printable characters without blanks, commas and "
+                               "quotes would be right");
+    if (gpu->index > INDEX_MAX)
+        return leave_out_entry(judge, entry, "index: 0 to 65535 would be right");
+    if (!id_suits_index(judge, gpu))
+        return leave_out_entry(judge, entry, "uuid: it is the made-up id of another index");
+    if (gpu->milli < 1 || gpu->milli > GPU_MILLI)
+        return leave_out_entry(judge, entry, "milli: 1 to 1000 would be right");
+    if (gpu->numa < -1 || gpu->numa > NUMA_MAX)
+        return leave_out_entry(judge, entry, "numa: -1 to 32767 would be right");
+    if (text_of(gpu->model).len > MODEL_BYTES_MAX)
+        return leave_out_entry(judge, entry, "model: at most 128 characters would be right");
+    return true;
+}
+
+/* No two entries are the same GPU. */
+static bool check_distinct(struct judge *judge, uint32_t entry)
+{
+    const struct gpu_facts *gpu = judge->facts->gpu;
+    must(entry < judge->facts->gpus);
+
+    for (uint32_t i = 0; i < entry; i++) {
+        if (gpu[i].index == gpu[entry].index)
+            return leave_out_entry(judge, entry, "index: another entry has it too");
+        if (strcmp(gpu[i].id, gpu[entry].id) == 0)
+            return leave_out_entry(judge, entry, "uuid: another entry has it too");
+    }
+    return true;
+}
+
+static int by_index(const void *left, const void *right)
+{
+    const struct gpu_facts *a = left;
+    const struct gpu_facts *b = right;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+static void copy_entry(const struct judge *judge, const struct gpu_facts *given,
+                       struct gpu_facts *gpu)
+{
+    const char *made_up = made_up_id(judge, given->index);
+    must(given->milli >= 1 && given->milli <= GPU_MILLI);
+
+    *gpu = *given;
+    gpu->id = arena_copy(judge->arena, text_of(given->id));
+    gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
+    gpu->model = model_of(judge->arena, given->model);
+    gpu->cordoned = false;
+}
+
+static void take_annotation(struct judge *judge)
+{
+    const struct node_facts *facts = judge->facts;
+    struct inventory *out = judge->out;
+    must(facts->gpus == 0 || facts->gpu != NULL);
+
+    out->source = SOURCE_ANNOTATION;
+    if (leave_out_limit(judge, "annotation milligpu.io/gpus", facts->gpus))
+        return;
+    for (uint32_t i = 0; i < facts->gpus; i++)
+        if (!check_entry(judge, i) || !check_distinct(judge, i))
+            return;
+    out->gpus = facts->gpus;
+    out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
+    for (uint32_t i = 0; i < out->gpus; i++)
+        copy_entry(judge, &facts->gpu[i], &out->gpu[i]);
+    qsort(out->gpu, out->gpus, sizeof *out->gpu, by_index);
+    must(out->gpus < 2 || out->gpu[0].index < out->gpu[1].index);
+}
+
+static void take_label(struct judge *judge, uint64_t count)
+{
+    must(judge->facts->label_count != NULL);
+
+    judge->out->source = SOURCE_LABEL;
+    if (!leave_out_limit(judge, "label nvidia.com/gpu.count", count))
+        make_up(judge, (uint32_t)count, 0);
+}
+
+/* More than the GPUs have, or so little of it: somebody counts in other units. */
+static bool leave_out_foreign(struct judge *judge, uint64_t milli)
+{
+    static const uint64_t least_milli = 100;
+    uint64_t count = 0;
+    if (!parse_whole(judge->facts->label_count, &count))
+        return false;
+    must(count <= INT64_MAX);
+    /* Divided, not multiplied: labels may hold any number. */
+    const bool too_much = milli / GPU_MILLI + (milli % GPU_MILLI != 0) > count;
+    const bool too_little = milli > 0 && milli / least_milli < count;
+    if (!too_much && !too_little)
+        return false;
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "status.allocatable says %llu, label nvidia.com/gpu.count %llu: ",
+                  (unsigned long long)milli, (unsigned long long)count);
+    strbuf_str(&buf, "100 to 1000 for each GPU would be right");
+    leave_out(judge, PROBLEM_FOREIGN_UNITS, &buf);
+    return true;
+}
+
+static void take_allocatable(struct judge *judge)
+{
+    uint64_t milli = 0;
+    must(judge->facts->allocatable_milli != NULL);
+
+    judge->out->source = SOURCE_ALLOCATABLE;
+    if (!parse_whole(judge->facts->allocatable_milli, &milli)) {
+        struct strbuf buf;
+        strbuf_init(&buf);
+        strbuf_str(&buf, "status.allocatable: ");
+        add_quoted(&buf, judge->facts->allocatable_milli);
+        strbuf_str(&buf, " is no whole number of thousandths");
+        leave_out(judge, PROBLEM_AMOUNT, &buf);
+        return;
+    }
+    const uint64_t gpus = milli / GPU_MILLI + (milli % GPU_MILLI != 0);
+    must(gpus <= milli);
+    if (leave_out_foreign(judge, milli) || leave_out_limit(judge, "status.allocatable", gpus))
+        return;
+    make_up(judge, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
+}
+
+/* A label that should have been the source and cannot be read. */
+static void leave_out_label(struct judge *judge)
+{
+    struct strbuf buf;
+    must(judge->facts->label_count != NULL);
+
+    judge->out->source = SOURCE_LABEL;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "label nvidia.com/gpu.count: ");
+    add_quoted(&buf, judge->facts->label_count);
+    strbuf_str(&buf, " is no whole number");
+    leave_out(judge, PROBLEM_AMOUNT, &buf);
+}
+
+/* The best source there is. */
+static void take_source(struct judge *judge)
+{
+    const struct node_facts *facts = judge->facts;
+    const bool shown = facts->capacity_milli != NULL || facts->allocatable_milli != NULL;
+    const bool label_counts = judge->rules->advertise || (!shown && judge->rules->from_labels);
+    uint64_t count = 0;
+    must(judge->out->source == SOURCE_NONE);
+
+    if (facts->gpus_error != NULL) {
+        struct strbuf buf;
+        judge->out->source = SOURCE_ANNOTATION;
+        strbuf_init(&buf);
+        strbuf_printf(&buf, "annotation milligpu.io/gpus: %s", facts->gpus_error);
+        leave_out(judge, PROBLEM_ANNOTATION, &buf);
+    } else if (facts->has_gpus) {
+        take_annotation(judge);
+    } else if (label_counts && parse_whole(facts->label_count, &count)) {
+        take_label(judge, count);
+    } else if (facts->allocatable_milli != NULL) {
+        take_allocatable(judge);
+    } else if (label_counts && facts->label_count != NULL) {
+        leave_out_label(judge);
+    }
+}
+
+static bool is_cordoned(const struct gpu_facts *gpu, struct text list)
+{
+    struct text id;
+    must(gpu->id != NULL);
+
+    while (text_cut(&list, ',', &id)) {
+        id = text_trim(id);
+        if (id.len > 0 && (text_is(id, "all") || text_is(id, gpu->id) ||
+                           (gpu->alias != NULL && text_is(id, gpu->alias))))
+            return true;
+    }
+    return false;
+}
+
+/* Where a plugin does not: what the node has, by the sources that are not its own status. */
+static uint32_t milli_to_advertise(const struct inventory *inventory)
+{
+    uint32_t milli = 0;
+    if (inventory->source != SOURCE_LABEL && inventory->source != SOURCE_ANNOTATION)
+        return 0;
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        milli += inventory->gpu[i].milli;
+    must(milli <= GPU_MILLI * GPUS_PER_NODE_MAX);
+    return milli;
+}
+
+void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
+                     struct arena *arena, struct inventory *out)
+{
+    must(facts != NULL && facts->name != NULL);
+    must(rules != NULL);
+
+    *out = (struct inventory){.node = facts->name, .uid = facts->uid};
+    struct judge judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
+    if (leave_out_partitioned(&judge))
+        return;
+    take_source(&judge);
+    for (uint32_t i = 0; i < out->gpus; i++)
+        out->gpu[i].cordoned = is_cordoned(&out->gpu[i], text_of(facts->cordon));
+    if (rules->advertise)
+        out->advertise_milli = milli_to_advertise(out);
+    must(out->problem == PROBLEM_NONE || out->gpus == 0);
+}
+
+const char *inventory_problem_name(enum inventory_problem problem)
+{
+    static const char *const name[] = {
+#define X(code, word, text) [code] = word,
+        INVENTORY_PROBLEMS(X)
+#undef X
+    };
+    must((unsigned)problem < ARRAY_LEN(name));
+    return name[problem];
+}
+
+const char *inventory_source_name(enum inventory_source source)
+{
+    static const char *const name[] = {[SOURCE_NONE] = "none",
+                                       [SOURCE_ANNOTATION] = "annotation",
+                                       [SOURCE_LABEL] = "label",
+                                       [SOURCE_ALLOCATABLE] = "allocatable"};
+    must((unsigned)source < ARRAY_LEN(name));
+    return name[source];
+}
+
+uint32_t inventory_share_mib(uint32_t mib_total, uint32_t milli_total, uint32_t milli)
+{
+    if (milli_total == 0)
+        return 0;
+    const uint64_t mib = (uint64_t)mib_total * milli / milli_total;
+    must(milli > milli_total || mib <= mib_total);
+    /* An adopted pod may hold more than the GPU has now. */
+    return mib < UINT32_MAX ? (uint32_t)mib : UINT32_MAX;
+}

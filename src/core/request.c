@@ -1,0 +1,763 @@
+#include "milligpu/request.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/quantity.h"
+#include "milligpu/strbuf.h"
+
+/* So much of a text that somebody wrote is repeated to them. */
+enum { QUOTE_MAX = 48 };
+
+/* What is parsed at the moment, and where a refusal is written. */
+struct parser {
+    const struct pod *pod;
+    const struct request_rules *rules;
+    const struct pod_container *container;
+    bool several; /* asking containers: texts have to say which */
+    struct refusal *refusal;
+};
+
+static void quote(struct strbuf *buf, const char *text)
+{
+    char shown[QUOTE_MAX];
+    must(text != NULL);
+    text_clip(text_of(text), shown, sizeof shown);
+    strbuf_char(buf, '"');
+    strbuf_str(buf, shown);
+    strbuf_char(buf, '"');
+}
+
+/* Refuse with the text in buf, which ends here.  Always false, for return. */
+static bool refuse(const struct parser *parser, enum reason why, struct strbuf *buf)
+{
+    must(reason_class(why) == REASON_CLASS_REQUEST);
+    must(buf->len > 0);
+
+    parser->refusal->why = why;
+    text_clip((struct text){buf->data, buf->len}, parser->refusal->text,
+              sizeof parser->refusal->text);
+    strbuf_done(buf);
+    return false;
+}
+
+/* "container web: nvidia.com/vgpu: 1500 " */
+static void begin_amount(const struct parser *parser, struct strbuf *buf)
+{
+    must(parser->container->amount != NULL);
+
+    strbuf_init(buf);
+    if (parser->several)
+        strbuf_printf(buf, "container %s: ", parser->container->name);
+    char shown[QUOTE_MAX];
+    text_clip(text_of(parser->container->amount), shown, sizeof shown);
+    strbuf_printf(buf, "%s: %s ", parser->rules->resource, shown);
+}
+
+static const char amount_hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
+
+/* Neither thousandths nor whole GPUs: the whole GPUs on both sides of it would be. */
+static bool refuse_uneven(const struct parser *parser, int64_t amount)
+{
+    must(amount > GPU_MILLI && amount % GPU_MILLI != 0);
+
+    const int64_t most = (int64_t)GPU_MILLI * GPUS_PER_NODE_MAX;
+    const int64_t below = amount / GPU_MILLI * GPU_MILLI;
+    struct strbuf buf;
+    begin_amount(parser, &buf);
+    strbuf_str(&buf, "is neither at most 1000 nor a multiple of 1000; ask for ");
+    if (below < most)
+        strbuf_printf(&buf, "%lld or %lld", (long long)below, (long long)(below + GPU_MILLI));
+    else
+        strbuf_printf(&buf, "at most %lld", (long long)most);
+    return refuse(parser, REASON_AMOUNT, &buf);
+}
+
+/* "0.5" and "500m" mean half a GPU: that much can be guessed. */
+static bool refuse_fraction(const struct parser *parser)
+{
+    int64_t milli = 0;
+    const struct text text = text_of(parser->container->amount);
+    const bool guessed = quantity_parse(text, 3, &milli) == QUANTITY_OK && milli > 0 &&
+                         (milli <= GPU_MILLI || milli % GPU_MILLI == 0);
+    must(!guessed || milli > 0);
+
+    struct strbuf buf;
+    begin_amount(parser, &buf);
+    strbuf_str(&buf, "is not a whole number; the unit is a thousandth of a GPU: ");
+    if (guessed)
+        strbuf_printf(&buf, "ask for %lld", (long long)milli);
+    else
+        strbuf_str(&buf, amount_hint);
+    return refuse(parser, REASON_AMOUNT, &buf);
+}
+
+/* Zero is fine here.  False: refused. */
+static bool parse_amount(const struct parser *parser, int64_t *out)
+{
+    must(parser->container->amount != NULL);
+
+    struct strbuf buf;
+    switch (quantity_parse(text_of(parser->container->amount), 0, out)) {
+    case QUANTITY_OK:
+        if (*out >= 0)
+            return true;
+        begin_amount(parser, &buf);
+        strbuf_printf(&buf, "is negative; %s", amount_hint);
+        return refuse(parser, REASON_AMOUNT, &buf);
+    case QUANTITY_FRACTION:
+        return refuse_fraction(parser);
+    case QUANTITY_RANGE:
+        begin_amount(parser, &buf);
+        strbuf_printf(&buf, "is out of range; %s", amount_hint);
+        return refuse(parser, REASON_AMOUNT, &buf);
+    case QUANTITY_SYNTAX:
+        begin_amount(parser, &buf);
+        strbuf_printf(&buf, "is not a number; %s", amount_hint);
+        return refuse(parser, REASON_AMOUNT, &buf);
+    }
+    must_not_reach("quantity_parse has four verdicts");
+}
+
+/* "container web: annotation gpu-count.milligpu.io/web: " */
+static void begin_count(const struct parser *parser, struct strbuf *buf)
+{
+    strbuf_init(buf);
+    if (parser->container->count != NULL)
+        strbuf_printf(buf, "annotation gpu-count.milligpu.io/%s: ", parser->container->name);
+    else
+        strbuf_str(buf, "annotation milligpu.io/gpu-count: ");
+    must(buf->len > 0);
+}
+
+/* The container's own annotation, else the pod's; 0: neither is set. */
+static bool parse_count(const struct parser *parser, uint32_t *out)
+{
+    const char *given =
+        parser->container->count != NULL ? parser->container->count : parser->pod->count;
+    *out = 0;
+    if (given == NULL)
+        return true;
+
+    const struct text text = text_trim(text_of(given));
+    uint32_t value = 0;
+    size_t digits = 0;
+    while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9') {
+        value = value * 10 + (uint32_t)(text.at[digits++] - '0');
+        if (value > GPUS_PER_NODE_MAX)
+            value = GPUS_PER_NODE_MAX + 1;
+    }
+    struct strbuf buf;
+    if (digits == 0 || digits < text.len || value == 0) {
+        begin_count(parser, &buf);
+        quote(&buf, given);
+        strbuf_printf(&buf, " is not a number of GPUs; write 1 to %d", GPUS_PER_NODE_MAX);
+        return refuse(parser, REASON_COUNT, &buf);
+    }
+    if (value > GPUS_PER_NODE_MAX) {
+        begin_count(parser, &buf);
+        quote(&buf, given);
+        strbuf_printf(&buf, " is more than the %d GPUs that a container may ask for",
+                      GPUS_PER_NODE_MAX);
+        return refuse(parser, REASON_COUNT, &buf);
+    }
+    must(value >= 1 && value <= GPUS_PER_NODE_MAX);
+    *out = value;
+    return true;
+}
+
+/* amount / count does not work out: say which amounts or counts do. */
+static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t count)
+{
+    must(count > 0);
+    must(amount > 0);
+
+    struct strbuf buf;
+    begin_amount(parser, &buf);
+    const int64_t most = (int64_t)count * GPU_MILLI;
+    if (amount > most) {
+        strbuf_printf(&buf,
+                      "on %u GPUs (gpu-count) is more than 1000 on each; ask for at most %lld",
+                      count, (long long)most);
+        return refuse(parser, REASON_COUNT, &buf);
+    }
+    const int64_t below = amount / count * count;
+    strbuf_printf(&buf, "cannot be split evenly over %u GPUs (gpu-count); ask for ", count);
+    if (below > 0)
+        strbuf_printf(&buf, "%lld or ", (long long)below);
+    strbuf_printf(&buf, "%lld", (long long)(below + count));
+    return refuse(parser, REASON_COUNT, &buf);
+}
+
+static bool split(const struct parser *parser, int64_t amount, uint32_t count, struct want *want)
+{
+    must(amount > 0);
+    must(want != NULL);
+
+    if (count > 0) {
+        if (amount % count != 0 || amount / count > GPU_MILLI)
+            return refuse_split(parser, amount, count);
+        want->parts = count;
+        want->milli = (uint32_t)(amount / count);
+        return true;
+    }
+    if (amount > GPU_MILLI && amount % GPU_MILLI != 0)
+        return refuse_uneven(parser, amount);
+    if (amount > (int64_t)GPU_MILLI * GPUS_PER_NODE_MAX) {
+        struct strbuf buf;
+        begin_amount(parser, &buf);
+        strbuf_printf(&buf, "is more than the %d GPUs that a container may ask for; %d is the most",
+                      GPUS_PER_NODE_MAX, GPU_MILLI * GPUS_PER_NODE_MAX);
+        return refuse(parser, REASON_LIMIT, &buf);
+    }
+    want->parts = amount > GPU_MILLI ? (uint32_t)(amount / GPU_MILLI) : 1;
+    want->milli = amount > GPU_MILLI ? GPU_MILLI : (uint32_t)amount;
+    return true;
+}
+
+/* "on each of 3 GPUs ", where the amount is not what one GPU gives */
+static void add_each(const struct want *want, struct strbuf *buf)
+{
+    if (want->parts > 1)
+        strbuf_printf(buf, "(%u on each of %u GPUs) ", want->milli, want->parts);
+}
+
+static bool check_minimum(const struct parser *parser, const struct want *want)
+{
+    must(want->milli > 0 && want->milli <= GPU_MILLI);
+
+    if (want->milli >= parser->rules->min_milli)
+        return true;
+    struct strbuf buf;
+    begin_amount(parser, &buf);
+    add_each(want, &buf);
+    strbuf_printf(&buf, "is below the minimum of %u; 1000 is one whole GPU",
+                  parser->rules->min_milli);
+    return refuse(parser, REASON_MINIMUM, &buf);
+}
+
+/* A whole GPU is in step with everything. */
+static bool check_step(const struct parser *parser, const struct want *want)
+{
+    const uint32_t step = parser->rules->step_milli;
+    must(want->parts > 0);
+
+    if (step <= 1 || want->milli == GPU_MILLI || want->milli % step == 0)
+        return true;
+    const uint32_t below = want->milli / step * step;
+    const uint32_t above = below + step < GPU_MILLI ? below + step : GPU_MILLI;
+    must(above > want->milli);
+    struct strbuf buf;
+    begin_amount(parser, &buf);
+    add_each(want, &buf);
+    strbuf_printf(&buf, "is not a multiple of %u; ask for ", step);
+    if (below > 0 && below >= parser->rules->min_milli)
+        strbuf_printf(&buf, "%u or ", below * want->parts);
+    strbuf_printf(&buf, "%u", above * want->parts);
+    return refuse(parser, REASON_STEP, &buf);
+}
+
+/* One container that asks.  False: refused. */
+static bool parse_want(const struct parser *parser, int64_t amount, struct want *want)
+{
+    must(parser->container->name != NULL);
+
+    uint32_t count = 0;
+    want->container = parser->container->name;
+    want->kind = parser->container->kind;
+    if (!parse_count(parser, &count) || !split(parser, amount, count, want))
+        return false;
+    must(want->parts >= 1 && want->parts <= GPUS_PER_NODE_MAX);
+    return check_minimum(parser, want) && check_step(parser, want);
+}
+
+static bool asks(const struct pod_container *container)
+{
+    int64_t amount = 0;
+    if (container->amount == NULL)
+        return false;
+    /* What is no number asks too: it has to be refused. */
+    return quantity_parse(text_of(container->amount), 0, &amount) != QUANTITY_OK || amount != 0;
+}
+
+static bool refuse_limit(const struct parser *parser, uint32_t number, const char *what,
+                         uint32_t most)
+{
+    must(number > most);
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "the pod has %u %s; at most %u may ask for %s", number, what, most,
+                  parser->rules->resource);
+    return refuse(parser, REASON_LIMIT, &buf);
+}
+
+static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
+{
+    must(out->wants > 0 && out->wants <= parser->pod->containers);
+
+    uint32_t parts = 0;
+    uint32_t filled = 0;
+    out->want = arena_array(arena, out->wants, sizeof *out->want);
+    for (uint32_t i = 0; i < parser->pod->containers; i++) {
+        parser->container = &parser->pod->container[i];
+        int64_t amount = 0;
+        if (!asks(parser->container))
+            continue;
+        struct want *want = &out->want[filled++];
+        if (!parse_amount(parser, &amount) || !parse_want(parser, amount, want))
+            return false;
+        parts += want->parts;
+    }
+    must(filled == out->wants);
+    if (parts > PARTS_MAX)
+        return refuse_limit(parser, parts, "parts of GPUs over all containers", PARTS_MAX);
+    return true;
+}
+
+static bool is_nvidia(struct text text)
+{
+    static const char prefix[] = "NVIDIA-*";
+    must(text.at != NULL || text.len == 0);
+    return text_glob(TEXT(prefix), text);
+}
+
+static const size_t NVIDIA_LEN = sizeof "NVIDIA-" - 1;
+
+/* Blanks as '-', without a leading "NVIDIA-". */
+static struct text without_maker(struct text text, char *dashed)
+{
+    for (size_t i = 0; i < text.len; i++)
+        dashed[i] = text.at[i] == ' ' ? '-' : text.at[i];
+    struct text out = {dashed, text.len};
+    if (is_nvidia(out)) {
+        out.at += NVIDIA_LEN;
+        out.len -= NVIDIA_LEN;
+    }
+    must(out.len <= text.len);
+    return out;
+}
+
+static bool is_printable(struct text text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] < 0x20 || text.at[i] > 0x7E)
+            return false;
+    return true;
+}
+
+static bool refuse_model(const struct parser *parser, const char *what)
+{
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "annotation milligpu.io/gpu-model: ");
+    quote(&buf, parser->pod->model);
+    strbuf_printf(&buf, " %s; write models or globs, comma separated: A100-SXM4-80GB,H100*", what);
+    return refuse(parser, REASON_MODEL_SYNTAX, &buf);
+}
+
+static bool parse_models(const struct parser *parser, struct arena *arena, struct request *out)
+{
+    if (parser->pod->model == NULL)
+        return true;
+    must(out->models == 0);
+
+    struct text rest = text_of(parser->pod->model);
+    struct text piece;
+    out->model = arena_array(arena, MODELS_MAX, sizeof *out->model);
+    while (text_cut(&rest, ',', &piece)) {
+        piece = text_trim(piece);
+        if (out->models == MODELS_MAX)
+            return refuse_model(parser, "names more than 32 models");
+        if (piece.len > MODEL_BYTES_MAX)
+            return refuse_model(parser, "has an entry of more than 128 characters");
+        if (!is_printable(piece))
+            return refuse_model(parser, "has characters that no model has");
+        char dashed[MODEL_BYTES_MAX];
+        const struct text glob = without_maker(piece, dashed);
+        if (glob.len == 0)
+            return refuse_model(parser, "has an empty entry");
+        out->model[out->models++] = arena_copy(arena, glob);
+    }
+    static_assert(MODELS_MAX == 32 && MODEL_BYTES_MAX == 128, "the texts above say these numbers");
+    must(out->models > 0);
+    return true;
+}
+
+static bool refuse_memory(const struct parser *parser, const char *what)
+{
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "annotation milligpu.io/gpu-memory: ");
+    quote(&buf, parser->pod->memory);
+    strbuf_printf(&buf, " %s; write a quantity of bytes, such as 16Gi", what);
+    return refuse(parser, REASON_MEMORY_SYNTAX, &buf);
+}
+
+static bool parse_memory(const struct parser *parser, struct request *out)
+{
+    static const int64_t mib_bytes = 1024 * 1024;
+
+    if (parser->pod->memory == NULL)
+        return true;
+    int64_t bytes = 0;
+    switch (quantity_ceil(text_trim(text_of(parser->pod->memory)), 0, &bytes)) {
+    case QUANTITY_OK:
+        break;
+    case QUANTITY_RANGE:
+        return refuse_memory(parser, "is out of range");
+    case QUANTITY_SYNTAX:
+    case QUANTITY_FRACTION:
+        return refuse_memory(parser, "is not a quantity");
+    }
+    if (bytes < 0)
+        return refuse_memory(parser, "is negative");
+    const int64_t mib = bytes / mib_bytes + (bytes % mib_bytes != 0);
+    if (mib > UINT32_MAX)
+        return refuse_memory(parser, "is out of range");
+    must(mib >= 0 && mib * mib_bytes / mib_bytes == mib);
+    out->memory_mib = (uint32_t)mib;
+    return true;
+}
+
+enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
+                                   struct arena *arena, struct request *out,
+                                   struct refusal *out_refusal)
+{
+    must(pod != NULL && rules != NULL);
+    must(rules->resource != NULL);
+
+    *out = (struct request){0};
+    *out_refusal = (struct refusal){0};
+    bool named = false;
+    for (uint32_t i = 0; i < pod->containers; i++) {
+        named |= pod->container[i].amount != NULL;
+        out->wants += asks(&pod->container[i]);
+    }
+    if (!named)
+        return REQUEST_NOT_OURS;
+    if (out->wants == 0)
+        return REQUEST_ZERO;
+
+    struct parser parser = {
+        .pod = pod, .rules = rules, .several = out->wants > 1, .refusal = out_refusal};
+    if (pod->containers > CONTAINERS_MAX) {
+        (void)refuse_limit(&parser, pod->containers, "containers", CONTAINERS_MAX);
+        return REQUEST_REFUSED;
+    }
+    if (!parse_wants(&parser, arena, out) || !parse_models(&parser, arena, out) ||
+        !parse_memory(&parser, out))
+        return REQUEST_REFUSED;
+    return REQUEST_OK;
+}
+
+static size_t strings_of(const struct request *request)
+{
+    must(request->wants > 0);
+
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < request->wants; i++)
+        bytes += strlen(request->want[i].container) + 1;
+    for (uint32_t i = 0; i < request->models; i++)
+        bytes += strlen(request->model[i]) + 1;
+    return bytes;
+}
+
+static const char *put_string(char **at, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    char *copy = *at;
+    memcpy(copy, text, bytes);
+    *at += bytes;
+    return copy;
+}
+
+struct request *request_clone(const struct request *request)
+{
+    struct layout {
+        struct request request;
+        struct want want[];
+    };
+    static_assert(sizeof(struct want) % _Alignof(const char *) == 0, "pointers follow the wants");
+
+    const size_t wants = request->wants * sizeof(struct want);
+    const size_t models = request->models * sizeof(const char *);
+    const size_t strings = strings_of(request);
+    char *block = xmalloc(sizeof(struct layout) + wants + models + strings);
+    struct layout *layout = (struct layout *)(void *)block;
+    struct request *copy = &layout->request;
+    char *at = block + sizeof *layout + wants + models;
+
+    *copy = *request;
+    copy->want = layout->want;
+    copy->model = (const char **)(void *)(block + sizeof *layout + wants);
+    for (uint32_t i = 0; i < copy->wants; i++) {
+        copy->want[i] = request->want[i];
+        copy->want[i].container = put_string(&at, request->want[i].container);
+    }
+    for (uint32_t i = 0; i < copy->models; i++)
+        copy->model[i] = put_string(&at, request->model[i]);
+    must(at == block + sizeof *layout + wants + models + strings);
+    must_debug(request_eq(copy, request));
+    return copy;
+}
+
+bool request_eq(const struct request *a, const struct request *b)
+{
+    must(a != NULL && b != NULL);
+
+    if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib)
+        return false;
+    for (uint32_t i = 0; i < a->wants; i++) {
+        const struct want *x = &a->want[i];
+        const struct want *y = &b->want[i];
+        if (x->kind != y->kind || x->parts != y->parts || x->milli != y->milli ||
+            strcmp(x->container, y->container) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < a->models; i++)
+        if (strcmp(a->model[i], b->model[i]) != 0)
+            return false;
+    return true;
+}
+
+static uint32_t mix(uint32_t hash, uint32_t number)
+{
+    hash = (hash ^ number) * 0x85EBCA6BU;
+    return hash ^ (hash >> 15);
+}
+
+uint32_t request_hash(const struct request *request)
+{
+    must(request != NULL);
+    must(request->wants > 0);
+
+    uint32_t hash = mix(request->wants, request->memory_mib);
+    for (uint32_t i = 0; i < request->wants; i++) {
+        const struct want *want = &request->want[i];
+        hash = mix(hash, text_hash(text_of(want->container)));
+        hash = mix(hash, (uint32_t)want->kind);
+        hash = mix(hash, want->parts);
+        hash = mix(hash, want->milli);
+    }
+    for (uint32_t i = 0; i < request->models; i++)
+        hash = mix(hash, text_hash(text_of(request->model[i])));
+    return hash;
+}
+
+/* "A100* or H100*" */
+static void add_models(struct strbuf *buf, const struct request *request)
+{
+    must(request->models > 0);
+
+    for (uint32_t i = 0; i < request->models; i++) {
+        if (i > 0)
+            strbuf_str(buf, " or ");
+        strbuf_str(buf, request->model[i]);
+    }
+}
+
+static void add_kind(struct strbuf *buf, enum container_kind kind)
+{
+    if (kind == CONTAINER_INIT)
+        strbuf_str(buf, " (init)");
+    else if (kind == CONTAINER_SIDECAR)
+        strbuf_str(buf, " (sidecar)");
+    else
+        must(kind == CONTAINER_APP);
+}
+
+/* "300 milli", "2 x 300 milli", "2 whole GPUs" */
+static void add_want(struct strbuf *buf, const struct want *want)
+{
+    must(want->parts > 0);
+
+    if (want->milli == GPU_MILLI)
+        strbuf_printf(buf, "%u whole GPU%s", want->parts, want->parts > 1 ? "s" : "");
+    else if (want->parts > 1)
+        strbuf_printf(buf, "%u x %u milli", want->parts, want->milli);
+    else
+        strbuf_printf(buf, "%u milli", want->milli);
+}
+
+/* "2 x 300 milli, 500 milli and 700 milli (init)" */
+static void add_wants(struct strbuf *buf, const struct request *request)
+{
+    must(request->wants > 0);
+
+    for (uint32_t i = 0; i < request->wants; i++) {
+        if (i > 0)
+            strbuf_str(buf, i + 1 == request->wants ? " and " : ", ");
+        add_want(buf, &request->want[i]);
+        add_kind(buf, request->want[i].kind);
+    }
+}
+
+void request_format(const struct request *request, char *out, size_t bytes)
+{
+    must(request != NULL);
+
+    CLEANUP(strbuf_done) struct strbuf buf;
+    strbuf_init(&buf);
+    add_wants(&buf, request);
+    if (request->wants == 1 && request->want[0].parts == 1 && request->want[0].milli < GPU_MILLI)
+        strbuf_str(&buf, " of one GPU");
+    if (request->models > 0) {
+        strbuf_str(&buf, ", model ");
+        add_models(&buf, request);
+    }
+    if (request->memory_mib > 0)
+        strbuf_printf(&buf, ", at least %u MiB in each share", request->memory_mib);
+    text_clip((struct text){buf.data, buf.len}, out, bytes);
+}
+
+/* The numbers that texts about a whole node's kind name. */
+struct extremes {
+    uint32_t parts;       /* most of one container */
+    uint32_t parts_milli; /* what each of those is */
+    uint32_t most;        /* milli of a part */
+    uint32_t least;
+};
+
+static struct extremes extremes_of(const struct request *request)
+{
+    must(request->wants > 0);
+
+    struct extremes x = {.least = GPU_MILLI};
+    for (uint32_t i = 0; i < request->wants; i++) {
+        const struct want *want = &request->want[i];
+        if (want->parts > x.parts) {
+            x.parts = want->parts;
+            x.parts_milli = want->milli;
+        }
+        if (want->milli > x.most)
+            x.most = want->milli;
+        if (want->milli < x.least)
+            x.least = want->milli;
+    }
+    must(x.least <= x.most && x.most <= GPU_MILLI);
+    return x;
+}
+
+/* One text for everything that may change while the pod waits. */
+static void add_moment(struct strbuf *buf, const struct request *request)
+{
+    const struct want *want = request->want;
+
+    if (request->wants > 1) {
+        strbuf_str(buf, "no GPUs with room for ");
+        add_wants(buf, request);
+    } else if (want->parts > 1) {
+        strbuf_printf(buf, "no %u GPUs with %u milli free each", want->parts, want->milli);
+    } else {
+        strbuf_printf(buf, "no GPU with %u milli free", want->milli);
+    }
+    if (request->models > 0) {
+        strbuf_str(buf, ", model ");
+        add_models(buf, request);
+    }
+    must(buf->len > 0);
+}
+
+static void add_kind_text(struct strbuf *buf, const struct request *request, enum reason why)
+{
+    const struct extremes x = extremes_of(request);
+    must(reason_class(why) == REASON_CLASS_KIND);
+
+    if (why == REASON_MODEL && request->models > 0) {
+        strbuf_str(buf, "no GPU of model ");
+        add_models(buf, request);
+    } else if (why == REASON_SMALL) {
+        strbuf_printf(buf, "no GPU of %u milli", x.most);
+    } else if (why == REASON_MEMORY && x.least == x.most) {
+        strbuf_printf(buf, "no GPU on which %u milli come with %u MiB", x.least,
+                      request->memory_mib);
+    } else if (why == REASON_MEMORY) {
+        strbuf_printf(buf, "no GPU on which %u to %u milli come with %u MiB each", x.least, x.most,
+                      request->memory_mib);
+    } else if (why == REASON_FEW) {
+        strbuf_printf(buf, "fewer than %u suitable GPUs for %u milli each", x.parts, x.parts_milli);
+    } else if (why == REASON_NO_GPU) {
+        strbuf_str(buf, "no GPUs");
+    } else {
+        strbuf_str(buf, reason_help(why));
+    }
+    must(buf->len > 0);
+}
+
+void request_refuse(const struct request *request, enum reason why, struct refusal *out)
+{
+    must(request != NULL && request->wants > 0);
+    must(why > REASON_NONE && why < REASONS);
+
+    CLEANUP(strbuf_done) struct strbuf buf;
+    strbuf_init(&buf);
+    switch (reason_class(why)) {
+    case REASON_CLASS_MOMENT:
+        add_moment(&buf, request);
+        break;
+    case REASON_CLASS_KIND:
+        add_kind_text(&buf, request, why);
+        break;
+    case REASON_CLASS_REQUEST:
+    case REASON_CLASS_STATE:
+        strbuf_str(&buf, reason_help(why));
+        break;
+    }
+    out->why = why;
+    text_clip((struct text){buf.data, buf.len}, out->text, sizeof out->text);
+}
+
+/* "NVIDIA*" means the maker: only such a glob is held against the name with its maker. */
+static bool model_matches(struct text glob, struct text model)
+{
+    char full[sizeof "NVIDIA-" + MODEL_BYTES_MAX];
+    must(glob.len > 0);
+    must(model.len <= MODEL_BYTES_MAX);
+
+    if (!text_glob(TEXT("NVIDIA*"), glob))
+        return text_glob(glob, model);
+    memcpy(full, "NVIDIA-", NVIDIA_LEN);
+    memcpy(full + NVIDIA_LEN, model.at, model.len);
+    return text_glob(glob, (struct text){full, NVIDIA_LEN + model.len});
+}
+
+bool request_takes_model(const struct request *request, struct text model)
+{
+    must(request != NULL);
+
+    if (request->models == 0)
+        return true;
+    char dashed[MODEL_BYTES_MAX];
+    if (model.len > sizeof dashed)
+        return false; /* inventory lets none pass, but a database may hold anything */
+    const struct text bare = without_maker(model, dashed);
+    for (uint32_t i = 0; i < request->models; i++)
+        if (model_matches(text_of(request->model[i]), bare))
+            return true;
+    return false;
+}
+
+uint32_t request_peak(const struct request *request, const uint32_t *amount)
+{
+    must(request != NULL && amount != NULL);
+
+    uint64_t running = 0;  /* app containers and sidecars, all at once */
+    uint64_t sidecars = 0; /* started so far */
+    uint64_t starting = 0; /* the most while init containers run */
+    for (uint32_t i = 0; i < request->wants; i++) {
+        const enum container_kind kind = request->want[i].kind;
+        if (kind == CONTAINER_INIT) {
+            const uint64_t now = amount[i] + sidecars;
+            starting = now > starting ? now : starting;
+            continue;
+        }
+        running += amount[i];
+        if (kind == CONTAINER_SIDECAR)
+            sidecars += amount[i];
+    }
+    must(sidecars <= running);
+    const uint64_t peak = running > starting ? running : starting;
+    must(peak <= UINT32_MAX);
+    return (uint32_t)peak;
+}
