@@ -1,0 +1,361 @@
+"""check.py TOP KUBECTL - what check.sh runs; every function that starts with "check_" is one check."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+TOP, KUBECTL = sys.argv[1], sys.argv[2]
+MANIFESTS = os.path.join(TOP, "manifests")
+OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
+COMPONENTS = ["advertise", "zero-touch", "scheduler-name", "guard", "alerts"]
+USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
+
+# The whole of what the default install may do: group, resource, verb, names.
+RIGHTS = {
+    ("", "pods", "get", ()),
+    ("", "pods", "list", ()),
+    ("", "pods", "watch", ()),
+    ("", "nodes", "get", ()),
+    ("", "nodes", "list", ()),
+    ("", "nodes", "watch", ()),
+    ("", "namespaces", "get", ("kube-system",)),
+    ("", "pods/binding", "create", ()),
+    ("events.k8s.io", "events", "create", ()),
+}
+BELL_RIGHTS = {
+    ("storage.k8s.io", "csistoragecapacities", "create", ()),
+    ("storage.k8s.io", "csistoragecapacities", "get", ("milligpu-bell",)),
+    ("storage.k8s.io", "csistoragecapacities", "patch", ("milligpu-bell",)),
+}
+ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}
+
+problems = []
+
+
+def need(truth, sentence):
+    if not truth:
+        problems.append(sentence)
+
+
+def path_of(*parts):
+    return os.path.join(MANIFESTS, *parts)
+
+
+def text_of(*parts):
+    with open(path_of(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def documents(text):
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def named(objects, kind, name):
+    found = [o for o in objects if o["kind"] == kind and o["metadata"]["name"] == name]
+    need(len(found) == 1, f"there are {len(found)} of {kind} {name} instead of one")
+    return found[0] if found else {"metadata": {}, "spec": {}, "rules": [], "data": {}}
+
+
+def build(folder):
+    done = subprocess.run([KUBECTL, "kustomize", folder], capture_output=True, text=True)
+    need(done.returncode == 0, f"kubectl kustomize {folder}: {done.stderr.strip()}")
+    return documents(done.stdout)
+
+
+def build_with_components(overlay, components):
+    """A kustomization as the README shows it, outside of the tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = os.path.realpath(folder)
+        here = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(os.path.realpath(path_of("overlays", overlay)), folder)],
+            "components": [os.path.relpath(os.path.realpath(path_of("components", c)), folder) for c in components],
+        }
+        with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+            yaml.safe_dump(here, file)
+        return build(folder)
+
+
+def rights_of(role):
+    return {
+        (group, resource, verb, tuple(rule.get("resourceNames", ())))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def own_roles(objects):
+    return {
+        (o["kind"], o["metadata"]["name"]): rights_of(o) for o in objects if o["kind"] in ("Role", "ClusterRole")
+    }
+
+
+def compare_rights(what, wanted, seen):
+    for right in sorted(seen - wanted):
+        problems.append(f"{what} gives a right that is not on the list of check.py: {right}")
+    for right in sorted(wanted - seen):
+        problems.append(f"{what} lacks a right that the daemon needs: {right}")
+
+
+def check_files_parse():
+    """Every YAML file is YAML."""
+    for folder, _, files in os.walk(MANIFESTS):
+        for name in files:
+            if name.endswith(".yaml"):
+                try:
+                    documents(text_of(folder, name))
+                except yaml.YAMLError as error:
+                    problems.append(f"{os.path.join(folder, name)}: {error}")
+
+
+def check_rights_are_least():
+    """The default install has the rights on the list, each bound to our ServiceAccount alone."""
+    objects = documents(text_of("base", "rbac.yaml"))
+    compare_rights("base", RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu")))
+    bell = named(objects, "Role", "milligpu-bell")
+    compare_rights("the bell's Role", BELL_RIGHTS, rights_of(bell))
+    need(bell["metadata"].get("namespace") == "milligpu-system", "the bell's Role is not in our own namespace")
+    objects += documents(text_of("components", "advertise", "rbac.yaml"))
+    compare_rights("advertise", ADVERTISE_RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu-advertise")))
+    need(len(own_roles(objects)) == 3, "there is a Role or ClusterRole that check.py does not know")
+    for o in objects:
+        if o["kind"].endswith("Binding"):
+            need(o["subjects"] == [USER], f"{o['kind']} {o['metadata']['name']} binds somebody else")
+
+
+def check_every_verb_has_its_reason():
+    """A comment stands beside each verb, and a row in README.md; no row is left over."""
+    readme = set()
+    row = re.compile(r"^\| (base|advertise) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
+    for cells in row.findall(text_of("README.md")):
+        where, resource, names, verb, reason = cells
+        group, _, plain = resource.rpartition("/") if "." in resource.split("/")[0] else ("", "", resource)
+        limit = re.findall(r"only `([^`]+)`", names)
+        readme.add((group, plain, verb, tuple(limit)))
+        need(len(reason.split()) >= 4, f"README.md gives no reason for {where} {resource} {verb}")
+    for right in sorted((RIGHTS | BELL_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
+        problems.append(f"README.md's table of rights and the manifests differ in {right}")
+    for file in (("base", "rbac.yaml"), ("components", "advertise", "rbac.yaml")):
+        verbs = re.findall(r"^ +- (get|list|watch|create|update|patch|delete|\*) *(.*)$", text_of(*file), re.M)
+        need(len(verbs) >= 1, f"{'/'.join(file)}: no verb stands on a line of its own")
+        for verb, reason in verbs:
+            need(reason.startswith("# "), f"{'/'.join(file)}: no reason stands beside the verb {verb}")
+
+
+def scheduler_configurations():
+    for overlay in OVERLAYS[:2]:
+        for variant in ("", "-unadvertised", "-whole-gpus"):
+            name = f"scheduler{variant}.yaml"
+            yield f"{overlay}/{name}", variant, documents(text_of("overlays", overlay, name))[0]
+
+
+def check_scheduler_configurations():
+    """All six say what the contract says, and the variants differ in what they manage alone."""
+    for name, variant, config in scheduler_configurations():
+        second = name.startswith("second")
+        need(len(config["extenders"]) == 1, f"{name}: not one extender")
+        e = config["extenders"][0]
+        wanted = {
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "preemptVerb": "preempt",
+            "weight": 10,
+            "httpTimeout": "5s",
+            "nodeCacheCapable": True,
+            "ignorable": False,
+        }
+        for key, value in wanted.items():
+            need(e.get(key) == value, f"{name}: {key} is {e.get(key)}, not {value}")
+        managed = {m["name"]: m["ignoredByScheduler"] for m in e["managedResources"]}
+        expected = {"nvidia.com/vgpu": variant == "-unadvertised"}
+        if variant == "-whole-gpus":
+            expected["nvidia.com/gpu"] = False
+        need(managed == expected, f"{name}: manages {managed}, not {expected}")
+        need(config.get("percentageOfNodesToScore") == (100 if second else None), f"{name}: percentageOfNodesToScore")
+        need(bool(e.get("enableHTTPS")) != second, f"{name}: enableHTTPS")
+        if not second:
+            tls = e["tlsConfig"]
+            need(all(tls.get(k) for k in ("caFile", "certFile", "keyFile", "serverName")), f"{name}: tlsConfig")
+            need(not tls.get("insecure"), f"{name}: tlsConfig is insecure")
+        profile = "milligpu" if second else "default-scheduler"
+        need([p["schedulerName"] for p in config["profiles"]] == [profile], f"{name}: profile")
+
+
+def check_variants_share_their_text():
+    """What two variants have in common is the same, word by word."""
+    for overlay in OVERLAYS[:2]:
+        heads = {
+            text_of("overlays", overlay, f"scheduler{v}.yaml").split("managedResources:")[0]
+            for v in ("", "-unadvertised", "-whole-gpus")
+        }
+        need(len(heads) == 1, f"{overlay}: the scheduler configurations differ before managedResources")
+
+
+def check_address_and_name_agree():
+    """Service, scheduler and certificates speak of one address and one name."""
+    address = documents(text_of("overlays", "default-scheduler", "service-patch.yaml"))[0]["spec"]["clusterIP"]
+    certs = text_of("overlays", "default-scheduler", "certs.sh")
+    need(f"${{2:-{address}}}" in certs, f"certs.sh has another address than the Service, {address}")
+    for name, _, config in scheduler_configurations():
+        e = config["extenders"][0]
+        if e.get("enableHTTPS"):
+            need(e["urlPrefix"] == f"https://{address}:8910/scheduler", f"{name}: urlPrefix {e['urlPrefix']}")
+            need(f"name={e['tlsConfig']['serverName']}\n" in certs, f"{name}: certs.sh signs another serverName")
+        else:
+            need(e["urlPrefix"] == "http://127.0.0.1:8910/scheduler", f"{name}: urlPrefix {e['urlPrefix']}")
+
+
+def check_certificates():
+    """certs.sh makes certificates that verify, each for its own side only."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "certs")
+        certs = path_of("overlays", "default-scheduler", "certs.sh")
+        done = subprocess.run([certs, out], capture_output=True, text=True)
+        need(done.returncode == 0, f"certs.sh: {done.stderr}")
+        if done.returncode != 0:
+            return
+        files = {"client-ca.crt", "client.crt", "client.key", "server-ca.crt", "tls.crt", "tls.key"}
+        need(set(os.listdir(out)) == files, f"certs.sh leaves {sorted(os.listdir(out))}")
+        for ca, leaf, purpose, good in (
+            ("server-ca", "tls", "sslserver", True),
+            ("client-ca", "client", "sslclient", True),
+            ("client-ca", "tls", "sslclient", False),
+            ("server-ca", "client", "sslserver", False),
+        ):
+            verify = ["openssl", "verify", "-CAfile", f"{out}/{ca}.crt", "-purpose", purpose, f"{out}/{leaf}.crt"]
+            verified = subprocess.run(verify, capture_output=True).returncode == 0
+            need(verified == good, f"{leaf}.crt as {purpose} by {ca}: {verified}")
+        again = subprocess.run([certs, out], capture_output=True)
+        need(again.returncode == 1, "certs.sh overwrites a folder")
+
+
+def check_settings_exist():
+    """What the configuration files set is a setting, and what listens to the network asks for certificates."""
+    with open(os.path.join(TOP, "include", "milligpu", "settings.def"), encoding="utf-8") as file:
+        known = set(re.findall(r"^SETTING\((\w+),", file.read(), re.M))
+    for file in (("base", "config.yaml"), ("overlays", "default-scheduler", "config.yaml")):
+        config = documents(text_of(*file))[0]
+        for key in config:
+            need(key in known, f"{'/'.join(file)}: there is no setting {key}")
+        loopback = config["webhook_listen"].startswith("127.0.0.1:")
+        need(loopback or config.get("webhook_client_ca"), f"{'/'.join(file)}: webhooks without a client CA")
+        need(config["admin_listen"].startswith("127.0.0.1:"), f"{'/'.join(file)}: admin_listen is not loopback")
+    patch = documents(text_of("components", "advertise", "statefulset-patch.yaml"))[0]
+    for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
+        need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
+
+
+def check_alerts():
+    """Five alerts, of metrics and labels that there are, each with words for whom it wakes."""
+    with open(os.path.join(TOP, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
+        metrics = dict(re.findall(r'^METRIC\(\w+, "(\w+)", \w+, "([^"]*)"', file.read(), re.M))
+    rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
+    need(len(rules) == 5, f"there are {len(rules)} alerts instead of five")
+    for rule in rules:
+        for metric, label in re.findall(r"(milligpu_\w+)(?:\{(\w+)=)?", rule["expr"]):
+            need(metric in metrics, f"alert {rule['alert']}: there is no metric {metric}")
+            need(not label or label in metrics.get(metric, "").split(","), f"alert {rule['alert']}: no label {label}")
+        need(rule["labels"].get("severity") in ("critical", "warning"), f"alert {rule['alert']}: severity")
+        for key in ("summary", "description"):
+            need(rule["annotations"].get(key), f"alert {rule['alert']}: no {key}")
+
+
+def check_kubeadm():
+    """The configuration and the patch start kube-scheduler with the file that README.md has placed."""
+    file = "/etc/kubernetes/milligpu/scheduler.yaml"
+    config = documents(text_of("overlays", "kubeadm", "cluster-configuration.yaml"))[0]
+    need(config["scheduler"]["extraArgs"] == [{"name": "config", "value": file}], "kubeadm: extraArgs")
+    need(config["scheduler"]["extraVolumes"][0]["mountPath"] == os.path.dirname(file), "kubeadm: extraVolumes")
+    patch = documents(text_of("overlays", "kubeadm", "patches", "kube-scheduler+json.yaml"))[0]
+    need(patch[0]["value"] == f"--config={file}", "kubeadm: the patch names another file")
+    need(patch[1]["value"]["mountPath"] == os.path.dirname(file), "kubeadm: the patch mounts another folder")
+    for _, _, scheduler in scheduler_configurations():
+        for key in ("caFile", "certFile", "keyFile"):
+            path = scheduler["extenders"][0].get("tlsConfig", {}).get(key, file)
+            need(os.path.dirname(path) == os.path.dirname(file), f"kubeadm mounts no folder with {path}")
+
+
+def check_containers(name, objects):
+    pod = named(objects, "StatefulSet", "milligpu")["spec"]["template"]["spec"]
+    need(pod["securityContext"]["runAsNonRoot"] is True, f"{name}: runAsNonRoot")
+    need(pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", f"{name}: seccompProfile")
+    need(pod["securityContext"]["fsGroup"] == 65532, f"{name}: fsGroup")
+    volumes = {v["name"] for v in pod["volumes"]} | {"ledger"}
+    for c in pod["containers"]:
+        security = c["securityContext"]
+        need(security["allowPrivilegeEscalation"] is False, f"{name}: {c['name']} may escalate")
+        need(security["readOnlyRootFilesystem"] is True, f"{name}: {c['name']} writes to its root")
+        need(security["capabilities"] == {"drop": ["ALL"]}, f"{name}: capabilities of {c['name']}")
+        need(not any("nvidia.com" in r for r in c["resources"].get("limits", {})), f"{name}: {c['name']} asks a GPU")
+        need({m["name"] for m in c["volumeMounts"]} <= volumes, f"{name}: {c['name']} mounts what is not there")
+        if c["name"] == "milligpud":
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                need(c[probe]["httpGet"]["port"] == "probe", f"{name}: {probe} is not on the probe listener")
+
+
+def check_place(name, objects):
+    for o in objects:
+        kind, own = o["kind"], o["metadata"]["name"]
+        cluster = kind in ("Namespace", "PriorityClass") or kind.startswith("Cluster") or "AdmissionPolicy" in kind
+        if not cluster:
+            place = "kube-system" if "authentication-reader" in own else "milligpu-system"
+            need(o["metadata"].get("namespace") == place, f"{name}: {kind} {own} is not in {place}")
+    labels = named(objects, "Namespace", "milligpu-system")["metadata"].get("labels", {})
+    need(labels.get("pod-security.kubernetes.io/enforce") == "restricted", f"{name}: pod security is not restricted")
+
+
+def check_build(name, objects, roles, bound):
+    if not objects:
+        return
+    check_containers(name, objects)
+    check_place(name, objects)
+    need(set(own_roles(objects)) == roles, f"{name}: roles are {sorted(own_roles(objects))}")
+    seen = {o["roleRef"]["name"] for o in objects if o["kind"].endswith("RoleBinding")}
+    need(seen == bound, f"{name}: binds {sorted(seen)}")
+
+
+def built_checks():
+    """Base, overlays and components build into what is said of them."""
+    roles = {("ClusterRole", "milligpu"), ("Role", "milligpu-bell")}
+    bound = {"milligpu", "milligpu-bell"}
+    scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
+    check_build("base", build(path_of("base")), roles, bound)
+    for overlay in OVERLAYS:
+        more = scheduler if overlay == "second-scheduler" else set()
+        check_build(overlay, build(path_of("overlays", overlay)), roles, bound | more)
+        full = build_with_components(overlay, COMPONENTS)
+        check_build(f"{overlay} with all components", full, roles | {("ClusterRole", "milligpu-advertise")},
+                    bound | more | {"milligpu-advertise"})
+    for component in COMPONENTS:
+        one = build_with_components("default-scheduler", [component])
+        need(len(one) > 0, f"component {component} builds nothing")
+
+
+def run(check):
+    before = len(problems)
+    check()
+    print(f"{'ok' if len(problems) == before else 'not ok'} - {check.__doc__}")
+
+
+def main():
+    for name, check in sorted(globals().items()):
+        if name.startswith("check_") and check.__doc__:
+            run(check)
+    if KUBECTL:
+        run(built_checks)
+    else:
+        print("skip - no kubectl here: the kustomizations are not built")
+    for problem in problems:
+        print(f"manifests: {problem}", file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+main()

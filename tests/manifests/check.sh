@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# check.sh - the manifests, without a cluster: they build, give no right too many, and agree with the program
+#
+# kubectl builds the kustomizations: $KUBECTL, else the one of tests/controlplane, else that of PATH.  Without one, what
+# stands in the files is checked all the same and the rest is skipped with its reason.
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+
+for python in python3 /usr/bin/python3; do
+    if "$python" -c 'import yaml' 2>/dev/null; then
+        break
+    fi
+    python=
+done
+if [ -z "$python" ]; then
+    echo "skipped: no Python with its yaml module here (Debian: python3-yaml)"
+    exit 77
+fi
+
+kubectl=${KUBECTL:-}
+for candidate in "$top"/build/controlplane/*/kubectl "$(command -v kubectl || true)"; do
+    if [ -z "$kubectl" ] && [ -x "$candidate" ] && "$candidate" kustomize --help >/dev/null 2>&1; then
+        kubectl=$candidate
+    fi
+done
+"$python" "$top/tests/manifests/check.py" "$top" "$kubectl"
