@@ -18,6 +18,8 @@
 #ifndef MILLIGPU_LEDGER_H
 #define MILLIGPU_LEDGER_H
 
+#include "milligpu/err.h"
+#include "milligpu/err.h"
 #include "milligpu/map.h"
 #include "milligpu/place.h"
 #include "milligpu/snapshot.h"

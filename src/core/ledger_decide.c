@@ -1,0 +1,319 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "core/ledger_inside.h"
+
+static enum verdict refuse(struct change *out, enum reason reason)
+{
+    must(reason != REASON_NONE);
+    out->reason = reason;
+    return VERDICT_REFUSED;
+}
+
+static bool is_full(const struct ledger *ledger)
+{
+    return ledger->slots.count >= NODES_MAX;
+}
+
+/* One allocation goes from before to after, and its node with it. */
+static void replace(struct draft *draft, struct change *out, const struct allocation *before,
+                    const struct allocation *after, int64_t at_ms)
+{
+    const bool stays = after != NULL && after->is.state != STATE_RELEASED;
+
+    out->slot = draft->slot;
+    out->before = before != NULL ? allocation_ref(before) : NULL;
+    out->after = after;
+    out->node_before = draft->old != NULL ? node_ref(draft->old) : NULL;
+    out->node_after = draft_node(draft, before, stays ? after : NULL, at_ms);
+    must(out->node_after != NULL || !stays);
+}
+
+/* A step in the life of an allocation that has its place. */
+static enum verdict step(const struct ledger *ledger, const struct command *command,
+                         const struct allocation *held, const struct allocation_facts *facts,
+                         struct change *out)
+{
+    const uint32_t slot = ledger_slot(ledger, atom_text(held->is.node));
+    must(slot != SLOT_NONE);
+
+    struct draft draft;
+    draft_init(&draft, ledger_at(ledger, slot), slot, 0);
+    replace(&draft, out, held, allocation_new(facts), command->at_ms);
+    draft_done(&draft);
+    return VERDICT_OK;
+}
+
+/* The allocation that a command means; NULL if there is none, or if it lives on another node. */
+static const struct allocation *meant(const struct ledger *ledger, const struct command *command)
+{
+    must(command->uid != NULL);
+
+    const struct allocation *held = ledger_find(ledger, text_of(command->uid));
+    if (held != NULL && command->node != NULL && !text_is(atom_text(held->is.node), command->node))
+        return NULL;
+    return held;
+}
+
+static enum verdict decide_step(const struct ledger *ledger, const struct command *command,
+                                struct change *out)
+{
+    const struct allocation *held = meant(ledger, command);
+    if (held == NULL)
+        return VERDICT_UNKNOWN;
+
+    const struct allocation_facts was = held->is;
+    struct allocation_facts facts = was;
+    switch (command->kind) {
+    case COMMAND_CONFIRM:
+        if (was.state == STATE_RESERVED) {
+            facts.state = STATE_BOUND;
+            facts.bound_ms = command->at_ms;
+            facts.in_doubt = false;
+        }
+        break;
+    case COMMAND_DOUBT:
+        facts.in_doubt = was.state == STATE_RESERVED;
+        break;
+    case COMMAND_RELEASE:
+        facts.state = STATE_RELEASED;
+        facts.released_ms = command->at_ms;
+        facts.in_doubt = false;
+        break;
+    case COMMAND_TERMINATING:
+        facts.terminating_ms = command->terminating_ms;
+        break;
+    default:
+        must(command->kind == COMMAND_NOTE);
+        facts.note_differs = command->differs;
+        break;
+    }
+    if (facts.state == was.state && facts.in_doubt == was.in_doubt &&
+        facts.terminating_ms == was.terminating_ms && facts.note_differs == was.note_differs) {
+        out->held = held;
+        return VERDICT_SAME;
+    }
+    return step(ledger, command, held, &facts, out);
+}
+
+/* I1, at the moment of granting. */
+static void must_fit(const struct node *node, const struct allocation *granted)
+{
+    for (uint32_t i = 0; i < granted->charges; i++) {
+        const struct gpu *gpu = node_gpu(node, atom_text(granted->charge[i].gpu));
+        must(gpu != NULL);
+        must(gpu->used_milli + gpu->reserved_milli <= gpu->milli);
+        must(gpu->mib == 0 || gpu->used_mib <= gpu->mib);
+        must((gpu->flags & (GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE)) == 0);
+    }
+}
+
+static enum reason search(const struct node *node, const struct request *request,
+                          struct placement *placement)
+{
+    if (node == NULL)
+        return REASON_UNKNOWN_NODE;
+    if (node->gone)
+        return REASON_NO_GPU;
+
+    struct room *room = xcalloc(1, sizeof *room);
+    room_of(node, room);
+    const enum reason reason = place_search(room, request, placement);
+    xfree(room);
+    return reason;
+}
+
+static struct allocation *grant(const struct node *node, const struct command *command,
+                                const struct placement *placement)
+{
+    must(placement->parts > 0);
+    must(placement->parts <= PARTS_MAX);
+
+    struct share *share = xcalloc(placement->parts, sizeof *share);
+    place_shares(placement, command->request, node, share);
+    const struct allocation_facts facts = {
+        .uid = command->uid,
+        .namespace = command->namespace,
+        .name = command->name,
+        .node = node->name,
+        .node_uid = node->uid,
+        .state = STATE_RESERVED,
+        .origin = ORIGIN_GRANTED,
+        .held_gpus = command->pod != NULL ? command->pod->whole_gpus : 0,
+        .reserved_ms = command->at_ms,
+        .shares = placement->parts,
+        .share = share,
+    };
+    struct allocation *allocation = allocation_new(&facts);
+    xfree(share);
+    return allocation;
+}
+
+static bool held_already(const struct ledger *ledger, const struct command *command,
+                         struct change *out, enum verdict *verdict)
+{
+    out->held = ledger_find(ledger, text_of(command->uid));
+    if (out->held == NULL)
+        return false;
+    const bool here = text_is(atom_text(out->held->is.node), command->node);
+    *verdict = here ? VERDICT_SAME : VERDICT_ELSEWHERE;
+    return true;
+}
+
+static enum verdict decide_reserve(const struct ledger *ledger, const struct command *command,
+                                   struct change *out)
+{
+    must(command->uid != NULL && command->uid[0] != '\0');
+    must(command->node != NULL);
+    must(command->request != NULL && command->request->wants > 0);
+
+    enum verdict verdict;
+    if (held_already(ledger, command, out, &verdict))
+        return verdict;
+
+    const uint32_t slot = ledger_slot(ledger, text_of(command->node));
+    const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
+    struct placement *placement = xcalloc(1, sizeof *placement);
+    const enum reason reason = search(node, command->request, placement);
+    if (reason == REASON_NONE) {
+        struct draft draft;
+        draft_init(&draft, node, slot, 0);
+        replace(&draft, out, NULL, grant(node, command, placement), command->at_ms);
+        draft_done(&draft);
+        must_fit(out->node_after, out->after);
+    }
+    xfree(placement);
+    return reason == REASON_NONE ? VERDICT_OK : refuse(out, reason);
+}
+
+static enum verdict decide_observe(struct ledger *ledger, const struct command *command,
+                                   struct change *out)
+{
+    must(command->uid != NULL && command->uid[0] != '\0');
+    must(command->node != NULL && command->node[0] != '\0');
+    must(command->pod != NULL);
+
+    enum verdict verdict;
+    if (held_already(ledger, command, out, &verdict))
+        return verdict;
+    if (!observe_counts(command->pod, command->request))
+        return VERDICT_SAME;
+
+    uint32_t slot = ledger_slot(ledger, text_of(command->node));
+    const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
+    if (node == NULL && is_full(ledger))
+        return refuse(out, REASON_LIMIT);
+    if (node == NULL)
+        slot = ledger_free_slot(ledger);
+
+    struct draft draft;
+    draft_init(&draft, node, slot, command->pod->shares);
+    if (node == NULL) {
+        const struct atom *empty = names_intern(ledger->names, TEXT(""));
+        draft.build.name = names_intern(ledger->names, text_of(command->node));
+        draft.build.uid = empty;
+        draft.build.problem_text = empty;
+    }
+    replace(&draft, out, NULL, observe_place(ledger, &draft, command), command->at_ms);
+    draft_done(&draft);
+    must(out->after != NULL);
+    return VERDICT_OK;
+}
+
+static enum verdict settle_node(struct draft *draft, const struct command *command,
+                                struct change *out)
+{
+    const struct node *old = draft->old;
+    struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
+    if (old != NULL && node != NULL && node_alike(old, node)) {
+        node_unref(node);
+        return VERDICT_SAME;
+    }
+    out->slot = draft->slot;
+    out->node_before = old != NULL ? node_ref(old) : NULL;
+    out->node_after = node;
+    must(out->node_before != NULL || out->node_after != NULL);
+    return VERDICT_OK;
+}
+
+static enum verdict decide_node(struct ledger *ledger, const struct command *command,
+                                struct change *out)
+{
+    const struct inventory *inventory = command->inventory;
+    const char *name = inventory != NULL ? inventory->node : command->node;
+    must(name != NULL && name[0] != '\0');
+    must(inventory == NULL || command->node == NULL || strcmp(command->node, name) == 0);
+
+    uint32_t slot = ledger_slot(ledger, text_of(name));
+    if (slot == SLOT_NONE) {
+        if (inventory == NULL)
+            return VERDICT_UNKNOWN;
+        if (is_full(ledger))
+            return refuse(out, REASON_LIMIT);
+        slot = ledger_free_slot(ledger);
+    }
+    const bool known = slot < ledger->pages * PAGE_NODES;
+
+    struct draft draft;
+    draft_init(&draft, known ? ledger_at(ledger, slot) : NULL, slot,
+               inventory != NULL ? inventory->gpus : 0);
+    if (inventory != NULL)
+        draft_inventory(&draft, ledger, inventory);
+    draft_claim(&draft, ledger);
+    const enum verdict verdict = settle_node(&draft, command, out);
+    draft_done(&draft);
+    return verdict;
+}
+
+static enum verdict decide_node_gone(struct ledger *ledger, const struct command *command,
+                                     struct change *out)
+{
+    must(command->node != NULL);
+
+    const uint32_t slot = ledger_slot(ledger, text_of(command->node));
+    if (slot == SLOT_NONE)
+        return VERDICT_UNKNOWN;
+
+    struct draft draft;
+    draft_init(&draft, ledger_at(ledger, slot), slot, 0);
+    draft_forget_gpus(&draft);
+    draft.build.gone = true;
+    draft.build.source = SOURCE_NONE;
+    draft.build.problem = PROBLEM_NONE;
+    draft.build.problem_text = names_intern(ledger->names, TEXT(""));
+    const enum verdict verdict = settle_node(&draft, command, out);
+    draft_done(&draft);
+    return verdict;
+}
+
+enum verdict ledger_decide(struct ledger *ledger, const struct command *command, struct change *out)
+{
+    must(ledger != NULL);
+    must((unsigned)command->kind < COMMANDS);
+
+    *out = (struct change){.kind = command->kind, .slot = SLOT_NONE};
+    switch (command->kind) {
+    case COMMAND_RESERVE:
+        out->verdict = decide_reserve(ledger, command, out);
+        break;
+    case COMMAND_OBSERVE:
+        out->verdict = decide_observe(ledger, command, out);
+        break;
+    case COMMAND_NODE:
+        out->verdict = decide_node(ledger, command, out);
+        break;
+    case COMMAND_NODE_GONE:
+        out->verdict = decide_node_gone(ledger, command, out);
+        break;
+    case COMMAND_CLOCK:
+        out->verdict = VERDICT_OK;
+        break;
+    default:
+        out->verdict = decide_step(ledger, command, out);
+        break;
+    }
+    must(out->verdict == VERDICT_OK || (out->node_after == NULL && out->after == NULL));
+    must(out->verdict == VERDICT_REFUSED || out->reason == REASON_NONE);
+    return out->verdict;
+}

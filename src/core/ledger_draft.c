@@ -1,0 +1,285 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "core/ledger_inside.h"
+
+void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more)
+{
+    must(slot != SLOT_NONE);
+
+    *draft = (struct draft){.slot = slot, .old = old};
+    draft->build.gone = true;
+    draft->capacity = more;
+    if (old == NULL) {
+        draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+        return;
+    }
+
+    draft->capacity += old->gpus;
+    draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+    for (uint32_t i = 0; i < old->gpus; i++)
+        draft->gpu[draft->gpus++] = old->gpu[i];
+    draft->build = (struct node_build){
+        .name = old->name,
+        .uid = old->uid,
+        .source = old->source,
+        .problem = old->problem,
+        .problem_text = old->problem_text,
+        .gone = old->gone,
+        .since_ms = old->since_ms,
+    };
+    must(draft->gpus <= draft->capacity);
+}
+
+void draft_done(struct draft *draft)
+{
+    xfree(draft->gpu);
+    draft->gpu = NULL;
+}
+
+static void add_gpu(struct draft *draft, const struct gpu *gpu)
+{
+    must(draft->gpus < draft->capacity);
+    must(gpu->milli > 0 && gpu->milli <= GPU_MILLI);
+    draft->gpu[draft->gpus++] = *gpu;
+}
+
+/* Every GPU is missing from now on; which of them stay, their charges decide. */
+void draft_forget_gpus(struct draft *draft)
+{
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        draft->gpu[i].flags &= GPU_DUPLICATE;
+        draft->gpu[i].flags |= GPU_ABSENT;
+    }
+}
+
+static bool charged_by_id(const struct node *node, const struct atom *id)
+{
+    for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t k = 0; k < node->allocation[i]->charges; k++)
+            if (node->allocation[i]->charge[k].gpu == id)
+                return true;
+    return false;
+}
+
+static bool shows(const struct inventory *inventory, struct text id)
+{
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        if (text_is(id, inventory->gpu[i].id))
+            return true;
+    return false;
+}
+
+/*
+ * The other way round of an alias: counts have replaced UUIDs (the node side was taken away, say), and pods
+ * hold the GPU by its UUID.  It keeps it, or the same GPU would be given twice.
+ */
+static const struct gpu *known_by_uuid(const struct node *old, const struct inventory *inventory,
+                                       const struct gpu_facts *facts)
+{
+    if (old == NULL || facts->alias != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        if (gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id) &&
+            !shows(inventory, atom_text(gpu->id)) && charged_by_id(old, gpu->id))
+            return gpu;
+    }
+    return NULL;
+}
+
+/* A pod holds this GPU by its made-up name; the name stays with the GPU when indexes move. */
+static bool keeps_alias(const struct node *old, const struct inventory *inventory,
+                        const struct gpu *gpu)
+{
+    return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
+           !shows(inventory, atom_text(gpu->alias));
+}
+
+static const struct atom *alias_of(const struct node *old, const struct inventory *inventory,
+                                   const struct atom *id, const struct atom *proposed)
+{
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+        if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
+            return old->gpu[i].alias;
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+        if (old->gpu[i].alias == proposed && keeps_alias(old, inventory, &old->gpu[i]))
+            return NULL; /* another GPU's, for now */
+    return proposed;
+}
+
+static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
+                            const struct inventory *inventory, const struct gpu_facts *facts)
+{
+    const struct gpu *known = known_by_uuid(draft->old, inventory, facts);
+    struct gpu gpu = {
+        .id = names_intern(ledger->names, text_of(facts->id)),
+        .model = names_intern(ledger->names, text_of(facts->model)),
+        .milli = facts->milli,
+        .mib = facts->mib,
+        .index = (uint16_t)facts->index,
+        .numa = (int16_t)facts->numa,
+    };
+    if (facts->alias != NULL)
+        gpu.alias = alias_of(draft->old, inventory, gpu.id,
+                             names_intern(ledger->names, text_of(facts->alias)));
+    if (known != NULL) {
+        gpu.alias = gpu.id;
+        gpu.id = known->id;
+    }
+    if (!facts->healthy)
+        gpu.flags |= GPU_UNHEALTHY;
+    if (facts->cordoned)
+        gpu.flags |= GPU_CORDONED;
+    return gpu;
+}
+
+static const struct gpu *find_named(const struct gpu *gpu, uint32_t gpus, const struct atom *name)
+{
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].id == name)
+            return &gpu[i];
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].alias == name)
+            return &gpu[i];
+    return NULL;
+}
+
+/* What the old node had and the new inventory does not show stays on offer, as absent. */
+static void offer_old(struct draft *draft, const struct node *old, uint32_t shown)
+{
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        struct gpu gpu = old->gpu[i];
+        if (find_named(draft->gpu, shown, gpu.id) != NULL)
+            continue;
+        gpu.flags &= GPU_DUPLICATE;
+        gpu.flags |= GPU_ABSENT;
+        /* A name means one GPU: the one that is there. */
+        if (gpu.alias != NULL && find_named(draft->gpu, shown, gpu.alias) != NULL)
+            gpu.alias = NULL;
+        add_gpu(draft, &gpu);
+    }
+}
+
+void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
+{
+    const struct node *old = draft->old;
+    struct node_build *build = &draft->build;
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->gpus + (old != NULL ? old->gpus : 0) <= draft->capacity);
+
+    build->name = names_intern(ledger->names, text_of(inventory->node));
+    must(old == NULL || old->name == build->name);
+    build->uid = names_intern(ledger->names, text_of(inventory->uid));
+    build->source = inventory->source;
+    build->problem = inventory->problem;
+    build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
+    build->gone = false;
+    draft->gpus = 0;
+    for (uint32_t i = 0; i < inventory->gpus; i++) {
+        const struct gpu gpu = shown_gpu(draft, ledger, inventory, &inventory->gpu[i]);
+        add_gpu(draft, &gpu);
+    }
+    if (old != NULL)
+        offer_old(draft, old, draft->gpus);
+}
+
+static void claim(const struct draft *draft, const struct ledger *ledger, struct gpu *gpu)
+{
+    gpu->flags = (uint16_t)(gpu->flags & ~GPU_DUPLICATE);
+    if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+        return;
+    const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
+    if (owner != SLOT_NONE && owner != draft->slot)
+        gpu->flags |= GPU_DUPLICATE;
+}
+
+void draft_claim(struct draft *draft, const struct ledger *ledger)
+{
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        claim(draft, ledger, &draft->gpu[i]);
+}
+
+void draft_absent(struct draft *draft, const struct ledger *ledger, const struct gpu *gpu)
+{
+    must(find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
+
+    struct gpu absent = *gpu;
+    absent.flags = GPU_ABSENT;
+    claim(draft, ledger, &absent);
+    add_gpu(draft, &absent);
+}
+
+static uint32_t merge(const struct node *old, const struct allocation *before,
+                      const struct allocation *after, const struct allocation **out)
+{
+    uint32_t count = 0;
+    bool left = before == NULL;
+
+    for (uint32_t i = 0; old != NULL && i < old->allocations; i++) {
+        left = left || old->allocation[i] == before;
+        if (old->allocation[i] != before)
+            out[count++] = old->allocation[i];
+    }
+    must(left);
+    if (after != NULL)
+        out[count++] = after;
+    return count;
+}
+
+static bool gpu_alike(const struct gpu *a, const struct gpu *b)
+{
+    return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->flags == b->flags;
+}
+
+bool node_alike(const struct node *a, const struct node *b)
+{
+    if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
+        a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
+        a->gpus != b->gpus)
+        return false;
+    for (uint32_t i = 0; i < a->gpus; i++)
+        if (!gpu_alike(&a->gpu[i], &b->gpu[i]))
+            return false;
+    return true;
+}
+
+/* since_ms tells for how long problem, gone and flags have been as they are. */
+static bool same_trouble(const struct node *a, const struct node *b)
+{
+    if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus)
+        return false;
+    for (uint32_t i = 0; i < a->gpus; i++)
+        if (a->gpu[i].id != b->gpu[i].id || a->gpu[i].flags != b->gpu[i].flags)
+            return false;
+    return true;
+}
+
+struct node *draft_node(struct draft *draft, const struct allocation *before,
+                        const struct allocation *after, int64_t at_ms)
+{
+    const struct node *old = draft->old;
+    struct node_build *build = &draft->build;
+    const uint32_t most = (old != NULL ? old->allocations : 0) + 1;
+
+    must(build->name != NULL);
+    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
+    const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
+    build->allocations = merge(old, before, after, list);
+    build->allocation = list;
+    must(build->allocations <= most);
+    build->gpus = draft->gpus;
+    build->gpu = draft->gpu;
+
+    struct node *node = NULL;
+    if (!build->gone || build->allocations > 0) {
+        node = node_new(build);
+        node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
+    }
+    build->allocation = NULL;
+    xfree(list);
+    return node;
+}

@@ -1,0 +1,103 @@
+/*
+ * ledger_inside - what the parts of the ledger share.
+ *
+ *   ledger.c         the state: apply, undo, look up, publish
+ *   ledger_decide.c  what a command would change
+ *   ledger_draft.c   the next object of a node
+ *   ledger_observe.c where a pod goes that was bound without us
+ *   ledger_restore.c rows of a database, judged
+ *   ledger_audit.c   every invariant, recomputed
+ */
+#ifndef MILLIGPU_CORE_LEDGER_INSIDE_H
+#define MILLIGPU_CORE_LEDGER_INSIDE_H
+
+#include "milligpu/ledger.h"
+
+enum { SLOT_NONE = UINT32_MAX };
+
+/* A missing GPU of a restored node: it waits for the allocations that hold it. */
+struct kept_gpu {
+    const struct atom *node;
+    struct gpu gpu;
+};
+
+struct ledger {
+    struct names *names;
+    struct page **page;
+    uint32_t pages;
+    size_t page_capacity;
+    uint32_t free_from;  /* no slot below is free */
+    struct map slots;    /* node name: slot + 1 */
+    struct map live;     /* pod uid: allocation, counted */
+    struct map open;     /* pod uid: allocation that is reserved, borrowed from live */
+    struct map owners;   /* real GPU id: slot + 1 of the one node that may grant it */
+    uint32_t duplicates; /* GPUs with that flag, over all nodes */
+    bool owner_left;     /* an owner let go since the last look for stale duplicates */
+    bool room_came;      /* since the last publication that held nothing back */
+    uint64_t generation;
+    uint64_t room;
+    struct node_index *index; /* NULL: nodes came or went since it was made */
+    struct kept_gpu *kept;
+    uint32_t kepts;
+    size_t kept_capacity;
+};
+
+/* Small numbers as map values, which must not be NULL. */
+static inline void *slot_value(uint32_t slot)
+{
+    return (void *)((uintptr_t)slot + 1); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+static inline uint32_t value_slot(const void *value)
+{
+    return value == NULL ? SLOT_NONE : (uint32_t)((uintptr_t)value - 1);
+}
+
+/* SLOT_NONE if there is no such node. */
+uint32_t ledger_slot(const struct ledger *ledger, struct text name);
+const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
+uint32_t ledger_free_slot(const struct ledger *ledger);
+
+/* Not made up by us: it may turn up on another node, and then only one of the two may grant it. */
+bool gpu_id_is_real(const struct atom *id, struct text node);
+
+/*
+ * The next object of a node, in the making.  gpu[] holds what the inventory shows; offered[] the GPUs
+ * that may have to stay or to come as absent ones, if a charge names them.
+ */
+struct draft {
+    struct node_build build;
+    uint32_t slot;
+    const struct node *old; /* NULL: the node is new */
+    struct gpu *gpu;        /* room for every GPU that can end up here */
+    uint32_t gpus;
+    uint32_t capacity;
+};
+
+/* As old is (uid, problem, GPUs that are there), room for more GPUs.  Old may be NULL: gone, empty. */
+void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more);
+void draft_done(struct draft *draft);
+void draft_forget_gpus(struct draft *draft);
+/* Replace all that a Node object says. */
+void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory);
+/* A GPU that nobody showed and a pod names. */
+void draft_absent(struct draft *draft, const struct ledger *ledger, const struct gpu *gpu);
+/* Set or clear GPU_DUPLICATE by who owns what now. */
+void draft_claim(struct draft *draft, const struct ledger *ledger);
+/* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty, so it leaves. */
+struct node *draft_node(struct draft *draft, const struct allocation *before,
+                        const struct allocation *after, int64_t at_ms) MUST_USE;
+
+/* Alike in all that a Node object decides; since_ms and what is charged are left out. */
+bool node_alike(const struct node *a, const struct node *b);
+
+/* Where an observed pod goes.  Nothing to count: NULL.  Fills *draft's absent GPUs. */
+struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
+                                 const struct command *command) MUST_USE;
+/* Would OBSERVE count anything? */
+bool observe_counts(const struct pod *pod, const struct request *request);
+/* Is what the pod's annotation says something else than what the allocation has? */
+bool observe_differs(const struct node *node, const struct allocation_facts *is,
+                     const struct pod *pod);
+
+#endif

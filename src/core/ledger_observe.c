@@ -1,0 +1,340 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/quantity.h"
+#include "milligpu/reconcile.h"
+
+#include "core/ledger_inside.h"
+
+enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
+
+/* Where the shares of one observed pod are collected. */
+struct places {
+    struct share *share;
+    uint32_t shares;
+    uint32_t unplaced_milli;
+    bool presumed;
+};
+
+/* What a pod takes that should never have been bound: 1500, say, by a nodeName of its own. */
+static uint32_t unjudged_milli(const struct pod *pod)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < pod->containers; i++) {
+        int64_t amount = 0;
+        if (pod->container[i].amount == NULL ||
+            quantity_ceil(text_of(pod->container[i].amount), 0, &amount) != QUANTITY_OK)
+            continue;
+        if (amount > 0)
+            sum += amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
+    }
+    must(sum >= 0);
+    return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
+}
+
+static bool asks(const struct request *request)
+{
+    return request != NULL && request->wants > 0;
+}
+
+bool observe_counts(const struct pod *pod, const struct request *request)
+{
+    must(pod != NULL);
+    return asks(request) || pod->whole_gpus > 0 || (pod->ours && unjudged_milli(pod) > 0);
+}
+
+static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
+{
+    const struct text text = text_of(id);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (text_eq(atom_text(draft->gpu[i].id), text))
+            return &draft->gpu[i];
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (draft->gpu[i].alias != NULL && text_eq(atom_text(draft->gpu[i].alias), text))
+            return &draft->gpu[i];
+    return NULL;
+}
+
+/* The n-th line of the annotation for a container. */
+static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
+{
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (strcmp(pod->share[i].container, container) == 0 && n-- == 0)
+            return &pod->share[i];
+    return NULL;
+}
+
+/* Names that turn out to be the same GPU (an id and its alias) make one container hold it twice. */
+static bool twice(const struct places *places, const struct share *next)
+{
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == next->gpu && places->share[i].order == next->order)
+            return true;
+    return false;
+}
+
+/* A GPU that the node does not show: kept as the pod's annotation has it, never moved. */
+static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
+                                     const struct pod_share *line)
+{
+    if (draft->gpus >= GPUS_PER_NODE_MAX || draft->gpus == draft->capacity)
+        return NULL;
+    const struct gpu gpu = {
+        .id = names_intern(ledger->names, text_of(line->gpu)),
+        .model = names_intern(ledger->names, TEXT("")),
+        .milli = GPU_MILLI,
+        .index = line->index <= UINT16_MAX ? (uint16_t)line->index : 0,
+        .numa = -1,
+    };
+    draft_absent(draft, ledger, &gpu);
+    return &draft->gpu[draft->gpus - 1];
+}
+
+static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
+                     uint32_t order, const struct pod_share *line, struct places *places)
+{
+    const struct gpu *gpu = draft_gpu(draft, line->gpu);
+    if (gpu == NULL)
+        gpu = come_absent(draft, ledger, line);
+    if (gpu == NULL)
+        return false;
+    const struct share share = {
+        .container = want->container,
+        .kind = want->kind,
+        .order = (uint16_t)order,
+        .gpu = gpu->id,
+        .milli = line->milli,
+        .mib = line->mib,
+    };
+    if (twice(places, &share))
+        return false;
+    must(places->shares < PARTS_MAX);
+    places->share[places->shares++] = share;
+    return true;
+}
+
+static bool copy_note(struct draft *draft, struct ledger *ledger, const struct command *command,
+                      struct places *places)
+{
+    const struct request *request = command->request;
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            const struct pod_share *line = note_line(command->pod, want->container, n);
+            must(line != NULL); /* believable: as many lines as parts */
+            if (!add_line(draft, ledger, want, w, line, places))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* What is on a GPU already; an absent one counts as the GPU that it was. */
+static bool has_room(const struct gpu *gpu, const struct charge *charge)
+{
+    const uint32_t mib_free = gpu->mib > gpu->used_mib ? gpu->mib - gpu->used_mib : 0;
+    return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
+}
+
+static bool within(const struct draft *draft, const struct allocation *allocation)
+{
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        const struct charge *charge = &allocation->charge[i];
+        const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
+        must(gpu != NULL);
+        if (!has_room(gpu, charge))
+            return false;
+    }
+    return true;
+}
+
+static struct allocation *make(const struct ledger *ledger, const struct draft *draft,
+                               const struct command *command, const struct places *places)
+{
+    const struct pod *pod = command->pod;
+    struct allocation_facts facts = {
+        .uid = command->uid,
+        .namespace = command->namespace,
+        .name = command->name,
+        .node = draft->build.name,
+        .node_uid = draft->build.uid,
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .presumed = places->presumed,
+        .held_gpus = pod->whole_gpus,
+        .unplaced_milli = places->unplaced_milli,
+        .bound_ms = pod->scheduled_ms > 0 ? pod->scheduled_ms : command->at_ms,
+        .terminating_ms = pod->terminating_ms,
+        .shares = places->shares,
+        .share = places->share,
+    };
+    must(ledger != NULL);
+    facts.note_differs = observe_differs(draft->old, &facts, pod);
+    return allocation_new(&facts);
+}
+
+static struct allocation *believe(struct ledger *ledger, struct draft *draft,
+                                  const struct command *command, struct places *places)
+{
+    if (!reconcile_believable(command->pod, command->request))
+        return NULL;
+
+    const uint32_t gpus = draft->gpus;
+    struct allocation *allocation = NULL;
+    if (copy_note(draft, ledger, command, places))
+        allocation = make(ledger, draft, command, places);
+    if (allocation != NULL && within(draft, allocation))
+        return allocation;
+
+    /* Not to be had: as if the annotation had said nothing. */
+    allocation_unref(allocation);
+    draft->gpus = gpus;
+    places->shares = 0;
+    return NULL;
+}
+
+static uint32_t over(const struct gpu *gpu, uint32_t taken, uint32_t part)
+{
+    const uint32_t sum = taken + part;
+    return sum > gpu->milli ? sum - gpu->milli : 0;
+}
+
+/* The GPU that this part overuses least, of those that are there; then the emptier one. */
+static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
+                                    const struct share *part, const struct places *places)
+{
+    const struct gpu *best = NULL;
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        const struct gpu *gpu = &draft->gpu[i];
+        struct share on = *part;
+        on.gpu = gpu->id;
+        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))
+            continue;
+        if (best == NULL) {
+            best = gpu;
+            continue;
+        }
+        const uint32_t over_best = over(best, taken[best - draft->gpu], part->milli);
+        const uint32_t over_this = over(gpu, taken[i], part->milli);
+        if (over_this < over_best ||
+            (over_this == over_best && taken[i] < taken[best - draft->gpu]))
+            best = gpu;
+    }
+    return best;
+}
+
+/* No place fits, but there the pod is: on whatever it overuses least. */
+static void squeeze(const struct draft *draft, const struct request *request, struct places *places)
+{
+    uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        taken[i] = draft->gpu[i].used_milli + draft->gpu[i].reserved_milli;
+
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            struct share share = {.container = want->container,
+                                  .kind = want->kind,
+                                  .order = (uint16_t)w,
+                                  .milli = want->milli};
+            const struct gpu *gpu = least_over(draft, taken, &share, places);
+            if (gpu == NULL) {
+                places->unplaced_milli += want->milli;
+                continue;
+            }
+            share.gpu = gpu->id;
+            share.mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli);
+            taken[gpu - draft->gpu] += want->milli;
+            must(places->shares < PARTS_MAX);
+            places->share[places->shares++] = share;
+        }
+    }
+    xfree(taken);
+}
+
+static void guess(const struct draft *draft, const struct request *request, struct places *places)
+{
+    const struct node *node = draft->old;
+
+    places->presumed = true;
+    if (node != NULL && !node->gone) {
+        struct placement *placement = xcalloc(1, sizeof *placement);
+        struct room *room = xcalloc(1, sizeof *room);
+        room_of(node, room);
+        if (place_search(room, request, placement) == REASON_NONE) {
+            must(placement->parts <= PARTS_MAX);
+            place_shares(placement, request, node, places->share);
+            places->shares = placement->parts;
+        }
+        xfree(room);
+        xfree(placement);
+    }
+    if (places->shares == 0)
+        squeeze(draft, request, places);
+    must(places->shares > 0 || places->unplaced_milli > 0);
+}
+
+struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
+                                 const struct command *command)
+{
+    must(command->pod != NULL);
+    must(strcmp(command->uid, command->pod->uid) == 0);
+
+    if (!observe_counts(command->pod, command->request))
+        return NULL;
+
+    struct places places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
+    struct allocation *allocation = NULL;
+    if (asks(command->request)) {
+        allocation = believe(ledger, draft, command, &places);
+        if (allocation == NULL)
+            guess(draft, command->request, &places);
+    } else if (command->pod->ours) {
+        places.unplaced_milli = unjudged_milli(command->pod);
+        places.presumed = places.unplaced_milli > 0;
+    }
+    if (allocation == NULL)
+        allocation = make(ledger, draft, command, &places);
+    xfree(places.share);
+    return allocation;
+}
+
+/* Two names of one GPU are the same GPU. */
+static bool same_gpu(const struct node *node, const struct atom *ours, const char *theirs)
+{
+    const struct text text = text_of(theirs);
+    if (text_eq(atom_text(ours), text))
+        return true;
+    if (node == NULL)
+        return false;
+    const struct gpu *a = node_gpu(node, atom_text(ours));
+    return a != NULL && a == node_gpu(node, text);
+}
+
+static bool notes(const struct node *node, const struct pod *pod, const struct share *share)
+{
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (line->milli == share->milli && line->mib == share->mib &&
+            strcmp(line->container, share->container) == 0 && same_gpu(node, share->gpu, line->gpu))
+            return true;
+    }
+    return false;
+}
+
+bool observe_differs(const struct node *node, const struct allocation_facts *is,
+                     const struct pod *pod)
+{
+    must(is != NULL);
+    must(pod != NULL);
+
+    /* Who was adopted without an annotation is drift of another kind already. */
+    if (pod->note == NOTE_NONE)
+        return is->origin == ORIGIN_GRANTED;
+    if (pod->note == NOTE_BROKEN || pod->shares != is->shares)
+        return true;
+    for (uint32_t i = 0; i < is->shares; i++)
+        if (!notes(node, pod, &is->share[i]))
+            return true;
+    return false;
+}

@@ -1,0 +1,197 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "core/ledger_inside.h"
+
+static int check_gpu(const struct ledger *ledger, const struct node_build *build, uint32_t i,
+                     struct err *err)
+{
+    const struct gpu *gpu = &build->gpu[i];
+    const char *node = build->name->text;
+
+    must(gpu->id != NULL);
+    must(gpu->model != NULL);
+    if (gpu->id->len == 0)
+        return err_set(err, ERR_CORRUPT, "node %s: a GPU without an id", node);
+    if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
+        return err_set(err, ERR_CORRUPT, "node %s: GPU %s has %u milli, not 1 to %d", node,
+                       gpu->id->text, gpu->milli, GPU_MILLI);
+    for (uint32_t k = 0; k < i; k++) {
+        const struct gpu *other = &build->gpu[k];
+        if (other->id == gpu->id || (gpu->alias != NULL && gpu->alias == other->alias))
+            return err_set(err, ERR_CORRUPT, "node %s: GPU %s is there twice", node, gpu->id->text);
+    }
+    if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(build->name)) &&
+        map_find(&ledger->owners, atom_text(gpu->id)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already", node,
+                       gpu->id->text);
+    return 0;
+}
+
+static int check_node(const struct ledger *ledger, const struct node_build *build, struct err *err)
+{
+    if (build->name->len == 0 || build->name->len > NAME_BYTES_MAX)
+        return err_set(err, ERR_CORRUPT, "node: a name of %u bytes, not 1 to %d", build->name->len,
+                       NAME_BYTES_MAX);
+    if (ledger_node(ledger, atom_text(build->name)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: is there twice", build->name->text);
+    if (ledger->slots.count >= NODES_MAX)
+        return err_set(err, ERR_CORRUPT, "node %s: one more than %d nodes", build->name->text,
+                       NODES_MAX);
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        const int failed = check_gpu(ledger, build, i, err);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+/* Put something back as if it had always been there: no room came, no time passed. */
+static void put_back(struct ledger *ledger, const struct change *change)
+{
+    const bool room_came = ledger->room_came;
+    ledger_apply(ledger, change);
+    ledger->room_came = room_came;
+    ledger->owner_left =
+        true; /* the end may have come between an owner's leave and the heir's turn */
+}
+
+static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
+{
+    ledger->kept = xgrow(ledger->kept, ledger->kepts, &ledger->kept_capacity, sizeof *ledger->kept);
+    ledger->kept[ledger->kepts++] = (struct kept_gpu){.node = node, .gpu = *gpu};
+    must(ledger->kepts <= ledger->kept_capacity);
+}
+
+int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err)
+{
+    must(build->name != NULL && build->uid != NULL && build->problem_text != NULL);
+    must(build->allocations == 0);
+
+    const int failed = check_node(ledger, build, err);
+    if (failed != 0)
+        return failed;
+
+    struct gpu *shown = xcalloc(build->gpus + 1, sizeof *shown);
+    struct node_build mine = *build;
+    mine.gpus = 0;
+    mine.gpu = shown;
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        if ((build->gpu[i].flags & GPU_ABSENT) != 0)
+            keep_gpu(ledger, build->name, &build->gpu[i]);
+        else
+            shown[mine.gpus++] = build->gpu[i];
+    }
+    struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
+    change.slot = ledger_free_slot(ledger);
+    change.node_after = node_new(&mine);
+    put_back(ledger, &change);
+    change_done(&change);
+    xfree(shown);
+    return 0;
+}
+
+static int check_amounts(const struct allocation_facts *facts, struct err *err)
+{
+    const char *fault = allocation_fault(facts);
+    if (fault != NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts->uid, fault);
+    if (facts->origin == ORIGIN_OBSERVED && facts->state != STATE_BOUND)
+        return err_set(err, ERR_CORRUPT, "allocation %s: observed, but not bound", facts->uid);
+    if (facts->shares == 0 && facts->unplaced_milli == 0 && facts->held_gpus == 0)
+        return err_set(err, ERR_CORRUPT, "allocation %s: holds nothing", facts->uid);
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (facts->share[i].milli > GPU_MILLI)
+            return err_set(err, ERR_CORRUPT, "allocation %s: a share of %u milli", facts->uid,
+                           facts->share[i].milli);
+    return 0;
+}
+
+static int check_allocation(const struct ledger *ledger, const struct allocation_facts *facts,
+                            struct err *err)
+{
+    const size_t bytes = strlen(facts->uid);
+
+    if (bytes == 0 || bytes > UID_BYTES_MAX)
+        return err_set(err, ERR_CORRUPT, "allocation: a uid of %zu bytes, not 1 to %d", bytes,
+                       UID_BYTES_MAX);
+    if (ledger_find(ledger, text_of(facts->uid)) != NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: is there twice", facts->uid);
+    if (facts->state != STATE_RESERVED && facts->state != STATE_BOUND)
+        return err_set(err, ERR_CORRUPT, "allocation %s: released, yet among the live ones",
+                       facts->uid);
+    if (ledger_node(ledger, atom_text(facts->node)) == NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: node %s is not there", facts->uid,
+                       facts->node->text);
+    return check_amounts(facts, err);
+}
+
+static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
+                                  const struct atom *name)
+{
+    for (uint32_t i = 0; i < ledger->kepts; i++) {
+        const struct kept_gpu *kept = &ledger->kept[i];
+        if (kept->node == node && (kept->gpu.id == name || kept->gpu.alias == name))
+            return &kept->gpu;
+    }
+    return NULL;
+}
+
+static bool drafted(const struct draft *draft, const struct atom *name)
+{
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (draft->gpu[i].id == name || draft->gpu[i].alias == name)
+            return true;
+    return false;
+}
+
+/* Every GPU that a share names is one that the node has, or had. */
+static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
+                      struct draft *draft, struct err *err)
+{
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct atom *name = facts->share[i].gpu;
+        if (drafted(draft, name))
+            continue;
+        const struct gpu *kept = kept_gpu(ledger, facts->node, name);
+        if (kept == NULL)
+            return err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
+                           name->text, facts->node->text);
+        if ((kept->flags & GPU_DUPLICATE) == 0 &&
+            map_find(&ledger->owners, atom_text(kept->id)) != NULL)
+            return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
+                           facts->node->text, kept->id->text);
+        draft_absent(draft, ledger, kept);
+        draft->gpu[draft->gpus - 1].flags |= kept->flags & GPU_DUPLICATE;
+    }
+    return 0;
+}
+
+int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err)
+{
+    must(facts->uid != NULL && facts->namespace != NULL && facts->name != NULL);
+    must(facts->node != NULL && facts->node_uid != NULL);
+
+    int failed = check_allocation(ledger, facts, err);
+    if (failed != 0)
+        return failed;
+
+    const uint32_t slot = ledger_slot(ledger, atom_text(facts->node));
+    const struct node *node = ledger_at(ledger, slot);
+    struct draft draft;
+    draft_init(&draft, node, slot, facts->shares);
+    failed = bring_gpus(ledger, facts, &draft, err);
+    if (failed == 0) {
+        struct change change = {.kind = COMMAND_OBSERVE, .verdict = VERDICT_OK, .slot = slot};
+        struct allocation *allocation = allocation_new(facts);
+        struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
+        change.node_before = node_ref(node);
+        change.node_after = after;
+        change.after = allocation;
+        put_back(ledger, &change);
+        change_done(&change);
+    }
+    draft_done(&draft);
+    return failed;
+}

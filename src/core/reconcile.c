@@ -1,0 +1,204 @@
+#include "milligpu/reconcile.h"
+
+#include <string.h>
+
+#include "core/ledger_inside.h"
+
+/* Far beyond any GPU, and a thousand pods of it still fit into 32 bits. */
+enum { NOTE_MIB_MAX = 1 << 22 };
+
+static_assert((uint64_t)NOTE_MIB_MAX * 1000 <= UINT32_MAX, "used_mib of a GPU does not wrap");
+
+static struct command about(enum command_kind kind, const struct pod *pod, int64_t now_ms)
+{
+    must(pod->uid != NULL && pod->uid[0] != '\0');
+    return (struct command){.kind = kind,
+                            .at_ms = now_ms,
+                            .uid = pod->uid,
+                            .namespace = pod->namespace,
+                            .name = pod->name};
+}
+
+static struct command release(const struct pod *pod, const char *why, int64_t now_ms)
+{
+    struct command command = about(COMMAND_RELEASE, pod, now_ms);
+    command.why = why;
+    return command;
+}
+
+static struct command observe(const struct pod *pod, const struct request *request, int64_t now_ms)
+{
+    struct command command = about(COMMAND_OBSERVE, pod, now_ms);
+    command.node = pod->node;
+    command.pod = pod;
+    command.request = request;
+    return command;
+}
+
+/* An amount for which no GPU was there could be placed now: every part finds a GPU of its own. */
+static bool can_be_placed(const struct node *node, const struct allocation *row,
+                          const struct request *request)
+{
+    uint32_t gpus = 0;
+    if (row->is.unplaced_milli == 0 || request == NULL || request->wants == 0)
+        return false;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if ((node->gpu[i].flags & GPU_ABSENT) == 0)
+            gpus++;
+    for (uint32_t w = 0; w < request->wants; w++)
+        if (request->want[w].parts > gpus)
+            return false;
+    return true;
+}
+
+/* The row stays; what it says about the pod follows the pod. */
+static size_t follow(const struct node *node, const struct allocation *row, const struct pod *pod,
+                     int64_t now_ms, struct command command[RECONCILE_MAX])
+{
+    const bool bound = pod->node[0] != '\0';
+    size_t count = 0;
+
+    if (bound && row->is.state == STATE_RESERVED) {
+        command[count] = about(COMMAND_CONFIRM, pod, now_ms);
+        command[count++].node = pod->node;
+    }
+    /* A deletion timestamp is never taken back: an event without one is only old. */
+    if (pod->terminating_ms != 0 && pod->terminating_ms != row->is.terminating_ms) {
+        command[count] = about(COMMAND_TERMINATING, pod, now_ms);
+        command[count++].terminating_ms = pod->terminating_ms;
+    }
+    if (bound && observe_differs(node, &row->is, pod) != row->is.note_differs) {
+        command[count] = about(COMMAND_NOTE, pod, now_ms);
+        command[count++].differs = !row->is.note_differs;
+    }
+    must(count <= RECONCILE_MAX);
+    return count;
+}
+
+size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
+                     const struct request *request, int64_t now_ms,
+                     struct command command[RECONCILE_MAX])
+{
+    must(pod != NULL);
+    must(pod->uid[0] != '\0');
+
+    const struct allocation *row = ledger_find(ledger, text_of(pod->uid));
+    size_t count = 0;
+    if (pod_ended(pod)) {
+        if (row != NULL)
+            command[count++] = release(pod, "ended", now_ms);
+        return count;
+    }
+    const bool bound = pod->node[0] != '\0';
+    if (row != NULL) {
+        const struct node *node = ledger_node(ledger, atom_text(row->is.node));
+        must(node != NULL);
+        /* An unbound pod says nothing: its Binding may be on the way, or the event may be old. */
+        const bool elsewhere = bound && !text_is(atom_text(row->is.node), pod->node);
+        if (!elsewhere && !(bound && can_be_placed(node, row, request)))
+            return follow(node, row, pod, now_ms, command);
+        command[count++] = release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
+    }
+    if (bound && observe_counts(pod, request))
+        command[count++] = observe(pod, request, now_ms);
+    must(count <= RECONCILE_MAX);
+    return count;
+}
+
+size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
+                      struct command command[RECONCILE_MAX])
+{
+    must(uid != NULL);
+
+    const struct allocation *row = ledger_find(ledger, text_of(uid));
+    if (row == NULL)
+        return 0;
+    command[0] = (struct command){.kind = COMMAND_RELEASE,
+                                  .at_ms = now_ms,
+                                  .uid = uid,
+                                  .namespace = row->is.namespace,
+                                  .name = row->is.name,
+                                  .why = "gone"};
+    return 1;
+}
+
+static int rank(const struct ledger *ledger, const struct pod *pod)
+{
+    if (ledger_find(ledger, text_of(pod->uid)) != NULL)
+        return 0;
+    return pod->note == NOTE_OK ? 1 : 2;
+}
+
+int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b)
+{
+    must(a != NULL);
+    must(b != NULL);
+
+    const int rank_a = rank(ledger, a);
+    const int rank_b = rank(ledger, b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b ? -1 : 1;
+    /* Who has no time yet comes after all who have. */
+    const int64_t at_a = a->scheduled_ms > 0 ? a->scheduled_ms : INT64_MAX;
+    const int64_t at_b = b->scheduled_ms > 0 ? b->scheduled_ms : INT64_MAX;
+    if (at_a != at_b)
+        return at_a < at_b ? -1 : 1;
+    return strcmp(a->uid, b->uid);
+}
+
+/* "<other node>/gpu-0" is no GPU of this node, and never will be. */
+static bool could_be_here(const struct pod *pod, const char *gpu)
+{
+    const size_t bytes = strlen(gpu);
+    const size_t node = strlen(pod->node);
+
+    if (bytes == 0 || bytes > GPU_ID_BYTES_MAX + NAME_BYTES_MAX)
+        return false;
+    if (strchr(gpu, '/') == NULL)
+        return bytes <= GPU_ID_BYTES_MAX;
+    return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
+}
+
+static bool repeats(const struct pod *pod, uint32_t line)
+{
+    for (uint32_t i = 0; i < line; i++)
+        if (strcmp(pod->share[i].container, pod->share[line].container) == 0 &&
+            strcmp(pod->share[i].gpu, pod->share[line].gpu) == 0)
+            return true;
+    return false;
+}
+
+/* As many lines as parts, of the size that is asked for. */
+static bool answers(const struct pod *pod, const struct want *want)
+{
+    uint32_t lines = 0;
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        if (strcmp(pod->share[i].container, want->container) != 0)
+            continue;
+        if (pod->share[i].milli != want->milli)
+            return false;
+        lines++;
+    }
+    return lines == want->parts;
+}
+
+bool reconcile_believable(const struct pod *pod, const struct request *request)
+{
+    must(pod != NULL);
+    must(request != NULL);
+
+    if (pod->note != NOTE_OK || pod->shares > PARTS_MAX)
+        return false;
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (line->mib >= NOTE_MIB_MAX || !could_be_here(pod, line->gpu) || repeats(pod, i))
+            return false;
+    }
+    uint32_t parts = 0;
+    for (uint32_t w = 0; w < request->wants; w++) {
+        if (!answers(pod, &request->want[w]))
+            return false;
+        parts += request->want[w].parts;
+    }
+    return parts == pod->shares; /* nothing for containers that ask for nothing */
+}

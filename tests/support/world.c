@@ -1,0 +1,349 @@
+#include "support/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
+
+void world_init(struct world *world)
+{
+    *world = (struct world){.ledger = ledger_new(), .now_ms = 1000};
+    arena_init(&world->arena);
+}
+
+void world_settle(struct world *world)
+{
+    while (world->dones > 0)
+        change_done(&world->done[--world->dones]);
+}
+
+void world_done(struct world *world)
+{
+    world_settle(world);
+    xfree(world->done);
+    ledger_free(world->ledger);
+    arena_done(&world->arena);
+}
+
+enum verdict world_do(struct world *world, const struct command *command)
+{
+    struct command mine = *command;
+    struct change change;
+
+    if (mine.at_ms == 0)
+        mine.at_ms = ++world->now_ms;
+    const enum verdict verdict = ledger_decide(world->ledger, &mine, &change);
+    must(verdict == change.verdict);
+    world->reason = change.reason;
+    if (verdict == VERDICT_OK) {
+        ledger_apply(world->ledger, &change);
+        world->done = xgrow(world->done, world->dones, &world->capacity, sizeof *world->done);
+        world->done[world->dones++] = change;
+    }
+    ledger_audit(world->ledger);
+    return verdict;
+}
+
+void world_undo(struct world *world)
+{
+    must(world->dones > 0);
+    struct change *change = &world->done[--world->dones];
+    ledger_undo(world->ledger, change);
+    change_done(change);
+    ledger_audit(world->ledger);
+}
+
+struct inventory *world_inventory(struct world *world, const char *node, const char *uid,
+                                  const struct world_gpu *gpu, uint32_t gpus)
+{
+    struct arena *arena = &world->arena;
+    struct inventory *inventory = arena_alloc(arena, sizeof *inventory);
+
+    inventory->node = arena_copy(arena, text_of(node));
+    inventory->uid = arena_copy(arena, text_of(uid));
+    inventory->source = SOURCE_ANNOTATION;
+    inventory->gpus = gpus;
+    inventory->gpu = arena_array(arena, gpus + 1, sizeof *inventory->gpu);
+    for (uint32_t i = 0; i < gpus; i++) {
+        const char *made_up = arena_printf(arena, "%s/gpu-%u", node, gpu[i].index);
+        inventory->gpu[i] = (struct gpu_facts){
+            .id = gpu[i].id != NULL ? arena_copy(arena, text_of(gpu[i].id)) : made_up,
+            .alias = gpu[i].id != NULL ? made_up : NULL,
+            .model = "NVIDIA A100",
+            .index = gpu[i].index,
+            .milli = gpu[i].milli > 0 ? gpu[i].milli : GPU_MILLI,
+            .mib = gpu[i].mib,
+            .numa = -1,
+            .healthy = !gpu[i].sick,
+            .cordoned = gpu[i].cordoned,
+        };
+    }
+    return inventory;
+}
+
+enum verdict world_node(struct world *world, const char *node, const struct world_gpu *gpu,
+                        uint32_t gpus)
+{
+    const struct command command = {
+        .kind = COMMAND_NODE,
+        .inventory = world_inventory(world, node, "node-uid", gpu, gpus),
+    };
+    return world_do(world, &command);
+}
+
+static void add_want(struct arena *arena, struct request *request, const char *word)
+{
+    struct want *want = &request->want[request->wants];
+    char *end = NULL;
+
+    want->kind = *word == 'i' ? CONTAINER_INIT : *word == 's' ? CONTAINER_SIDECAR : CONTAINER_APP;
+    if (want->kind != CONTAINER_APP)
+        word++;
+    want->container = arena_printf(arena, "c%u", request->wants);
+    want->milli = (uint32_t)strtoul(word, &end, 10);
+    want->parts = 1;
+    if (*end == 'x') {
+        want->parts = (uint32_t)strtoul(end + 1, &end, 10);
+    } else if (want->milli > GPU_MILLI) {
+        must(want->milli % GPU_MILLI == 0);
+        want->parts = want->milli / GPU_MILLI;
+        want->milli = GPU_MILLI;
+    }
+    must(want->milli > 0 && want->milli <= GPU_MILLI && want->parts > 0);
+    must(*end == '\0' || *end == '+');
+    request->wants++;
+}
+
+struct request *world_request(struct world *world, const char *words)
+{
+    struct request *request = arena_alloc(&world->arena, sizeof *request);
+    request->want = arena_array(&world->arena, CONTAINERS_MAX, sizeof *request->want);
+    for (const char *word = words; word != NULL; word = strchr(word, '+')) {
+        word += *word == '+';
+        add_want(&world->arena, request, word);
+    }
+    return request;
+}
+
+struct pod *world_pod(struct world *world, const char *uid, const char *node)
+{
+    struct arena *arena = &world->arena;
+    struct pod *pod = arena_alloc(arena, sizeof *pod);
+
+    pod->uid = arena_copy(arena, text_of(uid));
+    pod->namespace = "default";
+    pod->name = arena_printf(arena, "pod-%s", uid);
+    pod->resource_version = "1";
+    pod->node = arena_copy(arena, text_of(node));
+    pod->scheduler = "default-scheduler";
+    pod->phase = node[0] != '\0' ? POD_RUNNING : POD_PENDING;
+    return pod;
+}
+
+void world_note(struct world *world, struct pod *pod, const char *lines)
+{
+    struct arena *arena = &world->arena;
+
+    pod->note = NOTE_OK;
+    pod->note_text = arena_copy(arena, text_of(lines));
+    pod->shares = 0;
+    pod->share = arena_array(arena, strlen(lines) + 1, sizeof *pod->share);
+    for (const char *line = lines; line != NULL && *line != '\0'; line = strchr(line, ',')) {
+        char container[64];
+        char gpu[300];
+        struct pod_share *share = &pod->share[pod->shares++];
+        line += *line == ',';
+        must(sscanf(line, "%63s %299s %u %u", container, gpu, &share->milli, &share->mib) == 4);
+        share->container = arena_copy(arena, text_of(container));
+        share->gpu = arena_copy(arena, text_of(gpu));
+    }
+}
+
+enum verdict world_reserve(struct world *world, const char *uid, const char *node,
+                           const char *words)
+{
+    const struct command command = {
+        .kind = COMMAND_RESERVE,
+        .uid = uid,
+        .namespace = "default",
+        .name = "pod",
+        .node = node,
+        .request = world_request(world, words),
+    };
+    return world_do(world, &command);
+}
+
+enum verdict world_observe(struct world *world, const struct pod *pod, const char *words)
+{
+    const struct command command = {
+        .kind = COMMAND_OBSERVE,
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .node = pod->node,
+        .pod = pod,
+        .request = words != NULL ? world_request(world, words) : NULL,
+    };
+    return world_do(world, &command);
+}
+
+enum verdict world_step(struct world *world, enum command_kind kind, const char *uid)
+{
+    const struct command command = {.kind = kind, .uid = uid, .why = "test"};
+    return world_do(world, &command);
+}
+
+const struct gpu *world_gpu(const struct world *world, const char *node, const char *id)
+{
+    const struct node *at = ledger_node(world->ledger, text_of(node));
+    return at == NULL ? NULL : node_gpu(at, text_of(id));
+}
+
+static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
+{
+    strbuf_printf(out, "  gpu %s alias %s model %s milli %u mib %u used %u reserved %u mib %u",
+                  gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
+                  gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
+    strbuf_printf(out, " index %d charges %d numa %d flags %d\n", gpu->index, gpu->charges,
+                  gpu->numa, gpu->flags);
+}
+
+static void dump_allocation(struct strbuf *out, const struct allocation *allocation)
+{
+    const struct allocation_facts *is = &allocation->is;
+
+    strbuf_printf(out, "  pod %s %s/%s node %s %s %s %s presumed %d doubt %d differs %d", is->uid,
+                  is->namespace, is->name, is->node->text, is->node_uid->text,
+                  allocation_state_name(is->state), allocation_origin_name(is->origin),
+                  is->presumed, is->in_doubt, is->note_differs);
+    strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld\n", is->held_gpus,
+                  is->unplaced_milli, (long long)is->reserved_ms, (long long)is->bound_ms,
+                  (long long)is->released_ms, (long long)is->terminating_ms);
+    for (uint32_t i = 0; i < is->shares; i++)
+        strbuf_printf(out, "    share %s %s %d %s %u %u\n", is->share[i].container,
+                      container_kind_name(is->share[i].kind), is->share[i].order,
+                      is->share[i].gpu->text, is->share[i].milli, is->share[i].mib);
+}
+
+static void dump_node(struct strbuf *out, const struct node *node)
+{
+    strbuf_printf(out, "node %s uid %s %s %s '%s' gone %d held %u unplaced %u free %u since %lld\n",
+                  node->name->text, node->uid->text, inventory_source_name(node->source),
+                  inventory_problem_name(node->problem), node->problem_text->text, node->gone,
+                  node->held_gpus, node->unplaced_milli, node->free_milli,
+                  (long long)node->since_ms);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        dump_gpu(out, &node->gpu[i]);
+    for (uint32_t i = 0; i < node->allocations; i++)
+        dump_allocation(out, node->allocation[i]);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct node *const *node_a = a;
+    const struct node *const *node_b = b;
+    return strcmp((*node_a)->name->text, (*node_b)->name->text);
+}
+
+static char *dump(const struct node **node, size_t nodes)
+{
+    struct strbuf out;
+    strbuf_init(&out);
+    qsort(node, nodes, sizeof(struct node *), by_name);
+    for (size_t i = 0; i < nodes; i++)
+        dump_node(&out, node[i]);
+    xfree(node);
+    return strbuf_steal(&out);
+}
+
+char *world_dump(const struct ledger *ledger)
+{
+    const struct node **node = NULL;
+    size_t nodes = 0;
+    size_t capacity = 0;
+    size_t at = 0;
+    const struct node *next;
+    while ((next = ledger_next_node(ledger, &at)) != NULL) {
+        node = xgrow(node, nodes, &capacity, sizeof(struct node *));
+        node[nodes++] = next;
+    }
+    return dump(node, nodes);
+}
+
+char *world_dump_snapshot(const struct snapshot *snapshot)
+{
+    const struct node **node = NULL;
+    size_t nodes = 0;
+    size_t capacity = 0;
+    uint32_t at = 0;
+    const struct node *next;
+    while ((next = snapshot_next(snapshot, &at)) != NULL) {
+        node = xgrow(node, nodes, &capacity, sizeof(struct node *));
+        node[nodes++] = next;
+    }
+    return dump(node, nodes);
+}
+
+static const struct atom *translate(struct ledger *ledger, const struct atom *atom)
+{
+    return atom == NULL ? NULL : names_intern(ledger_names(ledger), atom_text(atom));
+}
+
+static void copy_node(struct ledger *copy, const struct node *node)
+{
+    struct err err;
+    struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        gpu[i] = node->gpu[i];
+        gpu[i].id = translate(copy, gpu[i].id);
+        gpu[i].alias = translate(copy, gpu[i].alias);
+        gpu[i].model = translate(copy, gpu[i].model);
+    }
+    const struct node_build build = {
+        .name = translate(copy, node->name),
+        .uid = translate(copy, node->uid),
+        .source = node->source,
+        .problem = node->problem,
+        .problem_text = translate(copy, node->problem_text),
+        .gone = node->gone,
+        .since_ms = node->since_ms,
+        .gpus = node->gpus,
+        .gpu = gpu,
+    };
+    if (ledger_restore_node(copy, &build, &err) != 0)
+        must_fail(__FILE__, __LINE__, err.text);
+    xfree(gpu);
+}
+
+static void copy_allocation(struct ledger *copy, const struct allocation *allocation)
+{
+    struct err err;
+    struct allocation_facts facts = allocation->is;
+    struct share *share = xcalloc(facts.shares + 1, sizeof *share);
+    for (uint32_t i = 0; i < facts.shares; i++) {
+        share[i] = facts.share[i];
+        share[i].gpu = translate(copy, share[i].gpu);
+    }
+    facts.node = translate(copy, facts.node);
+    facts.node_uid = translate(copy, facts.node_uid);
+    facts.share = share;
+    if (ledger_restore(copy, &facts, &err) != 0)
+        must_fail(__FILE__, __LINE__, err.text);
+    xfree(share);
+}
+
+struct ledger *world_copy(const struct ledger *ledger)
+{
+    struct ledger *copy = ledger_new();
+    const struct node *node;
+    const struct allocation *allocation;
+    size_t at = 0;
+    while ((node = ledger_next_node(ledger, &at)) != NULL)
+        copy_node(copy, node);
+    at = 0;
+    while ((allocation = ledger_next(ledger, &at)) != NULL)
+        copy_allocation(copy, allocation);
+    ledger_audit(copy);
+    return copy;
+}
