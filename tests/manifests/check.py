@@ -19,7 +19,6 @@ RIGHTS = {
     ("", "pods", "get", ()),
     ("", "pods", "list", ()),
     ("", "pods", "watch", ()),
-    ("", "nodes", "get", ()),
     ("", "nodes", "list", ()),
     ("", "nodes", "watch", ()),
     ("", "namespaces", "get", ("kube-system",)),
@@ -28,7 +27,6 @@ RIGHTS = {
 }
 BELL_RIGHTS = {
     ("storage.k8s.io", "csistoragecapacities", "create", ()),
-    ("storage.k8s.io", "csistoragecapacities", "get", ("milligpu-bell",)),
     ("storage.k8s.io", "csistoragecapacities", "patch", ("milligpu-bell",)),
 }
 ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}

@@ -193,6 +193,11 @@ test_amounts() {
     passes '0 passes' 0
     passes '600 on two GPUs passes' 600 '{milligpu.io/gpu-count: "2"}'
     passes '1500 on two GPUs passes' 1500 '{milligpu.io/gpu-count: "2"}'
+    passes 'blanks around a count and zeros before it do not matter' 600 '{milligpu.io/gpu-count: " 02 "}'
+    passes '64000 passes' 64000
+    refused '65000 is more than a node has' 'write at most 64000' 65000
+    refused 'a count above 64 is refused' "is '65'; write 1 to 64" 650 '{milligpu.io/gpu-count: "65"}'
+    refused 'an empty count is refused' "is ''" 600 '{milligpu.io/gpu-count: ""}'
     passes 'the count of the container rules' 900 '{milligpu.io/gpu-count: "7", gpu-count.milligpu.io/app: "3"}'
     refused '600 on seven GPUs is refused' 'a multiple of 7 up to 7000' 600 '{milligpu.io/gpu-count: "7"}'
     refused '3000 on two GPUs is refused' 'a multiple of 2 up to 2000' 3000 '{milligpu.io/gpu-count: "2"}'
