@@ -250,7 +250,8 @@ static char *dump(const struct node **node, size_t nodes)
 {
     struct strbuf out;
     strbuf_init(&out);
-    qsort(node, nodes, sizeof(struct node *), by_name);
+    if (nodes > 0)
+        qsort(node, nodes, sizeof(struct node *), by_name);
     for (size_t i = 0; i < nodes; i++)
         dump_node(&out, node[i]);
     xfree(node);

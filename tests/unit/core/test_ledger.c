@@ -1,0 +1,841 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/reconcile.h"
+
+#include "support/world.h"
+
+static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                               {.index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static void reserving_answers_in_order_of_precedence(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+
+    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_SAME);
+    /* A known pod: neither the node nor the room is looked at. */
+    assert_int_equal(world_reserve(world, "a", "nowhere", "9000"), VERDICT_ELSEWHERE);
+    assert_int_equal(world_reserve(world, "b", "nowhere", "300"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_UNKNOWN_NODE);
+    assert_int_equal(world_reserve(world, "b", "n1", "2000"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_ROOM);
+    assert_int_equal(world_reserve(world, "b", "n1", "3000"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_FEW);
+    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 1000); /* tightest hole */
+}
+
+static void a_life_goes_reserved_bound_released(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
+
+    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+    assert_int_equal(a->is.state, STATE_RESERVED);
+    assert_int_equal(a->is.reserved_ms, world->now_ms);
+    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_SAME);
+    assert_true(ledger_find(world->ledger, TEXT("a"))->is.in_doubt);
+
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_SAME);
+    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_SAME); /* nothing to doubt */
+    a = ledger_find(world->ledger, TEXT("a"));
+    assert_int_equal(a->is.state, STATE_BOUND);
+    assert_int_equal(a->is.bound_ms, world->now_ms - 2);
+    assert_false(a->is.in_doubt);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 0);
+
+    const struct command terminating = {
+        .kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 777};
+    assert_int_equal(world_do(world, &terminating), VERDICT_OK);
+    assert_int_equal(world_do(world, &terminating), VERDICT_SAME);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300); /* frees nothing */
+
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    const struct change *last = &world->done[world->dones - 1];
+    assert_int_equal(last->after->is.state, STATE_RELEASED);
+    assert_int_equal(last->after->is.released_ms, world->now_ms);
+    assert_int_equal(last->after->is.terminating_ms, 777);
+    assert_null(ledger_find(world->ledger, TEXT("a")));
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 0);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
+}
+
+static void steps_of_what_is_not_there_are_unknown(void **state)
+{
+    struct world *world = *state;
+    static const enum command_kind kind[] = {COMMAND_CONFIRM, COMMAND_DOUBT, COMMAND_RELEASE,
+                                             COMMAND_TERMINATING, COMMAND_NOTE};
+    for (size_t i = 0; i < ARRAY_LEN(kind); i++)
+        assert_int_equal(world_step(world, kind[i], "a"), VERDICT_UNKNOWN);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_UNKNOWN);
+    const struct command again = {.kind = COMMAND_NODE, .node = "n1"};
+    assert_int_equal(world_do(world, &again), VERDICT_UNKNOWN);
+
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    const struct command confirm = {.kind = COMMAND_CONFIRM, .uid = "a", .node = "n2"};
+    assert_int_equal(world_do(world, &confirm), VERDICT_UNKNOWN); /* not on that node */
+}
+
+static void a_clock_step_changes_nothing(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    const struct command clock = {.kind = COMMAND_CLOCK, .at_ms = 5, .clock_from_ms = 9};
+    assert_int_equal(world_do(world, &clock), VERDICT_OK);
+    assert_null(world->done[world->dones - 1].node_after);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    assert_string_equal(before, after);
+}
+
+static void the_same_inventory_again_is_same(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_SAME);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_SAME);
+
+    const int64_t since = ledger_node(world->ledger, TEXT("n1"))->since_ms;
+    struct world_gpu bigger[] = {two_a100[0], two_a100[1]};
+    bigger[0].mib++;
+    assert_int_equal(world_node(world, "n1", bigger, 2), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, since); /* no new trouble */
+    bigger[0].sick = true;
+    assert_int_equal(world_node(world, "n1", bigger, 2), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, world->now_ms);
+}
+
+static void a_charged_gpu_stays_with_its_size_when_it_goes_missing(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu half = {.id = "GPU-h", .milli = 500, .mib = 40000};
+    (void)world_node(world, "n1", &half, 1);
+    (void)world_reserve(world, "a", "n1", "200");
+    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_SAME);
+
+    const struct gpu *gpu = world_gpu(world, "n1", "GPU-h");
+    assert_int_equal(gpu->flags, GPU_ABSENT);
+    assert_int_equal(gpu->milli, 500);
+    assert_int_equal(gpu->mib, 40000);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_ABSENT);
+
+    assert_int_equal(world_node(world, "n1", &half, 1), VERDICT_OK); /* itself again */
+    assert_int_equal(world_gpu(world, "n1", "GPU-h")->flags, 0);
+    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
+
+    (void)world_node(world, "n1", NULL, 0);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_non_null(world_gpu(world, "n1", "GPU-h"));
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "b"), VERDICT_OK);
+    assert_null(world_gpu(world, "n1", "GPU-h")); /* nobody holds it any more */
+}
+
+static void made_up_names_become_aliases_and_back(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_counted, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_ptr_equal(world_gpu(world, "n1", "n1/gpu-0"), world_gpu(world, "n1", "GPU-a"));
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    (void)world_reserve(world, "b", "n1", "700"); /* by UUID now */
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 1000);
+
+    /* Counts again: the GPU keeps the UUID by which a pod holds it, or it would be given twice. */
+    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_SAME);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 1000);
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
+
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    (void)world_node(world, "n1", two_counted, 2);
+    assert_null(world_gpu(world, "n1", "GPU-a"));
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+}
+
+static void a_made_up_name_stays_with_its_gpu_when_indexes_move(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu swapped[] = {{.id = "GPU-b", .index = 0, .mib = 81920},
+                                        {.id = "GPU-a", .index = 1, .mib = 81920}};
+    const struct world_gpu alone = {.id = "GPU-a", .index = 1, .mib = 81920};
+
+    (void)world_node(world, "n1", two_counted, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_node(world, "n1", swapped, 2), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", swapped, 2), VERDICT_SAME);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->reserved_milli, 0);
+    assert_int_equal(world_node(world, "n1", &alone, 1), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(world_node(world, "n1", &swapped[0], 1), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+}
+
+static void one_uuid_is_granted_on_one_node_only(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_node(world, "n2", two_a100, 2);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
+    assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_int_equal(world_node(world, "n2", two_a100, 2), VERDICT_SAME);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_int_equal(world_reserve(world, "a", "n2", "2000"), VERDICT_REFUSED);
+
+    /* The first lets go, but not while a pod holds it there. */
+    (void)world_reserve(world, "b", "n1", "100");
+    (void)world_node(world, "n1", NULL, 0);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    assert_non_null(stale);
+    assert_string_equal(stale->name->text, "n2");
+    const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(world_do(world, &again), VERDICT_SAME);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_int_equal(world_reserve(world, "a", "n2", "2000"), VERDICT_OK);
+
+    (void)world_node(world, "n1", two_a100, 1); /* now the first is the later one */
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+}
+
+static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_reserve(world, "b", "n1", "900");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(world_do(world, &gone), VERDICT_SAME);
+    assert_true(ledger_node(world->ledger, TEXT("n1"))->gone);
+    assert_int_equal(world_reserve(world, "c", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_NO_GPU);
+
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 1);
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    assert_null(ledger_node(world->ledger, TEXT("n1")));
+    assert_null(world->done[world->dones - 1].node_after);
+    while (world->dones > 0)
+        world_undo(world);
+    assert_null(ledger_node(world->ledger, TEXT("n1")));
+}
+
+static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    const struct command again = {.kind = COMMAND_NODE,
+                                  .inventory = world_inventory(world, "n1", "second", two_a100, 2)};
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_string_equal(ledger_node(world->ledger, TEXT("n1"))->uid->text, "second");
+    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+    assert_string_equal(a->is.node_uid->text, "node-uid"); /* where it was granted */
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_false(ledger_node(world->ledger, TEXT("n1"))->gone);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
+}
+
+static void a_believable_annotation_is_believed(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    pod->scheduled_ms = 555;
+    world_note(world, pod, "c0 GPU-b 300 24576");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+    assert_int_equal(a->is.state, STATE_BOUND);
+    assert_int_equal(a->is.origin, ORIGIN_OBSERVED);
+    assert_int_equal(a->is.bound_ms, 555);
+    assert_false(a->is.presumed);
+    assert_false(a->is.note_differs);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_mib, 24576);
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_SAME); /* a row always wins */
+
+    /* An alias is resolved; an id that is missing is kept, never moved. */
+    pod = world_pod(world, "b", "n1");
+    world_note(world, pod, "c0 n1/gpu-1 300 24576,c1 GPU-gone 200 9");
+    assert_int_equal(world_observe(world, pod, "300+200"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 600);
+    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->flags, GPU_ABSENT);
+    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->used_milli, 200);
+    assert_false(ledger_find(world->ledger, TEXT("b"))->is.presumed);
+
+    pod = world_pod(world, "c", "n2");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    pod = world_pod(world, "c", "n1");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_ELSEWHERE);
+}
+
+static void what_cannot_be_believed_is_adopted(void **state)
+{
+    struct world *world = *state;
+    static const char *const note[] = {
+        "",                              /* nothing */
+        "c0 GPU-a 299 1",                /* another amount */
+        "c0 GPU-a 300 1,c1 GPU-a 100 1", /* one container too many */
+        "cx GPU-a 300 1",                /* another container */
+        "c0 GPU-a 300 1,c0 GPU-b 300 1", /* one part too many */
+        "c0 n2/gpu-0 300 1",             /* a GPU of another node */
+        "c0 GPU-a 300 4000000000",       /* more memory than there is in the world */
+        "c0 GPU-a 300 99999",            /* more memory than the GPU has */
+    };
+    (void)world_node(world, "n1", two_a100, 2);
+    for (size_t i = 0; i < ARRAY_LEN(note); i++) {
+        struct pod *pod = world_pod(world, "a", "n1");
+        world_note(world, pod, note[i]);
+        assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+        const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+        assert_true(a->is.presumed);
+        assert_true(a->is.note_differs);
+        assert_int_equal(a->charges, 1);
+        assert_int_equal(allocation_milli(a), 300);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+        assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2);
+    }
+    /* Two names of one GPU are not two GPUs. */
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-a 300 1,c0 n1/gpu-0 300 1");
+    assert_int_equal(world_observe(world, pod, "300x2"), VERDICT_OK);
+    assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
+    assert_int_equal(ledger_find(world->ledger, TEXT("a"))->charges, 2);
+}
+
+static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "900");
+    (void)world_reserve(world, "b", "n1", "700");
+    assert_int_equal(world_observe(world, world_pod(world, "c", "n1"), "400"), VERDICT_OK);
+    const struct gpu *gpu = world_gpu(world, "n1", "GPU-b"); /* overused by 100, not by 300 */
+    assert_int_equal(gpu->used_milli, 400);
+    assert_int_equal(gpu->flags, GPU_OVER);
+    assert_int_equal(ledger_find(world->ledger, TEXT("c"))->is.share[0].mib, 32768);
+    assert_int_equal(world_reserve(world, "d", "n1", "200"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_ROOM);
+
+    /* Three parts on two GPUs: what finds no GPU is counted against the node. */
+    assert_int_equal(world_observe(world, world_pod(world, "e", "n1"), "100x3"), VERDICT_OK);
+    assert_int_equal(ledger_find(world->ledger, TEXT("e"))->charges, 2);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli, 100);
+}
+
+static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(world_observe(world, world_pod(world, "a", "n1"), "300"), VERDICT_OK);
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    assert_true(node->gone);
+    assert_int_equal(node->unplaced_milli, 300);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_NO_GPU);
+
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_UNPLACED);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
+}
+
+static void whole_gpus_of_another_resource_close_the_node(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME); /* asks nothing at all */
+    pod->whole_gpus = 1;
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->held_gpus, 1);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_MIXED);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
+}
+
+static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
+{
+    struct world *world = *state;
+    struct pod_container container[] = {{.name = "c0", .amount = "1500"},
+                                        {.name = "c1", .amount = "nonsense"},
+                                        {.name = "c2", .amount = "-4"},
+                                        {.name = "c3"}};
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    pod->ours = true;
+    pod->containers = ARRAY_LEN(container);
+    pod->container = container;
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli, 1500);
+    assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
+
+    container[0].amount = "9223372036854775807";
+    pod->uid = "b";
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(world->ledger, TEXT("b"))->is.unplaced_milli, 64000);
+    container[0].amount = "0";
+    pod->uid = "c";
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME);
+}
+
+static void annotations_cannot_bring_gpus_without_end(void **state)
+{
+    struct world *world = *state;
+    char uid[32];
+    char note[64];
+    (void)world_node(world, "n1", two_a100, 2);
+    for (int i = 0; i < 80; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        (void)snprintf(note, sizeof note, "c0 GPU-forged-%d 100 1", i);
+        struct pod *pod = world_pod(world, uid, "n1");
+        world_note(world, pod, note);
+        assert_int_equal(world_observe(world, pod, "100"), VERDICT_OK);
+    }
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
+}
+
+static void room_is_given_by_what_frees_and_repairs_only(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
+    (void)world_node(world, "n1", &gpu, 1);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    gpu.cordoned = false;
+    (void)world_node(world, "n1", &gpu, 1);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    gpu.mib = 1000;
+    (void)world_node(world, "n1", &gpu, 1);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_OVER); /* 24576 MiB are held */
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void every_command_and_verdict_has_its_word(void **state)
+{
+    (void)state;
+    assert_string_equal(command_name(COMMAND_NODE_GONE), "node_gone");
+    assert_string_equal(verdict_name(VERDICT_ELSEWHERE), "elsewhere");
+    for (int i = 0; i < COMMANDS; i++)
+        assert_true(strlen(command_name((enum command_kind)i)) > 2);
+    for (int i = 0; i <= VERDICT_REFUSED; i++)
+        assert_true(strlen(verdict_name((enum verdict)i)) > 1);
+}
+
+static int restore_one(struct world *world, struct allocation_facts facts, struct err *err)
+{
+    struct names *names = ledger_names(world->ledger);
+    const struct share share = {
+        .container = "c0", .gpu = names_intern(names, TEXT("GPU-a")), .milli = 300, .mib = 1};
+    if (facts.uid == NULL)
+        facts.uid = "a";
+    if (facts.shares == 1 && facts.share == NULL)
+        facts.share = &share;
+    if (facts.node == NULL)
+        facts.node = names_intern(names, TEXT("n1"));
+    facts.namespace = "default";
+    facts.name = "pod";
+    facts.node_uid = names_intern(names, TEXT("u"));
+    return ledger_restore(world->ledger, &facts, err);
+}
+
+static void rows_that_contradict_the_invariants_are_named(void **state)
+{
+    struct world *world = *state;
+    struct names *names = ledger_names(world->ledger);
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 1);
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+
+    const struct share twice[] = {
+        {.container = "c", .gpu = names_intern(names, TEXT("GPU-a")), .milli = 1},
+        {.container = "c", .gpu = names_intern(names, TEXT("GPU-a")), .milli = 1}};
+    const struct share empty = {.container = "c", .gpu = twice[0].gpu};
+    const struct share huge = {.container = "c", .gpu = twice[0].gpu, .milli = 1001};
+    const struct share stranger = {
+        .container = "c", .gpu = names_intern(names, TEXT("GPU-z")), .milli = 1};
+    const struct {
+        struct allocation_facts facts;
+        const char *says;
+    } bad[] = {
+        {{.uid = "", .shares = 1}, "uid"},
+        {{.shares = 1, .node = names_intern(names, TEXT("n9"))}, "n9"},
+        {{.shares = 1, .state = STATE_RELEASED}, "released"},
+        {{.shares = 0}, "without a share"},
+        {{.shares = 1, .unplaced_milli = 1}, "grant"},
+        {{.shares = 0, .origin = ORIGIN_OBSERVED, .state = STATE_BOUND}, "holds nothing"},
+        {{.shares = 1, .origin = ORIGIN_OBSERVED}, "not bound"},
+        {{.shares = 2, .share = twice}, "two shares"},
+        {{.shares = 1, .share = &empty}, "0 milli"},
+        {{.shares = 1, .share = &huge}, "1001 milli"},
+        {{.shares = 1, .share = &stranger}, "GPU-z"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(restore_one(world, bad[i].facts, &err), -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, bad[i].says));
+        assert_non_null(strstr(err.text, "allocation"));
+    }
+    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    assert_string_equal(before, after);
+    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err), 0);
+    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
+                     -ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "twice"));
+    ledger_audit(world->ledger);
+}
+
+static void node_rows_that_contradict_the_invariants_are_named(void **state)
+{
+    struct world *world = *state;
+    struct names *names = ledger_names(world->ledger);
+    const struct atom *empty = names_intern(names, TEXT(""));
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 1);
+
+    const struct gpu good = {
+        .id = names_intern(names, TEXT("GPU-q")), .model = empty, .milli = 500, .numa = -1};
+    struct gpu gpu[2] = {good, good};
+    struct node_build build = {.name = names_intern(names, TEXT("n2")),
+                               .uid = empty,
+                               .problem_text = empty,
+                               .gpus = 1,
+                               .gpu = gpu};
+    static const char *const says[] = {"milli", "milli", "without an id", "another node's",
+                                       "twice", "twice", "name"};
+    for (size_t i = 0; i < ARRAY_LEN(says); i++) {
+        struct node_build bad = build;
+        gpu[0] = good;
+        if (i <= 1)
+            gpu[0].milli = i == 0 ? 0 : 1001;
+        else if (i == 2)
+            gpu[0].id = empty;
+        else if (i == 3)
+            gpu[0].id = names_intern(names, TEXT("GPU-a"));
+        else if (i == 4)
+            bad.gpus = 2;
+        else if (i == 5)
+            bad.name = names_intern(names, TEXT("n1"));
+        else
+            bad.name = empty;
+        assert_int_equal(ledger_restore_node(world->ledger, &bad, &err), -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, says[i]));
+    }
+    gpu[0] = good;
+    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
+    ledger_audit(world->ledger);
+}
+
+static void what_is_restored_is_what_was(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_counted, 2);
+    (void)world_node(world, "n3", two_a100, 1); /* a duplicate */
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_reserve(world, "b", "n2", "400+i700");
+    (void)world_observe(world, world_pod(world, "c", "n9"), "300");
+    (void)world_node(world, "n1", &two_a100[1], 1); /* GPU-a is absent */
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    struct ledger *copy = world_copy(world->ledger);
+    CLEANUP(xfreep) char *after = world_dump(copy);
+    assert_string_equal(before, after);
+    assert_null(ledger_stale_duplicate(copy));
+    ledger_free(copy);
+}
+
+/* ---- the random walk */
+
+static uint64_t seed;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(seed >> 33) % below;
+}
+
+static const char *const walk_node[] = {"n1", "n2", "n3"};
+static const char *const walk_uid[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+static const char *const walk_gpu[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d", "n1/gpu-0", "n2/gpu-1"};
+static const char *const walk_words[] = {"300",      "500",       "1000",      "2000",   "200x2",
+                                         "400+i700", "s300+i600", "100+200x2", "1000+1", "100x3"};
+
+static struct inventory *walk_inventory(struct world *world)
+{
+    struct world_gpu gpu[3] = {{0}};
+    const uint32_t node = draw(ARRAY_LEN(walk_node));
+    const uint32_t gpus = draw(4);
+    const uint32_t counted = draw(3);
+    const uint32_t first = draw(4);
+    for (uint32_t i = 0; i < gpus; i++) {
+        const uint32_t half = draw(4);
+        const uint32_t memory = draw(3);
+        const uint32_t trouble = draw(8);
+        gpu[i].id = counted == 0 ? NULL : walk_gpu[(first + i) % 4];
+        gpu[i].index = i;
+        gpu[i].milli = half == 0 ? 500 : 1000;
+        gpu[i].mib = memory * 8192;
+        gpu[i].sick = trouble == 0;
+        gpu[i].cordoned = trouble == 1;
+    }
+    const uint32_t uid = draw(8);
+    struct inventory *inventory =
+        world_inventory(world, walk_node[node], uid == 0 ? "second" : "first", gpu, gpus);
+    if (gpus == 0)
+        inventory->problem = PROBLEM_MIG;
+    return inventory;
+}
+
+static struct pod *walk_pod(struct world *world, const char *uid, const char *node)
+{
+    struct pod *pod = world_pod(world, uid, node);
+    char note[256];
+    const uint32_t kind = draw(4);
+    const uint32_t gpu = draw(ARRAY_LEN(walk_gpu));
+    const uint32_t other = draw(ARRAY_LEN(walk_gpu));
+    const uint32_t whole = draw(10);
+    pod->whole_gpus = whole == 0 ? 1 : 0;
+    if (kind == 0)
+        return pod;
+    (void)snprintf(note, sizeof note,
+                   kind == 1 ? "c0 %s 300 1024" : "c0 %s 200 1024,c0 %s 200 1024", walk_gpu[gpu],
+                   walk_gpu[other]);
+    world_note(world, pod, note);
+    return pod;
+}
+
+static struct command walk_command(struct world *world)
+{
+    static const enum command_kind weighted[] = {
+        COMMAND_RESERVE, COMMAND_RESERVE,     COMMAND_RESERVE, COMMAND_CONFIRM, COMMAND_CONFIRM,
+        COMMAND_DOUBT,   COMMAND_RELEASE,     COMMAND_RELEASE, COMMAND_RELEASE, COMMAND_OBSERVE,
+        COMMAND_OBSERVE, COMMAND_TERMINATING, COMMAND_NOTE,    COMMAND_NODE,    COMMAND_NODE,
+        COMMAND_NODE,    COMMAND_NODE_GONE,   COMMAND_CLOCK};
+    const uint32_t kind = draw(ARRAY_LEN(weighted));
+    const uint32_t uid = draw(ARRAY_LEN(walk_uid));
+    const uint32_t node = draw(ARRAY_LEN(walk_node) + 1);
+    const uint32_t words = draw(ARRAY_LEN(walk_words));
+    const uint32_t odd = draw(8);
+    struct command command = {.kind = weighted[kind],
+                              .uid = walk_uid[uid],
+                              .namespace = "default",
+                              .name = walk_uid[uid]};
+    const char *name = node < ARRAY_LEN(walk_node) ? walk_node[node] : "n4";
+
+    if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_OBSERVE ||
+        command.kind == COMMAND_NODE_GONE)
+        command.node = name;
+    if (command.kind == COMMAND_RESERVE)
+        command.request = world_request(world, walk_words[words]);
+    if (command.kind == COMMAND_OBSERVE) {
+        command.request = odd == 0 ? NULL : world_request(world, walk_words[words]);
+        command.pod = walk_pod(world, command.uid, name);
+    }
+    if (command.kind == COMMAND_NODE && odd == 0)
+        command.node = name;
+    else if (command.kind == COMMAND_NODE)
+        command.inventory = walk_inventory(world);
+    command.terminating_ms = odd;
+    command.differs = odd % 2 == 0;
+    return command;
+}
+
+struct memory {
+    const struct snapshot *snapshot;
+    char *dump;
+};
+
+static void forget(struct memory *memory)
+{
+    snapshot_unref(memory->snapshot);
+    xfree(memory->dump);
+    *memory = (struct memory){0};
+}
+
+/* A snapshot is what the ledger was, and stays so. */
+static void remember(struct world *world, struct memory *memory)
+{
+    if (memory->snapshot != NULL) {
+        CLEANUP(xfreep) char *now = world_dump_snapshot(memory->snapshot);
+        assert_string_equal(now, memory->dump);
+        forget(memory);
+    }
+    memory->snapshot = ledger_publish(world->ledger, NULL, 0);
+    memory->dump = world_dump_snapshot(memory->snapshot);
+    CLEANUP(xfreep) char *live = world_dump(world->ledger);
+    assert_string_equal(live, memory->dump);
+}
+
+static void walk_undo(struct world *world)
+{
+    /* Do up to three, take them back, and nothing is left of them. */
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    const size_t dones = world->dones;
+    const uint32_t steps = 1 + draw(3);
+    for (uint32_t i = 0; i < steps; i++) {
+        const struct command command = walk_command(world);
+        (void)world_do(world, &command);
+    }
+    while (world->dones > dones)
+        world_undo(world);
+    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    assert_string_equal(before, after);
+}
+
+static void walk_copy(struct world *world)
+{
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    struct ledger *copy = world_copy(world->ledger);
+    CLEANUP(xfreep) char *after = world_dump(copy);
+    assert_string_equal(before, after);
+    ledger_free(copy);
+}
+
+static void the_ledger_survives_a_random_walk(void **state)
+{
+    struct world *world = *state;
+    const char *given = getenv("LEDGER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    seed = given != NULL ? strtoull(given, NULL, 10) : 42;
+    print_message("LEDGER_SEED=%llu\n", (unsigned long long)seed);
+
+    uint32_t met[COMMANDS][VERDICT_REFUSED + 1] = {{0}};
+    uint32_t reason[REASONS] = {0};
+    struct memory memory[4] = {{0}};
+    for (int i = 0; i < 200000; i++) {
+        const struct command command = walk_command(world);
+        const enum verdict verdict = world_do(world, &command);
+        met[command.kind][verdict]++;
+        reason[world->reason]++;
+        if (verdict == VERDICT_OK && command.kind != COMMAND_CLOCK &&
+            command.kind != COMMAND_RELEASE) {
+            struct command again = command;
+            const enum verdict twice = world_do(world, &again);
+            assert_int_equal(twice,
+                             command.kind == COMMAND_NODE_GONE &&
+                                     ledger_node(world->ledger, text_of(command.node)) == NULL
+                                 ? VERDICT_UNKNOWN
+                                 : VERDICT_SAME);
+        }
+        const uint32_t chance = draw(256);
+        if (chance < 12)
+            walk_undo(world);
+        else if (chance < 16)
+            remember(world, &memory[chance - 12]);
+        else if (chance == 16)
+            walk_copy(world);
+        const struct node *stale = ledger_stale_duplicate(world->ledger);
+        if (stale != NULL) {
+            const struct command claim = {.kind = COMMAND_NODE, .node = stale->name->text};
+            assert_int_equal(world_do(world, &claim), VERDICT_OK);
+        }
+        world_settle(world);
+        if (i % 64 == 0)
+            arena_reset(&world->arena);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(memory); i++)
+        forget(&memory[i]);
+
+    /* A walk that never meets a verdict proves little. */
+    for (int kind = 0; kind < COMMANDS; kind++)
+        assert_true(met[kind][VERDICT_OK] > 0);
+    for (int kind = 0; kind < COMMAND_CLOCK; kind++)
+        assert_true(kind == COMMAND_RELEASE || met[kind][VERDICT_SAME] > 0);
+    for (int kind = 0; kind < COMMAND_CLOCK; kind++)
+        assert_true(kind == COMMAND_RESERVE || kind == COMMAND_OBSERVE ||
+                    met[kind][VERDICT_UNKNOWN] > 0);
+    assert_true(met[COMMAND_RESERVE][VERDICT_ELSEWHERE] > 0);
+    assert_true(met[COMMAND_OBSERVE][VERDICT_ELSEWHERE] > 0);
+    assert_true(met[COMMAND_RESERVE][VERDICT_REFUSED] > 0);
+    static const enum reason expected[] = {
+        REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,     REASON_FEW,      REASON_MIXED,
+        REASON_UNPLACED,     REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED, REASON_ROOM};
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_true(reason[expected[i]] > 0);
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(reserving_answers_in_order_of_precedence),
+        IN_A_WORLD(a_life_goes_reserved_bound_released),
+        IN_A_WORLD(steps_of_what_is_not_there_are_unknown),
+        IN_A_WORLD(a_clock_step_changes_nothing),
+        IN_A_WORLD(the_same_inventory_again_is_same),
+        IN_A_WORLD(a_charged_gpu_stays_with_its_size_when_it_goes_missing),
+        IN_A_WORLD(made_up_names_become_aliases_and_back),
+        IN_A_WORLD(a_made_up_name_stays_with_its_gpu_when_indexes_move),
+        IN_A_WORLD(one_uuid_is_granted_on_one_node_only),
+        IN_A_WORLD(a_gone_node_stays_for_its_pods_and_leaves_with_the_last),
+        IN_A_WORLD(a_name_that_comes_again_keeps_the_pods_counted),
+        IN_A_WORLD(a_believable_annotation_is_believed),
+        IN_A_WORLD(what_cannot_be_believed_is_adopted),
+        IN_A_WORLD(an_adopted_pod_is_squeezed_in_where_nothing_fits),
+        IN_A_WORLD(a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing),
+        IN_A_WORLD(whole_gpus_of_another_resource_close_the_node),
+        IN_A_WORLD(an_amount_nobody_may_ask_for_is_counted_as_unplaced),
+        IN_A_WORLD(annotations_cannot_bring_gpus_without_end),
+        IN_A_WORLD(room_is_given_by_what_frees_and_repairs_only),
+        IN_A_WORLD(every_command_and_verdict_has_its_word),
+        IN_A_WORLD(rows_that_contradict_the_invariants_are_named),
+        IN_A_WORLD(node_rows_that_contradict_the_invariants_are_named),
+        IN_A_WORLD(what_is_restored_is_what_was),
+        IN_A_WORLD(the_ledger_survives_a_random_walk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
