@@ -1,0 +1,101 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/arena.h"
+
+static void memory_is_zero_and_aligned_also_when_used_again(void **state)
+{
+    (void)state;
+    static const unsigned char zero[257] = {0};
+    struct arena arena;
+    arena_init(&arena);
+    for (int round = 0; round < 3; round++) {
+        for (size_t bytes = 0; bytes < sizeof zero; bytes++) {
+            unsigned char *memory = arena_alloc(&arena, bytes);
+            assert_non_null(memory);
+            assert_int_equal((uintptr_t)memory % _Alignof(max_align_t), 0);
+            assert_memory_equal(memory, zero, bytes);
+            memset(memory, 0xAA, bytes);
+        }
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
+static void pieces_do_not_overlap(void **state)
+{
+    (void)state;
+    enum { PIECES = 2000 };
+    static unsigned char *piece[PIECES];
+    struct arena arena;
+    arena_init(&arena);
+    for (size_t i = 0; i < PIECES; i++) {
+        piece[i] = arena_array(&arena, i % 97, 3);
+        memset(piece[i], (int)(i & 0xFF), i % 97 * 3);
+    }
+    for (size_t i = 0; i < PIECES; i++)
+        for (size_t k = 0; k < i % 97 * 3; k++)
+            assert_int_equal(piece[i][k], i & 0xFF);
+    arena_done(&arena);
+}
+
+static void reset_keeps_the_largest_chunk(void **state)
+{
+    (void)state;
+    enum { LARGE = 3 * 1024 * 1024 };
+    struct arena arena;
+    arena_init(&arena);
+    assert_non_null(arena_alloc(&arena, 10));
+    void *large = arena_alloc(&arena, LARGE);
+    assert_non_null(arena_alloc(&arena, 1024)); /* in a newer, smaller chunk */
+    arena_reset(&arena);
+    assert_ptr_equal(arena_alloc(&arena, LARGE), large);
+    arena_done(&arena);
+}
+
+static void done_and_reset_accept_an_empty_arena(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    arena_reset(&arena);
+    arena_done(&arena);
+    arena_done(&arena);
+}
+
+static void copies_and_prints_are_terminated(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    for (int round = 0; round < 2; round++) {
+        const char *copy = arena_copy(&arena, (struct text){"abcdef", 3});
+        assert_string_equal(copy, "abc");
+        assert_string_equal(arena_copy(&arena, (struct text){0}), "");
+        assert_string_equal(arena_printf(&arena, "%s/gpu-%u", "n", 7U), "n/gpu-7");
+        assert_string_equal(arena_printf(&arena, "%s", ""), "");
+        const char *wide = arena_printf(&arena, "%*d", 100000, 5);
+        assert_int_equal(strlen(wide), 100000);
+        assert_int_equal(wide[99999], '5');
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_zero_and_aligned_also_when_used_again),
+        cmocka_unit_test(pieces_do_not_overlap),
+        cmocka_unit_test(reset_keeps_the_largest_chunk),
+        cmocka_unit_test(done_and_reset_accept_an_empty_arena),
+        cmocka_unit_test(copies_and_prints_are_terminated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/err.h"
+
+static void err_set_writes_code_and_text(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    assert_int_equal(err_set(&err, ERR_NOT_FOUND, "node %s", "n-1"), -(int)ERR_NOT_FOUND);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_string_equal(err.text, "node n-1");
+}
+
+static void err_wrap_puts_the_noun_before_and_keeps_the_code(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    (void)err_set(&err, ERR_IO, "read: short");
+    assert_int_equal(err_wrap(&err, "bind %s/%s", "default", "web-0"), -(int)ERR_IO);
+    assert_string_equal(err.text, "bind default/web-0: read: short");
+    assert_int_equal(err_wrap(&err, "again"), -(int)ERR_IO);
+    assert_string_equal(err.text, "again: bind default/web-0: read: short");
+}
+
+static void err_that_is_too_long_says_that_it_was_cut(void **state)
+{
+    (void)state;
+    char longest[ERR_TEXT_MAX];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    struct err err = {0};
+
+    (void)err_set(&err, ERR_INVALID, "%s", longest);
+    assert_string_equal(err.text, longest); /* fits to the last byte */
+    (void)err_set(&err, ERR_INVALID, "%s%s%s", longest, longest, longest);
+    assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
+    assert_string_equal(err.text + ERR_TEXT_MAX - 5, "x...");
+
+    (void)err_set(&err, ERR_INVALID, "tail");
+    (void)err_wrap(&err, "%s", longest);
+    assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
+    assert_string_equal(err.text + ERR_TEXT_MAX - 5, "x...");
+
+    (void)err_set(&err, ERR_INVALID, "%s", longest);
+    (void)err_wrap(&err, "noun");
+    assert_memory_equal(err.text, "noun: xxx", 9);
+    assert_string_equal(err.text + ERR_TEXT_MAX - 5, "x...");
+}
+
+static void err_is_not_cut_inside_a_character(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    char text[ERR_TEXT_MAX + 8];
+    for (size_t shift = 0; shift < 3; shift++) {
+        memset(text, 'x', shift);
+        for (size_t i = shift; i + 3 < sizeof text; i += 3)
+            memcpy(text + i, "\xE2\x82\xAC", 4);
+        (void)err_set(&err, ERR_INVALID, "%s", text);
+        const char *dots = strstr(err.text, "...");
+        assert_non_null(dots);
+        assert_string_equal(dots - 3, "\xE2\x82\xAC...");
+    }
+}
+
+static void every_code_has_a_word_a_status_and_a_retry(void **state)
+{
+    (void)state;
+    for (int a = ERR_NONE; a < ERR_CODES; a++) {
+        assert_true(strlen(err_name((enum err_code)a)) > 0);
+        assert_true(err_status((enum err_code)a) >= 200 && err_status((enum err_code)a) < 600);
+        for (int b = ERR_NONE; b < a; b++)
+            assert_string_not_equal(err_name((enum err_code)a), err_name((enum err_code)b));
+    }
+    assert_string_equal(err_name(ERR_TIMEOUT), "timeout");
+    assert_int_equal(err_status(ERR_CONFLICT), 409);
+    assert_true(err_retry(ERR_UNAVAILABLE));
+    assert_false(err_retry(ERR_CONFLICT));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(err_set_writes_code_and_text),
+        cmocka_unit_test(err_wrap_puts_the_noun_before_and_keeps_the_code),
+        cmocka_unit_test(err_that_is_too_long_says_that_it_was_cut),
+        cmocka_unit_test(err_is_not_cut_inside_a_character),
+        cmocka_unit_test(every_code_has_a_word_a_status_and_a_retry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/map.h"
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void an_empty_map_has_nothing(void **state)
+{
+    (void)state;
+    struct map map;
+    size_t at = 0;
+    map_init(&map);
+    assert_null(map_find(&map, TEXT("a")));
+    assert_null(map_take(&map, TEXT("a")));
+    assert_null(map_next(&map, &at));
+    map_done(&map);
+    map_done(&map);
+}
+
+static void put_gives_back_what_was_there_and_keeps_the_new_key(void **state)
+{
+    (void)state;
+    struct map map;
+    int one = 1;
+    int two = 2;
+    char first[] = "key";
+    char second[] = "key";
+    map_init(&map);
+    assert_null(map_put(&map, text_of(first), &one));
+    assert_ptr_equal(map_put(&map, text_of(second), &two), &one);
+    first[0] = 'x'; /* dead with its value */
+    assert_ptr_equal(map_find(&map, TEXT("key")), &two);
+    assert_int_equal(map.count, 1);
+    assert_ptr_equal(map_take(&map, TEXT("key")), &two);
+    assert_null(map_find(&map, TEXT("key")));
+    map_done(&map);
+}
+
+static void the_empty_key_and_bytes_of_zero_are_keys(void **state)
+{
+    (void)state;
+    struct map map;
+    int value[3] = {0};
+    map_init(&map);
+    assert_null(map_put(&map, TEXT(""), &value[0]));
+    assert_null(map_put(&map, TEXT("\0"), &value[1]));
+    assert_null(map_put(&map, TEXT("\0\0"), &value[2]));
+    assert_ptr_equal(map_find(&map, (struct text){0}), &value[0]);
+    assert_ptr_equal(map_find(&map, TEXT("\0")), &value[1]);
+    assert_ptr_equal(map_find(&map, TEXT("\0\0")), &value[2]);
+    map_done(&map);
+}
+
+enum { KEYS = 300 };
+
+struct item {
+    char key[16];
+    bool in;
+};
+
+static void agree(const struct map *map, struct item *item)
+{
+    size_t count = 0;
+    size_t seen = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < KEYS; i++) {
+        count += item[i].in;
+        assert_ptr_equal(map_find(map, text_of(item[i].key)), item[i].in ? &item[i] : NULL);
+    }
+    assert_int_equal(map->count, count);
+    for (const struct item *next = map_next(map, &at); next != NULL; next = map_next(map, &at)) {
+        assert_true(next->in);
+        seen++;
+    }
+    assert_int_equal(seen, count);
+}
+
+static void a_map_survives_a_random_walk(void **state)
+{
+    (void)state;
+    const char *env = getenv("MAP_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 11;
+    print_message("MAP_SEED=%llu\n", (unsigned long long)seed);
+
+    static struct item item[KEYS];
+    struct map map;
+    map_init(&map);
+    for (size_t i = 0; i < KEYS; i++)
+        (void)snprintf(item[i].key, sizeof item[i].key, "pod-%zu", i);
+    for (int i = 0; i < 60000; i++) {
+        struct item *one = &item[draw(&seed, KEYS)];
+        /* Waves of filling and of emptying, so that it runs full and runs dry. */
+        const bool put = draw(&seed, 10) < (i / 5000 % 2 == 0 ? 8U : 2U);
+        void *before =
+            put ? map_put(&map, text_of(one->key), one) : map_take(&map, text_of(one->key));
+        assert_ptr_equal(before, one->in ? one : NULL);
+        one->in = put;
+        if (i % 64 == 0)
+            agree(&map, item);
+    }
+    agree(&map, item);
+    map_done(&map);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_map_has_nothing),
+        cmocka_unit_test(put_gives_back_what_was_there_and_keeps_the_new_key),
+        cmocka_unit_test(the_empty_key_and_bytes_of_zero_are_keys),
+        cmocka_unit_test(a_map_survives_a_random_walk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

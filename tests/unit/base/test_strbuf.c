@@ -1,0 +1,147 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
+
+static void an_empty_buffer_is_a_text(void **state)
+{
+    (void)state;
+    struct strbuf buf;
+    strbuf_init(&buf);
+    assert_string_equal(buf.data, "");
+    strbuf_add(&buf, NULL, 0);
+    strbuf_reset(&buf);
+    assert_string_equal(buf.data, "");
+    CLEANUP(xfreep) char *stolen = strbuf_steal(&buf);
+    assert_string_equal(stolen, "");
+    strbuf_done(&buf);
+    strbuf_done(&buf);
+}
+
+static void everything_that_is_added_is_there(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "a");
+    strbuf_char(&buf, 'b');
+    strbuf_text(&buf, (struct text){"cdef", 2});
+    strbuf_u64(&buf, 0);
+    strbuf_u64(&buf, UINT64_MAX);
+    strbuf_printf(&buf, "[%d|%s]", -5, "x");
+    assert_string_equal(buf.data, "abcd018446744073709551615[-5|x]");
+    assert_int_equal(buf.len, strlen(buf.data));
+    strbuf_reset(&buf);
+    assert_string_equal(buf.data, "");
+    assert_int_equal(buf.len, 0);
+}
+
+static void a_buffer_grows_over_every_border(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf buf;
+    strbuf_init(&buf);
+    for (size_t i = 0; i < 5000; i++) {
+        strbuf_char(&buf, (char)('a' + i % 26));
+        assert_int_equal(buf.data[buf.len], '\0');
+        assert_true(buf.len < buf.capacity);
+    }
+    for (size_t i = 0; i < 5000; i++)
+        assert_int_equal(buf.data[i], 'a' + i % 26);
+    for (int width = 1; width < 300; width++) {
+        struct strbuf one;
+        strbuf_init(&one);
+        strbuf_printf(&one, "%*d", width, 1);
+        assert_int_equal(one.len, width);
+        assert_int_equal(strlen(one.data), width);
+        strbuf_done(&one);
+    }
+}
+
+static void steal_hands_over_and_leaves_an_empty_buffer(void **state)
+{
+    (void)state;
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "mine");
+    CLEANUP(xfreep) char *stolen = strbuf_steal(&buf);
+    assert_string_equal(stolen, "mine");
+    assert_string_equal(buf.data, "");
+    assert_int_equal(buf.len, 0);
+    strbuf_done(&buf);
+}
+
+static void cut_removes_from_the_middle(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_cut(&buf, 0, 0);
+    strbuf_str(&buf, "abcdef");
+    strbuf_cut(&buf, 2, 2);
+    assert_string_equal(buf.data, "abef");
+    strbuf_cut(&buf, 4, 0);
+    strbuf_cut(&buf, 3, 1);
+    assert_string_equal(buf.data, "abe");
+    strbuf_cut(&buf, 0, 3);
+    assert_string_equal(buf.data, "");
+}
+
+static void json_is_escaped_and_always_utf8(void **state)
+{
+    (void)state;
+#define ROW(text, json)                                                                            \
+    {                                                                                              \
+        TEXT(text), json                                                                           \
+    }
+#define BAD "\xEF\xBF\xBD"
+    static const struct {
+        struct text text;
+        const char *json;
+    } row[] = {
+        ROW("", "\"\""),
+        ROW("plain", "\"plain\""),
+        ROW("a\"b\\c/d", "\"a\\\"b\\\\c/d\""),
+        ROW("\b\f\n\r\t", "\"\\b\\f\\n\\r\\t\""),
+        ROW("\0\x01\x1f\x7f", "\"\\u0000\\u0001\\u001f\x7f\""),
+        ROW("\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80\""),
+        ROW("\x80", "\"" BAD "\""),
+        ROW("a\xC3", "\"a" BAD "\""),
+        ROW("a\xC3z", "\"a" BAD "z\""),
+        ROW("\xC0\x80", "\"" BAD BAD "\""),              /* overlong */
+        ROW("\xE0\x80\x80", "\"" BAD BAD BAD "\""),      /* overlong */
+        ROW("\xED\xA0\x80", "\"" BAD BAD BAD "\""),      /* a surrogate */
+        ROW("\xED\x9F\xBF", "\"\xED\x9F\xBF\""),         /* the last before them */
+        ROW("\xF4\x8F\xBF\xBF", "\"\xF4\x8F\xBF\xBF\""), /* the last of all */
+        ROW("\xF4\x90\x80\x80", "\"" BAD BAD BAD BAD "\""),
+        ROW("\xF0\x8F\xBF\xBF", "\"" BAD BAD BAD BAD "\""),
+        ROW("\xF0\x9F\x98", "\"" BAD BAD BAD "\""),
+        ROW("\xF5\xFF", "\"" BAD BAD "\""),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        CLEANUP(strbuf_done) struct strbuf buf;
+        strbuf_init(&buf);
+        strbuf_json(&buf, row[i].text);
+        assert_string_equal(buf.data, row[i].json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_buffer_is_a_text),
+        cmocka_unit_test(everything_that_is_added_is_there),
+        cmocka_unit_test(a_buffer_grows_over_every_border),
+        cmocka_unit_test(steal_hands_over_and_leaves_an_empty_buffer),
+        cmocka_unit_test(cut_removes_from_the_middle),
+        cmocka_unit_test(json_is_escaped_and_always_utf8),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

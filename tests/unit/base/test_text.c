@@ -1,0 +1,223 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/text.h"
+
+static void texts_are_compared_by_their_bytes(void **state)
+{
+    (void)state;
+    assert_true(text_eq(TEXT("a\0b"), TEXT("a\0b")));
+    assert_false(text_eq(TEXT("a\0b"), TEXT("a\0c")));
+    assert_false(text_eq(TEXT("ab"), TEXT("abc")));
+    assert_true(text_is(TEXT("abc"), "abc"));
+    assert_false(text_is(TEXT("abc"), "abcd"));
+    assert_false(text_is(TEXT("a\0"), "a"));
+    assert_true(text_eq(text_of(NULL), TEXT("")));
+    assert_true(text_eq((struct text){0}, TEXT("")));
+    assert_true(text_starts(TEXT("abc"), "ab"));
+    assert_true(text_starts(TEXT("abc"), ""));
+    assert_true(text_starts((struct text){0}, ""));
+    assert_false(text_starts(TEXT("ab"), "abc"));
+}
+
+static void hash_depends_on_every_byte_and_on_the_length(void **state)
+{
+    (void)state;
+    char bytes[41] = {0};
+    for (size_t len = 0; len <= 40; len++) {
+        const uint32_t hash = text_hash((struct text){bytes, len});
+        for (size_t i = 0; i < len; i++) {
+            bytes[i] ^= 1;
+            assert_int_not_equal(text_hash((struct text){bytes, len}), hash);
+            bytes[i] ^= 1;
+        }
+        assert_int_not_equal(text_hash((struct text){bytes, len + 1}), hash);
+    }
+}
+
+static void hash_fills_all_buckets(void **state)
+{
+    (void)state;
+    uint32_t bucket[256] = {0};
+    for (int i = 0; i < 25600; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "gpu-node-%05d", i);
+        bucket[text_hash(text_of(name)) & 255]++;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bucket); i++)
+        assert_in_range(bucket[i], 40, 180);
+}
+
+static void hash_is_another_with_another_seed(void **state)
+{
+    (void)state;
+    text_seed(1);
+    const uint32_t one = text_hash(TEXT("node-1"));
+    const uint32_t empty = text_hash(TEXT(""));
+    text_seed(2);
+    assert_int_not_equal(text_hash(TEXT("node-1")), one);
+    assert_int_not_equal(text_hash(TEXT("")), empty);
+    text_seed(1);
+    assert_int_equal(text_hash(TEXT("node-1")), one);
+}
+
+static void globs_match(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *glob;
+        const char *text;
+        bool matches;
+    } row[] = {
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"**", "", true},
+        {"?", "", false},
+        {"?", "a", true},
+        {"a100*", "A100-SXM4-80GB", true},
+        {"A100", "A100-SXM4-80GB", false},
+        {"*-80GB", "A100-SXM4-80gb", true},
+        {"*-80GB", "A100-SXM4-40GB", false},
+        {"A*00*80?B", "A100-SXM4-80GB", true},
+        {"*a*b*", "xxaxxbxx", true},
+        {"*a*b*", "xxbxxaxx", false},
+        {"*aab", "aaaab", true},
+        {"a*?b", "ab", false},
+        {"a*?b", "acb", true},
+        {"[a-z]", "b", false},
+        {"[a-z]", "[A-Z]", true},
+        {"\\*", "\\abc", true},
+        {"@", "`", false},
+        {"[", "{", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_int_equal(text_glob(text_of(row[i].glob), text_of(row[i].text)), row[i].matches);
+    assert_true(text_glob((struct text){0}, (struct text){0}));
+}
+
+/* By definition, without any cleverness. */
+static bool plain_glob(const char *glob, const char *text)
+{
+    if (*glob == '\0')
+        return *text == '\0';
+    if (*glob == '*')
+        return plain_glob(glob + 1, text) || (*text != '\0' && plain_glob(glob, text + 1));
+    return *text != '\0' && (*glob == '?' || *glob == *text) && plain_glob(glob + 1, text + 1);
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void globs_agree_with_their_definition(void **state)
+{
+    (void)state;
+    const char *env = getenv("TEXT_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 7;
+    print_message("TEXT_SEED=%llu\n", (unsigned long long)seed);
+    uint32_t seen[2] = {0};
+    for (int i = 0; i < 200000; i++) {
+        char glob[8] = {0};
+        char text[10] = {0};
+        const uint32_t globs = draw(&seed, sizeof glob);
+        const uint32_t texts = draw(&seed, sizeof text);
+        for (uint32_t k = 0; k < globs; k++)
+            glob[k] = "ab*?"[draw(&seed, 4)];
+        for (uint32_t k = 0; k < texts; k++)
+            text[k] = "ab"[draw(&seed, 2)];
+        const bool matches = plain_glob(glob, text);
+        assert_int_equal(text_glob(text_of(glob), text_of(text)), matches);
+        seen[matches]++;
+    }
+    assert_true(seen[0] > 1000 && seen[1] > 1000);
+}
+
+static void the_worst_glob_ends_soon(void **state)
+{
+    (void)state;
+    char glob[2048];
+    static char text[64 * 1024];
+    for (size_t i = 0; i < sizeof glob; i++)
+        glob[i] = i % 2 == 0 ? '*' : 'a';
+    glob[sizeof glob - 1] = 'b';
+    memset(text, 'a', sizeof text);
+    assert_false(text_glob((struct text){glob, sizeof glob}, (struct text){text, sizeof text}));
+}
+
+static void cut_gives_every_piece_also_the_empty_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *piece[4];
+    } row[] = {
+        {"", {""}},
+        {",", {"", ""}},
+        {"a", {"a"}},
+        {"a,b", {"a", "b"}},
+        {"a,,b,", {"a", "", "b", ""}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct text rest = text_of(row[i].text);
+        struct text piece;
+        size_t count = 0;
+        while (text_cut(&rest, ',', &piece)) {
+            assert_true(count < 4 && row[i].piece[count] != NULL);
+            assert_true(text_is(piece, row[i].piece[count]));
+            count++;
+        }
+        assert_true(count == 4 || row[i].piece[count] == NULL);
+    }
+}
+
+static void trim_takes_blanks_at_both_ends_only(void **state)
+{
+    (void)state;
+    assert_true(text_is(text_trim(TEXT(" \t a b \t")), "a b"));
+    assert_true(text_is(text_trim(TEXT("a")), "a"));
+    assert_true(text_is(text_trim(TEXT("  ")), ""));
+    assert_true(text_is(text_trim(TEXT("")), ""));
+}
+
+static void clip_marks_what_it_cuts(void **state)
+{
+    (void)state;
+    char out[8];
+    text_clip(TEXT("1234567"), out, sizeof out);
+    assert_string_equal(out, "1234567");
+    text_clip(TEXT("12345678"), out, sizeof out);
+    assert_string_equal(out, "1234...");
+    text_clip(TEXT("12\xE2\x82\xAC"
+                   "45678"),
+              out, sizeof out);
+    assert_string_equal(out, "12...");
+    text_clip(TEXT(""), out, sizeof out);
+    assert_string_equal(out, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_compared_by_their_bytes),
+        cmocka_unit_test(hash_depends_on_every_byte_and_on_the_length),
+        cmocka_unit_test(hash_fills_all_buckets),
+        cmocka_unit_test(hash_is_another_with_another_seed),
+        cmocka_unit_test(globs_match),
+        cmocka_unit_test(globs_agree_with_their_definition),
+        cmocka_unit_test(the_worst_glob_ends_soon),
+        cmocka_unit_test(cut_gives_every_piece_also_the_empty_ones),
+        cmocka_unit_test(trim_takes_blanks_at_both_ends_only),
+        cmocka_unit_test(clip_marks_what_it_cuts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
