@@ -73,7 +73,10 @@ struct node_build {
     bool gone;
     int64_t since_ms;
     uint32_t gpus;
-    const struct gpu *gpu; /* id, alias, model, milli, mib, index, numa; flags: UNHEALTHY, CORDONED, DUPLICATE */
+    const struct gpu *gpu; /* id, alias, model, milli, mib, index, numa; flags: UNHEALTHY, CORDONED,
+                              DUPLICATE, ABSENT.  What is absent is kept while charged, and yields to a
+                              GPU that is there under the same id or alias.  A charge whose GPU is not
+                              named here makes an absent GPU of 0 milli: its size is not known */
     uint32_t allocations;
     const struct allocation *const *allocation;
 };
@@ -92,12 +95,27 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
 
 static inline uint32_t gpu_free(const struct gpu *gpu)
 {
-    const uint32_t taken = gpu->used_milli + gpu->reserved_milli;
-    return taken < gpu->milli ? gpu->milli - taken : 0;
+    const uint64_t taken = (uint64_t)gpu->used_milli + gpu->reserved_milli;
+    return taken < gpu->milli ? gpu->milli - (uint32_t)taken : 0;
 }
 
 /* Why this GPU takes no new shares at all, REASON_NONE if it does. */
 enum reason gpu_closed(const struct gpu *gpu);
+
+/* Why no GPU of this node does: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or REASON_NONE. */
+enum reason node_closed(const struct node *node);
+
+/* Bytewise: the order of names (place.h, rule 4) and of ids. */
+int atom_cmp(const struct atom *a, const struct atom *b);
+
+/*
+ * A node that nobody lives on, from a Node object that the ledger does not know (an autoscaler's
+ * template).  Its atoms are of the table that is given.
+ */
+struct node *node_from_inventory(const struct inventory *inventory, struct names *names) MUST_USE;
+
+/* Does any pod hold a share here, placed or not? */
+bool node_has_shares(const struct node *node);
 
 void node_audit(const struct node *node);
 

@@ -8,7 +8,7 @@
  *        \_____________________________________^      |
  *                                   outbox thread <---/  --> API server
  *
- * struct app is filled by app_run() and then constant, but for the atomics.
+ * struct app is filled by daemon_run() and then constant, but for the atomics.
  */
 #ifndef MILLIGPU_APP_H
 #define MILLIGPU_APP_H
@@ -32,8 +32,8 @@
 enum { QUEUE_MAX = 8192, BATCH_MAX = 256 };
 
 struct app {
-    const struct settings_set *set;
-    const struct settings *settings; /* of set */
+    _Atomic(const struct settings_set *) set;
+    _Atomic(const struct settings *) settings; /* of set; SIGHUP puts another, the old one lives on */
     struct request_rules request_rules;
     struct inventory_rules inventory_rules;
     struct wire_rules wire_rules;

@@ -26,8 +26,19 @@ struct kept {
     uint32_t hash;
 };
 
+struct answer {
+    struct request *request; /* NULL: free */
+    uint32_t hash;
+    enum reason reason;
+    uint64_t names;
+    uint64_t room;
+    struct strbuf bytes;
+};
+
 struct hints {
-    pthread_mutex_t lock; /* guards both tables */
+    pthread_mutex_t lock; /* guards everything below */
+    struct answer answer[ANSWERS_MAX];
+    size_t next_answer;
     struct map offers;
     struct offer *oldest;
     struct offer *newest;
@@ -67,6 +78,12 @@ void hints_free(struct hints *hints)
     struct kept *kept;
     for (size_t at = 0; (kept = map_next(&hints->waiting, &at)) != NULL;)
         kept_free(kept);
+    for (size_t i = 0; i < ANSWERS_MAX; i++) {
+        if (hints->answer[i].request == NULL)
+            continue;
+        xfree(hints->answer[i].request);
+        strbuf_done(&hints->answer[i].bytes);
+    }
     map_done(&hints->offers);
     map_done(&hints->waiting);
     (void)pthread_mutex_destroy(&hints->lock);
@@ -165,9 +182,10 @@ static struct offer *offer_of(struct hints *hints, struct text uid)
 void hints_offered(struct hints *hints, struct text uid, int64_t now_ms, uint32_t listed,
                    const struct candidate *best, const struct request *request)
 {
-    const struct placement *placement = &best->placement;
+    const struct placement *placement = best->placement;
 
     must(listed > 0);
+    must(placement != NULL && placement->parts > 0);
     lock(hints);
     struct offer *offer = offer_of(hints, uid);
     offer->at_ms = now_ms;
@@ -235,20 +253,50 @@ void hints_refused(struct hints *hints, const struct waiting *waiting)
         kept_free(kept); /* beyond the bound a waiting pod is only not remembered */
 }
 
-bool hints_refused_before(struct hints *hints, struct text uid, const struct request *request,
-                          uint64_t room, uint64_t names, int64_t wall_ms, enum reason *out)
+static bool answers(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
 {
+    return answer->request != NULL && answer->hash == hash && answer->room == key->room &&
+           answer->names == key->names && request_eq(answer->request, key->request);
+}
+
+bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
+                       enum reason *out_reason)
+{
+    const uint32_t hash = request_hash(key->request);
+    bool found = false;
+
     lock(hints);
-    struct kept *kept = map_find(&hints->waiting, uid);
-    const bool same = kept != NULL && kept->request != NULL && kept->is.room == room &&
-                      kept->is.names == names && request_eq(kept->request, request);
-    if (same) {
-        kept->is.asks++;
-        kept->is.last_ms = wall_ms;
-        *out = kept->is.reason;
+    for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
+        const struct answer *answer = &hints->answer[i];
+        found = answers(answer, key, hash);
+        if (found) {
+            strbuf_text(out, (struct text){answer->bytes.data, answer->bytes.len});
+            *out_reason = answer->reason;
+        }
     }
     unlock(hints);
-    return same;
+    return found;
+}
+
+void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
+                       enum reason reason)
+{
+    const uint32_t hash = request_hash(key->request);
+
+    lock(hints);
+    /* The oldest goes; an answer about an older room goes first by being overtaken. */
+    struct answer *answer = &hints->answer[hints->next_answer++ % ANSWERS_MAX];
+    if (answer->request == NULL)
+        strbuf_init(&answer->bytes);
+    xfree(answer->request);
+    answer->request = request_clone(key->request);
+    answer->hash = hash;
+    answer->names = key->names;
+    answer->room = key->room;
+    answer->reason = reason;
+    strbuf_reset(&answer->bytes);
+    strbuf_text(&answer->bytes, bytes);
+    unlock(hints);
 }
 
 static void drop_waiting(struct hints *hints, struct text uid)

@@ -3,8 +3,8 @@
  *
  *   offer     this pod was given a list: its best place counts against it for ranking, for two seconds;
  *             a list that led to no bind within one second makes the next one four times longer
- *   waiting   this pod was refused, and why: for the bell, for REST, and so that the same question about an
- *             unchanged ledger is answered without asking the ledger again
+ *   waiting   this pod was refused, and why: for the bell and for REST
+ *   answer    the bytes that refused a request, while nothing that matters has changed
  *
  * Hints change order and length of answers, never whether a node fits.
  *
@@ -15,6 +15,7 @@
 #define MILLIGPU_HINTS_H
 
 #include "milligpu/filter.h"
+#include "milligpu/strbuf.h"
 
 enum {
     OFFERS_MAX     = 4096,
@@ -23,6 +24,7 @@ enum {
     OFFER_STALE_MS = 1000, /* no bind for so long: another plugin may have refused the list */
     OFFER_GROWTH   = 4,
     GHOSTS_MAX     = 1024,
+    ANSWERS_MAX    = 64, /* distinct refused questions */
 };
 
 struct hints;
@@ -44,16 +46,23 @@ struct waiting {
     const struct request *request; /* NULL: the request itself is refused */
     const char *text;
     enum reason reason;
-    uint64_t room;  /* generation that was judged */
-    uint64_t names; /* digest of the names that were judged */
     int64_t since_ms; /* UTC */
     int64_t last_ms;  /* UTC */
     uint64_t asks;
 };
 void hints_refused(struct hints *hints, const struct waiting *waiting);
-/* The same question about the same room and names was refused for this reason: counts the ask. */
-bool hints_refused_before(struct hints *hints, struct text uid, const struct request *request, uint64_t room,
-                          uint64_t names, int64_t wall_ms, enum reason *out);
+
+/*
+ * Answers of refusals, by what they depend on: request, names and room.  A full cluster asks the same few
+ * questions over and over; the same bytes are the answer until the room changes.
+ */
+struct refusal_key {
+    const struct request *request;
+    uint64_t names; /* digest, in order */
+    uint64_t room;
+};
+bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out, enum reason *out_reason);
+void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text answer, enum reason reason);
 
 /* Bound, gone, or fitting again. */
 void hints_settled(struct hints *hints, struct text uid);

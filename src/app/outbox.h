@@ -32,9 +32,18 @@ struct outbox;
 struct outbox *outbox_new(const struct outbox_rules *rules) MUST_USE;
 void outbox_free(struct outbox *outbox);
 
+struct outbox_binding {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const char *note;    /* value of milligpu.io/allocation: tells our Binding from another's */
+    struct text body;
+    int64_t deadline_ms; /* monotonic */
+};
+
 /* All of these copy what they are given; any thread. */
-void outbox_bind(struct outbox *outbox, const char *uid, const char *namespace, const char *name, const char *node,
-                 struct text body, int64_t deadline_ms);
+void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding);
 void outbox_fetch(struct outbox *outbox, struct message *take_bind); /* comes back as MESSAGE_FETCHED */
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
@@ -46,7 +55,7 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
 
 /* Bindings whose outcome is still open. */
-size_t outbox_binding(struct outbox *outbox);
+size_t outbox_open(struct outbox *outbox);
 
 struct outbox_stats {
     uint64_t rings;

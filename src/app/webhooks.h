@@ -1,12 +1,23 @@
 /*
  * webhooks - filter, prioritize, bind, preempt: decode, ask, encode.
+ *
+ * kube-scheduler reads only answers with status 200, so what we have to say about a filter or a bind stands in
+ * the Error field of a 200.
  */
 #ifndef MILLIGPU_WEBHOOKS_H
 #define MILLIGPU_WEBHOOKS_H
 
 #include "app.h"
 
+struct webhooks;
+
+struct webhooks *webhooks_new(struct app *app) MUST_USE;
+void webhooks_free(struct webhooks *webhooks);
+
 /* A call on the webhook listener, whatever its path. */
-void webhooks_handle(struct app *app, struct web_call *call);
+void webhooks_handle(struct webhooks *webhooks, struct web_call *call);
+
+/* The answer to a bind, from whichever thread knows it.  error NULL: bound. */
+void webhooks_bind_answer(struct web_call *call, const char *error);
 
 #endif

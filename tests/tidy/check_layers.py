@@ -50,7 +50,7 @@ HEADER_LAYER = {
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector standin".split(), "kube"),
     **dict.fromkeys("web".split(), "web"),
-    **dict.fromkeys("app config writer watcher outbox settings".split(), "app"),
+    **dict.fromkeys("config daemon settings".split(), "app"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)

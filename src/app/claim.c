@@ -1,0 +1,136 @@
+#include "claim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/wire_kube.h"
+
+enum { TIMEOUT_MS = 10000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
+
+static const uint64_t request_id = (uint64_t)3 << 32;
+
+struct claim {
+    struct app *app;
+    const struct kube_ops *ops;
+    bool flying;
+    bool done;
+    bool refused;
+    struct err err;
+    int64_t due_ms;
+    int status;
+    struct strbuf answer;
+};
+
+struct claim *claim_new(struct app *app, const struct kube_ops *ops)
+{
+    struct claim *claim = xcalloc(1, sizeof *claim);
+
+    claim->app = app;
+    claim->ops = ops;
+    strbuf_init(&claim->answer);
+    return claim;
+}
+
+void claim_free(struct claim *claim)
+{
+    if (claim == NULL)
+        return;
+    if (claim->flying)
+        claim->ops->cancel(claim->ops->ctx, request_id);
+    strbuf_done(&claim->answer);
+    xfree(claim);
+}
+
+bool claim_done(const struct claim *claim)
+{
+    return claim->done;
+}
+
+bool claim_refused(const struct claim *claim, struct err *out_err)
+{
+    if (claim->refused)
+        *out_err = claim->err;
+    return claim->refused;
+}
+
+static void try_later(struct claim *claim, int64_t now_ms, const char *why)
+{
+    claim->flying = false;
+    claim->due_ms = now_ms + RETRY_MS;
+    atomic_store(&claim->app->api_error_ms, now_ms);
+    log_write(LOG_WARN, "the cluster cannot be identified yet", log_str("server", claim->app->server),
+              log_str("error", why));
+}
+
+int64_t claim_step(struct claim *claim, int64_t now_ms)
+{
+    struct err err;
+
+    if (claim->done || claim->refused || claim->flying)
+        return TIMEOUT_MS;
+    if (now_ms < claim->due_ms)
+        return claim->due_ms - now_ms;
+    const struct kube_request request = {.id = request_id,
+                                         .method = "GET",
+                                         .path = "/api/v1/namespaces/kube-system",
+                                         .timeout_ms = TIMEOUT_MS};
+    strbuf_reset(&claim->answer);
+    claim->flying = true;
+    if (claim->ops->start(claim->ops->ctx, &request, &err) < 0)
+        try_later(claim, now_ms, err.text);
+    return TIMEOUT_MS;
+}
+
+static void learned(struct claim *claim, int64_t now_ms)
+{
+    struct app *app = claim->app;
+    struct arena arena;
+    struct object_meta meta;
+    struct err err;
+
+    arena_init(&arena);
+    if (meta_decode((struct text){claim->answer.data, claim->answer.len}, &arena, &meta, &err) < 0) {
+        try_later(claim, now_ms, err.text);
+    } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
+        try_later(claim, now_ms, "namespace kube-system has no usable uid");
+    } else if (store_claim(app->store, meta.uid, &claim->err) < 0) {
+        claim->refused = true;
+    } else {
+        (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
+        claim->done = true;
+        atomic_store(&app->claimed, true);
+    }
+    claim->flying = false;
+    arena_done(&arena);
+}
+
+void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer *answer)
+{
+    char text[300];
+
+    if (answer->id != request_id || !claim->flying)
+        return;
+    switch (answer->piece) {
+    case KUBE_HEAD:
+        claim->status = answer->status;
+        return;
+    case KUBE_DATA:
+        if (claim->answer.len + answer->data.len <= ANSWER_MAX)
+            strbuf_text(&claim->answer, answer->data);
+        return;
+    case KUBE_DONE:
+        if (claim->status == 200) {
+            learned(claim, now_ms);
+            return;
+        }
+        (void)snprintf(text, sizeof text, "HTTP %d: %.200s", claim->status, claim->answer.data);
+        try_later(claim, now_ms, text);
+        return;
+    case KUBE_FAILED:
+        try_later(claim, now_ms, answer->err->text);
+        return;
+    }
+    must_not_reach("every piece is listed");
+}

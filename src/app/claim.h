@@ -1,0 +1,25 @@
+/*
+ * claim - whose cluster is this?  The uid of the kube-system namespace, asked until it is known.
+ *
+ * Before it is known nothing is written: a ledger of another cluster must not be touched.
+ */
+#ifndef MILLIGPU_CLAIM_H
+#define MILLIGPU_CLAIM_H
+
+#include "app.h"
+
+struct claim;
+
+struct claim *claim_new(struct app *app, const struct kube_ops *ops) MUST_USE;
+void claim_free(struct claim *claim);
+
+/* Returns how long it may be left alone, in ms; then kube_ops.poll with claim_answer. */
+int64_t claim_step(struct claim *claim, int64_t now_ms);
+void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer *answer);
+
+/* The uid was learned: app->cluster is set and the ledger agreed. */
+bool claim_done(const struct claim *claim);
+/* The ledger is another cluster's: *out_err says so.  Final. */
+bool claim_refused(const struct claim *claim, struct err *out_err);
+
+#endif

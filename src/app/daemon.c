@@ -1,0 +1,613 @@
+#include "milligpu/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "app.h"
+#include "claim.h"
+#include "watcher.h"
+#include "webhooks.h"
+#include "writer.h"
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+#include "milligpu_version.h"
+
+enum {
+    ADMIN_THREADS      = 2,
+    CONNECTIONS        = 4096,
+    ADMIN_CONNECTIONS  = 256,
+    ADMIN_BODY_BYTES   = 4 * 1024 * 1024,
+    IDLE_MS            = 120000, /* longer than Go's 90 s: the client closes first */
+    REQUEST_MS         = 10000,
+    DRAIN_MS           = 8000,
+    SIGNAL_LOOK_MS     = 100,
+    WRITER_WAIT_MS     = 200,
+    POLL_MAX_MS        = 1000,
+    PORTS              = 3,
+};
+
+struct daemon {
+    struct app app;
+    int argc;
+    char *const *argv;
+    char *const *envp;
+    struct settings_set **reloaded; /* every set a SIGHUP brought; readers may hold the old ones */
+    size_t reloads;
+    size_t reload_capacity;
+    struct kube_config *config;
+    struct kube_ops watch_ops;
+    struct kube_ops call_ops;
+    struct writer *writer;
+    struct watcher *watcher;
+    struct claim *claim;
+    struct webhooks *webhooks;
+    struct web *port[PORTS]; /* webhook, admin, probe */
+    pthread_t writer_thread;
+    pthread_t watcher_thread;
+    pthread_t outbox_thread;
+    pthread_t audit_thread;
+    bool writer_runs, watcher_runs, outbox_runs, audit_runs;
+    atomic_bool stop_io;     /* watcher and outbox */
+    atomic_bool stop_writer;
+    atomic_bool failed; /* final trouble: err holds the sentence */
+    struct err err;     /* written once, before failed */
+};
+
+/* --- threads: a loop around a step --- */
+
+static int64_t now_of(const struct app *app)
+{
+    return app->clock.now_ms(app->clock.ctx);
+}
+
+static void pause_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void *writer_main(void *user)
+{
+    struct daemon *daemon = user;
+
+    while (!atomic_load(&daemon->stop_writer)) {
+        if (atomic_load(&daemon->app.claimed))
+            (void)writer_step(daemon->writer, WRITER_WAIT_MS);
+        else
+            pause_ms(10);
+    }
+    return NULL;
+}
+
+static void claim_delivered(void *user, const struct kube_answer *answer)
+{
+    struct daemon *daemon = user;
+    claim_answer(daemon->claim, now_of(&daemon->app), answer);
+}
+
+static void watch_delivered(void *user, const struct kube_answer *answer)
+{
+    struct daemon *daemon = user;
+    watcher_answer(daemon->watcher, now_of(&daemon->app), answer);
+}
+
+static void call_delivered(void *user, const struct kube_answer *answer)
+{
+    struct daemon *daemon = user;
+    outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
+}
+
+static int64_t capped(int64_t wait_ms)
+{
+    return wait_ms < POLL_MAX_MS ? wait_ms : POLL_MAX_MS;
+}
+
+static void poll_watch(struct daemon *daemon, int64_t wait_ms,
+                       void (*deliver)(void *user, const struct kube_answer *answer))
+{
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, capped(wait_ms), daemon, deliver);
+}
+
+static void *watcher_main(void *user)
+{
+    struct daemon *daemon = user;
+
+    while (!atomic_load(&daemon->stop_io) && !claim_done(daemon->claim)) {
+        poll_watch(daemon, claim_step(daemon->claim, now_of(&daemon->app)), claim_delivered);
+        if (claim_refused(daemon->claim, &daemon->err)) {
+            atomic_store(&daemon->failed, true);
+            return NULL;
+        }
+    }
+    while (!atomic_load(&daemon->stop_io))
+        poll_watch(daemon, watcher_step(daemon->watcher, now_of(&daemon->app)), watch_delivered);
+    return NULL;
+}
+
+static void *outbox_main(void *user)
+{
+    struct daemon *daemon = user;
+    struct app *app = &daemon->app;
+
+    while (!atomic_load(&daemon->stop_io)) {
+        const int64_t wait = outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
+        daemon->call_ops.poll(daemon->call_ops.ctx, capped(wait), daemon, call_delivered);
+    }
+    return NULL;
+}
+
+/* History is checked beside the work: it may be long, and only the live tables are needed to grant. */
+static void *audit_main(void *user)
+{
+    struct daemon *daemon = user;
+    struct err err;
+
+    if (store_audit(daemon->app.store, &err) < 0) {
+        atomic_store(&daemon->app.history_broken, true);
+        log_write(LOG_ERROR, "the history in the ledger is damaged", log_str("error", err.text));
+    }
+    atomic_store(&daemon->app.history_checked, true);
+    return NULL;
+}
+
+/* --- handlers --- */
+
+static void webhook_call(void *user, struct web_call *call)
+{
+    struct daemon *daemon = user;
+    webhooks_handle(daemon->webhooks, call);
+}
+
+static void admin_call(void *user, struct web_call *call)
+{
+    struct daemon *daemon = user;
+    api_handle(&daemon->app, call);
+}
+
+static void probe_call(void *user, struct web_call *call)
+{
+    struct daemon *daemon = user;
+    api_handle_probe(&daemon->app, call);
+}
+
+static void turned_away(void *user, int status, const char *why)
+{
+    char labels[32];
+
+    (void)user;
+    (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
+    metric_add(M_WEB_REFUSED, labels, 1);
+    log_write(LOG_DEBUG, "request turned away", log_i64("status", status), log_str("why", why));
+}
+
+static void noticed(void *user, const char *text)
+{
+    (void)user;
+    log_write(LOG_WARN, "ledger", log_str("notice", text));
+}
+
+static void outbox_result(void *user, struct message *take_message)
+{
+    struct daemon *daemon = user;
+
+    if (queue_put_wait(daemon->app.queue, take_message))
+        return;
+    take_message->call = NULL; /* we are stopping: the listener answers what is left */
+    message_free(take_message);
+}
+
+/* --- start --- */
+
+static const char *file_or_null(const char *file)
+{
+    return file[0] != '\0' ? file : NULL;
+}
+
+static void set_log(const struct settings *settings)
+{
+    enum log_level level = LOG_INFO;
+
+    must(log_level_parse(settings->log_level, &level)); /* a CHOICE of exactly these words */
+    log_set(level, strcmp(settings->log_format, "json") == 0);
+}
+
+static int open_store(struct daemon *daemon, struct err *err)
+{
+    const struct settings *settings = daemon->app.settings;
+    const bool in_memory =
+        settings->standalone[0] != '\0' &&
+        settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
+    const struct store_rules rules = {
+        .path = in_memory ? ":memory:" : settings->ledger,
+        .on_corrupt =
+            strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
+        .retention_days = settings->retention_days,
+        .notice = noticed,
+    };
+
+    const int rc = store_open(&rules, &daemon->app.store, err);
+    if (rc == 0)
+        store_ops(daemon->app.store, &daemon->app.store_ops);
+    return rc;
+}
+
+static int open_standin(struct daemon *daemon, struct err *err)
+{
+    struct app *app = &daemon->app;
+
+    app->standin = standin_new("standalone");
+    const int rc = standin_load(app->standin, app->settings->standalone, err);
+    if (rc < 0)
+        return rc;
+    standin_ops(app->standin, &daemon->watch_ops);
+    standin_ops(app->standin, &daemon->call_ops);
+    app->server = "standalone";
+    return 0;
+}
+
+static int open_cluster(struct daemon *daemon, struct err *err)
+{
+    struct app *app = &daemon->app;
+    int rc = kube_config_load(file_or_null(app->settings->kubeconfig),
+                              file_or_null(app->settings->context), &daemon->config, err);
+
+    if (rc == 0)
+        rc = kube_curl_new(daemon->config, &daemon->watch_ops, err);
+    if (rc == 0)
+        rc = kube_curl_new(daemon->config, &daemon->call_ops, err);
+    if (rc == 0)
+        app->server = kube_config_server(daemon->config);
+    return rc;
+}
+
+static const char *bell_namespace(const struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+
+    if (settings->namespace[0] != '\0')
+        return settings->namespace;
+    if (daemon->config != NULL && kube_config_namespace(daemon->config)[0] != '\0')
+        return kube_config_namespace(daemon->config);
+    return "default";
+}
+
+static void fill_rules(struct app *app)
+{
+    const struct settings *settings = app->settings;
+
+    app->request_rules = (struct request_rules){.resource = settings->resource,
+                                                .min_milli = settings->min_milli,
+                                                .step_milli = settings->step_milli};
+    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
+                                                    .from_labels = settings->inventory_from_labels};
+    app->wire_rules = (struct wire_rules){.resource = settings->resource,
+                                          .whole_resource = settings->whole_resource};
+}
+
+static void make_parts(struct daemon *daemon)
+{
+    struct app *app = &daemon->app;
+
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pods = pods_new();
+    app->hints = hints_new();
+    app->bell_namespace = bell_namespace(daemon);
+    const struct outbox_rules rules = {
+        .ops = &daemon->call_ops,
+        .wire = &app->wire_rules,
+        .wake = app->settings->wake,
+        .namespace = app->bell_namespace,
+        .instance = "milligpud",
+        .resource = app->settings->resource,
+        .user = daemon,
+        .result = outbox_result,
+    };
+    app->outbox = outbox_new(&rules);
+    daemon->writer = writer_new(app);
+    daemon->claim = claim_new(app, &daemon->watch_ops);
+    daemon->watcher = watcher_new(app, &daemon->watch_ops);
+    daemon->webhooks = webhooks_new(app);
+}
+
+static int start_ports(struct daemon *daemon, struct err *err)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct web_rules rules = {
+        .name = "webhook",
+        .listen = settings->webhook_listen,
+        .threads = settings->webhook_threads,
+        .connections = CONNECTIONS,
+        .body_bytes_max = BODY_BYTES_MAX,
+        .idle_ms = IDLE_MS,
+        .request_ms = REQUEST_MS,
+        .cert_file = file_or_null(settings->webhook_cert),
+        .key_file = file_or_null(settings->webhook_key),
+        .client_ca_file = file_or_null(settings->webhook_client_ca),
+        .user = daemon,
+        .handler = webhook_call,
+        .refused = turned_away,
+    };
+
+    if (web_start(&rules, &daemon->port[0], err) < 0)
+        return err_wrap(err, "webhook_listen");
+    rules = (struct web_rules){.name = "admin",
+                               .listen = settings->admin_listen,
+                               .threads = ADMIN_THREADS,
+                               .connections = ADMIN_CONNECTIONS,
+                               .body_bytes_max = ADMIN_BODY_BYTES,
+                               .idle_ms = IDLE_MS,
+                               .request_ms = REQUEST_MS,
+                               .loopback_hosts_only = true,
+                               .user = daemon,
+                               .handler = admin_call,
+                               .refused = turned_away};
+    if (web_start(&rules, &daemon->port[1], err) < 0)
+        return err_wrap(err, "admin_listen");
+    if (settings->probe_listen[0] == '\0')
+        return 0;
+    rules.name = "probe";
+    rules.listen = settings->probe_listen;
+    rules.threads = 1;
+    rules.loopback_hosts_only = false;
+    rules.handler = probe_call;
+    if (web_start(&rules, &daemon->port[2], err) < 0)
+        return err_wrap(err, "probe_listen");
+    return 0;
+}
+
+/* "127.0.0.1:0" with the port that was bound. */
+static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
+{
+    const char *colon = strrchr(listen, ':');
+    const size_t host = colon != NULL ? (size_t)(colon - listen) : strlen(listen);
+
+    (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
+}
+
+static int write_ports(struct daemon *daemon, struct err *err)
+{
+    const struct settings *settings = daemon->app.settings;
+    const char *listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
+                                 settings->probe_listen};
+    struct strbuf text;
+    char temporary[4096];
+
+    strbuf_init(&text);
+    for (size_t i = 0; i < PORTS; i++) {
+        char address[300];
+        if (daemon->port[i] == NULL)
+            continue;
+        address_of(listen[i], web_port(daemon->port[i]), address, sizeof address);
+        strbuf_printf(&text, "%s %s\n", web_name(daemon->port[i]), address);
+        log_write(LOG_INFO, "listening", log_str("port", web_name(daemon->port[i])),
+                  log_str("address", address));
+    }
+    int rc = 0;
+    if (settings->port_file[0] != '\0') {
+        (void)snprintf(temporary, sizeof temporary, "%s.new", settings->port_file);
+        FILE *file = fopen(temporary, "we");
+        const bool written = file != NULL && fwrite(text.data, 1, text.len, file) == text.len;
+        const bool closed = file != NULL && fclose(file) == 0;
+        if (!written || !closed || rename(temporary, settings->port_file) != 0)
+            rc = err_set(err, ERR_IO, "port_file %s cannot be written: errno %d",
+                         settings->port_file, errno);
+    }
+    strbuf_done(&text);
+    return rc;
+}
+
+static bool spawn(pthread_t *thread, void *(*run)(void *), struct daemon *daemon)
+{
+    return pthread_create(thread, NULL, run, daemon) == 0;
+}
+
+static int start_threads(struct daemon *daemon, struct err *err)
+{
+    daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
+    daemon->watcher_runs = spawn(&daemon->watcher_thread, watcher_main, daemon);
+    daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
+    daemon->audit_runs = spawn(&daemon->audit_thread, audit_main, daemon);
+    if (daemon->writer_runs && daemon->watcher_runs && daemon->outbox_runs && daemon->audit_runs)
+        return 0;
+    return err_set(err, ERR_INTERNAL, "the system gave no thread");
+}
+
+static int start(struct daemon *daemon, struct err *err)
+{
+    struct app *app = &daemon->app;
+    int rc = open_store(daemon, err);
+
+    if (rc < 0)
+        return rc;
+    rc = app->settings->standalone[0] != '\0' ? open_standin(daemon, err)
+                                              : open_cluster(daemon, err);
+    if (rc < 0)
+        return rc;
+    make_parts(daemon);
+    if ((rc = writer_load(daemon->writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
+        (rc = write_ports(daemon, err)) < 0)
+        return rc;
+    log_write(LOG_INFO, "started", log_str("server", app->server),
+              log_str("version", MILLIGPU_VERSION));
+    return start_threads(daemon, err);
+}
+
+/* --- run and stop --- */
+
+static void reload(struct daemon *daemon)
+{
+    struct settings_set *set;
+    enum settings_action action;
+    struct err err;
+
+    if (settings_load(daemon->argc, daemon->argv, daemon->envp, &set, &action, &err) < 0) {
+        log_write(LOG_ERROR, "settings were not reloaded, the old ones stay",
+                  log_str("error", err.text));
+    } else {
+        for (int id = 0; id < SETTINGS; id++) {
+            char was[256];
+            char is[256];
+            settings_value(daemon->app.set, (enum setting_id)id, was, sizeof was);
+            settings_value(set, (enum setting_id)id, is, sizeof is);
+            if (strcmp(was, is) != 0 && !settings_reloadable((enum setting_id)id))
+                log_write(LOG_WARN, "a changed setting needs a restart",
+                          log_str("setting", settings_name((enum setting_id)id)));
+        }
+        daemon->reloaded = xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity,
+                                 sizeof(void *));
+        daemon->reloaded[daemon->reloads++] = set;
+        atomic_store(&daemon->app.set, set);
+        atomic_store(&daemon->app.settings, settings_get(set));
+        set_log(settings_get(set));
+        log_plain(LOG_INFO, "settings reloaded");
+    }
+    if (web_reload(daemon->port[0], &err) < 0)
+        log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
+                  log_str("error", err.text));
+}
+
+static bool quiet(struct daemon *daemon)
+{
+    return web_pending(daemon->port[0]) == 0 && outbox_open(daemon->app.outbox) == 0 &&
+           queue_depth(daemon->app.queue) == 0;
+}
+
+static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
+{
+    const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000};
+    int64_t drain_until = 0;
+
+    for (;;) {
+        const int signal = sigtimedwait(signals, NULL, &look);
+        if (signal == SIGHUP) {
+            reload(daemon);
+        } else if (signal == SIGTERM || signal == SIGINT) {
+            if (drain_until != 0)
+                return; /* the second one */
+            log_plain(LOG_INFO, "stopping: binds in flight may end");
+            atomic_store(&daemon->app.draining, true);
+            drain_until = now_of(&daemon->app) + DRAIN_MS;
+        }
+        if (drain_until != 0 && (quiet(daemon) || now_of(&daemon->app) >= drain_until))
+            return;
+        if (atomic_load(&daemon->failed))
+            return;
+    }
+}
+
+static void join(bool *runs, pthread_t thread)
+{
+    if (*runs)
+        must(pthread_join(thread, NULL) == 0);
+    *runs = false;
+}
+
+static void stop_threads(struct daemon *daemon)
+{
+    if (daemon->app.queue != NULL)
+        queue_close(daemon->app.queue);
+    atomic_store(&daemon->stop_io, true);
+    if (daemon->watcher_runs)
+        daemon->watch_ops.wake(daemon->watch_ops.ctx);
+    if (daemon->outbox_runs)
+        daemon->call_ops.wake(daemon->call_ops.ctx);
+    join(&daemon->watcher_runs, daemon->watcher_thread);
+    join(&daemon->outbox_runs, daemon->outbox_thread);
+    atomic_store(&daemon->stop_writer, true);
+    if (daemon->writer_runs)
+        queue_wake(daemon->app.queue);
+    join(&daemon->writer_runs, daemon->writer_thread);
+    join(&daemon->audit_runs, daemon->audit_thread);
+}
+
+static void empty_queue(struct queue *queue)
+{
+    void *item;
+
+    if (queue == NULL)
+        return;
+    while (queue_take(queue, &item, 1, 0) == 1) {
+        struct message *message = item;
+        message->call = NULL;
+        message_free(message);
+    }
+    queue_free(queue);
+}
+
+static void drop_ops(struct kube_ops *ops)
+{
+    if (ops->free != NULL)
+        ops->free(ops->ctx);
+}
+
+static void stop(struct daemon *daemon)
+{
+    struct app *app = &daemon->app;
+
+    stop_threads(daemon);
+    for (size_t i = 0; i < PORTS; i++)
+        web_stop(daemon->port[i]);
+    claim_free(daemon->claim);
+    watcher_free(daemon->watcher);
+    outbox_free(app->outbox);
+    writer_free(daemon->writer);
+    webhooks_free(daemon->webhooks);
+    empty_queue(app->queue);
+    hints_free(app->hints);
+    pods_free(app->pods);
+    view_free(app->view);
+    drop_ops(&daemon->watch_ops);
+    drop_ops(&daemon->call_ops);
+    kube_config_free(daemon->config);
+    standin_free(app->standin);
+    store_close(app->store);
+    for (size_t i = 0; i < daemon->reloads; i++)
+        settings_free(daemon->reloaded[i]);
+    xfree(daemon->reloaded);
+}
+
+int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
+               struct err *err)
+{
+    struct daemon *daemon = xcalloc(1, sizeof *daemon);
+    sigset_t signals;
+
+    daemon->argc = argc;
+    daemon->argv = argv;
+    daemon->envp = envp;
+    daemon->app.set = set;
+    daemon->app.settings = settings_get(set);
+    clock_real(&daemon->app.clock);
+    fill_rules(&daemon->app);
+    set_log(daemon->app.settings);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGHUP);
+    must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0); /* before any thread is born */
+    must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    int rc = start(daemon, err);
+    if (rc == 0) {
+        wait_for_end(daemon, &signals);
+        stop_threads(daemon);
+        if (atomic_load(&daemon->failed)) {
+            *err = daemon->err;
+            rc = -(int)err->code;
+        }
+    }
+    stop(daemon);
+    log_plain(LOG_INFO, "stopped");
+    xfree(daemon);
+    return rc;
+}

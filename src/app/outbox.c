@@ -1,0 +1,774 @@
+#include "outbox.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "message.h"
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+enum {
+    RETRY_MS         = 50, /* first pause; doubles */
+    RETRY_MAX_MS     = 1000,
+    ATTEMPT_MS       = 1000, /* least time that one try gets */
+    SIDE_TIMEOUT_MS  = 10000,
+    RING_PAUSE_MS    = 250,
+    RING_PER_POD_MS  = 10,
+    RING_RETRY_MS    = 1000,
+    IDLE_MS          = 1000,
+    SIDE_CALLS_MAX   = 256, /* Events and advertisements in flight; more are dropped and counted */
+    ANSWER_BYTES_MAX = 4 * 1024 * 1024,
+};
+
+static const char bell_name[] = "milligpu-bell";
+
+/* What a call is for; the word is the metric's label. */
+#define CALL_TABLE(X)                                                                              \
+    X(CALL_BIND, "bind")                                                                           \
+    X(CALL_CHECK, "check") /* GET after a 409 */                                                   \
+    X(CALL_FETCH, "fetch") /* GET of a pod that the watch has not shown */                         \
+    X(CALL_EVENT, "event")                                                                         \
+    X(CALL_ADVERTISE, "advertise")                                                                 \
+    X(CALL_RING, "ring")                                                                           \
+    X(CALL_HANG_BELL, "hang_bell") /* create it */
+
+enum call_kind {
+#define X(code, word) code,
+    CALL_TABLE(X)
+#undef X
+};
+
+static const char *call_word(enum call_kind kind)
+{
+    static const char *const words[] = {
+#define X(code, word) word,
+        CALL_TABLE(X)
+#undef X
+    };
+    return words[kind];
+}
+
+struct call {
+    enum call_kind kind;
+    struct arena arena; /* every string below */
+    const char *method;
+    const char *path;
+    const char *content_type;
+    struct text body;
+    bool flying;
+    bool maybe_sent; /* some try may have taken effect */
+    uint64_t id;
+    uint32_t tries;
+    int64_t due_ms;
+    int64_t deadline_ms;
+    int status;
+    int64_t retry_after_s;
+    struct strbuf answer;
+    const char *uid; /* BIND, CHECK */
+    const char *node;
+    const char *note;
+    const char *pod_path;
+    struct message *bind; /* FETCH */
+    char last_error[256];
+    struct call *next; /* inbox */
+};
+
+struct outbox {
+    struct outbox_rules rules;
+    pthread_mutex_t lock; /* guards inbox, open_bindings, the ring's wish and stats */
+    struct call *inbox;
+    struct call **inbox_end;
+    size_t open_bindings;
+    size_t side_calls;
+    bool ring_wanted;
+    size_t ring_waiting;
+    char ring_node[NAME_BYTES_MAX + 1];
+    struct outbox_stats stats;
+    /* Owned by the thread that steps. */
+    struct call **call; /* slots; the low bits of an id are its slot */
+    size_t calls;
+    size_t capacity;
+    uint32_t serial;
+    bool ringing;
+    int64_t ring_not_before_ms;
+};
+
+enum { SLOT_BITS = 20 };
+
+static void lock(struct outbox *outbox)
+{
+    must(pthread_mutex_lock(&outbox->lock) == 0);
+}
+
+static void unlock(struct outbox *outbox)
+{
+    must(pthread_mutex_unlock(&outbox->lock) == 0);
+}
+
+struct outbox *outbox_new(const struct outbox_rules *rules)
+{
+    struct outbox *outbox = xcalloc(1, sizeof *outbox);
+
+    must(rules->ops != NULL && rules->result != NULL);
+    outbox->rules = *rules;
+    must(pthread_mutex_init(&outbox->lock, NULL) == 0);
+    outbox->inbox_end = &outbox->inbox;
+    return outbox;
+}
+
+static struct call *call_new(enum call_kind kind, const char *method)
+{
+    struct call *call = xcalloc(1, sizeof *call);
+
+    call->kind = kind;
+    call->method = method;
+    arena_init(&call->arena);
+    strbuf_init(&call->answer);
+    return call;
+}
+
+static void call_free(struct call *call)
+{
+    must(call->bind == NULL);
+    strbuf_done(&call->answer);
+    arena_done(&call->arena);
+    xfree(call);
+}
+
+/* A web call that is still attached is answered by whoever stops the listener. */
+static void call_abandon(struct call *call)
+{
+    if (call->bind != NULL) {
+        call->bind->call = NULL;
+        message_free(call->bind);
+        call->bind = NULL;
+    }
+    call_free(call);
+}
+
+void outbox_free(struct outbox *outbox)
+{
+    if (outbox == NULL)
+        return;
+    for (size_t i = 0; i < outbox->calls; i++) {
+        if (outbox->call[i] == NULL)
+            continue;
+        outbox->rules.ops->cancel(outbox->rules.ops->ctx, outbox->call[i]->id);
+        call_abandon(outbox->call[i]);
+    }
+    while (outbox->inbox != NULL) {
+        struct call *call = outbox->inbox;
+        outbox->inbox = call->next;
+        call_abandon(call);
+    }
+    xfree(outbox->call);
+    (void)pthread_mutex_destroy(&outbox->lock);
+    xfree(outbox);
+}
+
+/* --- what others put in --- */
+
+static void put(struct outbox *outbox, struct call *call)
+{
+    lock(outbox);
+    *outbox->inbox_end = call;
+    outbox->inbox_end = &call->next;
+    if (call->kind == CALL_BIND)
+        outbox->open_bindings++;
+    unlock(outbox);
+    outbox->rules.ops->wake(outbox->rules.ops->ctx);
+}
+
+/* Room for one more Event or advertisement; these are the calls that may be dropped. */
+static bool side_call_begins(struct outbox *outbox)
+{
+    lock(outbox);
+    const bool room = outbox->side_calls < SIDE_CALLS_MAX;
+    if (room)
+        outbox->side_calls++;
+    unlock(outbox);
+    return room;
+}
+
+static struct text keep(struct arena *arena, struct text text)
+{
+    return (struct text){arena_copy(arena, text), text.len};
+}
+
+void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
+{
+    struct call *call = call_new(CALL_BIND, "POST");
+
+    call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
+                                  binding->namespace, binding->name);
+    call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
+    call->content_type = "application/json";
+    call->body = keep(&call->arena, binding->body);
+    call->uid = arena_copy(&call->arena, text_of(binding->uid));
+    call->node = arena_copy(&call->arena, text_of(binding->node));
+    call->note = arena_copy(&call->arena, text_of(binding->note));
+    call->deadline_ms = binding->deadline_ms;
+    put(outbox, call);
+}
+
+void outbox_fetch(struct outbox *outbox, struct message *take_bind)
+{
+    struct call *call = call_new(CALL_FETCH, "GET");
+
+    must(take_bind->kind == MESSAGE_BIND);
+    call->bind = take_bind;
+    call->path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
+                              take_bind->bind.namespace, take_bind->bind.pod);
+    call->deadline_ms = take_bind->deadline_ms;
+    put(outbox, call);
+}
+
+void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
+{
+    struct strbuf body;
+
+    if (!side_call_begins(outbox)) {
+        metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
+        return;
+    }
+    struct call *call = call_new(CALL_EVENT, "POST");
+    strbuf_init(&body);
+    event_encode(&body, facts);
+    call->path = arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events",
+                              facts->namespace);
+    call->content_type = "application/json";
+    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    strbuf_done(&body);
+    put(outbox, call);
+}
+
+void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
+{
+    struct strbuf body;
+
+    if (!side_call_begins(outbox))
+        return; /* the node's next event asks again */
+    struct call *call = call_new(CALL_ADVERTISE, "PATCH");
+    strbuf_init(&body);
+    advertise_patch(&body, outbox->rules.resource, milli);
+    call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
+    call->content_type = "application/merge-patch+json";
+    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    strbuf_done(&body);
+    put(outbox, call);
+}
+
+void outbox_ring(struct outbox *outbox, size_t waiting, const char *node)
+{
+    if (strcmp(outbox->rules.wake, "off") == 0)
+        return;
+    lock(outbox);
+    outbox->ring_wanted = true;
+    outbox->ring_waiting = waiting;
+    if (node != NULL)
+        (void)snprintf(outbox->ring_node, sizeof outbox->ring_node, "%s", node);
+    unlock(outbox);
+    outbox->rules.ops->wake(outbox->rules.ops->ctx);
+}
+
+size_t outbox_open(struct outbox *outbox)
+{
+    lock(outbox);
+    const size_t open = outbox->open_bindings;
+    unlock(outbox);
+    return open;
+}
+
+void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
+{
+    lock(outbox);
+    *out = outbox->stats;
+    unlock(outbox);
+}
+
+/* --- the thread that steps --- */
+
+static void take_slot(struct outbox *outbox, struct call *call)
+{
+    size_t slot = 0;
+
+    while (slot < outbox->calls && outbox->call[slot] != NULL)
+        slot++;
+    if (slot == outbox->calls) {
+        outbox->call = xgrow(outbox->call, outbox->calls, &outbox->capacity, sizeof(void *));
+        outbox->calls++;
+    }
+    must(slot < (size_t)1 << SLOT_BITS);
+    outbox->call[slot] = call;
+    call->id = slot;
+}
+
+static uint64_t next_id(struct outbox *outbox, const struct call *call)
+{
+    const uint64_t slot = call->id & (((uint64_t)1 << SLOT_BITS) - 1);
+    return (uint64_t)++outbox->serial << SLOT_BITS | slot;
+}
+
+static void drop_call(struct outbox *outbox, struct call *call)
+{
+    const size_t slot = call->id & (((size_t)1 << SLOT_BITS) - 1);
+
+    must(outbox->call[slot] == call);
+    outbox->call[slot] = NULL;
+    lock(outbox);
+    if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
+        outbox->side_calls--;
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK)
+        outbox->open_bindings--;
+    unlock(outbox);
+    call_free(call);
+}
+
+static void count_call(const struct call *call, int status)
+{
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "call=\"%s\",code=\"%d\"", call_word(call->kind), status);
+    metric_add(M_API_REQUESTS, labels, 1);
+}
+
+static void wait_before_retry(struct call *call, int64_t now_ms, int64_t least_ms)
+{
+    int64_t pause = RETRY_MS;
+
+    for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
+        pause *= 2;
+    call->flying = false;
+    call->due_ms = now_ms + (pause > least_ms ? pause : least_ms);
+}
+
+static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcome outcome,
+                      enum reason reason, const char *text)
+{
+    struct message *result = message_new(MESSAGE_OUTCOME);
+
+    result->uid = arena_copy(&result->arena, text_of(call->uid));
+    result->outcome = outcome;
+    result->reason = reason;
+    result->text = text != NULL ? arena_copy(&result->arena, text_of(text)) : NULL;
+    drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+static void fetch_ends(struct outbox *outbox, struct call *call, const char *trouble)
+{
+    struct message *result = call->bind;
+
+    call->bind = NULL;
+    result->kind = MESSAGE_FETCHED;
+    result->found = false;
+    result->text = trouble != NULL ? arena_copy(&result->arena, text_of(trouble)) : NULL;
+    drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+static void fetch_found(struct outbox *outbox, struct call *call)
+{
+    struct message *result = call->bind;
+    struct err err;
+    const struct text body = keep(&result->arena, (struct text){call->answer.data, call->answer.len});
+
+    if (pod_decode(body, outbox->rules.wire, &result->arena, &result->pod, &err) < 0) {
+        fetch_ends(outbox, call, err.text);
+        return;
+    }
+    call->bind = NULL;
+    result->kind = MESSAGE_FETCHED;
+    result->found = true;
+    drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+/* The time is up: what does the last thing we know allow us to say? */
+static void give_up(struct outbox *outbox, struct call *call)
+{
+    char text[400];
+
+    if (call->kind == CALL_FETCH) {
+        fetch_ends(outbox, call, call->last_error[0] != '\0' ? call->last_error
+                                                             : "the API server did not answer");
+        return;
+    }
+    must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
+    (void)snprintf(text, sizeof text, "the API server did not confirm in time%s%s",
+                   call->last_error[0] != '\0' ? ": " : "", call->last_error);
+    if (call->maybe_sent || call->kind == CALL_CHECK)
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);
+    else
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
+}
+
+static void start_check(struct call *call, int64_t now_ms)
+{
+    call->kind = CALL_CHECK;
+    call->method = "GET";
+    call->path = call->pod_path;
+    call->content_type = NULL;
+    call->body = (struct text){NULL, 0};
+    call->tries = 0;
+    call->flying = false;
+    call->due_ms = now_ms;
+}
+
+static void note_status(struct call *call)
+{
+    struct arena arena;
+    struct status status;
+
+    arena_init(&arena);
+    status_decode((struct text){call->answer.data, call->answer.len}, &arena, &status);
+    (void)snprintf(call->last_error, sizeof call->last_error, "HTTP %d: %s", call->status,
+                   status.message);
+    arena_done(&arena);
+}
+
+static bool passing(int status)
+{
+    return status == 429 || status >= 500;
+}
+
+static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    const int status = call->status;
+
+    if (status >= 200 && status < 300) {
+        bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
+        return;
+    }
+    note_status(call);
+    if (status == 409)
+        start_check(call, now_ms);
+    else if (status == 404)
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
+    else if (passing(status)) {
+        call->maybe_sent = call->maybe_sent || status != 429;
+        wait_before_retry(call, now_ms, call->retry_after_s * 1000);
+    } else if (call->maybe_sent)
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
+    else
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, call->last_error);
+}
+
+/* The annotation that our Binding wrote; "" for a pod that was bound with nothing to write down. */
+static bool has_note(const struct pod *pod, const char *note)
+{
+    return pod->note == NOTE_NONE ? note[0] == '\0' : strcmp(pod->note_text, note) == 0;
+}
+
+/* After a 409: is it our Binding that the pod carries, or another's? */
+static void check_pod(struct outbox *outbox, struct call *call)
+{
+    struct arena arena;
+    struct pod pod;
+    struct err err;
+    char text[400];
+
+    arena_init(&arena);
+    const int rc = pod_decode((struct text){call->answer.data, call->answer.len}, outbox->rules.wire,
+                              &arena, &pod, &err);
+    if (rc < 0)
+        (void)snprintf(text, sizeof text, "%.390s", err.text);
+    else if (strcmp(pod.uid, call->uid) != 0)
+        (void)snprintf(text, sizeof text, "the pod was replaced by one with uid %s", pod.uid);
+    else if (pod.node[0] == '\0')
+        (void)snprintf(text, sizeof text, "%s", call->last_error);
+    else
+        (void)snprintf(text, sizeof text, "the pod was bound to node %s without us", pod.node);
+    const bool ours = rc == 0 && strcmp(pod.uid, call->uid) == 0 &&
+                      strcmp(pod.node, call->node) == 0 && has_note(&pod, call->note);
+    arena_done(&arena);
+    if (ours)
+        bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
+    else if (rc < 0)
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);
+    else
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
+}
+
+static void get_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    const bool fetch = call->kind == CALL_FETCH;
+
+    if (call->status == 200) {
+        if (fetch)
+            fetch_found(outbox, call);
+        else
+            check_pod(outbox, call);
+        return;
+    }
+    note_status(call);
+    if (passing(call->status))
+        wait_before_retry(call, now_ms, call->retry_after_s * 1000);
+    else if (fetch)
+        fetch_ends(outbox, call, call->status == 404 ? "there is no such pod" : call->last_error);
+    else if (call->status == 404)
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
+    else
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
+}
+
+static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64_t now_ms)
+{
+    const int64_t stretch = (int64_t)outbox->ring_waiting * RING_PER_POD_MS;
+
+    metric_add(M_BELL_RINGS, rang ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    outbox->ringing = false;
+    lock(outbox);
+    outbox->stats.bell_failing = !rang;
+    if (rang) {
+        outbox->stats.rings++;
+        outbox->ring_not_before_ms = now_ms + (stretch > RING_PAUSE_MS ? stretch : RING_PAUSE_MS);
+    } else {
+        outbox->stats.ring_failures++;
+        (void)snprintf(outbox->stats.bell_error, sizeof outbox->stats.bell_error, "%s",
+                       call->last_error);
+        outbox->ring_wanted = true;
+        outbox->ring_not_before_ms = now_ms + RING_RETRY_MS;
+    }
+    unlock(outbox);
+    drop_call(outbox, call);
+}
+
+/* The first ring of a namespace makes the bell; making it is a ring already. */
+static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    struct strbuf body;
+
+    strbuf_init(&body);
+    bell_encode(&body, outbox->rules.namespace, bell_name);
+    call->kind = CALL_HANG_BELL;
+    call->method = "POST";
+    call->path = arena_printf(&call->arena,
+                              "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
+                              outbox->rules.namespace);
+    call->content_type = "application/json";
+    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    call->flying = false;
+    call->due_ms = now_ms;
+    strbuf_done(&body);
+}
+
+static void side_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    const bool good = call->status >= 200 && call->status < 300;
+
+    if (!good)
+        note_status(call);
+    if (call->kind == CALL_RING && call->status == 404 && strcmp(outbox->rules.wake, "bell") == 0) {
+        hang_bell(outbox, call, now_ms);
+        return;
+    }
+    if (call->kind == CALL_RING || call->kind == CALL_HANG_BELL) {
+        ring_ends(outbox, call, good, now_ms);
+        return;
+    }
+    if (call->kind == CALL_EVENT)
+        metric_add(M_EVENTS, good ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    drop_call(outbox, call);
+}
+
+static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    count_call(call, call->status);
+    switch (call->kind) {
+    case CALL_BIND:
+        bind_answered(outbox, call, now_ms);
+        return;
+    case CALL_CHECK:
+    case CALL_FETCH:
+        get_answered(outbox, call, now_ms);
+        return;
+    case CALL_EVENT:
+    case CALL_ADVERTISE:
+    case CALL_RING:
+    case CALL_HANG_BELL:
+        side_answered(outbox, call, now_ms);
+        return;
+    }
+    must_not_reach("every kind is listed");
+}
+
+static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
+                   const struct kube_answer *answer)
+{
+    count_call(call, 0);
+    (void)snprintf(call->last_error, sizeof call->last_error, "%.250s", answer->err->text);
+    switch (call->kind) {
+    case CALL_BIND:
+        call->maybe_sent = call->maybe_sent || !answer->unsent;
+        wait_before_retry(call, now_ms, 0);
+        return;
+    case CALL_CHECK:
+    case CALL_FETCH:
+        wait_before_retry(call, now_ms, 0);
+        return;
+    case CALL_RING:
+    case CALL_HANG_BELL:
+        ring_ends(outbox, call, false, now_ms);
+        return;
+    case CALL_EVENT:
+        metric_add(M_EVENTS, "outcome=\"failed\"", 1);
+        drop_call(outbox, call);
+        return;
+    case CALL_ADVERTISE:
+        drop_call(outbox, call);
+        return;
+    }
+    must_not_reach("every kind is listed");
+}
+
+void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer)
+{
+    const size_t slot = answer->id & (((size_t)1 << SLOT_BITS) - 1);
+    struct call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
+
+    if (call == NULL || call->id != answer->id || !call->flying)
+        return; /* cancelled, or another's */
+    switch (answer->piece) {
+    case KUBE_HEAD:
+        call->status = answer->status;
+        call->retry_after_s = answer->retry_after_s;
+        return;
+    case KUBE_DATA:
+        if (call->answer.len + answer->data.len <= ANSWER_BYTES_MAX)
+            strbuf_text(&call->answer, answer->data);
+        return;
+    case KUBE_DONE:
+        answered(outbox, call, now_ms);
+        return;
+    case KUBE_FAILED:
+        failed(outbox, call, now_ms, answer);
+        return;
+    }
+    must_not_reach("every piece is listed");
+}
+
+static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    const bool timed = call->deadline_ms > 0;
+    const int64_t left = timed ? call->deadline_ms - now_ms : SIDE_TIMEOUT_MS;
+    const int64_t third = left / 3 > ATTEMPT_MS ? left / 3 : ATTEMPT_MS;
+    struct err err;
+
+    call->id = next_id(outbox, call);
+    call->tries++;
+    call->status = 0;
+    call->retry_after_s = 0;
+    strbuf_reset(&call->answer);
+    const struct kube_request request = {
+        .id = call->id,
+        .method = call->method,
+        .path = call->path,
+        .content_type = call->content_type,
+        .body = call->body,
+        .timeout_ms = timed && third < left ? third : left,
+        .fresh = true,
+    };
+    call->flying = true;
+    if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {
+        const struct kube_answer refused = {
+            .id = call->id, .piece = KUBE_FAILED, .unsent = true, .err = &err};
+        failed(outbox, call, now_ms, &refused);
+    }
+}
+
+static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
+{
+    const bool node = strcmp(outbox->rules.wake, "node") == 0;
+    char name[NAME_BYTES_MAX + 1];
+    struct strbuf body;
+
+    lock(outbox);
+    const bool due = outbox->ring_wanted && !outbox->ringing && now_ms >= outbox->ring_not_before_ms &&
+                     (!node || outbox->ring_node[0] != '\0');
+    if (due)
+        outbox->ring_wanted = false;
+    const uint64_t ring = outbox->stats.rings + outbox->stats.ring_failures + 1;
+    (void)snprintf(name, sizeof name, "%s", outbox->ring_node);
+    unlock(outbox);
+    if (!due)
+        return;
+    struct call *call = call_new(CALL_RING, "PATCH");
+    strbuf_init(&body);
+    if (node) {
+        call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
+        node_bell_patch(&body, ring, wall_ms);
+    } else {
+        call->path = arena_printf(&call->arena,
+                                  "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities/%s",
+                                  outbox->rules.namespace, bell_name);
+        bell_patch(&body, ring, wall_ms);
+    }
+    call->content_type = "application/merge-patch+json";
+    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    strbuf_done(&body);
+    outbox->ringing = true;
+    take_slot(outbox, call);
+}
+
+static void empty_inbox(struct outbox *outbox)
+{
+    lock(outbox);
+    struct call *call = outbox->inbox;
+    outbox->inbox = NULL;
+    outbox->inbox_end = &outbox->inbox;
+    unlock(outbox);
+    while (call != NULL) {
+        struct call *next = call->next;
+        call->next = NULL;
+        take_slot(outbox, call);
+        call = next;
+    }
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Start it, give it up, or say when to look again. */
+static int64_t step_call(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    if (call->deadline_ms > 0 && now_ms >= call->deadline_ms) {
+        if (call->flying) {
+            outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);
+            call->maybe_sent = true;
+        }
+        give_up(outbox, call);
+        return 0;
+    }
+    const int64_t until = call->deadline_ms > 0 ? call->deadline_ms - now_ms : IDLE_MS;
+    if (call->flying)
+        return until;
+    if (now_ms < call->due_ms)
+        return sooner(until, call->due_ms - now_ms);
+    launch(outbox, call, now_ms);
+    return 0;
+}
+
+int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
+{
+    int64_t wait = IDLE_MS;
+
+    empty_inbox(outbox);
+    begin_ring(outbox, now_ms, wall_ms);
+    for (size_t i = 0; i < outbox->calls; i++)
+        if (outbox->call[i] != NULL) {
+            const int64_t at = step_call(outbox, outbox->call[i], now_ms);
+            wait = sooner(wait, at > 0 ? at : 10);
+        }
+    lock(outbox);
+    if (outbox->ring_wanted && !outbox->ringing)
+        wait = sooner(wait, outbox->ring_not_before_ms > now_ms
+                                ? outbox->ring_not_before_ms - now_ms
+                                : RING_PAUSE_MS);
+    unlock(outbox);
+    return wait;
+}

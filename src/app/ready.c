@@ -1,0 +1,20 @@
+#include "app.h"
+
+bool app_ready(const struct app *app, const char **out_why)
+{
+    const char *why = NULL;
+
+    if (!atomic_load(&app->claimed))
+        why = "the API server has not been reached yet";
+    else if (!atomic_load(&app->nodes_synced))
+        why = "the list of nodes is not complete yet";
+    else if (!atomic_load(&app->pods_synced))
+        why = "the list of pods is not complete yet";
+    else if (atomic_load(&app->disk_broken))
+        why = "the ledger cannot be written";
+    else if (atomic_load(&app->safe_mode))
+        why = "ledger and memory disagreed: safe mode";
+    if (out_why != NULL)
+        *out_why = why;
+    return why == NULL;
+}

@@ -1,0 +1,238 @@
+#include "watcher.h"
+
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+enum {
+    PAGE_ITEMS      = 500,
+    WATCH_MS        = 300000, /* jittered by the reflector, as client-go does */
+    SILENCE_MS      = 180000, /* bookmarks come about once a minute */
+    LIST_TIMEOUT_MS = 60000,
+};
+
+/* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
+static const char live_pods[] = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+
+/* One resource: how its objects become messages. */
+struct stream {
+    struct watcher *watcher;
+    const char *resource;
+    struct reflector *reflector;
+    bool (*decode)(struct stream *stream, struct message *message, struct text object);
+    enum message_kind begin;
+    enum message_kind listed;
+    enum message_kind end;
+    enum message_kind failed;
+    enum message_kind changed;
+    enum message_kind deleted;
+    atomic_int_fast64_t *heard;
+    uint64_t watches;
+};
+
+struct watcher {
+    struct app *app;
+    struct stream nodes;
+    struct stream pods;
+};
+
+static void put(struct stream *stream, struct message *take_message)
+{
+    if (!queue_put_wait(stream->watcher->app->queue, take_message))
+        message_free(take_message); /* we are stopping */
+}
+
+static void complain(struct stream *stream, const struct err *err)
+{
+    log_write(LOG_WARN, "an object of the API server cannot be read and is passed over",
+              log_str("resource", stream->resource), log_str("error", err->text));
+}
+
+static bool decode_pod(struct stream *stream, struct message *message, struct text object)
+{
+    struct err err;
+
+    if (pod_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->pod,
+                   &err) == 0)
+        return true;
+    complain(stream, &err);
+    return false;
+}
+
+static bool decode_node(struct stream *stream, struct message *message, struct text object)
+{
+    struct err err;
+
+    if (node_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->node,
+                    &err) == 0)
+        return true;
+    complain(stream, &err);
+    return false;
+}
+
+/* The bytes are the reflector's for the call only, and decoded strings may point into them. */
+static void send_object(struct stream *stream, enum message_kind kind, struct text object)
+{
+    struct message *message = message_new(kind);
+    const struct text kept = {arena_copy(&message->arena, object), object.len};
+
+    if (stream->decode(stream, message, kept))
+        put(stream, message);
+    else
+        message_free(message);
+}
+
+static void list_begin(void *user)
+{
+    struct stream *stream = user;
+    put(stream, message_new(stream->begin));
+}
+
+static void listed(void *user, struct text object)
+{
+    struct stream *stream = user;
+    send_object(stream, stream->listed, object);
+}
+
+static void list_end(void *user)
+{
+    struct stream *stream = user;
+    put(stream, message_new(stream->end));
+}
+
+static void list_failed(void *user)
+{
+    struct stream *stream = user;
+    put(stream, message_new(stream->failed));
+}
+
+static void changed(void *user, struct text object)
+{
+    struct stream *stream = user;
+    send_object(stream, stream->changed, object);
+}
+
+static void deleted(void *user, struct text object)
+{
+    struct stream *stream = user;
+    send_object(stream, stream->deleted, object);
+}
+
+static void trouble(void *user, const struct err *err)
+{
+    struct stream *stream = user;
+    struct app *app = stream->watcher->app;
+
+    atomic_store(&app->api_error_ms, app->clock.now_ms(app->clock.ctx));
+    log_write(LOG_WARN, "the API server gave trouble", log_str("resource", stream->resource),
+              log_str("error", err->text));
+}
+
+static void open_stream(struct stream *stream, const struct kube_ops *ops, const char *path,
+                        const char *selector, uint64_t id_base)
+{
+    struct app *app = stream->watcher->app;
+    const struct reflector_rules rules = {
+        .path = path,
+        .selector = selector,
+        .page = PAGE_ITEMS,
+        .watch_ms = WATCH_MS,
+        .silence_ms = SILENCE_MS,
+        .list_timeout_ms = LIST_TIMEOUT_MS,
+        .seed = (uint64_t)app->clock.wall_ms(app->clock.ctx) ^ id_base,
+        .id_base = id_base,
+    };
+    const struct reflector_sink sink = {
+        .user = stream,
+        .list_begin = list_begin,
+        .listed = listed,
+        .list_end = list_end,
+        .list_failed = list_failed,
+        .changed = changed,
+        .deleted = deleted,
+        .trouble = trouble,
+    };
+
+    stream->reflector = reflector_new(&rules, ops, &sink);
+}
+
+struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
+{
+    struct watcher *watcher = xcalloc(1, sizeof *watcher);
+
+    watcher->app = app;
+    watcher->nodes = (struct stream){
+        .watcher = watcher,
+        .resource = "nodes",
+        .decode = decode_node,
+        .begin = MESSAGE_NODES_BEGIN,
+        .listed = MESSAGE_NODE_LISTED,
+        .end = MESSAGE_NODES_END,
+        .failed = MESSAGE_NODES_FAILED,
+        .changed = MESSAGE_NODE,
+        .deleted = MESSAGE_NODE_DELETED,
+        .heard = &app->nodes_heard_ms,
+    };
+    watcher->pods = (struct stream){
+        .watcher = watcher,
+        .resource = "pods",
+        .decode = decode_pod,
+        .begin = MESSAGE_PODS_BEGIN,
+        .listed = MESSAGE_POD_LISTED,
+        .end = MESSAGE_PODS_END,
+        .failed = MESSAGE_PODS_FAILED,
+        .changed = MESSAGE_POD,
+        .deleted = MESSAGE_POD_DELETED,
+        .heard = &app->pods_heard_ms,
+    };
+    open_stream(&watcher->nodes, ops, "/api/v1/nodes", NULL, (uint64_t)1 << 32);
+    open_stream(&watcher->pods, ops, "/api/v1/pods", live_pods, (uint64_t)2 << 32);
+    return watcher;
+}
+
+void watcher_free(struct watcher *watcher)
+{
+    if (watcher == NULL)
+        return;
+    reflector_free(watcher->nodes.reflector);
+    reflector_free(watcher->pods.reflector);
+    xfree(watcher);
+}
+
+static void note_stats(struct stream *stream)
+{
+    struct reflector_stats stats;
+    char labels[64];
+
+    reflector_stats(stream->reflector, &stats);
+    atomic_store(stream->heard, stats.heard_ms);
+    if (stats.watches > stream->watches + 1 || (stream->watches > 0 && stats.watches > stream->watches)) {
+        (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
+        metric_add(M_WATCH_RESTARTS, labels, stats.watches - stream->watches);
+    }
+    stream->watches = stats.watches;
+}
+
+int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
+{
+    struct reflector_stats nodes;
+    int64_t wait = reflector_step(watcher->nodes.reflector, now_ms);
+
+    note_stats(&watcher->nodes);
+    reflector_stats(watcher->nodes.reflector, &nodes);
+    /* Pods are placed on nodes: the nodes come first. */
+    if (nodes.synced) {
+        const int64_t pods = reflector_step(watcher->pods.reflector, now_ms);
+        wait = pods < wait ? pods : wait;
+        note_stats(&watcher->pods);
+    }
+    return wait;
+}
+
+void watcher_answer(struct watcher *watcher, int64_t now_ms, const struct kube_answer *answer)
+{
+    if (!reflector_answer(watcher->nodes.reflector, now_ms, answer))
+        (void)reflector_answer(watcher->pods.reflector, now_ms, answer);
+}

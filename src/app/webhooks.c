@@ -1,0 +1,647 @@
+#include "webhooks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+/* What one call needs and the next can use again: kept, so that a busy thread stops calling malloc. */
+struct scratch {
+    struct arena arena;
+    struct ghost ghost[GHOSTS_MAX];
+    struct scratch *next;
+};
+
+struct webhooks {
+    struct app *app;
+    pthread_mutex_t lock; /* guards the pile of scratches */
+    struct scratch *pile;
+};
+
+struct question {
+    struct webhooks *webhooks;
+    struct app *app;
+    struct web_call *call;
+    struct scratch *scratch;
+    struct extender_args args;
+    enum request_verdict verdict;
+    struct request request;
+    struct refusal refusal;
+};
+
+struct webhooks *webhooks_new(struct app *app)
+{
+    struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
+
+    webhooks->app = app;
+    must(pthread_mutex_init(&webhooks->lock, NULL) == 0);
+    return webhooks;
+}
+
+void webhooks_free(struct webhooks *webhooks)
+{
+    if (webhooks == NULL)
+        return;
+    while (webhooks->pile != NULL) {
+        struct scratch *scratch = webhooks->pile;
+        webhooks->pile = scratch->next;
+        arena_done(&scratch->arena);
+        xfree(scratch);
+    }
+    (void)pthread_mutex_destroy(&webhooks->lock);
+    xfree(webhooks);
+}
+
+static struct scratch *take_scratch(struct webhooks *webhooks)
+{
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    struct scratch *scratch = webhooks->pile;
+    if (scratch != NULL)
+        webhooks->pile = scratch->next;
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    if (scratch == NULL) {
+        scratch = xcalloc(1, sizeof *scratch);
+        arena_init(&scratch->arena);
+    }
+    return scratch;
+}
+
+static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
+{
+    arena_reset(&scratch->arena);
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    scratch->next = webhooks->pile;
+    webhooks->pile = scratch;
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+}
+
+/* --- answering --- */
+
+static void count(const struct web_call *call, const char *verb, const char *outcome)
+{
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "verb=\"%s\",outcome=\"%s\"", verb, outcome);
+    metric_add(M_WEBHOOK_REQUESTS, labels, 1);
+    (void)snprintf(labels, sizeof labels, "verb=\"%s\"", verb);
+    metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - web_began_ns(call));
+}
+
+static void count_reason(enum reason reason)
+{
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
+    metric_add(M_REFUSALS, labels, 1);
+}
+
+static void answer_json(struct web_call *call, struct strbuf *take_body)
+{
+    web_answer(call, 200, "application/json", take_body);
+}
+
+static void answer_problem(struct web_call *call, int status, const char *title, const char *detail)
+{
+    struct strbuf body;
+    struct jw jw;
+
+    strbuf_init(&body);
+    jw_init(&jw, &body);
+    jw_object(&jw);
+    jw_key(&jw, "type");
+    jw_str(&jw, "about:blank");
+    jw_key(&jw, "title");
+    jw_str(&jw, title);
+    jw_key(&jw, "status");
+    jw_i64(&jw, status);
+    jw_key(&jw, "detail");
+    jw_str(&jw, detail);
+    jw_object_end(&jw);
+    web_answer(call, status, "application/problem+json", &body);
+    strbuf_done(&body);
+}
+
+void webhooks_bind_answer(struct web_call *call, const char *error)
+{
+    struct strbuf body;
+
+    must(call != NULL);
+    count(call, "bind", error == NULL ? "ok" : "error");
+    if (error != NULL)
+        log_write(LOG_INFO, "bind refused", log_i64("request", web_id(call)),
+                  log_str("why", error));
+    strbuf_init(&body);
+    extender_bind_encode(&body, error);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+static void filter_error(struct web_call *call, const char *error)
+{
+    const struct extender_args none = {0};
+    const struct extender_filter_result result = {.error = error};
+    struct strbuf body;
+
+    count(call, "filter", "error");
+    log_write(LOG_WARN, "filter answered with an error", log_i64("request", web_id(call)),
+              log_str("error", error));
+    strbuf_init(&body);
+    extender_filter_encode(&body, &none, &result);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+/* --- filter --- */
+
+/* Every name passes: nothing is asked of us. */
+static void pass_all(struct question *question)
+{
+    const uint32_t names = question->args.names;
+    uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
+    struct strbuf body;
+
+    for (uint32_t i = 0; i < names; i++)
+        choice[i] = i;
+    const struct extender_filter_result result = {.chosen = names, .choice = choice};
+    count(question->call, "filter", "ok");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+struct refusals {
+    struct extender_refusal *refusal;
+    uint32_t count;
+    struct arena *arena;
+};
+
+static void add_refusal(void *user, struct text name, const char *text)
+{
+    struct refusals *refusals = user;
+
+    refusals->refusal[refusals->count++] =
+        (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
+}
+
+static void remember(struct question *question, enum reason reason, const char *text)
+{
+    const struct pod *pod = &question->args.pod;
+    struct app *app = question->app;
+    const struct waiting waiting = {
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .request = question->verdict == REQUEST_OK ? &question->request : NULL,
+        .text = text,
+        .reason = reason,
+        .last_ms = app->clock.wall_ms(app->clock.ctx),
+    };
+
+    count_reason(reason);
+    if (pod->uid[0] != '\0')
+        hints_refused(app->hints, &waiting);
+}
+
+static void send_refusals(struct question *question, const struct refusals *refusals,
+                          const struct refusal_key *key, enum reason reason)
+{
+    const struct extender_filter_result result = {.refusals = refusals->count,
+                                                  .refusal = refusals->refusal};
+    struct strbuf body;
+
+    count(question->call, "filter", "refused");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    if (key != NULL)
+        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, reason);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* One text for all names, grouped like every refusal: beyond refusal_names the first name speaks for all. */
+static void refuse_all(struct question *question, const char *text)
+{
+    const uint32_t names = question->args.names;
+    const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    refusals.refusal = arena_array(refusals.arena, named + 1, sizeof *refusals.refusal);
+    for (uint32_t i = 0; i < named && i < names; i++)
+        add_refusal(&refusals, question->args.name[i], text);
+    send_refusals(question, &refusals, NULL, REASON_NONE);
+}
+
+static uint64_t digest_names(const struct extender_args *args)
+{
+    uint64_t digest = args->full_nodes ? 1 : 0;
+
+    for (uint32_t i = 0; i < args->names; i++)
+        digest = digest * 0x9e3779b97f4a7c15U + text_hash(args->name[i]);
+    return digest;
+}
+
+/* The reason that comes nearest to fitting: it is the pod's. */
+static enum reason nearest(const struct filter_answer *answer, uint32_t names)
+{
+    enum reason last = REASON_NO_GPU;
+
+    for (uint32_t i = 0; i < names; i++)
+        if (answer->reason[i] > last)
+            last = answer->reason[i];
+    return last;
+}
+
+static void refuse(struct question *question, const struct filter_question *asked,
+                   const struct filter_answer *answer)
+{
+    const enum reason reason = nearest(answer, asked->names);
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .room = asked->snapshot->room};
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
+    filter_refusals(asked, answer, question->app->settings->refusal_names, &refusals, add_refusal);
+    send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
+}
+
+static void offer(struct question *question, const struct filter_answer *answer)
+{
+    uint32_t *choice =
+        arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
+    struct app *app = question->app;
+    struct strbuf body;
+
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        choice[i] = answer->candidate[i].name;
+    if (question->args.pod.uid[0] != '\0') {
+        const struct text uid = text_of(question->args.pod.uid);
+        hints_fits(app->hints, uid);
+        if (answer->verdict == FILTER_FITS)
+            hints_offered(app->hints, uid, app->clock.now_ms(app->clock.ctx), answer->candidates,
+                          &answer->candidate[0], &question->request);
+    }
+    const struct extender_filter_result result = {.chosen = answer->candidates, .choice = choice};
+    count(question->call, "filter", "ok");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template, say). */
+static const struct node *const *nodes_of(struct question *question,
+                                          const struct snapshot *snapshot, struct names *names)
+{
+    const struct extender_args *args = &question->args;
+    const struct node **node = arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
+
+    for (uint32_t i = 0; i < args->names; i++) {
+        struct inventory inventory;
+        if (snapshot_node(snapshot, args->name[i]) != NULL)
+            continue;
+        inventory_parse(&args->node[i], &question->app->inventory_rules, &question->scratch->arena,
+                        &inventory);
+        node[i] = node_from_inventory(&inventory, names);
+    }
+    return node;
+}
+
+static void drop_nodes(const struct node *const *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        node_unref(node[i]);
+}
+
+static bool answer_again(struct question *question, uint64_t room)
+{
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .room = room};
+    enum reason reason;
+    struct refusal refusal;
+    struct strbuf body;
+
+    strbuf_init(&body);
+    const bool known = hints_answer_find(question->app->hints, &key, &body, &reason);
+    if (known) {
+        request_refuse(&question->request, reason, &refusal);
+        remember(question, reason, refusal.text);
+        count(question->call, "filter", "refused");
+        answer_json(question->call, &body);
+    }
+    strbuf_done(&body);
+    return known;
+}
+
+/* False: the ledger moved while we judged, and the judgement was no; ask again. */
+static bool judge(struct question *question, const struct snapshot *snapshot, bool last)
+{
+    struct app *app = question->app;
+    const struct text uid = text_of(question->args.pod.uid);
+    const int64_t now = app->clock.now_ms(app->clock.ctx);
+    struct names *names = question->args.full_nodes ? names_new() : NULL;
+    const struct filter_question asked = {
+        .snapshot = snapshot,
+        .request = &question->request,
+        .uid = uid,
+        .names = question->args.names,
+        .name = question->args.name,
+        .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
+        .shortlist = hints_shortlist(app->hints, uid, app->settings->shortlist, now),
+        .ghosts = hints_ghosts(app->hints, uid, now, question->scratch->ghost),
+        .ghost = question->scratch->ghost,
+    };
+    struct filter_answer answer;
+    struct refusal refusal;
+    bool done = true;
+
+    filter_ask(&asked, &question->scratch->arena, &answer);
+    switch (answer.verdict) {
+    case FILTER_FITS:
+    case FILTER_RESERVED:
+        offer(question, &answer);
+        break;
+    case FILTER_HELD_ELSEWHERE:
+        (void)snprintf(refusal.text, sizeof refusal.text,
+                       "elsewhere: the pod holds a reservation on node %.180s",
+                       answer.held->is.node->text);
+        filter_error(question->call, refusal.text);
+        break;
+    case FILTER_NONE:
+        request_refuse(&question->request, nearest(&answer, asked.names), &refusal);
+        remember(question, nearest(&answer, asked.names), refusal.text);
+        /* Recorded first, read again then: the writer publishes and then looks at what waits. */
+        done = last || view_room(app->view) == snapshot->room;
+        if (done)
+            refuse(question, &asked, &answer);
+        break;
+    }
+    if (names != NULL) {
+        drop_nodes(asked.node, asked.names);
+        names_free(names);
+    }
+    return done;
+}
+
+enum { JUDGE_TRIES = 4 };
+
+static void filter_judged(struct question *question)
+{
+    for (int i = 1;; i++) {
+        CLEANUP(snapshot_unrefp)
+        const struct snapshot *snapshot = view_take(question->app->view);
+        must(snapshot != NULL); /* we are ready */
+        if (!question->args.full_nodes &&
+            snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL &&
+            answer_again(question, snapshot->room))
+            return;
+        if (judge(question, snapshot, i == JUDGE_TRIES))
+            return;
+    }
+}
+
+/* Where shares live, whole GPUs of the other resource have no place (design 3, "mixed"). */
+static void filter_whole(struct question *question)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const uint32_t names = question->args.names;
+    uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
+    struct extender_filter_result result = {.choice = choice};
+
+    for (uint32_t i = 0; i < names; i++) {
+        const struct node *node = snapshot_node(snapshot, question->args.name[i]);
+        if (node == NULL || !node_has_shares(node))
+            choice[result.chosen++] = i;
+    }
+    if (result.chosen == 0) {
+        refuse_all(question, "the node's GPUs are shared");
+        return;
+    }
+    struct strbuf body;
+    strbuf_init(&body);
+    count(question->call, "filter", "ok");
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+static void filter(struct question *question)
+{
+    switch (question->verdict) {
+    case REQUEST_OK:
+        filter_judged(question);
+        return;
+    case REQUEST_REFUSED:
+        remember(question, question->refusal.why, question->refusal.text);
+        refuse_all(question, question->refusal.text);
+        return;
+    case REQUEST_NOT_OURS:
+    case REQUEST_ZERO:
+        if (question->args.pod.whole_gpus > 0)
+            filter_whole(question);
+        else
+            pass_all(question);
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+/* --- prioritize --- */
+
+static void prioritize(struct question *question)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    struct app *app = question->app;
+    uint8_t *score = arena_array(&question->scratch->arena, question->args.names + 1, 1);
+    struct strbuf body;
+
+    if (question->verdict == REQUEST_OK && snapshot != NULL) {
+        const struct text uid = text_of(question->args.pod.uid);
+        const struct filter_question asked = {
+            .snapshot = snapshot,
+            .request = &question->request,
+            .uid = uid,
+            .names = question->args.names,
+            .name = question->args.name,
+            .ghosts = hints_ghosts(app->hints, uid, app->clock.now_ms(app->clock.ctx),
+                                   question->scratch->ghost),
+            .ghost = question->scratch->ghost,
+        };
+        filter_score(&asked, &question->scratch->arena, score);
+    }
+    count(question->call, "prioritize", "ok");
+    strbuf_init(&body);
+    extender_priorities_encode(&body, &question->args, score);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* --- the doors --- */
+
+static void judge_request(struct question *question)
+{
+    question->verdict = request_parse(&question->args.pod, &question->app->request_rules,
+                                      &question->scratch->arena, &question->request,
+                                      &question->refusal);
+}
+
+static void open_args(struct webhooks *webhooks, struct web_call *call, bool scoring)
+{
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why) && !scoring) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s", why);
+        filter_error(call, text);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    if (extender_args_decode(web_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
+                             &question.args, &err) < 0) {
+        if (scoring) {
+            count(call, "prioritize", "error");
+            answer_problem(call, 400, "the body cannot be read", err.text);
+        } else {
+            filter_error(call, err.text);
+        }
+    } else {
+        judge_request(&question);
+        if (scoring)
+            prioritize(&question);
+        else
+            filter(&question);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static void open_filter(struct webhooks *webhooks, struct web_call *call)
+{
+    open_args(webhooks, call, false);
+}
+
+static void open_prioritize(struct webhooks *webhooks, struct web_call *call)
+{
+    open_args(webhooks, call, true);
+}
+
+static void open_bind(struct webhooks *webhooks, struct web_call *call)
+{
+    struct app *app = webhooks->app;
+    struct message *message = message_new(MESSAGE_BIND);
+    struct err err;
+    const char *why;
+
+    if (extender_bind_decode(web_body(call), &message->arena, &message->bind, &err) < 0) {
+        webhooks_bind_answer(call, err.text);
+        message_free(message);
+        return;
+    }
+    message->deadline_ms =
+        app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
+    message->call = call;
+    const bool ready = app_ready(app, &why);
+    if (ready && queue_put(app->queue, message))
+        return;
+    message->call = NULL;
+    message_free(message);
+    char text[200];
+    (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
+                   ready ? "too many binds wait already" : why);
+    webhooks_bind_answer(call, text);
+}
+
+static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
+                            bool *keep)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+
+    for (uint32_t i = 0; i < args->nodes; i++) {
+        const struct extender_victims *victims = &args->node[i];
+        const struct node *node = snapshot_node(snapshot, victims->node);
+        if (question->verdict == REQUEST_OK)
+            keep[i] = node != NULL && preempt_ask(node, &question->request, victims->uid,
+                                                  victims->uids) == REASON_NONE;
+        else
+            keep[i] = question->verdict != REQUEST_REFUSED;
+    }
+}
+
+static void open_preempt(struct webhooks *webhooks, struct web_call *call)
+{
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct extender_preempt args;
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why)) {
+        count(call, "preempt", "error");
+        answer_problem(call, 503, "milligpu is not ready", why);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    struct arena *arena = &question.scratch->arena;
+    if (extender_preempt_decode(web_body(call), &webhooks->app->wire_rules, arena, &args, &err) < 0) {
+        count(call, "preempt", "error");
+        answer_problem(call, 400, "the body cannot be read", err.text);
+    } else {
+        struct strbuf body;
+        bool *keep = arena_array(arena, args.nodes + 1, sizeof *keep);
+        question.args.pod = args.pod;
+        judge_request(&question);
+        preempt_ask_all(&question, &args, keep);
+        count(call, "preempt", "ok");
+        strbuf_init(&body);
+        extender_preempt_encode(&body, &args, keep);
+        answer_json(call, &body);
+        strbuf_done(&body);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static const struct {
+    const char *verb;
+    void (*open)(struct webhooks *webhooks, struct web_call *call);
+} doors[] = {
+    {"/filter", open_filter},
+    {"/prioritize", open_prioritize},
+    {"/bind", open_bind},
+    {"/preempt", open_preempt},
+};
+
+static bool is_json(struct web_call *call)
+{
+    const char *type = web_header(call, "Content-Type");
+
+    return type == NULL || strncmp(type, "application/json", strlen("application/json")) == 0;
+}
+
+void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
+{
+    const char *base = webhooks->app->settings->base_path;
+    const char *path = web_path(call);
+    const size_t length = strlen(base);
+
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
+        if (strncmp(path, base, length) != 0 || strcmp(path + length, doors[i].verb) != 0)
+            continue;
+        if (strcmp(web_method(call), "POST") != 0) {
+            web_set_header(call, "Allow", "POST");
+            answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
+        } else if (!is_json(call)) {
+            answer_problem(call, 415, "unsupported media type",
+                           "Content-Type must be application/json");
+        } else {
+            doors[i].open(webhooks, call);
+        }
+        return;
+    }
+    answer_problem(call, 404, "not found",
+                   "webhooks are filter, prioritize, bind and preempt below base_path");
+}

@@ -1,0 +1,981 @@
+#include "writer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+#include "drift_watch.h"
+#include "webhooks.h"
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/map.h"
+#include "milligpu/metric.h"
+#include "milligpu/quantity.h"
+#include "milligpu/reconcile.h"
+
+enum {
+    DOUBT_MS      = 90000, /* the API server gives up on a request after 60 s */
+    RETRY_MS      = 250,   /* between two tries of a lost batch */
+    TICK_MS       = 1000,
+    CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
+};
+
+/* A Binding on its way, and who waits for its outcome. */
+struct flight {
+    char *uid;
+    const struct atom *node; /* NULL: a pod that asks for 0, on no node of ours */
+    struct web_call **call;
+    size_t calls;
+    size_t capacity;
+};
+
+/* A reservation that nobody is sending: since when. */
+struct doubt {
+    char *uid;
+    int64_t since_ms;
+    uint64_t mark;
+};
+
+/* What happens once the batch is on disk. */
+struct effect {
+    enum { EFFECT_BIND, EFFECT_ADVERTISE } kind;
+    char *uid; /* BIND; the node's name for ADVERTISE */
+    char *namespace;
+    char *name;
+    char *node;
+    char *note;
+    struct strbuf body;
+    int64_t deadline_ms;
+    uint32_t milli;
+};
+
+struct writer {
+    struct app *app;
+    struct ledger *ledger;
+    struct batch batch;
+    struct drift_watch *drift;
+    struct map flights;
+    struct map doubts;
+    struct effect *effect;
+    size_t effects;
+    size_t effect_capacity;
+    struct message **kept; /* of a lost batch, to be tried again */
+    size_t keeps;
+    size_t keep_capacity;
+    int64_t retry_ms;
+    struct message **listed; /* pods of the list that is being read */
+    size_t lists;
+    size_t list_capacity;
+    bool listing;
+    uint64_t epoch;      /* of pod lists */
+    uint64_t node_epoch; /* of node lists */
+    struct map nodes_seen;
+    bool pods_ended; /* this batch ends a list */
+    bool nodes_ended;
+    bool was_ready;
+    int64_t tick_ms;
+    int64_t wall_ms;
+    uint64_t mark;
+};
+
+struct writer *writer_new(struct app *app)
+{
+    struct writer *writer = xcalloc(1, sizeof *writer);
+
+    writer->app = app;
+    writer->ledger = ledger_new();
+    batch_init(&writer->batch, app, writer->ledger);
+    writer->drift = drift_watch_new(app);
+    map_init(&writer->flights);
+    map_init(&writer->doubts);
+    map_init(&writer->nodes_seen);
+    writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
+    writer->epoch = 1;
+    return writer;
+}
+
+static void effect_done(struct effect *effect)
+{
+    xfree(effect->uid);
+    xfree(effect->namespace);
+    xfree(effect->name);
+    xfree(effect->node);
+    xfree(effect->note);
+    strbuf_done(&effect->body);
+}
+
+static void flight_free(struct flight *flight)
+{
+    xfree(flight->uid);
+    xfree(flight->call);
+    xfree(flight);
+}
+
+static void doubt_free(struct doubt *doubt)
+{
+    xfree(doubt->uid);
+    xfree(doubt);
+}
+
+/* Calls that still wait are answered by the listener when it stops. */
+static void forget(struct message *message)
+{
+    message->call = NULL;
+    message_free(message);
+}
+
+void writer_free(struct writer *writer)
+{
+    if (writer == NULL)
+        return;
+    struct flight *flight;
+    for (size_t at = 0; (flight = map_next(&writer->flights, &at)) != NULL;)
+        flight_free(flight);
+    struct doubt *doubt;
+    for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;)
+        doubt_free(doubt);
+    for (size_t i = 0; i < writer->effects; i++)
+        effect_done(&writer->effect[i]);
+    for (size_t i = 0; i < writer->keeps; i++)
+        forget(writer->kept[i]);
+    for (size_t i = 0; i < writer->lists; i++)
+        forget(writer->listed[i]);
+    xfree(writer->effect);
+    xfree(writer->kept);
+    xfree(writer->listed);
+    map_done(&writer->flights);
+    map_done(&writer->doubts);
+    map_done(&writer->nodes_seen);
+    drift_watch_free(writer->drift);
+    batch_done(&writer->batch);
+    ledger_free(writer->ledger);
+    xfree(writer);
+}
+
+int writer_load(struct writer *writer, struct err *err)
+{
+    const int rc = store_load(writer->app->store, writer->ledger, err);
+    if (rc < 0)
+        return rc;
+    batch_publish(writer->app, writer->ledger);
+    return 0;
+}
+
+bool writer_idle(const struct writer *writer)
+{
+    return writer->flights.count == 0 && writer->keeps == 0;
+}
+
+static int64_t now_ms(const struct writer *writer)
+{
+    return writer->app->clock.now_ms(writer->app->clock.ctx);
+}
+
+/* --- commands --- */
+
+/* False if the batch is lost; a contradiction is logged, counted and passed over. */
+static bool run(struct writer *writer, const struct command *command)
+{
+    const struct change *change;
+    enum verdict verdict;
+
+    return batch_run(&writer->batch, command, &verdict, &change, NULL) != BATCH_LOST;
+}
+
+static bool run_all(struct writer *writer, const struct command *command, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!run(writer, &command[i]))
+            return false;
+    return true;
+}
+
+static bool heal_duplicates(struct writer *writer)
+{
+    const struct node *node;
+
+    /* One pass over what there is; a node that stays a duplicate of another is not offered twice. */
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
+        node = ledger_stale_duplicate(writer->ledger);
+        if (node == NULL)
+            return true;
+        const struct command command = {
+            .kind = COMMAND_NODE, .at_ms = writer->wall_ms, .node = node->name->text};
+        if (!run(writer, &command))
+            return false;
+    }
+    return true;
+}
+
+/* --- binds --- */
+
+static struct flight *flight_begin(struct writer *writer, const char *uid, const struct atom *node)
+{
+    struct flight *flight = xcalloc(1, sizeof *flight);
+
+    flight->uid = xstrdup(uid);
+    flight->node = node;
+    must(map_put(&writer->flights, text_of(flight->uid), flight) == NULL);
+    struct doubt *doubt = map_take(&writer->doubts, text_of(uid));
+    if (doubt != NULL)
+        doubt_free(doubt);
+    return flight;
+}
+
+static void flight_join(struct flight *flight, struct message *message)
+{
+    flight->call = xgrow(flight->call, flight->calls, &flight->capacity, sizeof(void *));
+    flight->call[flight->calls++] = message->call;
+    message->call = NULL;
+}
+
+static void flight_end(struct writer *writer, const char *uid, const char *error)
+{
+    struct flight *flight = map_take(&writer->flights, text_of(uid));
+
+    if (flight == NULL)
+        return;
+    for (size_t i = 0; i < flight->calls; i++)
+        webhooks_bind_answer(flight->call[i], error);
+    flight_free(flight);
+}
+
+static void refuse_bind(struct message *message, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void refuse_bind(struct message *message, const char *fmt, ...)
+{
+    char text[ERR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    webhooks_bind_answer(message->call, text);
+    message->call = NULL;
+}
+
+static struct effect *new_effect(struct writer *writer)
+{
+    writer->effect =
+        xgrow(writer->effect, writer->effects, &writer->effect_capacity, sizeof *writer->effect);
+    struct effect *effect = &writer->effect[writer->effects++];
+    *effect = (struct effect){0};
+    strbuf_init(&effect->body);
+    return effect;
+}
+
+/* Queue the Binding of an allocation for when the batch is on disk. */
+static int send_binding(struct writer *writer, const struct allocation *allocation,
+                        const struct message *message, struct err *err)
+{
+    const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
+    struct effect *effect = new_effect(writer);
+    struct strbuf note;
+
+    must(node != NULL);
+    effect->kind = EFFECT_BIND;
+    effect->uid = xstrdup(allocation->is.uid);
+    effect->namespace = xstrdup(allocation->is.namespace);
+    effect->name = xstrdup(allocation->is.name);
+    effect->node = xstrdup(allocation->is.node->text);
+    strbuf_init(&note);
+    note_value(&note, allocation, node);
+    effect->note = strbuf_steal(&note);
+    effect->deadline_ms = message->deadline_ms;
+    const int rc = binding_encode(&effect->body, allocation, node, err);
+    if (rc < 0) {
+        effect_done(effect);
+        writer->effects--;
+    }
+    return rc;
+}
+
+/* A pod that asks for 0, or for whole GPUs of the other resource: bound, with nothing to write down. */
+static void send_plain_binding(struct writer *writer, const struct message *message)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
+    struct effect *effect = new_effect(writer);
+    struct err err;
+
+    must(node != NULL);
+    const struct allocation_facts nothing = {.uid = message->bind.uid,
+                                             .namespace = message->bind.namespace,
+                                             .name = message->bind.pod,
+                                             .node = node->name,
+                                             .node_uid = node->uid,
+                                             .origin = ORIGIN_OBSERVED};
+    struct allocation *allocation = allocation_new(&nothing);
+    effect->kind = EFFECT_BIND;
+    effect->uid = xstrdup(message->bind.uid);
+    effect->namespace = xstrdup(message->bind.namespace);
+    effect->name = xstrdup(message->bind.pod);
+    effect->node = xstrdup(message->bind.node);
+    effect->note = xstrdup("");
+    effect->deadline_ms = message->deadline_ms;
+    must(binding_encode(&effect->body, allocation, node, &err) == 0); /* nothing in it can be too much */
+    allocation_unref(allocation);
+}
+
+static void count_refusal(enum reason reason)
+{
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
+    metric_add(M_REFUSALS, labels, 1);
+}
+
+/* Undo a grant whose Binding cannot be written. */
+static bool take_back(struct writer *writer, struct message *message, const struct err *err)
+{
+    const struct command command = {.kind = COMMAND_RELEASE,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = message->bind.uid,
+                                    .why = "annotation"};
+    refuse_bind(message, "%s", err->text);
+    return run(writer, &command);
+}
+
+static bool launch(struct writer *writer, struct message *message,
+                   const struct allocation *allocation)
+{
+    struct err err;
+
+    if (send_binding(writer, allocation, message, &err) < 0)
+        return take_back(writer, message, &err);
+    flight_join(flight_begin(writer, allocation->is.uid, allocation->is.node), message);
+    return true;
+}
+
+static bool reserve(struct writer *writer, struct message *message,
+                    const struct pod_record *record)
+{
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = record->uid,
+                                    .namespace = record->namespace,
+                                    .name = record->name,
+                                    .node = message->bind.node,
+                                    .request = record->request};
+    const struct change *change;
+    struct change answer;
+    enum verdict verdict;
+    struct refusal refusal;
+
+    switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
+    case BATCH_LOST:
+        return false;
+    case BATCH_CONTRADICTED:
+        refuse_bind(message, "the ledger contradicts itself; granting has stopped (safe mode)");
+        return true;
+    case BATCH_DONE:
+        break;
+    }
+    switch (verdict) {
+    case VERDICT_OK:
+        return launch(writer, message, change->after);
+    case VERDICT_SAME:
+        return launch(writer, message, answer.held);
+    case VERDICT_ELSEWHERE:
+        count_refusal(REASON_ELSEWHERE);
+        refuse_bind(message, "elsewhere: the pod holds a reservation on node %s",
+                    answer.held->is.node->text);
+        return true;
+    case VERDICT_REFUSED:
+        count_refusal(answer.reason);
+        request_refuse(record->request, answer.reason, &refusal);
+        refuse_bind(message, "%s: %s", reason_name(answer.reason), refusal.text);
+        return true;
+    case VERDICT_UNKNOWN:
+        break;
+    }
+    must_not_reach("reserve is never answered unknown");
+}
+
+/* Everything that can be said without asking the ledger for room.  True if the bind was answered. */
+static bool bind_settled(struct writer *writer, struct message *message,
+                         const struct pod_record *record)
+{
+    const struct extender_bind *bind = &message->bind;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(bind->uid));
+    struct flight *flight = map_find(&writer->flights, text_of(bind->uid));
+
+    if (strcmp(record->namespace, bind->namespace) != 0 || strcmp(record->name, bind->pod) != 0) {
+        refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
+                    bind->namespace, bind->pod);
+    } else if (flight != NULL && flight->node != NULL && strcmp(flight->node->text, bind->node) != 0) {
+        refuse_bind(message, "elsewhere: the pod is being bound to node %s", flight->node->text);
+    } else if (flight != NULL) {
+        flight_join(flight, message);
+    } else if (record->node[0] != '\0' && strcmp(record->node, bind->node) != 0) {
+        refuse_bind(message, "changed: the pod is bound to node %s already", record->node);
+    } else if (record->node[0] != '\0' && (held == NULL || held->is.state == STATE_BOUND)) {
+        webhooks_bind_answer(message->call, NULL);
+        message->call = NULL;
+    } else if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
+        refuse_bind(message, "not_ours: the pod does not name %s",
+                    writer->app->settings->resource);
+    } else if (record->verdict == REQUEST_REFUSED) {
+        refuse_bind(message, "%s", record->refusal);
+    } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
+        count_refusal(REASON_UNKNOWN_NODE);
+        refuse_bind(message, "unknown_node: there is no node %s", bind->node);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The message may go on to the outbox: then *message is NULL. */
+static bool handle_bind(struct writer *writer, struct message **message)
+{
+    struct message *bind = *message;
+    const char *why;
+
+    if (!app_ready(writer->app, &why)) {
+        refuse_bind(bind, "not ready: %s", why);
+        return true;
+    }
+    const struct pod_record *record = pods_find(writer->app->pods, bind->bind.uid);
+    if (record == NULL && bind->kind == MESSAGE_BIND) {
+        *message = NULL;
+        outbox_fetch(writer->app->outbox, bind);
+        return true;
+    }
+    if (record == NULL) {
+        refuse_bind(bind, "unknown_pod: %s/%s with uid %s: %s", bind->bind.namespace,
+                    bind->bind.pod, bind->bind.uid,
+                    bind->text != NULL ? bind->text : "another uid has that name now");
+        return true;
+    }
+    if (bind_settled(writer, bind, record))
+        return true;
+    if (record->verdict != REQUEST_OK) {
+        send_plain_binding(writer, bind);
+        flight_join(flight_begin(writer, bind->bind.uid, NULL), bind);
+        return true;
+    }
+    return reserve(writer, bind, record);
+}
+
+static bool handle_fetched(struct writer *writer, struct message **message)
+{
+    const struct message *fetched = *message;
+
+    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
+        !pod_ended(&fetched->pod))
+        pods_put(writer->app->pods, &fetched->pod, &writer->app->request_rules, writer->epoch);
+    return handle_bind(writer, message);
+}
+
+static bool handle_outcome(struct writer *writer, const struct message *message)
+{
+    const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
+    struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
+    char text[ERR_TEXT_MAX];
+
+    switch (message->outcome) {
+    case OUTCOME_BOUND:
+        command.kind = COMMAND_CONFIRM;
+        hints_settled(writer->app->hints, text_of(message->uid));
+        /* The reservation is on disk since before the POST: a success may be answered now. */
+        flight_end(writer, message->uid, NULL);
+        break;
+    case OUTCOME_VOID:
+        command.kind = COMMAND_RELEASE;
+        command.why = reason_name(message->reason);
+        (void)snprintf(text, sizeof text, "%s: %s", reason_name(message->reason), message->text);
+        flight_end(writer, message->uid, text);
+        break;
+    case OUTCOME_UNKNOWN:
+        command.kind = COMMAND_DOUBT;
+        (void)snprintf(text, sizeof text, "in doubt: %s; the pod keeps its reservation",
+                       message->text);
+        flight_end(writer, message->uid, text);
+        break;
+    }
+    if (held == NULL || held->is.state != STATE_RESERVED)
+        return true; /* the watch was quicker, or there was nothing to reserve */
+    return run(writer, &command);
+}
+
+/* --- pods --- */
+
+static bool reconcile(struct writer *writer, const struct pod *pod)
+{
+    const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
+    struct command command[RECONCILE_MAX];
+
+    const size_t count =
+        reconcile_pod(writer->ledger, pod, record != NULL ? record->request : NULL,
+                      writer->wall_ms, command);
+    return run_all(writer, command, count);
+}
+
+static bool gone(struct writer *writer, const char *uid)
+{
+    struct command command[RECONCILE_MAX];
+
+    const size_t count = reconcile_gone(writer->ledger, uid, writer->wall_ms, command);
+    return run_all(writer, command, count);
+}
+
+static bool handle_pod(struct writer *writer, const struct pod *pod)
+{
+    if (pod_ended(pod)) {
+        pods_remove(writer->app->pods, pod->uid);
+        hints_settled(writer->app->hints, text_of(pod->uid));
+        return reconcile(writer, pod);
+    }
+    pods_put(writer->app->pods, pod, &writer->app->request_rules, writer->epoch);
+    if (!pod->ours && pod->whole_gpus == 0 &&
+        ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
+        return true;
+    if (pod->node[0] != '\0')
+        hints_settled(writer->app->hints, text_of(pod->uid));
+    return reconcile(writer, pod);
+}
+
+static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
+{
+    pods_remove(writer->app->pods, pod->uid);
+    hints_settled(writer->app->hints, text_of(pod->uid));
+    return pod_ended(pod) ? reconcile(writer, pod) : gone(writer, pod->uid);
+}
+
+static void drop_list(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->lists; i++)
+        message_free(writer->listed[i]);
+    writer->lists = 0;
+    writer->listing = false;
+}
+
+static void begin_list(struct writer *writer)
+{
+    drop_list(writer);
+    writer->listing = true;
+    writer->epoch++;
+}
+
+static void keep_listed(struct writer *writer, struct message *take_message)
+{
+    writer->listed =
+        xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
+    writer->listed[writer->lists++] = take_message;
+}
+
+static int by_order(const void *a, const void *b, void *ledger)
+{
+    const struct message *const *left = a;
+    const struct message *const *right = b;
+
+    return reconcile_order(ledger, &(*left)->pod, &(*right)->pod);
+}
+
+static void pod_swept(void *user, const struct pod_record *record)
+{
+    struct writer *writer = user;
+
+    hints_settled(writer->app->hints, text_of(record->uid));
+}
+
+/* Allocations whose pod no list shows; those with a Binding on its way are told by its outcome. */
+static bool release_orphans(struct writer *writer)
+{
+    const struct allocation *allocation;
+    const char **orphan = NULL;
+    size_t orphans = 0;
+    size_t capacity = 0;
+    bool whole = true;
+
+    for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
+        if (pods_find(writer->app->pods, allocation->is.uid) != NULL ||
+            map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
+            continue;
+        orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
+        orphan[orphans++] = xstrdup(allocation->is.uid);
+    }
+    for (size_t i = 0; i < orphans; i++) {
+        char *uid = (char *)(uintptr_t)orphan[i];
+        whole = whole && gone(writer, uid);
+        xfree(uid);
+    }
+    xfree(orphan);
+    return whole;
+}
+
+static bool end_list(struct writer *writer)
+{
+    if (!writer->listing)
+        return true;
+    qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
+    for (size_t i = 0; i < writer->lists; i++)
+        if (!handle_pod(writer, &writer->listed[i]->pod))
+            return false;
+    pods_sweep(writer->app->pods, writer->epoch, writer, pod_swept);
+    if (!release_orphans(writer))
+        return false;
+    writer->pods_ended = true;
+    return true;
+}
+
+/* --- nodes --- */
+
+static void want_advertised(struct writer *writer, const struct inventory *inventory,
+                            const struct node_facts *facts)
+{
+    char wanted[16];
+
+    if (inventory->advertise_milli == 0)
+        return;
+    (void)snprintf(wanted, sizeof wanted, "%u", inventory->advertise_milli);
+    int64_t shown;
+    if (facts->capacity_milli != NULL &&
+        quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
+        shown == inventory->advertise_milli)
+        return;
+    struct effect *effect = new_effect(writer);
+    effect->kind = EFFECT_ADVERTISE;
+    effect->uid = xstrdup(facts->name);
+    effect->milli = inventory->advertise_milli;
+}
+
+static bool handle_node(struct writer *writer, const struct node_facts *facts)
+{
+    struct arena arena;
+    struct inventory inventory;
+
+    arena_init(&arena);
+    inventory_parse(facts, &writer->app->inventory_rules, &arena, &inventory);
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = writer->wall_ms,
+                                    .node = facts->name,
+                                    .inventory = &inventory};
+    const bool whole = run(writer, &command) && heal_duplicates(writer);
+    if (whole)
+        want_advertised(writer, &inventory, facts);
+    arena_done(&arena);
+    const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
+    if (node != NULL)
+        (void)map_put(&writer->nodes_seen, atom_text(node->name),
+                      (void *)(uintptr_t)writer->node_epoch);
+    return whole;
+}
+
+static bool node_gone(struct writer *writer, const char *name)
+{
+    const struct command command = {
+        .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
+
+    (void)map_take(&writer->nodes_seen, text_of(name));
+    return run(writer, &command) && heal_duplicates(writer);
+}
+
+static bool end_nodes(struct writer *writer)
+{
+    const struct atom **lost = NULL;
+    size_t count = 0;
+    size_t capacity = 0;
+    const struct node *node;
+    bool whole = true;
+
+    for (size_t at = 0; (node = ledger_next_node(writer->ledger, &at)) != NULL;) {
+        const void *seen = map_find(&writer->nodes_seen, atom_text(node->name));
+        if ((uintptr_t)seen == writer->node_epoch || node->gone)
+            continue;
+        lost = xgrow(lost, count, &capacity, sizeof *lost);
+        lost[count++] = node->name;
+    }
+    for (size_t i = 0; i < count && whole; i++)
+        whole = node_gone(writer, lost[i]->text);
+    xfree(lost);
+    writer->nodes_ended = whole;
+    return whole;
+}
+
+/* --- one batch --- */
+
+/* False if the batch is lost.  *message is NULL afterwards if it was handed on. */
+static bool handle(struct writer *writer, struct message **message)
+{
+    struct message *is = *message;
+
+    switch (is->kind) {
+    case MESSAGE_BIND:
+        return handle_bind(writer, message);
+    case MESSAGE_FETCHED:
+        return handle_fetched(writer, message);
+    case MESSAGE_OUTCOME:
+        return handle_outcome(writer, is);
+    case MESSAGE_PODS_BEGIN:
+        begin_list(writer);
+        return true;
+    case MESSAGE_POD_LISTED:
+        keep_listed(writer, is);
+        *message = NULL;
+        return true;
+    case MESSAGE_PODS_END:
+        return end_list(writer);
+    case MESSAGE_PODS_FAILED:
+        drop_list(writer);
+        return true;
+    case MESSAGE_POD:
+        return handle_pod(writer, &is->pod);
+    case MESSAGE_POD_DELETED:
+        return handle_pod_deleted(writer, &is->pod);
+    case MESSAGE_NODES_BEGIN:
+        writer->node_epoch++;
+        return true;
+    case MESSAGE_NODE_LISTED:
+    case MESSAGE_NODE:
+        return handle_node(writer, &is->node);
+    case MESSAGE_NODES_END:
+        return end_nodes(writer);
+    case MESSAGE_NODES_FAILED:
+        return true;
+    case MESSAGE_NODE_DELETED:
+        return node_gone(writer, is->node.name);
+    }
+    must_not_reach("every kind is listed");
+}
+
+static void act(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->effects; i++) {
+        struct effect *effect = &writer->effect[i];
+        if (effect->kind == EFFECT_BIND) {
+            const struct outbox_binding binding = {.uid = effect->uid,
+                                                   .namespace = effect->namespace,
+                                                   .name = effect->name,
+                                                   .node = effect->node,
+                                                   .note = effect->note,
+                                                   .body = {effect->body.data, effect->body.len},
+                                                   .deadline_ms = effect->deadline_ms};
+            outbox_bind(writer->app->outbox, &binding);
+        } else {
+            outbox_advertise(writer->app->outbox, effect->uid, effect->milli);
+        }
+        effect_done(effect);
+    }
+    writer->effects = 0;
+}
+
+/* Nothing of it happened: no Binding goes out, whoever waits for one hears why. */
+static void act_lost(struct writer *writer)
+{
+    char text[ERR_TEXT_MAX];
+
+    (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
+                   writer->batch.err.text);
+    for (size_t i = 0; i < writer->effects; i++) {
+        if (writer->effect[i].kind == EFFECT_BIND)
+            flight_end(writer, writer->effect[i].uid, text);
+        effect_done(&writer->effect[i]);
+    }
+    writer->effects = 0;
+}
+
+/* Room came free: does it help anybody who waits? */
+static void ring_if_it_helps(struct writer *writer)
+{
+    const size_t waiting = hints_waiting(writer->app->hints);
+    const struct node **node;
+    size_t count = 0;
+
+    if (waiting == 0)
+        return;
+    node = xcalloc(writer->batch.changes + 1, sizeof *node);
+    for (size_t i = 0; i < writer->batch.changes; i++)
+        if (change_gives_room(writer->batch.change[i]) &&
+            writer->batch.change[i]->node_after != NULL)
+            node[count++] = writer->batch.change[i]->node_after;
+    if (count > 0 && hints_would_fit(writer->app->hints, node, count))
+        outbox_ring(writer->app->outbox, waiting, node[0]->name->text);
+    xfree(node);
+}
+
+/* A message of a lost batch: binds are answered, what the cluster told is kept. */
+static void keep_or_refuse(struct writer *writer, struct message *message)
+{
+    if (message->call != NULL)
+        refuse_bind(message, "the ledger cannot be written: %.400s", writer->batch.err.text);
+    if (message->kind == MESSAGE_BIND || message->kind == MESSAGE_FETCHED) {
+        message_free(message);
+        return;
+    }
+    writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
+    writer->kept[writer->keeps++] = message;
+}
+
+static void batch_lost(struct writer *writer, struct message **message, size_t count)
+{
+    if (!atomic_exchange(&writer->app->disk_broken, true))
+        log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
+                  log_str("error", writer->batch.err.text));
+    act_lost(writer);
+    for (size_t i = 0; i < count; i++)
+        if (message[i] != NULL)
+            keep_or_refuse(writer, message[i]);
+    writer->retry_ms = now_ms(writer) + RETRY_MS;
+}
+
+static void batch_kept(struct writer *writer, struct message **message, size_t count)
+{
+    if (writer->batch.changes > 0 && atomic_exchange(&writer->app->disk_broken, false))
+        log_plain(LOG_WARN, "the ledger can be written again");
+    if (writer->nodes_ended)
+        atomic_store(&writer->app->nodes_synced, true);
+    if (writer->pods_ended) {
+        drop_list(writer);
+        atomic_store(&writer->app->pods_synced, true);
+    }
+    act(writer);
+    ring_if_it_helps(writer);
+    for (size_t i = 0; i < count; i++)
+        message_free(message[i]);
+}
+
+static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    struct doubt *doubt = map_find(&writer->doubts, text_of(allocation->is.uid));
+    struct command command = {.at_ms = writer->wall_ms, .uid = allocation->is.uid};
+
+    if (doubt == NULL) {
+        doubt = xcalloc(1, sizeof *doubt);
+        doubt->uid = xstrdup(allocation->is.uid);
+        doubt->since_ms = now;
+        (void)map_put(&writer->doubts, text_of(doubt->uid), doubt);
+    }
+    doubt->mark = writer->mark;
+    command.kind = COMMAND_DOUBT;
+    if (now - doubt->since_ms >= DOUBT_MS) {
+        command.kind = COMMAND_RELEASE;
+        command.why = "unconfirmed";
+    } else if (allocation->is.in_doubt) {
+        return true;
+    }
+    return run(writer, &command);
+}
+
+static void forget_old_doubts(struct writer *writer)
+{
+    struct doubt *doubt;
+
+    for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;) {
+        if (doubt->mark == writer->mark)
+            continue;
+        (void)map_take(&writer->doubts, text_of(doubt->uid));
+        doubt_free(doubt);
+        at = 0; /* the table may have moved */
+    }
+}
+
+/* Reservations that nobody sends: in doubt, and released when they have been for too long. */
+static bool tick_doubts(struct writer *writer, int64_t now)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
+
+    writer->mark++;
+    for (uint32_t i = 0; snapshot != NULL && i < snapshot->opens; i++) {
+        const struct allocation *allocation =
+            ledger_find(writer->ledger, text_of(snapshot->open[i].allocation->is.uid));
+        if (allocation == NULL || allocation->is.state != STATE_RESERVED ||
+            map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
+            continue;
+        if (!expire_doubt(writer, allocation, now))
+            return false;
+    }
+    forget_old_doubts(writer);
+    return true;
+}
+
+static bool note_clock(struct writer *writer)
+{
+    const int64_t wall = writer->app->clock.wall_ms(writer->app->clock.ctx);
+    const int64_t before = writer->wall_ms;
+
+    writer->wall_ms = wall;
+    if (wall >= before - CLOCK_STEP_MS)
+        return true;
+    log_write(LOG_WARN, "the wall clock stepped back", log_i64("by_ms", before - wall));
+    const struct command command = {
+        .kind = COMMAND_CLOCK, .at_ms = wall, .clock_from_ms = before};
+    return run(writer, &command);
+}
+
+/* While the disk is broken binds are refused unseen, so somebody has to knock: a journal row. */
+static bool knock(struct writer *writer)
+{
+    const struct command command = {
+        .kind = COMMAND_CLOCK, .at_ms = writer->wall_ms, .clock_from_ms = writer->wall_ms};
+
+    return !atomic_load(&writer->app->disk_broken) || run(writer, &command);
+}
+
+/* Once a second: time does things, too. */
+static bool tick(struct writer *writer)
+{
+    const int64_t now = now_ms(writer);
+
+    if (now < writer->tick_ms)
+        return true;
+    writer->tick_ms = now + TICK_MS;
+    return knock(writer) && tick_doubts(writer, now);
+}
+
+static void after_batch(struct writer *writer)
+{
+    struct err err;
+
+    const bool ready = app_ready(writer->app, NULL);
+    if (ready && !writer->was_ready) {
+        log_plain(LOG_INFO, "ready");
+        outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints), NULL);
+    }
+    writer->was_ready = ready;
+    if (writer->app->store_ops.tend(writer->app->store_ops.ctx, now_ms(writer), &err) < 0)
+        log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
+    drift_watch_step(writer->drift, now_ms(writer), writer->wall_ms);
+}
+
+static size_t collect(struct writer *writer, struct message **message, int64_t wait_ms)
+{
+    size_t count = 0;
+
+    /* What was kept comes first and alone: order among the cluster's news matters. */
+    if (writer->keeps > 0) {
+        const int64_t wait = writer->retry_ms - now_ms(writer);
+        if (wait <= 0) {
+            count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
+            memcpy(message, writer->kept, count * sizeof *message);
+            memmove(writer->kept, writer->kept + count,
+                    (writer->keeps - count) * sizeof *message);
+            writer->keeps -= count;
+            return count;
+        }
+        wait_ms = wait < wait_ms ? wait : wait_ms;
+    }
+    return queue_take(writer->app->queue, (void **)message, BATCH_MAX, wait_ms);
+}
+
+size_t writer_step(struct writer *writer, int64_t wait_ms)
+{
+    struct message *message[BATCH_MAX];
+
+    const size_t count = collect(writer, message, wait_ms);
+    writer->pods_ended = writer->nodes_ended = false;
+    bool whole = note_clock(writer);
+    for (size_t i = 0; i < count && whole; i++)
+        whole = handle(writer, &message[i]);
+    whole = whole && tick(writer);
+    must(whole || writer->batch.lost);
+    if (batch_end(&writer->batch))
+        batch_kept(writer, message, count);
+    else
+        batch_lost(writer, message, count);
+    batch_reset(&writer->batch);
+    after_batch(writer);
+    return count;
+}

@@ -1,0 +1,53 @@
+#include "milligpu/alloc.h"
+#include "milligpu/node.h"
+
+static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
+{
+    struct gpu gpu = {
+        .id = names_intern(names, text_of(facts->id)),
+        .model = names_intern(names, text_of(facts->model)),
+        .milli = facts->milli,
+        .mib = facts->mib,
+        .index = (uint16_t)facts->index,
+        .numa = (int16_t)facts->numa,
+    };
+
+    must(facts->milli > 0);
+    if (facts->alias != NULL)
+        gpu.alias = names_intern(names, text_of(facts->alias));
+    if (!facts->healthy)
+        gpu.flags |= GPU_UNHEALTHY;
+    if (facts->cordoned)
+        gpu.flags |= GPU_CORDONED;
+    return gpu;
+}
+
+struct node *node_from_inventory(const struct inventory *inventory, struct names *names)
+{
+    struct gpu gpu[GPUS_PER_NODE_MAX];
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->node[0] != '\0');
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        gpu[i] = gpu_from(&inventory->gpu[i], names);
+    const struct node_build build = {
+        .name = names_intern(names, text_of(inventory->node)),
+        .uid = names_intern(names, text_of(inventory->uid)),
+        .source = inventory->source,
+        .problem = inventory->problem,
+        .problem_text = names_intern(names, text_of(inventory->problem_text)),
+        .gpus = inventory->gpus,
+        .gpu = gpu,
+    };
+    return node_new(&build);
+}
+
+bool node_has_shares(const struct node *node)
+{
+    must(node->gpus == 0 || node->gpu != NULL);
+
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (node->gpu[i].charges > 0)
+            return true;
+    return node->unplaced_milli > 0;
+}
