@@ -37,12 +37,11 @@ static void of_node(const struct report *report)
         drift.kind = "node_gone";
         say(report, drift, "the Node object is gone, %u of its pods are not", node->allocations);
     }
-    if (node->problem == PROBLEM_FOREIGN_UNITS) {
-        drift.kind = "foreign_units";
-        say(report, drift, "%s", node->problem_text->text);
-    } else if (node->problem != PROBLEM_NONE) {
-        drift.kind = "excluded";
-        say(report, drift, "%s", node->problem_text->text);
+    if (node->problem != PROBLEM_NONE) {
+        drift.kind = node->problem == PROBLEM_FOREIGN_UNITS ? "foreign_units" : "excluded";
+        say(report, drift, "%s",
+            node->problem_text->len > 0 ? node->problem_text->text
+                                        : inventory_problem_name(node->problem));
     }
 }
 

@@ -1,0 +1,189 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/reconcile.h"
+
+#include "support/world.h"
+
+static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+struct sighting {
+    const char *kind;
+    unsigned count;
+    struct drift last;
+};
+
+static void look(void *user, const struct drift *drift)
+{
+    struct sighting *sighting = user;
+    assert_non_null(drift->node);
+    assert_true(strlen(drift->text) > 0);
+    if (strcmp(drift->kind, sighting->kind) != 0)
+        return;
+    sighting->count++;
+    sighting->last = *drift;
+}
+
+static struct sighting see(const struct world *world, const char *node, const char *kind)
+{
+    struct sighting sighting = {.kind = kind};
+    drift_of(ledger_node(world->ledger, text_of(node)), &sighting, look);
+    return sighting;
+}
+
+static void nothing(void *user, const struct drift *drift)
+{
+    (void)user;
+    fail_msg("%s: %s", drift->kind, drift->text);
+}
+
+static void a_node_in_order_has_no_drift(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu[] = {two_a100[0], two_a100[1]};
+    gpu[1].sick = true; /* known, refused, and no disagreement */
+    (void)world_node(world, "n1", gpu, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
+}
+
+static void adopted_pods_are_seen_and_guesses_are_marked(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    pod->scheduled_ms = 4711;
+    world_note(world, pod, "c0 GPU-a 300 24576");
+    (void)world_observe(world, pod, "300");
+    struct sighting adopted = see(world, "n1", "adopted");
+    assert_int_equal(adopted.count, 1);
+    assert_int_equal(adopted.last.since_ms, 4711);
+    assert_string_equal(adopted.last.allocation->is.uid, "a");
+    assert_int_equal(see(world, "n1", "presumed").count, 0);
+    (void)world_observe(world, world_pod(world, "b", "n1"), "300");
+    assert_int_equal(see(world, "n1", "adopted").count, 2);
+    assert_int_equal(see(world, "n1", "presumed").count, 1);
+    assert_int_equal(see(world, "n1", "annotation").count, 0);
+}
+
+static void over_and_absent_name_their_gpu(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu = two_a100[0];
+    (void)world_node(world, "n1", &gpu, 1);
+    (void)world_reserve(world, "a", "n1", "900");
+    gpu.milli = 500;
+    (void)world_node(world, "n1", &gpu, 1);
+    struct sighting over = see(world, "n1", "over");
+    assert_int_equal(over.count, 1);
+    assert_string_equal(over.last.gpu->id->text, "GPU-a");
+    assert_non_null(strstr(over.last.text, "900 of 500 milli"));
+    assert_int_equal(over.last.since_ms, world->now_ms);
+    (void)world_node(world, "n1", NULL, 0);
+    struct sighting absent = see(world, "n1", "absent");
+    assert_int_equal(absent.count, 1);
+    assert_string_equal(absent.last.gpu->id->text, "GPU-a");
+}
+
+static void mixed_needs_both(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "whole", "n1");
+    pod->whole_gpus = 2;
+    (void)world_observe(world, pod, NULL);
+    assert_int_equal(see(world, "n1", "mixed").count, 0);
+    assert_int_equal(see(world, "n1", "adopted").count, 0); /* it asks nothing of ours */
+    (void)world_observe(world, world_pod(world, "a", "n1"), "300");
+    assert_int_equal(see(world, "n1", "mixed").count, 1);
+}
+
+static void a_share_on_no_gpu_is_unplaced(void **state)
+{
+    struct world *world = *state;
+    (void)world_observe(world, world_pod(world, "a", "n1"), "300");
+    assert_int_equal(see(world, "n1", "unplaced").count, 1);
+    assert_int_equal(see(world, "n1", "node_gone").count, 1);
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(see(world, "n1", "node_gone").count, 0);
+}
+
+static void left_out_nodes_say_why(void **state)
+{
+    struct world *world = *state;
+    static const struct {
+        enum inventory_problem problem;
+        const char *kind;
+    } out[] = {
+        {PROBLEM_MIG, "excluded"},        {PROBLEM_SHARING, "excluded"},
+        {PROBLEM_ANNOTATION, "excluded"}, {PROBLEM_AMOUNT, "excluded"},
+        {PROBLEM_LIMIT, "excluded"},      {PROBLEM_FOREIGN_UNITS, "foreign_units"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(out); i++) {
+        struct inventory *inventory = world_inventory(world, "n1", "u", NULL, 0);
+        inventory->problem = out[i].problem;
+        memcpy(inventory->problem_text, "why not", sizeof "why not");
+        const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+        assert_int_equal(world_do(world, &command), VERDICT_OK);
+        struct sighting sighting = see(world, "n1", out[i].kind);
+        assert_int_equal(sighting.count, 1);
+        assert_string_equal(sighting.last.text, "why not");
+        assert_int_equal(sighting.last.since_ms, world->now_ms);
+    }
+}
+
+static void an_edited_annotation_is_drift_only(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .differs = true};
+    (void)world_do(world, &note);
+    assert_int_equal(see(world, "n1", "annotation").count, 1);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+}
+
+static void one_uuid_on_two_nodes_is_drift_of_the_later(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_node(world, "n2", two_a100, 1);
+    assert_int_equal(see(world, "n1", "duplicate_gpu").count, 0);
+    assert_int_equal(see(world, "n2", "duplicate_gpu").count, 1);
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(a_node_in_order_has_no_drift),
+        IN_A_WORLD(adopted_pods_are_seen_and_guesses_are_marked),
+        IN_A_WORLD(over_and_absent_name_their_gpu),
+        IN_A_WORLD(mixed_needs_both),
+        IN_A_WORLD(a_share_on_no_gpu_is_unplaced),
+        IN_A_WORLD(left_out_nodes_say_why),
+        IN_A_WORLD(an_edited_annotation_is_drift_only),
+        IN_A_WORLD(one_uuid_on_two_nodes_is_drift_of_the_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

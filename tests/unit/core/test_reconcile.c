@@ -1,0 +1,363 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/reconcile.h"
+
+#include "support/world.h"
+
+static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+/* Do what reconcile says, and say what it was: "release(ended) observe". */
+static const char *reconcile(struct world *world, const struct pod *pod, const char *words)
+{
+    static char said[128];
+    struct command command[RECONCILE_MAX];
+    const struct request *request = words != NULL ? world_request(world, words) : NULL;
+    const size_t count = reconcile_pod(world->ledger, pod, request, ++world->now_ms, command);
+
+    said[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = strlen(said);
+        (void)snprintf(said + at, sizeof said - at, "%s%s%s%s%s", at > 0 ? " " : "",
+                       command_name(command[i].kind), command[i].why != NULL ? "(" : "",
+                       command[i].why != NULL ? command[i].why : "",
+                       command[i].why != NULL ? ")" : "");
+        assert_int_equal(world_do(world, &command[i]), VERDICT_OK);
+    }
+    return said;
+}
+
+static const struct allocation *row(const struct world *world, const char *uid)
+{
+    return ledger_find(world->ledger, text_of(uid));
+}
+
+static void a_reservation_is_confirmed_where_its_pod_is_bound(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_string_equal(reconcile(world, world_pod(world, "a", ""), "300"), "");
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(world, pod, "300"), "confirm");
+    assert_int_equal(row(world, "a")->is.state, STATE_BOUND);
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    /* An old event from before the Binding changes nothing. */
+    assert_string_equal(reconcile(world, world_pod(world, "a", ""), "300"), "");
+    assert_string_equal(reconcile(world, world_pod(world, "b", ""), "300"), "");
+}
+
+static void a_pod_that_ended_frees_and_a_deletion_timestamp_does_not(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_string_equal(reconcile(world, pod, "300"), "observe");
+    pod->terminating_ms = 99;
+    assert_string_equal(reconcile(world, pod, "300"), "terminating");
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    assert_int_equal(row(world, "a")->is.terminating_ms, 99);
+    pod->terminating_ms = 0; /* an old event */
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    pod->phase = POD_FAILED;
+    assert_string_equal(reconcile(world, pod, "300"), "release(ended)");
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    pod->phase = POD_SUCCEEDED;
+    assert_string_equal(reconcile(world, pod, "300"), "");
+}
+
+static void a_pod_that_is_gone_is_released(void **state)
+{
+    struct world *world = *state;
+    struct command command[RECONCILE_MAX];
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_int_equal(reconcile_gone(world->ledger, "a", 5000, command), 1);
+    assert_string_equal(command[0].why, "gone");
+    assert_string_equal(command[0].name, "pod");
+    assert_int_equal(world_do(world, &command[0]), VERDICT_OK);
+    assert_int_equal(world->done[world->dones - 1].after->is.released_ms, 5000);
+    assert_int_equal(reconcile_gone(world->ledger, "a", 5000, command), 0);
+}
+
+static void the_api_server_is_the_truth_about_the_node(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", NULL, 0);
+    (void)world_reserve(world, "a", "n1", "300");
+    struct pod *pod = world_pod(world, "a", "n2");
+    assert_string_equal(reconcile(world, pod, "300"), "release(elsewhere) observe");
+    assert_string_equal(row(world, "a")->is.node->text, "n2");
+    assert_int_equal(row(world, "a")->is.origin, ORIGIN_OBSERVED);
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    assert_string_equal(reconcile(world, world_pod(world, "a", "n1"), NULL), "release(elsewhere)");
+}
+
+static void a_row_wins_over_the_annotation(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-b 300 24576");
+    assert_string_equal(reconcile(world, pod, "300"), "confirm note");
+    assert_true(row(world, "a")->is.note_differs);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 0);
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    world_note(world, pod, "c0 n1/gpu-0 300 24576"); /* the same GPU by its other name */
+    assert_string_equal(reconcile(world, pod, "300"), "note");
+    assert_false(row(world, "a")->is.note_differs);
+    pod->note = NOTE_BROKEN;
+    assert_string_equal(reconcile(world, pod, "300"), "note");
+    pod->note = NOTE_NONE; /* granted pods have one */
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    world_note(world, pod, "c0 GPU-a 300 24576,c1 GPU-b 1 1");
+    assert_string_equal(reconcile(world, pod, "300"), "");
+    world_note(world, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(world, pod, "300"), "note");
+}
+
+static void what_asks_nothing_is_left_alone(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_string_equal(reconcile(world, pod, NULL), "");
+    pod->whole_gpus = 1;
+    assert_string_equal(reconcile(world, pod, NULL), "observe");
+    assert_string_equal(reconcile(world, pod, NULL), "");
+}
+
+static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
+{
+    struct world *world = *state;
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_string_equal(reconcile(world, pod, "300x2"), "observe");
+    assert_int_equal(row(world, "a")->is.unplaced_milli, 600);
+    (void)world_node(world, "n1", two_a100, 1);
+    assert_string_equal(reconcile(world, pod, "300x2"), ""); /* one of two would be no better */
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_string_equal(reconcile(world, pod, "300x2"), "release(placed) observe");
+    assert_int_equal(row(world, "a")->is.unplaced_milli, 0);
+    assert_true(row(world, "a")->is.presumed);
+    assert_string_equal(reconcile(world, pod, "300x2"), "");
+}
+
+static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "row", "n1", "300");
+    struct pod *rowed = world_pod(world, "row", "n1");
+    struct pod *noted = world_pod(world, "x-noted", "n1");
+    world_note(world, noted, "c0 GPU-a 300 1");
+    struct pod *early = world_pod(world, "z", "n1");
+    early->scheduled_ms = 10;
+    struct pod *late = world_pod(world, "c", "n1");
+    late->scheduled_ms = 20;
+    struct pod *twin = world_pod(world, "d", "n1");
+    twin->scheduled_ms = 20;
+    struct pod *never = world_pod(world, "b", "n1");
+    struct pod *broken = world_pod(world, "zz", "n1");
+    broken->note = NOTE_BROKEN;
+    const struct pod *order[] = {rowed, noted, early, late, twin, never, broken};
+    for (size_t i = 0; i < ARRAY_LEN(order); i++)
+        for (size_t k = 0; k < ARRAY_LEN(order); k++) {
+            const int cmp = reconcile_order(world->ledger, order[i], order[k]);
+            assert_true(i == k ? cmp == 0 : (cmp < 0) == (i < k));
+        }
+}
+
+static void only_what_answers_the_request_is_believed(void **state)
+{
+    struct world *world = *state;
+    static const struct {
+        const char *words;
+        const char *note;
+        bool believed;
+    } claim[] = {
+        {"300", "c0 GPU-a 300 1", true},
+        {"300", "c0 GPU-a 300 0", true},
+        {"300", "c0 n1/gpu-0 300 1", true},
+        {"300", "c0 n1x/gpu-0 300 1", false},
+        {"300", "c0 n2/gpu-0 300 1", false},
+        {"300", "c0 GPU-a 301 1", false},
+        {"300", "c0 GPU-a 300 4194304", false},
+        {"300", "c0 GPU-a 300 1,c0 GPU-b 300 1", false},
+        {"300", "c1 GPU-a 300 1", false},
+        {"300", "", false},
+        {"2000", "c0 GPU-a 1000 1,c0 GPU-b 1000 1", true},
+        {"2000", "c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
+        {"2000", "c0 GPU-a 1000 1", false},
+        {"300+i700", "c1 GPU-a 700 1,c0 GPU-b 300 1", true},
+        {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(claim); i++) {
+        struct pod *pod = world_pod(world, "a", "n1");
+        const struct request *request = world_request(world, claim[i].words);
+        assert_false(reconcile_believable(pod, request));
+        world_note(world, pod, claim[i].note);
+        if (reconcile_believable(pod, request) != claim[i].believed)
+            fail_msg("%s as an answer to %s", claim[i].note, claim[i].words);
+        pod->note = NOTE_BROKEN;
+        assert_false(reconcile_believable(pod, request));
+    }
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-a 300 1");
+    char id[GPU_ID_BYTES_MAX + 2];
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    pod->share[0].gpu = id;
+    assert_false(reconcile_believable(pod, world_request(world, "300")));
+    pod->share[0].gpu = "";
+    assert_false(reconcile_believable(pod, world_request(world, "300")));
+}
+
+static uint64_t seed;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(seed >> 33) % below;
+}
+
+static const char *const walk_words[] = {"300", "500x2", "2000", "400+i700"};
+
+static struct pod *walk_pod(struct world *world, uint32_t number)
+{
+    static const char *const node[] = {"", "n1", "n2", "n3"};
+    static const char *const note[] = {"c0 GPU-a 300 1024", "c0 n1/gpu-1 300 0",
+                                       "c0 GPU-a 500 1024,c0 GPU-b 500 1024", "c0 GPU-z 300 1",
+                                       "c0 GPU-b 400 1,c1 GPU-b 700 1"};
+    char uid[16];
+    (void)snprintf(uid, sizeof uid, "pod-%u", number);
+    const uint32_t where = draw(ARRAY_LEN(node));
+    const uint32_t noted = draw(ARRAY_LEN(note) + 3);
+    const uint32_t phase = draw(8);
+    const uint32_t dying = draw(6);
+    const uint32_t whole = draw(12);
+    const uint32_t time = draw(5);
+    struct pod *pod = world_pod(world, uid, node[where]);
+    if (noted < ARRAY_LEN(note))
+        world_note(world, pod, note[noted]);
+    else if (noted == ARRAY_LEN(note))
+        pod->note = NOTE_BROKEN;
+    if (phase == 0)
+        pod->phase = POD_SUCCEEDED;
+    pod->terminating_ms = dying == 0 ? 77 : 0;
+    pod->whole_gpus = whole == 0;
+    pod->scheduled_ms = time;
+    return pod;
+}
+
+static void walk_nodes(struct world *world)
+{
+    static const char *const node[] = {"n1", "n2", "n3"};
+    const uint32_t which = draw(ARRAY_LEN(node));
+    const uint32_t gone = draw(6);
+    const uint32_t counted = draw(3);
+    const uint32_t gpus = draw(3);
+    struct world_gpu gpu[] = {two_a100[0], two_a100[1]};
+    if (counted == 0)
+        gpu[0].id = gpu[1].id = NULL;
+    const struct command leave = {.kind = COMMAND_NODE_GONE, .node = node[which]};
+    if (gone == 0)
+        (void)world_do(world, &leave);
+    else
+        (void)world_node(world, node[which], gpu, gpus);
+}
+
+static struct ledger *ordered; /* qsort hands nothing through */
+
+static int by_order(const void *a, const void *b)
+{
+    const struct pod *const *pod_a = a;
+    const struct pod *const *pod_b = b;
+    return reconcile_order(ordered, *pod_a, *pod_b);
+}
+
+/* I7. */
+static void reconciling_twice_changes_nothing_the_second_time(void **state)
+{
+    struct world *world = *state;
+    const char *given = getenv("RECONCILE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    seed = given != NULL ? strtoull(given, NULL, 10) : 7;
+    print_message("RECONCILE_SEED=%llu\n", (unsigned long long)seed);
+
+    uint32_t met[COMMANDS] = {0};
+    for (int round = 0; round < 4000; round++) {
+        struct pod *pod[10];
+        const char *words[ARRAY_LEN(pod)];
+        const uint32_t changes = draw(3);
+        for (uint32_t i = 0; i < changes; i++)
+            walk_nodes(world);
+        const uint32_t reserved = draw(ARRAY_LEN(pod));
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "pod-%u", reserved);
+        (void)world_reserve(world, uid, "n1", "300");
+        for (uint32_t i = 0; i < ARRAY_LEN(pod); i++)
+            pod[i] = walk_pod(world, i);
+        ordered = world->ledger;
+        qsort(pod, ARRAY_LEN(pod), sizeof pod[0], by_order);
+        for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
+            const uint32_t asks = draw(ARRAY_LEN(walk_words) + 1);
+            words[i] = asks < ARRAY_LEN(walk_words) ? walk_words[asks] : NULL;
+        }
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
+                const size_t dones = world->dones;
+                const char *said = reconcile(world, pod[i], words[i]);
+                if (pass == 1 && said[0] != '\0')
+                    fail_msg("%s again: %s", pod[i]->uid, said);
+                for (size_t k = dones; k < world->dones; k++)
+                    met[world->done[k].kind]++;
+            }
+        world_settle(world);
+        arena_reset(&world->arena);
+    }
+    static const enum command_kind expected[] = {COMMAND_CONFIRM, COMMAND_RELEASE, COMMAND_OBSERVE,
+                                                 COMMAND_TERMINATING, COMMAND_NOTE};
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_true(met[expected[i]] > 0);
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(a_reservation_is_confirmed_where_its_pod_is_bound),
+        IN_A_WORLD(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),
+        IN_A_WORLD(a_pod_that_is_gone_is_released),
+        IN_A_WORLD(the_api_server_is_the_truth_about_the_node),
+        IN_A_WORLD(a_row_wins_over_the_annotation),
+        IN_A_WORLD(what_asks_nothing_is_left_alone),
+        IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
+        IN_A_WORLD(a_list_is_taken_rows_first_then_annotations_then_by_time),
+        IN_A_WORLD(only_what_answers_the_request_is_believed),
+        IN_A_WORLD(reconciling_twice_changes_nothing_the_second_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support/world.h"
+
+static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
+                                            {.id = NULL, .index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static const struct snapshot *publish(struct world *world)
+{
+    return ledger_publish(world->ledger, NULL, 0);
+}
+
+static void add_nodes(struct world *world, uint32_t count)
+{
+    char name[32];
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "node-%u", i);
+        assert_int_equal(world_node(world, name, two_a100, 2), VERDICT_OK);
+    }
+}
+
+static void an_empty_ledger_has_an_empty_snapshot(void **state)
+{
+    struct world *world = *state;
+    const struct snapshot *snapshot = publish(world);
+    uint32_t at = 0;
+    assert_int_equal(snapshot->nodes, 0);
+    assert_null(snapshot_next(snapshot, &at));
+    assert_null(snapshot_node(snapshot, TEXT("n1")));
+    assert_null(snapshot_node(snapshot, TEXT("")));
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    assert_null(snapshot_find(snapshot, TEXT("a")));
+    snapshot_unref(snapshot_ref(snapshot));
+    snapshot_unref(snapshot);
+    snapshot_unref(NULL);
+}
+
+static void every_node_is_found_by_name_over_many_pages(void **state)
+{
+    struct world *world = *state;
+    char name[32];
+    add_nodes(world, 3 * PAGE_NODES + 5);
+    const struct snapshot *snapshot = publish(world);
+    assert_int_equal(snapshot->nodes, 3 * PAGE_NODES + 5);
+    assert_int_equal(snapshot->pages, 4);
+    for (uint32_t i = 0; i < snapshot->nodes; i++) {
+        const struct text text = {name, (size_t)snprintf(name, sizeof name, "node-%u", i)};
+        assert_string_equal(snapshot_node(snapshot, text)->name->text, name);
+    }
+    assert_null(snapshot_node(snapshot, TEXT("node-")));
+    assert_null(snapshot_node(snapshot, TEXT("node-9999")));
+    uint32_t at = 0;
+    uint32_t seen = 0;
+    while (snapshot_next(snapshot, &at) != NULL)
+        seen++;
+    assert_int_equal(seen, snapshot->nodes);
+    snapshot_unref(snapshot);
+}
+
+static void a_change_copies_its_page_and_shares_the_others(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 3 * PAGE_NODES);
+    const struct snapshot *before = publish(world);
+    assert_int_equal(world_reserve(world, "a", "node-70", "300"), VERDICT_OK);
+    const struct snapshot *after = publish(world);
+    assert_true(after->generation > before->generation);
+    assert_ptr_equal(before->page[0], after->page[0]);
+    assert_ptr_not_equal(before->page[1], after->page[1]);
+    assert_ptr_equal(before->page[2], after->page[2]);
+    assert_ptr_equal(before->index, after->index); /* no node came or went */
+    assert_int_equal(snapshot_node(before, TEXT("node-70"))->allocations, 0);
+    assert_int_equal(snapshot_node(after, TEXT("node-70"))->allocations, 1);
+    assert_int_equal(before->allocations, 0);
+    assert_int_equal(after->allocations, 1);
+
+    assert_int_equal(world_node(world, "new", two_a100, 2), VERDICT_OK);
+    const struct snapshot *more = publish(world);
+    assert_ptr_not_equal(after->index, more->index);
+    assert_null(snapshot_node(after, TEXT("new")));
+    assert_non_null(snapshot_node(more, TEXT("new")));
+    snapshot_unref(before);
+    snapshot_unref(after);
+    snapshot_unref(more);
+}
+
+static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 2);
+    (void)world_reserve(world, "a", "node-1", "300");
+    const struct snapshot *snapshot = publish(world);
+    CLEANUP(xfreep) char *before = world_dump_snapshot(snapshot);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
+    (void)world_do(world, &gone);
+    world_settle(world);
+    CLEANUP(xfreep) char *after = world_dump_snapshot(snapshot);
+    assert_string_equal(before, after);
+    assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
+    snapshot_unref(snapshot);
+}
+
+static void only_open_reservations_are_listed(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 2);
+    (void)world_reserve(world, "a", "node-0", "300");
+    (void)world_reserve(world, "b", "node-1", "300");
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    const struct snapshot *snapshot = publish(world);
+    assert_int_equal(snapshot->opens, 1);
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.node->text, "node-1");
+    assert_int_equal(snapshot->open[0].slot, 1);
+    assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
+    assert_null(snapshot_find(snapshot, TEXT("c")));
+    snapshot_unref(snapshot);
+}
+
+static void room_tells_when_a_refused_pod_may_ask_again(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 1);
+    const struct snapshot *first = publish(world);
+    assert_int_equal(first->room, first->generation); /* a node came */
+    (void)world_reserve(world, "a", "node-0", "300");
+    const struct snapshot *less = publish(world);
+    assert_int_equal(less->room, first->room);
+    world_undo(world); /* the grant is taken back: that gives room, too */
+    const struct snapshot *undone = publish(world);
+    assert_int_equal(undone->room, undone->generation);
+    const struct snapshot *same = publish(world);
+    assert_int_equal(same->room, undone->room);
+    assert_true(same->generation > undone->generation);
+    snapshot_unref(first);
+    snapshot_unref(less);
+    snapshot_unref(undone);
+    snapshot_unref(same);
+}
+
+static void what_gives_room_is_held_back_until_it_is_committed(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 2);
+    (void)world_reserve(world, "a", "node-0", "1000");
+    (void)world_reserve(world, "b", "node-1", "1000");
+    const struct snapshot *first = publish(world);
+    world_settle(world);
+
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)world_reserve(world, "c", "node-1", "300");
+    (void)world_node(world, "new", two_a100, 2);
+    const struct change *const held[] = {&world->done[0], &world->done[2]};
+    assert_true(change_gives_room(held[0]));
+    assert_true(change_gives_room(held[1]));
+    const struct snapshot *less = ledger_publish(world->ledger, held, 2);
+    assert_int_equal(less->room, first->room);
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-0")), TEXT("a")));
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("c")));
+    assert_null(snapshot_node(less, TEXT("new")));
+    assert_int_equal(less->nodes, 2);
+    assert_int_equal(less->allocations, 3);
+
+    const struct snapshot *all = publish(world);
+    assert_int_equal(all->room, all->generation);
+    assert_null(node_allocation(snapshot_node(all, TEXT("node-0")), TEXT("a")));
+    assert_non_null(snapshot_node(all, TEXT("new")));
+    assert_int_equal(all->nodes, 3);
+    assert_int_equal(all->allocations, 2);
+    snapshot_unref(first);
+    snapshot_unref(less);
+    snapshot_unref(all);
+}
+
+static void of_several_held_changes_of_a_node_the_first_decides(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 1);
+    (void)world_reserve(world, "a", "node-0", "300");
+    (void)world_reserve(world, "b", "node-0", "300");
+    world_settle(world);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    const struct change *const held[] = {&world->done[0], &world->done[1]};
+    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
+    assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
+    assert_int_equal(snapshot->opens, 0);
+    snapshot_unref(snapshot);
+}
+
+static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state)
+{
+    struct world *world = *state;
+    add_nodes(world, 2);
+    world_settle(world);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(world_node(world, "heir", two_a100, 2), VERDICT_OK); /* takes the slot */
+    (void)world_reserve(world, "a", "heir", "300");
+    assert_int_equal(world->done[0].slot, world->done[1].slot);
+    const struct change *const held[] = {&world->done[0], &world->done[1]};
+    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
+    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
+    assert_null(snapshot_node(snapshot, TEXT("heir")));
+    assert_int_equal(snapshot->opens, 0); /* its node is not shown */
+    assert_int_equal(snapshot->nodes, 2);
+    snapshot_unref(snapshot);
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
+        IN_A_WORLD(every_node_is_found_by_name_over_many_pages),
+        IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
+        IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
+        IN_A_WORLD(only_open_reservations_are_listed),
+        IN_A_WORLD(room_tells_when_a_refused_pod_may_ask_again),
+        IN_A_WORLD(what_gives_room_is_held_back_until_it_is_committed),
+        IN_A_WORLD(of_several_held_changes_of_a_node_the_first_decides),
+        IN_A_WORLD(a_node_that_left_is_shown_again_where_its_leave_is_held),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
