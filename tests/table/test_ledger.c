@@ -1,0 +1,380 @@
+/* Runs tests/table/ledger.txt; the language is described at its top. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/reconcile.h"
+#include "milligpu/strbuf.h"
+
+#include "support/world.h"
+
+enum { WORDS_MAX = 64 };
+
+struct line {
+    const char *word[WORDS_MAX + 1]; /* NULL-terminated */
+    int words;                       /* without the last, which is the verdict */
+    const char *expected;
+};
+
+struct table {
+    struct world world;
+    uint32_t met[VERDICT_REFUSED + 1];
+    struct strbuf said; /* what the line's answer was */
+};
+
+static void say(struct table *table, const char *text)
+{
+    if (table->said.len > 0)
+        strbuf_char(&table->said, ',');
+    strbuf_str(&table->said, text);
+}
+
+static void say_number(struct table *table, uint32_t number)
+{
+    strbuf_u64(&table->said, number);
+}
+
+static void say_verdict(struct table *table, enum verdict verdict)
+{
+    table->met[verdict]++;
+    say(table,
+        verdict == VERDICT_REFUSED ? reason_name(table->world.reason) : verdict_name(verdict));
+}
+
+static uint32_t number(const char *word)
+{
+    char *end = NULL;
+    const unsigned long value = strtoul(word, &end, 10);
+    if (*end != '\0' || *word == '\0')
+        fail_msg("'%s' is no number", word);
+    return (uint32_t)value;
+}
+
+static enum inventory_problem problem_of(const char *word)
+{
+    for (int i = 0; i <= PROBLEM_LIMIT; i++)
+        if (strcmp(word, inventory_problem_name((enum inventory_problem)i)) == 0)
+            return (enum inventory_problem)i;
+    fail_msg("'%s' is no problem of an inventory", word);
+    return PROBLEM_NONE;
+}
+
+static void do_node(struct table *table, const struct line *line)
+{
+    struct world_gpu gpu[16] = {{0}};
+    uint32_t gpus = 0;
+    const char *uid = "uid";
+    enum inventory_problem problem = PROBLEM_NONE;
+    for (int i = 2; i < line->words; i++) {
+        const char *word = line->word[i];
+        if (strcmp(word, "uid") == 0) {
+            uid = line->word[++i];
+        } else if (strcmp(word, "problem") == 0) {
+            problem = problem_of(line->word[++i]);
+        } else if (strcmp(word, "gpu") == 0) {
+            assert_true(gpus < ARRAY_LEN(gpu) && i + 3 < line->words);
+            struct world_gpu *next = &gpu[gpus];
+            next->index = gpus++;
+            next->id = strcmp(line->word[i + 1], "-") == 0 ? NULL : line->word[i + 1];
+            next->milli = number(line->word[i + 2]);
+            next->mib = number(line->word[i + 3]);
+            i += 3;
+        } else if (gpus > 0 && strcmp(word, "at") == 0) {
+            gpu[gpus - 1].index = number(line->word[++i]);
+        } else if (gpus > 0 && strcmp(word, "sick") == 0) {
+            gpu[gpus - 1].sick = true;
+        } else if (gpus > 0 && strcmp(word, "cordoned") == 0) {
+            gpu[gpus - 1].cordoned = true;
+        } else {
+            fail_msg("node: what is '%s'?", word);
+        }
+    }
+    struct inventory *inventory = world_inventory(&table->world, line->word[1], uid, gpu, gpus);
+    inventory->problem = problem;
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+static void do_again(struct table *table, const struct line *line)
+{
+    const struct command command = {.kind = COMMAND_NODE, .node = line->word[1]};
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+static void do_gone(struct table *table, const struct line *line)
+{
+    const struct command command = {.kind = COMMAND_NODE_GONE, .node = line->word[1]};
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+static void do_reserve(struct table *table, const struct line *line)
+{
+    say_verdict(table, world_reserve(&table->world, line->word[1], line->word[2], line->word[3]));
+}
+
+static void do_observe(struct table *table, const struct line *line)
+{
+    struct world *world = &table->world;
+    struct pod *pod = world_pod(world, line->word[1], line->word[2]);
+    for (int i = 4; i + 1 < line->words; i += 2) {
+        if (strcmp(line->word[i], "whole") == 0) {
+            pod->whole_gpus = number(line->word[i + 1]);
+        } else {
+            assert_string_equal(line->word[i], "note");
+            char *note = arena_copy(&world->arena, text_of(line->word[i + 1]));
+            for (char *at = strchr(note, ':'); at != NULL; at = strchr(at, ':'))
+                *at = ' ';
+            world_note(world, pod, note);
+        }
+    }
+    const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
+    say_verdict(table, world_observe(world, pod, words));
+}
+
+static void do_step(struct table *table, const struct line *line)
+{
+    struct command command = {.uid = line->word[1], .why = "ended"};
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(line->word[0], command_name((enum command_kind)i)) == 0)
+            command.kind = (enum command_kind)i;
+    if (command.kind == COMMAND_TERMINATING)
+        command.terminating_ms = number(line->word[2]);
+    if (command.kind == COMMAND_NOTE)
+        command.differs = strcmp(line->word[2], "yes") == 0;
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+static void do_world(struct table *table, const struct line *line)
+{
+    (void)line;
+    world_done(&table->world);
+    world_init(&table->world);
+}
+
+static void do_undo(struct table *table, const struct line *line)
+{
+    (void)line;
+    world_undo(&table->world);
+    say(table, "ok");
+}
+
+static void do_restart(struct table *table, const struct line *line)
+{
+    (void)line;
+    struct world *world = &table->world;
+    struct ledger *copy = world_copy(world->ledger);
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    CLEANUP(xfreep) char *after = world_dump(copy);
+    assert_string_equal(before, after);
+    world_settle(world);
+    ledger_free(world->ledger);
+    world->ledger = copy;
+    say(table, "ok");
+}
+
+/* "n1/GPU-a"; NULL if there is no such GPU now. */
+static const struct gpu *gpu_of(const struct table *table, const char *word)
+{
+    char node[64];
+    const char *slash = strchr(word, '/');
+    assert_non_null(slash);
+    (void)snprintf(node, sizeof node, "%.*s", (int)(slash - word), word);
+    return world_gpu(&table->world, node, slash + 1);
+}
+
+static void see_amount(struct table *table, const struct line *line)
+{
+    const struct gpu *gpu = gpu_of(table, line->word[1]);
+    assert_non_null(gpu);
+    const char *what = line->word[0];
+    say_number(table, strcmp(what, "used") == 0       ? gpu->used_milli
+                      : strcmp(what, "reserved") == 0 ? gpu->reserved_milli
+                                                      : gpu->used_mib);
+}
+
+static void see_flags(struct table *table, const struct line *line)
+{
+    static const char *const name[] = {"absent", "unhealthy", "cordoned", "duplicate", "over"};
+    const struct gpu *gpu = gpu_of(table, line->word[1]);
+    for (size_t i = 0; gpu != NULL && i < ARRAY_LEN(name); i++)
+        if ((gpu->flags & (1 << i)) != 0)
+            say(table, name[i]);
+    if (gpu == NULL)
+        say(table, "none");
+    else if (gpu->flags == 0)
+        say(table, "-");
+}
+
+static const struct node *node_of(const struct table *table, const struct line *line)
+{
+    const struct node *node = ledger_node(table->world.ledger, text_of(line->word[1]));
+    assert_non_null(node);
+    return node;
+}
+
+static void see_free(struct table *table, const struct line *line)
+{
+    say_number(table, node_of(table, line)->free_milli);
+}
+
+static void see_unplaced(struct table *table, const struct line *line)
+{
+    say_number(table, node_of(table, line)->unplaced_milli);
+}
+
+static const struct allocation *pod_of(const struct table *table, const struct line *line)
+{
+    return ledger_find(table->world.ledger, text_of(line->word[1]));
+}
+
+static void see_state(struct table *table, const struct line *line)
+{
+    const struct allocation *pod = pod_of(table, line);
+    say(table, pod == NULL ? "none" : allocation_state_name(pod->is.state));
+}
+
+static void see_presumed(struct table *table, const struct line *line)
+{
+    const struct allocation *pod = pod_of(table, line);
+    assert_non_null(pod);
+    say(table, pod->is.presumed ? "yes" : "no");
+}
+
+static void see_on(struct table *table, const struct line *line)
+{
+    const struct allocation *pod = pod_of(table, line);
+    assert_non_null(pod);
+    for (uint32_t i = 0; i < pod->charges; i++)
+        say(table, pod->charge[i].gpu->text);
+}
+
+struct kinds {
+    const char *kind[16];
+    size_t kinds;
+};
+
+static void note_kind(void *user, const struct drift *drift)
+{
+    struct kinds *kinds = user;
+    size_t at = 0;
+    while (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) < 0)
+        at++;
+    if (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) == 0)
+        return;
+    assert_true(kinds->kinds < ARRAY_LEN(kinds->kind));
+    memmove(&kinds->kind[at + 1], &kinds->kind[at], (kinds->kinds++ - at) * sizeof(char *));
+    kinds->kind[at] = drift->kind;
+}
+
+static void see_drift(struct table *table, const struct line *line)
+{
+    struct kinds kinds = {.kinds = 0};
+    drift_of(node_of(table, line), &kinds, note_kind);
+    for (size_t i = 0; i < kinds.kinds; i++)
+        say(table, kinds.kind[i]);
+    if (kinds.kinds == 0)
+        say(table, "-");
+}
+
+static void see_stale(struct table *table, const struct line *line)
+{
+    (void)line;
+    const struct node *node = ledger_stale_duplicate(table->world.ledger);
+    say(table, node != NULL ? node->name->text : "-");
+}
+
+static const struct {
+    const char *word;
+    int words; /* at least, the verdict not counted */
+    void (*run)(struct table *table, const struct line *line);
+} request[] = {
+    {"world", 0, do_world},  {"node", 2, do_node},          {"again", 2, do_again},
+    {"gone", 2, do_gone},    {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
+    {"confirm", 2, do_step}, {"doubt", 2, do_step},         {"release", 2, do_step},
+    {"note", 3, do_step},    {"terminating", 3, do_step},   {"clock", 1, do_step},
+    {"undo", 1, do_undo},    {"restart", 1, do_restart},    {"used", 2, see_amount},
+    {"mib", 2, see_amount},  {"reserved", 2, see_amount},   {"flags", 2, see_flags},
+    {"free", 2, see_free},   {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
+    {"on", 2, see_on},       {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
+    {"stale", 1, see_stale},
+};
+
+/* Cut into words; false if there are none. */
+static bool split(char *text, struct line *line)
+{
+    *line = (struct line){.words = 0};
+    text[strcspn(text, "#\n")] = '\0';
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " \t", &rest); word != NULL;
+         word = strtok_r(NULL, " \t", &rest)) {
+        assert_true(line->words < WORDS_MAX);
+        line->word[line->words++] = word;
+    }
+    if (line->words == 0)
+        return false;
+    if (strcmp(line->word[0], "world") == 0) {
+        line->expected = "";
+    } else {
+        line->expected = line->word[--line->words];
+        line->word[line->words] = NULL;
+    }
+    return true;
+}
+
+static void run_line(struct table *table, const struct line *line, const char *file, int at)
+{
+    for (size_t i = 0; i < ARRAY_LEN(request); i++) {
+        if (line->words == 0 || strcmp(line->word[0], request[i].word) != 0)
+            continue;
+        if (line->words < request[i].words)
+            break;
+        strbuf_reset(&table->said);
+        request[i].run(table, line);
+        if (strcmp(table->said.data, line->expected) != 0)
+            fail_msg("%s:%d: %s, not %s", file, at, table->said.data, line->expected);
+        return;
+    }
+    fail_msg("%s:%d: no such request, or words are missing", file, at);
+}
+
+static void every_line_of_the_table_holds(void **state)
+{
+    (void)state;
+    const char *file = "tests/table/ledger.txt";
+    FILE *in = fopen(file, "r");
+    if (in == NULL)
+        fail_msg("%s: run me in the source tree", file);
+
+    struct table table = {.met = {0}};
+    world_init(&table.world);
+    strbuf_init(&table.said);
+    char text[512];
+    int lines = 0;
+    for (int at = 1; fgets(text, sizeof text, in) != NULL; at++) {
+        struct line line;
+        assert_non_null(strchr(text, '\n')); /* no line is cut */
+        if (!split(text, &line))
+            continue;
+        run_line(&table, &line, file, at);
+        lines++;
+    }
+    (void)fclose(in);
+    assert_true(lines > 100);
+    for (size_t i = 0; i < ARRAY_LEN(table.met); i++)
+        assert_true(table.met[i] > 0); /* every verdict is reached */
+    strbuf_done(&table.said);
+    world_done(&table.world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_line_of_the_table_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
