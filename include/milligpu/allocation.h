@@ -70,7 +70,10 @@ struct allocation {
     struct charge *charge;
 };
 
-/* Copies everything; computes the charges.  Count 1. */
+/* The invariant that these facts break, NULL if none: to be asked of facts from outside. */
+const char *allocation_fault(const struct allocation_facts *facts);
+
+/* Copies everything; computes the charges.  Count 1.  Shares come to stand in the order of life. */
 struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
 const struct allocation *allocation_ref(const struct allocation *allocation);
 void allocation_unref(const struct allocation *allocation); /* NULL is fine */

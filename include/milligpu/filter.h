@@ -1,8 +1,16 @@
 /*
  * filter - which nodes fit a request, and in what order.
  *
- * Whether a node fits is a function of snapshot and request alone.  Hints change order and length of the
- * list only.  No I/O, no lock, no clock.
+ *   names --> node --> place_search --> rank --> the best so many, best first
+ *                  \-> reason, name by name, if none fits
+ *
+ * Invariants:
+ *   1. Whether a node fits is a function of snapshot and request alone: ghosts and shortlist
+ *      change order and length of the list only.
+ *   2. Same question, same answer (I5); the order is that of place.h, and a name that comes twice
+ *      stands in the order of the question.
+ *
+ * Pure: no I/O, no lock, no clock.  Any thread that holds the snapshot.
  */
 #ifndef MILLIGPU_FILTER_H
 #define MILLIGPU_FILTER_H
@@ -22,17 +30,27 @@ struct filter_question {
     struct text uid;
     uint32_t names;
     const struct text *name;
-    const struct node *const *node; /* NULL, or per name a node made from a full Node object for names
-                                       that the ledger does not know; entries may be NULL */
+    const struct node *const *node; /* NULL, or per name a node made from a full Node object, looked
+                                       at for names that the ledger does not know; entries may be NULL */
     uint32_t shortlist;             /* at most so many; 0: all */
     uint32_t ghosts;
     const struct ghost *ghost;
 };
 
+/* Rules 1 to 3 (place.h) in few bytes: thousands of names are ranked, few are placed. */
+struct rank {
+    bool behind; /* the ghosts fill the node: behind all where they leave room */
+    uint32_t charge_milli;
+    uint32_t left_milli;
+    uint32_t free_milli;
+};
+
 struct candidate {
     uint32_t name; /* index into the question's names */
     const struct node *node;
-    struct placement placement; /* rules 1 to 3, and where */
+    struct rank rank;
+    const struct placement *placement; /* where; of the best candidate only, NULL for the others.
+                                          Without parts if RESERVED: held tells */
 };
 
 enum filter_verdict {
@@ -65,13 +83,17 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
 enum reason preempt_ask(const struct node *node, const struct request *request,
                         const struct text *victims, uint32_t count) MUST_USE;
 
-/* Why not, for people, with the numbers of the moment: "largest free piece 220 milli; 640 free on 4 GPUs". */
+/*
+ * Why not, for people, with the numbers of the moment: "room: not enough milli or MiB left in one
+ * piece; largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned".
+ */
 void filter_explain(const struct node *node, const struct request *request, char *out,
                     size_t bytes);
 
 /*
- * Group refusals for the answer (design 4): up to names_max nodes one entry each; beyond, one per
- * distinct text, spoken for by the first such name.  Calls emit in the order of names.
+ * Refusals for the answer of FILTER_NONE, else nothing: up to names_max nodes one entry each;
+ * beyond, one per distinct text under the first such name, saying that it speaks for all of them.
+ * Calls emit in the order of names; the text is valid during the call.
  */
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
                      uint32_t names_max, void *user,

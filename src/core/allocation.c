@@ -1,0 +1,298 @@
+#include "milligpu/allocation.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+/* What one GPU gives to one pod, as the pod's life goes by. */
+struct life {
+    uint32_t sidecars; /* started so far: they stay */
+    uint32_t apps;
+    uint32_t peak; /* so far, while init containers run one by one */
+};
+
+/* What the cluster imposes may be absurd; it must not wrap around to little. */
+static uint32_t sum(uint32_t a, uint32_t b)
+{
+    uint32_t all;
+    return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
+}
+
+static void life_start(struct life *life, enum container_kind kind, uint32_t amount)
+{
+    uint32_t now;
+
+    switch (kind) {
+    case CONTAINER_SIDECAR:
+        life->sidecars = sum(life->sidecars, amount);
+        return;
+    case CONTAINER_INIT:
+        now = sum(life->sidecars, amount);
+        life->peak = now > life->peak ? now : life->peak;
+        return;
+    case CONTAINER_APP:
+        life->apps = sum(life->apps, amount);
+        return;
+    }
+    must_not_reach("a container is of one of three kinds");
+}
+
+static uint32_t life_peak(const struct life *life)
+{
+    const uint32_t running = sum(life->sidecars, life->apps);
+
+    must(running >= life->sidecars && running >= life->apps);
+    return running > life->peak ? running : life->peak;
+}
+
+/* The peak of one GPU, by the formula of request_peak(); shares stand in the order of life. */
+static struct charge charge_of(const struct allocation_facts *facts, const struct atom *gpu)
+{
+    struct life milli = {0};
+    struct life mib = {0};
+
+    must(gpu != NULL);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
+        if (share->gpu != gpu)
+            continue;
+        life_start(&milli, share->kind, share->milli);
+        life_start(&mib, share->kind, share->mib);
+    }
+    must(life_peak(&milli) > 0);
+    return (struct charge){gpu, life_peak(&milli), life_peak(&mib)};
+}
+
+static bool is_charged(const struct charge *charge, uint32_t charges, const struct atom *gpu)
+{
+    for (uint32_t i = 0; i < charges; i++)
+        if (charge[i].gpu == gpu)
+            return true;
+    return false;
+}
+
+/* One charge per GPU, in the order in which the pod first meets them. */
+static uint32_t allocation_charges(const struct allocation_facts *facts, struct charge *charge)
+{
+    uint32_t charges = 0;
+
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (!is_charged(charge, charges, facts->share[i].gpu))
+            charge[charges++] = charge_of(facts, facts->share[i].gpu);
+    must(charges <= facts->shares);
+    must((charges == 0) == (facts->shares == 0));
+    return charges;
+}
+
+/* Stable: shares of one container keep their order.  They nearly always arrive sorted. */
+static void sort_by_life(struct share *share, uint32_t shares)
+{
+    for (uint32_t i = 1; i < shares; i++) {
+        const struct share moving = share[i];
+        uint32_t at = i;
+        for (; at > 0 && share[at - 1].order > moving.order; at--)
+            share[at] = share[at - 1];
+        share[at] = moving;
+    }
+}
+
+static bool same_piece(const struct share *a, const struct share *b)
+{
+    return a->gpu == b->gpu && strcmp(a->container, b->container) == 0;
+}
+
+static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
+{
+    const struct share *share = &facts->share[at];
+
+    if (share->container == NULL || share->container[0] == '\0')
+        return "a share without a container";
+    if (share->gpu == NULL)
+        return "a share of no GPU";
+    if (share->milli == 0)
+        return "a share of 0 milli";
+    for (uint32_t i = 0; i < at; i++)
+        if (same_piece(&facts->share[i], share))
+            return "two shares of one container on one GPU";
+    return NULL;
+}
+
+const char *allocation_fault(const struct allocation_facts *facts)
+{
+    if (facts->uid == NULL || facts->uid[0] == '\0')
+        return "an allocation without a pod's uid";
+    if (facts->namespace == NULL || facts->name == NULL)
+        return "an allocation without a pod's name";
+    if (facts->node == NULL)
+        return "an allocation on no node";
+    if (facts->shares > PARTS_MAX)
+        return "more shares than one pod may hold";
+    if (facts->origin == ORIGIN_GRANTED && facts->shares == 0)
+        return "a grant without a share";
+    if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
+        return "a grant whose GPU is not known";
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const char *fault = share_fault(facts, i);
+        if (fault != NULL)
+            return fault;
+    }
+    return NULL;
+}
+
+static size_t text_bytes(const struct allocation_facts *facts)
+{
+    size_t bytes = strlen(facts->uid) + strlen(facts->namespace) + strlen(facts->name) + 3;
+    for (uint32_t i = 0; i < facts->shares; i++)
+        bytes += strlen(facts->share[i].container) + 1;
+    must(bytes >= 4); /* a uid is never empty */
+    return bytes;
+}
+
+static const char *lay_down(char **at, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    char *here = memcpy(*at, text, bytes);
+
+    *at += bytes;
+    return here;
+}
+
+/* One block: the allocation, its shares, room for as many charges, the texts. */
+struct allocation *allocation_new(const struct allocation_facts *facts)
+{
+    must(facts->uid != NULL && facts->node != NULL);
+    must(facts->shares <= PARTS_MAX);
+    must_debug(allocation_fault(facts) == NULL);
+
+    const size_t share_bytes = facts->shares * sizeof(struct share);
+    const size_t charge_bytes = facts->shares * sizeof(struct charge);
+    struct allocation *made =
+        xmalloc(sizeof *made + share_bytes + charge_bytes + text_bytes(facts));
+    struct share *share = (struct share *)(made + 1);
+    struct charge *charge = (struct charge *)(share + facts->shares);
+    char *text = (char *)(charge + facts->shares);
+
+    made->is = *facts;
+    made->is.uid = lay_down(&text, facts->uid);
+    made->is.namespace = lay_down(&text, facts->namespace);
+    made->is.name = lay_down(&text, facts->name);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        share[i] = facts->share[i];
+        share[i].container = lay_down(&text, facts->share[i].container);
+    }
+    sort_by_life(share, facts->shares);
+    made->is.share = share;
+    made->charge = charge;
+    made->charges = allocation_charges(&made->is, charge);
+    atomic_init(&made->refs, 1);
+    return made;
+}
+
+/* The count is the one thing that changes in an allocation. */
+static atomic_uint *refs_of(const struct allocation *allocation)
+{
+    return (atomic_uint *)(uintptr_t)&allocation->refs;
+}
+
+const struct allocation *allocation_ref(const struct allocation *allocation)
+{
+    const unsigned before = atomic_fetch_add_explicit(refs_of(allocation), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return allocation;
+}
+
+void allocation_unref(const struct allocation *allocation)
+{
+    if (allocation == NULL)
+        return;
+    const unsigned before = atomic_fetch_sub_explicit(refs_of(allocation), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before == 1)
+        xfree((void *)(uintptr_t)allocation);
+}
+
+uint32_t allocation_milli(const struct allocation *allocation)
+{
+    uint32_t milli = 0;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        milli = sum(milli, allocation->charge[i].milli);
+    must(allocation->charges == 0 || milli > 0);
+    return milli;
+}
+
+static bool has_share(const struct allocation_facts *facts, const struct share *wanted)
+{
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
+        if (same_piece(share, wanted))
+            return share->kind == wanted->kind && share->order == wanted->order &&
+                   share->milli == wanted->milli && share->mib == wanted->mib;
+    }
+    return false;
+}
+
+bool allocation_same_shares(const struct allocation *a, const struct allocation *b)
+{
+    if (a->is.node != b->is.node || a->is.shares != b->is.shares)
+        return false;
+    /* No share stands twice, so as many and each of them found means equal. */
+    for (uint32_t i = 0; i < a->is.shares; i++)
+        if (!has_share(&b->is, &a->is.share[i]))
+            return false;
+    must(a->charges == b->charges);
+    return true;
+}
+
+void allocation_audit(const struct allocation *allocation)
+{
+    struct charge charge[PARTS_MAX];
+
+    must(atomic_load_explicit(refs_of(allocation), memory_order_relaxed) > 0);
+    must(allocation_fault(&allocation->is) == NULL);
+    for (uint32_t i = 1; i < allocation->is.shares; i++)
+        must(allocation->is.share[i - 1].order <= allocation->is.share[i].order);
+
+    must(allocation_charges(&allocation->is, charge) == allocation->charges);
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        must(charge[i].gpu == allocation->charge[i].gpu);
+        must(charge[i].milli == allocation->charge[i].milli);
+        must(charge[i].mib == allocation->charge[i].mib);
+    }
+}
+
+const char *allocation_state_name(enum allocation_state state)
+{
+    switch (state) {
+    case STATE_RESERVED:
+        return "reserved";
+    case STATE_BOUND:
+        return "bound";
+    case STATE_RELEASED:
+        return "released";
+    }
+    must_not_reach("an allocation is in one of three states");
+}
+
+const char *allocation_origin_name(enum allocation_origin origin)
+{
+    switch (origin) {
+    case ORIGIN_GRANTED:
+        return "granted";
+    case ORIGIN_OBSERVED:
+        return "observed";
+    }
+    must_not_reach("an allocation is granted or observed");
+}
+
+const char *container_kind_name(enum container_kind kind)
+{
+    switch (kind) {
+    case CONTAINER_APP:
+        return "app";
+    case CONTAINER_INIT:
+        return "init";
+    case CONTAINER_SIDECAR:
+        return "sidecar";
+    }
+    must_not_reach("a container is of one of three kinds");
+}

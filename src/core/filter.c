@@ -1,0 +1,417 @@
+#include "milligpu/filter.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
+
+static const char SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
+
+/* Ghosts by the node they haunt: chains that start in a table of hashes. */
+struct haunting {
+    uint32_t mask;  /* of the table, whose length is a power of two; 0: no ghosts */
+    uint32_t *head; /* index of a ghost + 1; 0: nobody */
+    uint32_t *next;
+};
+
+/* What is the same for every name of one question. */
+struct asking {
+    const struct filter_question *question;
+    struct haunting haunting;
+};
+
+static void find_ghosts(const struct filter_question *question, struct arena *arena,
+                        struct haunting *out)
+{
+    uint32_t slots = 16;
+
+    *out = (struct haunting){0};
+    must(question->ghosts == 0 || question->ghost != NULL);
+    must(question->ghosts < UINT32_MAX / 4);
+    if (question->ghosts == 0)
+        return;
+    while (slots < 2 * question->ghosts)
+        slots *= 2;
+    out->mask = slots - 1;
+    out->head = arena_array(arena, slots, sizeof *out->head);
+    out->next = arena_array(arena, question->ghosts, sizeof *out->next);
+    for (uint32_t i = 0; i < question->ghosts; i++) {
+        uint32_t *head = &out->head[question->ghost[i].node->hash & out->mask];
+        out->next[i] = *head;
+        *head = i + 1;
+    }
+}
+
+/* Set the node's ghosts against its room; false if there are none. */
+static bool haunt(const struct asking *asking, const struct node *node, struct room *room)
+{
+    const struct haunting *haunting = &asking->haunting;
+    bool haunted = false;
+
+    if (haunting->mask == 0)
+        return false;
+    uint32_t at = haunting->head[node->name->hash & haunting->mask];
+    for (; at > 0; at = haunting->next[at - 1]) {
+        must(at <= asking->question->ghosts);
+        const struct ghost *ghost = &asking->question->ghost[at - 1];
+        for (uint32_t i = 0; ghost->node == node->name && i < room->gpus; i++) {
+            if (node->gpu[i].id != ghost->gpu)
+                continue;
+            room_take(room, i, ghost->milli);
+            haunted = true;
+        }
+    }
+    return haunted;
+}
+
+static struct rank rank_of(const struct placement *placement, bool behind)
+{
+    must(placement->charge_milli > 0);
+    must(placement->parts > 0);
+    return (struct rank){
+        .behind = behind,
+        .charge_milli = placement->charge_milli,
+        .left_milli = placement->left_milli,
+        .free_milli = placement->free_milli,
+    };
+}
+
+/* Whether it fits is asked of the node as it is; the ghosts have a say in the rank only. */
+static enum reason judge(const struct asking *asking, const struct node *node,
+                         struct placement *placement, struct rank *rank)
+{
+    const struct request *request = asking->question->request;
+    struct room room;
+
+    must(node != NULL);
+    room_of(node, &room);
+    const enum reason why = place_search(&room, request, placement);
+    if (why != REASON_NONE)
+        return why;
+    bool behind = false;
+    if (haunt(asking, node, &room) && place_search(&room, request, placement) != REASON_NONE) {
+        behind = true;
+        room_of(node, &room);
+        must(place_search(&room, request, placement) == REASON_NONE);
+    }
+    *rank = rank_of(placement, behind);
+    return REASON_NONE;
+}
+
+static int compare(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Rules 1 to 4 of place.h; negative if a is better. */
+static int candidate_cmp(const struct candidate *a, const struct candidate *b)
+{
+    if (a->rank.behind != b->rank.behind)
+        return a->rank.behind ? 1 : -1;
+    if (a->rank.charge_milli != b->rank.charge_milli) /* rule 1 */
+        return compare(a->rank.charge_milli, b->rank.charge_milli);
+    if (a->rank.left_milli != b->rank.left_milli) /* rule 2 */
+        return compare(a->rank.left_milli, b->rank.left_milli);
+    if (a->rank.free_milli != b->rank.free_milli) /* rule 3 */
+        return compare(a->rank.free_milli, b->rank.free_milli);
+    const int names = atom_cmp(a->node->name, b->node->name); /* rule 4 */
+    if (names != 0)
+        return names;
+    must(a->name != b->name); /* rule 5 is for one node; here a name came twice */
+    return compare(a->name, b->name);
+}
+
+/*
+ * The best so many: a heap whose root is the worst of them
+ */
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+    const struct candidate was = *a;
+    *a = *b;
+    *b = was;
+}
+
+static void sink(struct candidate *heap, uint32_t count, uint32_t at)
+{
+    must(at < count || count == 0);
+    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && candidate_cmp(&heap[child + 1], &heap[child]) > 0)
+            child++;
+        if (candidate_cmp(&heap[child], &heap[at]) <= 0)
+            return;
+        swap(&heap[child], &heap[at]);
+        at = child;
+    }
+}
+
+static void rise(struct candidate *heap, uint32_t at)
+{
+    while (at > 0 && candidate_cmp(&heap[at], &heap[(at - 1) / 2]) > 0) {
+        swap(&heap[at], &heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+}
+
+static void consider(struct filter_answer *out, uint32_t most, const struct candidate *candidate)
+{
+    must(out->candidates <= most && most > 0);
+    if (out->candidates < most) {
+        out->candidate[out->candidates] = *candidate;
+        rise(out->candidate, out->candidates++);
+    } else if (candidate_cmp(candidate, &out->candidate[0]) < 0) {
+        out->candidate[0] = *candidate;
+        sink(out->candidate, out->candidates, 0);
+    }
+}
+
+static void sort_best_first(struct filter_answer *out)
+{
+    for (uint32_t rest = out->candidates; rest > 1; rest--) {
+        swap(&out->candidate[0], &out->candidate[rest - 1]);
+        sink(out->candidate, rest - 1, 0);
+    }
+    for (uint32_t i = 1; i < out->candidates; i++)
+        must_debug(candidate_cmp(&out->candidate[i - 1], &out->candidate[i]) < 0);
+}
+
+static const struct node *find_node(const struct filter_question *question, uint32_t name)
+{
+    must(name < question->names);
+
+    const struct node *known = snapshot_node(question->snapshot, question->name[name]);
+    if (known != NULL || question->node == NULL)
+        return known;
+    return question->node[name];
+}
+
+static void ask_all(const struct asking *asking, struct placement *placement,
+                    struct filter_answer *out)
+{
+    const struct filter_question *question = asking->question;
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
+    const uint32_t most = bounded ? question->shortlist : question->names;
+
+    for (uint32_t i = 0; i < question->names; i++) {
+        struct candidate candidate = {.name = i, .node = find_node(question, i)};
+        out->reason[i] = candidate.node != NULL
+                             ? judge(asking, candidate.node, placement, &candidate.rank)
+                             : REASON_UNKNOWN_NODE;
+        if (out->reason[i] != REASON_NONE)
+            continue;
+        out->fitting++;
+        consider(out, most, &candidate);
+    }
+    must(out->candidates == (out->fitting < most ? out->fitting : most));
+    sort_best_first(out);
+}
+
+/* A pod that holds a reservation has no choice: there, or nowhere (design 4). */
+static void ask_held(const struct filter_question *question, struct placement *placement,
+                     struct filter_answer *out)
+{
+    out->verdict = FILTER_HELD_ELSEWHERE;
+    for (uint32_t i = 0; i < question->names; i++) {
+        out->reason[i] = REASON_ELSEWHERE;
+        if (out->candidates > 0 || !text_eq(question->name[i], atom_text(out->held->is.node)))
+            continue;
+        out->verdict = FILTER_RESERVED;
+        out->reason[i] = REASON_NONE;
+        out->fitting = 1;
+        out->candidates = 1;
+        out->candidate[0] = (struct candidate){
+            .name = i,
+            .node = find_node(question, i),
+            .placement = placement,
+        };
+        must(out->candidate[0].node != NULL);
+    }
+    *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
+    must(placement->charge_milli > 0);
+}
+
+void filter_ask(const struct filter_question *question, struct arena *arena,
+                struct filter_answer *out)
+{
+    struct asking asking = {.question = question};
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
+    struct placement *placement = arena_alloc(arena, sizeof *placement);
+
+    must(question->request->wants > 0);
+    must(question->names == 0 || question->name != NULL);
+    *out = (struct filter_answer){
+        .reason = arena_array(arena, question->names, sizeof *out->reason),
+        .candidate = arena_array(arena, bounded ? question->shortlist : question->names,
+                                 sizeof *out->candidate),
+        .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
+    };
+    if (out->held != NULL) {
+        ask_held(question, placement, out);
+        return;
+    }
+    find_ghosts(question, arena, &asking.haunting);
+    ask_all(&asking, placement, out);
+    out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
+    if (out->verdict == FILTER_NONE)
+        return;
+    struct candidate *best = &out->candidate[0];
+    must(judge(&asking, best->node, placement, &best->rank) == REASON_NONE);
+    best->placement = placement;
+}
+
+void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score)
+{
+    struct filter_question all = *question;
+    struct filter_answer answer;
+
+    must(question->names == 0 || score != NULL);
+    all.shortlist = 0;
+    filter_ask(&all, arena, &answer);
+    must(answer.candidates == answer.fitting);
+    for (uint32_t i = 0; i < question->names; i++)
+        score[i] = 0;
+    for (uint32_t i = 0; i < answer.candidates; i++) {
+        const uint64_t behind = i > 0 ? (uint64_t)(i - 1) * 10 / (answer.candidates - 1) : 0;
+        must(behind <= 9);
+        score[answer.candidate[i].name] = (uint8_t)(i == 0 ? 10 : 9 - behind);
+    }
+}
+
+enum reason preempt_ask(const struct node *node, const struct request *request,
+                        const struct text *victims, uint32_t count)
+{
+    struct room room;
+    struct placement placement;
+
+    must(request->wants > 0);
+    room_without(node, victims, count, &room);
+    must(room.gpus <= GPUS_PER_NODE_MAX);
+    return place_search(&room, request, &placement);
+}
+
+/* The numbers of the moment, of the GPUs that are of a model asked for. */
+struct moment {
+    uint32_t gpus;
+    uint32_t open; /* with milli left */
+    uint32_t free_milli;
+    uint32_t piece_milli; /* the largest */
+    uint32_t piece_mib;
+    uint32_t closed[REASONS];
+};
+
+static void sum_up(const struct room *room, const struct request *request, struct moment *out)
+{
+    *out = (struct moment){0};
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const struct gpu_room *gpu = &room->gpu[i];
+        if (!request_takes_model(request, atom_text(gpu->model)))
+            continue;
+        out->gpus++;
+        out->closed[gpu->closed]++;
+        if (gpu->closed != REASON_NONE || gpu->free_milli == 0)
+            continue;
+        out->open++;
+        out->free_milli += gpu->free_milli;
+        if (gpu->free_milli > out->piece_milli)
+            out->piece_milli = gpu->free_milli;
+        if (gpu->free_mib > out->piece_mib)
+            out->piece_mib = gpu->free_mib;
+    }
+    must(out->open <= out->gpus && out->gpus <= room->gpus);
+    must(out->piece_milli <= out->free_milli);
+}
+
+void filter_explain(const struct node *node, const struct request *request, char *out, size_t bytes)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct room room;
+    struct placement placement;
+    struct moment moment;
+
+    must(bytes > 0);
+    room_of(node, &room);
+    const enum reason why = place_search(&room, request, &placement);
+    sum_up(&room, request, &moment);
+    strbuf_init(&text);
+    strbuf_str(&text, reason_name(why));
+    if (why != REASON_NONE)
+        strbuf_printf(&text, ": %s", reason_help(why));
+    strbuf_printf(&text, "; largest free piece %u milli, %u milli free on %u of %u GPUs",
+                  moment.piece_milli, moment.free_milli, moment.open, moment.gpus);
+    if (moment.piece_mib > 0)
+        strbuf_printf(&text, ", at most %u MiB on one", moment.piece_mib);
+    for (enum reason closed = REASON_ABSENT; closed < REASON_ROOM; closed++)
+        if (moment.closed[closed] > 0)
+            strbuf_printf(&text, ", %u %s", moment.closed[closed], reason_name(closed));
+    must(text.len > 0);
+    text_clip((struct text){text.data, text.len}, out, bytes);
+}
+
+/* The texts of one answer: one look-up per reason, whatever the number of names. */
+struct texts {
+    bool made[REASONS];
+    bool spoken[REASONS];
+    struct refusal refusal[REASONS];
+};
+
+static const char *text_for(struct texts *texts, const struct request *request, enum reason why)
+{
+    must(why > REASON_NONE && why < REASONS);
+    if (!texts->made[why]) {
+        request_refuse(request, why, &texts->refusal[why]);
+        texts->made[why] = true;
+    }
+    must(texts->refusal[why].text[0] != '\0');
+    return texts->refusal[why].text;
+}
+
+/* True the first time that a text is met, by whatever reason. */
+static bool first_to_say(struct texts *texts, const struct request *request, enum reason why)
+{
+    if (texts->spoken[why])
+        return false;
+    const char *text = text_for(texts, request, why);
+    texts->spoken[why] = true;
+    for (enum reason other = REASON_NONE + 1; other < REASONS; other++)
+        if (other != why && texts->spoken[other] && strcmp(texts->refusal[other].text, text) == 0)
+            return false;
+    return true;
+}
+
+static uint32_t count_refused(const struct filter_question *question,
+                              const struct filter_answer *answer)
+{
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < question->names; i++)
+        refused += answer->reason[i] != REASON_NONE;
+    must(refused == question->names);
+    return refused;
+}
+
+void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
+                     uint32_t names_max, void *user,
+                     void (*emit)(void *user, struct text name, const char *text))
+{
+    struct texts texts;
+    char spoken[REASON_BYTES_MAX + sizeof SPEAKS_FOR_ALL];
+
+    must(emit != NULL);
+    if (answer->verdict != FILTER_NONE)
+        return;
+    memset(texts.made, 0, sizeof texts.made);
+    memset(texts.spoken, 0, sizeof texts.spoken);
+    const bool each = count_refused(question, answer) <= names_max;
+    for (uint32_t i = 0; i < question->names; i++) {
+        const enum reason why = answer->reason[i];
+        if (each) {
+            emit(user, question->name[i], text_for(&texts, question->request, why));
+        } else if (first_to_say(&texts, question->request, why)) {
+            const char *text = text_for(&texts, question->request, why);
+            const size_t len = strlen(text);
+            must(len + sizeof SPEAKS_FOR_ALL <= sizeof spoken);
+            memcpy(spoken, text, len);
+            memcpy(spoken + len, SPEAKS_FOR_ALL, sizeof SPEAKS_FOR_ALL);
+            emit(user, question->name[i], spoken);
+        }
+    }
+}

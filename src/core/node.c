@@ -1,0 +1,425 @@
+#include "milligpu/node.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
+
+static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
+
+/* The model of a GPU that only a charge tells of. */
+static const struct atom no_model = {0, 0, {0}};
+
+int atom_cmp(const struct atom *a, const struct atom *b)
+{
+    must(a != NULL && b != NULL);
+    if (a == b)
+        return 0;
+
+    const uint32_t shorter = a->len < b->len ? a->len : b->len;
+    const int differs = memcmp(a->text, b->text, shorter);
+    return differs != 0 ? differs : (a->len > b->len) - (a->len < b->len);
+}
+
+/* What the cluster imposes may be absurd; it must not wrap around to little. */
+static uint32_t sum(uint32_t a, uint32_t b)
+{
+    uint32_t all;
+    return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
+}
+
+static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const struct atom *id)
+{
+    must(id != NULL);
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].id == id)
+            return &gpu[i];
+    return NULL;
+}
+
+/* The GPU that a charge means: an id means more than an alias. */
+static const struct gpu *find_gpu(const struct gpu *gpu, uint32_t gpus, const struct atom *name)
+{
+    const struct gpu *found = find_id(gpu, gpus, name);
+    if (found != NULL)
+        return found;
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].alias == name)
+            return &gpu[i];
+    return NULL;
+}
+
+static struct gpu *charged_gpu(struct node *node, const struct atom *name)
+{
+    const struct gpu *found = find_gpu(node->gpu, node->gpus, name);
+    return found != NULL ? &node->gpu[found - node->gpu] : NULL;
+}
+
+/* At most so many GPUs of this allocation are in no inventory. */
+static uint32_t count_strangers(const struct node_build *build, const struct allocation *allocation)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        count += find_gpu(build->gpu, build->gpus, allocation->charge[i].gpu) == NULL;
+    must(count <= allocation->charges);
+    return count;
+}
+
+/* One block: the node, its allocations, its GPUs; room for the worst case. */
+static struct node *make_room(const struct node_build *build, const struct allocation *after)
+{
+    uint32_t gpus = build->gpus + (after != NULL ? count_strangers(build, after) : 0);
+    for (uint32_t i = 0; i < build->allocations; i++)
+        gpus += count_strangers(build, build->allocation[i]);
+    const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
+
+    struct node *node = xmalloc(sizeof *node + allocation_bytes + gpus * sizeof(struct gpu));
+    *node = (struct node){
+        .name = build->name,
+        .uid = build->uid,
+        .source = build->source,
+        .problem = build->problem,
+        .problem_text = build->problem_text,
+        .gone = build->gone,
+        .since_ms = build->since_ms,
+    };
+    node->allocation = (const struct allocation **)(node + 1);
+    node->gpu = (struct gpu *)(node->allocation + build->allocations + 1);
+    atomic_init(&node->refs, 1);
+    must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
+    return node;
+}
+
+/* To where its uid sorts. */
+static void add_allocation(struct node *node, const struct allocation *allocation)
+{
+    must(allocation->is.state != STATE_RELEASED);
+    must(allocation->is.node == node->name);
+
+    uint32_t at = node->allocations++;
+    for (; at > 0 && strcmp(node->allocation[at - 1]->is.uid, allocation->is.uid) > 0; at--)
+        node->allocation[at] = node->allocation[at - 1];
+    must(at == 0 || strcmp(node->allocation[at - 1]->is.uid, allocation->is.uid) != 0);
+    node->allocation[at] = allocation_ref(allocation);
+}
+
+static void add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
+{
+    must(gpu->id != NULL && gpu->model != NULL);
+    must(gpu->milli <= GPU_MILLI);
+
+    struct gpu *added = &node->gpu[node->gpus++];
+    *added = *gpu;
+    added->flags = (uint16_t)flags;
+    added->used_milli = 0;
+    added->reserved_milli = 0;
+    added->used_mib = 0;
+    added->charges = 0;
+}
+
+static unsigned given_flags(const struct node_build *build, const struct gpu *gpu)
+{
+    const unsigned gone = build->gone ? GPU_ABSENT : 0;
+    return (gpu->flags & (unsigned)GIVEN_FLAGS) | gone;
+}
+
+static void add_inventory(struct node *node, const struct node_build *build)
+{
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        const struct gpu *gpu = &build->gpu[i];
+        if ((given_flags(build, gpu) & GPU_ABSENT) != 0)
+            continue;
+        must(gpu->milli > 0);
+        must(find_id(node->gpu, node->gpus, gpu->id) == NULL);
+        add_gpu(node, gpu, given_flags(build, gpu));
+    }
+    must(node->gpus <= GPUS_PER_NODE_MAX);
+
+    /* What is there comes first, so that it is what an id or an alias means. */
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        const struct gpu *gpu = &build->gpu[i];
+        const unsigned flags = given_flags(build, gpu);
+        if ((flags & GPU_ABSENT) != 0 && find_gpu(node->gpu, node->gpus, gpu->id) == NULL)
+            add_gpu(node, gpu, flags);
+    }
+}
+
+static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
+{
+    struct gpu *gpu = charged_gpu(node, charge->gpu);
+    if (gpu == NULL) {
+        const struct gpu stranger = {.id = charge->gpu, .model = &no_model, .numa = -1};
+        gpu = &node->gpu[node->gpus];
+        add_gpu(node, &stranger, GPU_ABSENT);
+    }
+    must(charge->milli > 0);
+
+    if (state == STATE_RESERVED)
+        gpu->reserved_milli = sum(gpu->reserved_milli, charge->milli);
+    else
+        gpu->used_milli = sum(gpu->used_milli, charge->milli);
+    gpu->used_mib = sum(gpu->used_mib, charge->mib);
+    if (gpu->charges < UINT16_MAX)
+        gpu->charges++;
+    must(gpu->charges > 0);
+}
+
+static void add_charges(struct node *node)
+{
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        node->held_gpus = sum(node->held_gpus, allocation->is.held_gpus);
+        node->unplaced_milli = sum(node->unplaced_milli, allocation->is.unplaced_milli);
+        for (uint32_t k = 0; k < allocation->charges; k++)
+            add_charge(node, &allocation->charge[k], allocation->is.state);
+    }
+}
+
+static void drop_uncharged(struct node *node)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if ((node->gpu[i].flags & GPU_ABSENT) == 0 || node->gpu[i].charges > 0)
+            node->gpu[kept++] = node->gpu[i];
+    must(kept <= node->gpus);
+    node->gpus = kept;
+}
+
+static bool is_absent(const struct gpu *gpu)
+{
+    return (gpu->flags & GPU_ABSENT) != 0;
+}
+
+static int gpu_order(const struct gpu *a, const struct gpu *b)
+{
+    if (is_absent(a) != is_absent(b))
+        return is_absent(a) - is_absent(b);
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    return atom_cmp(a->id, b->id);
+}
+
+/* They nearly always arrive sorted. */
+static void sort_gpus(struct node *node)
+{
+    for (uint32_t i = 1; i < node->gpus; i++) {
+        const struct gpu moving = node->gpu[i];
+        uint32_t at = i;
+        for (; at > 0 && gpu_order(&node->gpu[at - 1], &moving) > 0; at--)
+            node->gpu[at] = node->gpu[at - 1];
+        node->gpu[at] = moving;
+    }
+}
+
+/* A size that is not known, 0, cannot be passed. */
+static bool is_over(const struct gpu *gpu)
+{
+    const uint32_t taken = sum(gpu->used_milli, gpu->reserved_milli);
+
+    must(taken == 0 || gpu->charges > 0);
+    return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
+}
+
+/* Of the GPUs that take new shares; none does where the whole node is closed. */
+static uint32_t count_free(const struct node *node)
+{
+    uint32_t milli = 0;
+    if (node_closed(node) != REASON_NONE)
+        return 0;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (gpu_closed(&node->gpu[i]) == REASON_NONE)
+            milli += gpu_free(&node->gpu[i]);
+    must(milli <= GPUS_PER_NODE_MAX * GPU_MILLI);
+    return milli;
+}
+
+static struct node *assemble(const struct node_build *build, const struct allocation *before,
+                             const struct allocation *after)
+{
+    must(build->name != NULL);
+    must(build->gpus == 0 || build->gpu != NULL);
+
+    struct node *node = make_room(build, after);
+    for (uint32_t i = 0; i < build->allocations; i++)
+        if (build->allocation[i] != before)
+            add_allocation(node, build->allocation[i]);
+    if (after != NULL)
+        add_allocation(node, after);
+    add_inventory(node, build);
+    add_charges(node);
+    drop_uncharged(node);
+    sort_gpus(node);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (is_over(&node->gpu[i]))
+            node->gpu[i].flags |= GPU_OVER;
+    node->free_milli = count_free(node);
+    return node;
+}
+
+struct node *node_new(const struct node_build *build)
+{
+    return assemble(build, NULL, NULL);
+}
+
+struct node *node_with(const struct node *node, const struct allocation *before,
+                       const struct allocation *after)
+{
+    must(before != NULL || after != NULL);
+    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
+    must(before == NULL || node_allocation(node, text_of(before->is.uid)) == before);
+
+    const struct node_build build = {
+        .name = node->name,
+        .uid = node->uid,
+        .source = node->source,
+        .problem = node->problem,
+        .problem_text = node->problem_text,
+        .gone = node->gone,
+        .since_ms = node->since_ms,
+        .gpus = node->gpus,
+        .gpu = node->gpu,
+        .allocations = node->allocations,
+        .allocation = node->allocation,
+    };
+    return assemble(&build, before, after);
+}
+
+/* The count is the one thing that changes in a node. */
+static atomic_uint *refs_of(const struct node *node)
+{
+    return (atomic_uint *)(uintptr_t)&node->refs;
+}
+
+const struct node *node_ref(const struct node *node)
+{
+    const unsigned before = atomic_fetch_add_explicit(refs_of(node), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return node;
+}
+
+void node_unref(const struct node *node)
+{
+    if (node == NULL)
+        return;
+    const unsigned before = atomic_fetch_sub_explicit(refs_of(node), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before > 1)
+        return;
+    for (uint32_t i = 0; i < node->allocations; i++)
+        allocation_unref(node->allocation[i]);
+    xfree((void *)(uintptr_t)node);
+}
+
+const struct gpu *node_gpu(const struct node *node, struct text id)
+{
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (text_eq(atom_text(node->gpu[i].id), id))
+            return &node->gpu[i];
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (node->gpu[i].alias != NULL && text_eq(atom_text(node->gpu[i].alias), id))
+            return &node->gpu[i];
+    return NULL;
+}
+
+const struct allocation *node_allocation(const struct node *node, struct text uid)
+{
+    uint32_t low = 0;
+    uint32_t high = node->allocations;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const struct text found = text_of(node->allocation[middle]->is.uid);
+        const size_t shorter = found.len < uid.len ? found.len : uid.len;
+        const int differs = shorter > 0 ? memcmp(found.at, uid.at, shorter) : 0;
+        if (differs == 0 && found.len == uid.len)
+            return node->allocation[middle];
+        if (differs < 0 || (differs == 0 && found.len < uid.len))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    must(low == high);
+    return NULL;
+}
+
+enum reason gpu_closed(const struct gpu *gpu)
+{
+    if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) != 0)
+        return REASON_ABSENT;
+    if ((gpu->flags & GPU_UNHEALTHY) != 0)
+        return REASON_UNHEALTHY;
+    if ((gpu->flags & GPU_CORDONED) != 0)
+        return REASON_CORDONED;
+    if (gpu->charges >= CHARGES_PER_GPU_MAX)
+        return REASON_CROWDED;
+    if ((gpu->flags & GPU_OVER) != 0)
+        return REASON_ROOM;
+    must(gpu->milli > 0);
+    return REASON_NONE;
+}
+
+enum reason node_closed(const struct node *node)
+{
+    if (node->gpus == 0)
+        return REASON_NO_GPU;
+    if (node->held_gpus > 0)
+        return REASON_MIXED;
+    return node->unplaced_milli > 0 ? REASON_UNPLACED : REASON_NONE;
+}
+
+static void audit_gpu(const struct node *node, const struct gpu *gpu)
+{
+    struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};
+
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        for (uint32_t k = 0; k < allocation->charges; k++) {
+            const struct charge *charge = &allocation->charge[k];
+            if (find_gpu(node->gpu, node->gpus, charge->gpu) != gpu)
+                continue;
+            const bool reserved = allocation->is.state == STATE_RESERVED;
+            fresh.reserved_milli = sum(fresh.reserved_milli, reserved ? charge->milli : 0);
+            fresh.used_milli = sum(fresh.used_milli, reserved ? 0 : charge->milli);
+            fresh.used_mib = sum(fresh.used_mib, charge->mib);
+            fresh.charges++;
+        }
+    }
+    must(gpu->used_milli == fresh.used_milli);
+    must(gpu->reserved_milli == fresh.reserved_milli);
+    must(gpu->used_mib == fresh.used_mib);
+    must(gpu->charges == fresh.charges);
+    must(((gpu->flags & GPU_OVER) != 0) == is_over(&fresh));
+    must(!is_absent(gpu) || gpu->charges > 0);
+    must(find_id(node->gpu, node->gpus, gpu->id) == gpu); /* distinct */
+}
+
+static void audit_allocations(const struct node *node)
+{
+    uint32_t held = 0;
+    uint32_t unplaced = 0;
+
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        must(allocation->is.node == node->name);
+        must(i == 0 || strcmp(node->allocation[i - 1]->is.uid, allocation->is.uid) < 0);
+        allocation_audit(allocation);
+        held = sum(held, allocation->is.held_gpus);
+        unplaced = sum(unplaced, allocation->is.unplaced_milli);
+        for (uint32_t k = 0; k < allocation->charges; k++)
+            must(find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) != NULL);
+    }
+    must(node->held_gpus == held);
+    must(node->unplaced_milli == unplaced);
+}
+
+void node_audit(const struct node *node)
+{
+    must(atomic_load_explicit(refs_of(node), memory_order_relaxed) > 0);
+    audit_allocations(node);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        audit_gpu(node, &node->gpu[i]);
+        must(i == 0 || gpu_order(&node->gpu[i - 1], &node->gpu[i]) < 0);
+        must(!node->gone || is_absent(&node->gpu[i]));
+    }
+    must(node->free_milli == count_free(node));
+}
