@@ -1,0 +1,152 @@
+"""What survives: kill -9, a restart, a lost ledger, a ledger that is not ours."""
+
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+
+import rig
+
+
+def bound_pod(name, milli, node, note=None):
+    made = rig.pod(name, milli, uid="uid-" + name)
+    made["spec"]["nodeName"] = node
+    made["status"] = {"phase": "Running", "conditions": [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}
+    if note is not None:
+        made["metadata"]["annotations"] = {"milligpu.io/allocation": note}
+    return made
+
+
+def cluster_with(*pods):
+    cluster = json.loads(rig.DEMO.read_text())
+    cluster["items"] += pods
+    return cluster
+
+
+class Restart(unittest.TestCase):
+    def open(self, *args, **kwargs):
+        daemon = rig.Daemon(*args, **kwargs)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def test_a_pod_of_the_file_is_believed_by_its_annotation(self):
+        note = '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-5","index":5,"milli":300,"mib":24576}]}}'
+        daemon = self.open(cluster_with(bound_pod("runs", 300, "a100-0", note)))
+        allocation = daemon.get("/api/v1/pods/default/runs")["allocation"]
+        self.assertEqual(allocation["charges"][0]["gpu"], "a100-0/gpu-5")
+        self.assertFalse(allocation["presumed"])
+
+    def test_a_pod_without_an_annotation_is_adopted_and_reported(self):
+        daemon = self.open(cluster_with(bound_pod("foreign", 300, "a100-0")))
+        self.assertTrue(daemon.get("/api/v1/pods/default/foreign")["allocation"]["presumed"])
+        self.assertIn("presumed", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
+
+    def test_forged_annotations_are_not_believed(self):
+        notes = {
+            "negative": '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-1","index":1,"milli":-300,"mib":1}]}}',
+            "too-much": '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-1","index":1,"milli":900,"mib":1}]}}',
+            "other-container": '{"v":1,"containers":{"x":[{"gpu":"a100-0/gpu-1","index":1,"milli":300,"mib":1}]}}',
+            "broken": '{"v":1,"containers":',
+            "version": '{"v":99,"containers":{}}',
+        }
+        daemon = self.open(cluster_with(*[bound_pod(name, 300, "a100-0", note) for name, note in notes.items()]))
+        for name in notes:
+            with self.subTest(name):
+                self.assertTrue(daemon.get("/api/v1/pods/default/" + name)["allocation"]["presumed"])
+
+    def test_overlapping_annotations_never_hide_an_overcommit(self):
+        note = '{"v":1,"containers":{"c":[{"gpu":"vm-0/gpu-0","index":0,"milli":400,"mib":32768}]}}'
+        daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note), bound_pod("two", 400, "vm-0", note)))
+        gpu = daemon.get("/api/v1/nodes/vm-0")["gpus"][0]
+        self.assertEqual(gpu["usedMilli"], 800)
+        self.assertEqual(gpu["state"], "over")
+        made = daemon.create(rig.pod("more", 100))
+        self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
+
+    def test_whoever_was_answered_success_is_still_there_after_kill_9(self):
+        daemon = self.open(ledger="ledger.db")
+        placed = {}
+        for i in range(12):
+            node, error, made = daemon.schedule(rig.pod(f"p{i}", 250))
+            self.assertEqual(error, "")
+            placed[made["metadata"]["uid"]] = node
+        daemon.kill()
+        rows = sqlite3.connect(daemon.home / "ledger.db").execute(
+            "SELECT count(*) FROM allocation").fetchone()[0]
+        self.assertGreaterEqual(rows, 12)
+        # The cluster file knows none of these pods, so after the restart they are gone: released, not forgotten.
+        daemon.start()
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 0)
+        history = daemon.get("/api/v1/history?pod=default/p0")["items"]
+        self.assertEqual(history[0]["state"], "released")
+
+    def test_two_daemons_cannot_open_one_ledger(self):
+        daemon = self.open(ledger="ledger.db")
+        second = subprocess.run(
+            [rig.BIN / "milligpud", "--standalone", str(rig.DEMO), "--ledger", str(daemon.home / "ledger.db"),
+             "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"],
+            capture_output=True, text=True, timeout=30)
+        self.assertNotEqual(second.returncode, 0)
+        self.assertIn("ledger.db", second.stderr)
+
+
+class WrongFiles(unittest.TestCase):
+    def refuse(self, *flags, env=None):
+        result = subprocess.run([rig.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=30,
+                                env={**os.environ, **(env or {})})
+        self.assertNotEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("Sanitizer", result.stderr)
+        return result.stderr
+
+    def test_a_cluster_file_that_is_none_is_refused_with_its_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("half.json", rig.DEMO.read_text()[:700]), ("scalar.json", "17"),
+                               ("words.yaml", "hello"), ("empty.json", "")):
+                with self.subTest(name):
+                    file = pathlib.Path(folder, name)
+                    file.write_text(text)
+                    self.assertIn(name, self.refuse("--standalone", str(file)))
+            self.assertIn("missing.json", self.refuse("--standalone", folder + "/missing.json"))
+
+    def test_settings_name_the_place_and_what_would_be_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "config.yaml")
+            for text, words in (("shortlst: 3\n", ("shortlst", ":1")), ("shortlist: many\n", ("shortlist", ":1")),
+                                ("shortlist: 16\nwake: loud\n", ("wake", ":2", "bell")), ("- a\n", ("config.yaml",))):
+                with self.subTest(text):
+                    file.write_text(text)
+                    said = self.refuse("--config", str(file), "--check-config")
+                    for word in words:
+                        self.assertIn(word, said)
+            self.assertIn("missing.yaml", self.refuse("--config", folder + "/missing.yaml"))
+            self.assertIn("--shortlist", self.refuse("--shortlist=-1"))
+            self.assertIn("MILLIGPU_SHORTLIST", self.refuse(env={"MILLIGPU_SHORTLIST": "x"}))
+
+    def test_a_ledger_that_is_not_ours_is_refused_and_untouched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            foreign = pathlib.Path(folder, "other.db")
+            connection = sqlite3.connect(foreign)
+            connection.execute("CREATE TABLE t(x)")
+            connection.commit()
+            connection.close()
+            before = foreign.read_bytes()
+            said = self.refuse("--standalone", str(rig.DEMO), "--ledger", str(foreign),
+                               "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+            self.assertIn("other.db", said)
+            self.assertEqual(foreign.read_bytes(), before)
+            garbage = pathlib.Path(folder, "garbage.db")
+            garbage.write_bytes(b"this is no database at all, not even nearly" * 100)
+            self.assertIn("garbage.db", self.refuse("--standalone", str(rig.DEMO), "--ledger", str(garbage),
+                                                    "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
+
+    def test_webhooks_beyond_loopback_need_a_client_ca(self):
+        said = self.refuse("--standalone", str(rig.DEMO), "--webhook-listen", "0.0.0.0:0")
+        self.assertIn("webhook_client_ca", said)
+
+
+if __name__ == "__main__":
+    rig.main()
