@@ -1,0 +1,728 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/request.h"
+
+/* One pod, its judgement, and the arena both live in. */
+struct bench {
+    struct arena arena;
+    struct pod pod;
+    struct pod_container container[CONTAINERS_MAX + 1];
+    char name[CONTAINERS_MAX + 1][8];
+    struct request_rules rules;
+    struct request request;
+    struct refusal refusal;
+};
+
+static struct bench bench;
+
+static void start(void)
+{
+    arena_reset(&bench.arena);
+    bench.pod = (struct pod){.uid = "u", .namespace = "default", .name = "web", .node = ""};
+    bench.pod.container = bench.container;
+    bench.rules = (struct request_rules){"nvidia.com/vgpu", 1, 1};
+}
+
+/* Name the resource in one more container. */
+static struct pod_container *add(enum container_kind kind, const char *amount)
+{
+    const uint32_t i = bench.pod.containers++;
+    (void)snprintf(bench.name[i], sizeof bench.name[i], "c%u", i);
+    bench.container[i] = (struct pod_container){bench.name[i], kind, amount, NULL};
+    return &bench.container[i];
+}
+
+static enum request_verdict parse(void)
+{
+    return request_parse(&bench.pod, &bench.rules, &bench.arena, &bench.request, &bench.refusal);
+}
+
+static void assert_refused(enum reason why, const char *text)
+{
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_string_equal(bench.refusal.text, text);
+    assert_string_equal(reason_name(bench.refusal.why), reason_name(why));
+    assert_int_equal(reason_class(why), REASON_CLASS_REQUEST);
+}
+
+static void assert_want(uint32_t i, uint32_t parts, uint32_t milli)
+{
+    assert_true(i < bench.request.wants);
+    assert_int_equal(bench.request.want[i].parts, parts);
+    assert_int_equal(bench.request.want[i].milli, milli);
+}
+
+static void amounts_become_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        const char *count;
+        uint32_t parts;
+        uint32_t milli;
+    } row[] = {
+        {"1", NULL, 1, 1},         {"300", NULL, 1, 300},     {"1000", NULL, 1, 1000},
+        {"2000", NULL, 2, 1000},   {"64000", NULL, 64, 1000}, {"1k", NULL, 1, 1000},
+        {"3e2", NULL, 1, 300},     {"0.3k", NULL, 1, 300},    {"300000m", NULL, 1, 300},
+        {"600", "2", 2, 300},      {"600", " 2 ", 2, 300},    {"2000", "2", 2, 1000},
+        {"1500", "2", 2, 750},     {"300", "1", 1, 300},      {"64", "64", 64, 1},
+        {"64000", "64", 64, 1000}, {"600", "02", 2, 300},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        add(CONTAINER_APP, row[i].amount);
+        bench.pod.count = row[i].count;
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_int_equal(bench.request.wants, 1);
+        assert_want(0, row[i].parts, row[i].milli);
+        assert_int_equal(bench.request.models, 0);
+        assert_int_equal(bench.request.memory_mib, 0);
+    }
+}
+
+static void pods_that_ask_nothing_are_told_from_pods_that_ask_zero(void **state)
+{
+    (void)state;
+    start();
+    assert_int_equal(parse(), REQUEST_NOT_OURS);
+    add(CONTAINER_APP, NULL);
+    assert_int_equal(parse(), REQUEST_NOT_OURS);
+    add(CONTAINER_INIT, "0");
+    assert_int_equal(parse(), REQUEST_ZERO);
+    add(CONTAINER_APP, "0e5");
+    assert_int_equal(parse(), REQUEST_ZERO);
+    bench.pod.count = "nonsense"; /* of no amount */
+    bench.pod.model = "";
+    bench.pod.memory = "x";
+    assert_int_equal(parse(), REQUEST_ZERO);
+    bench.pod.count = bench.pod.model = bench.pod.memory = NULL;
+    add(CONTAINER_APP, "5");
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.request.wants, 1);
+    assert_string_equal(bench.request.want[0].container, "c3");
+}
+
+static void wants_stand_in_the_order_of_the_containers(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_SIDECAR, "100");
+    add(CONTAINER_INIT, "700");
+    add(CONTAINER_APP, NULL);
+    add(CONTAINER_APP, "400");
+    add(CONTAINER_APP, "0");
+    add(CONTAINER_APP, "2000");
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.request.wants, 4);
+    static const char *const name[] = {"c0", "c1", "c3", "c5"};
+    static const enum container_kind kind[] = {CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP,
+                                               CONTAINER_APP};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(bench.request.want[i].container, name[i]);
+        assert_int_equal(bench.request.want[i].kind, kind[i]);
+    }
+    assert_want(3, 2, 1000);
+}
+
+static void a_refused_amount_says_what_to_write_instead(void **state)
+{
+    (void)state;
+    static const char hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
+    static const struct {
+        const char *amount;
+        enum reason why;
+        const char *text;
+    } row[] = {
+        {"1500", REASON_AMOUNT,
+         "is neither at most 1000 nor a multiple of 1000; ask for 1000 or 2000"},
+        {"1001", REASON_AMOUNT,
+         "is neither at most 1000 nor a multiple of 1000; ask for 1000 or 2000"},
+        {"63999", REASON_AMOUNT,
+         "is neither at most 1000 nor a multiple of 1000; ask for 63000 or 64000"},
+        {"64001", REASON_AMOUNT,
+         "is neither at most 1000 nor a multiple of 1000; ask for at most 64000"},
+        {"9223372036854775807", REASON_AMOUNT,
+         "is neither at most 1000 nor a multiple of 1000; ask for at most 64000"},
+        {"65000", REASON_LIMIT,
+         "is more than the 64 GPUs that a container may ask for; 64000 is the most"},
+        {"0.5", REASON_AMOUNT,
+         "is not a whole number; the unit is a thousandth of a GPU: ask for 500"},
+        {"500m", REASON_AMOUNT,
+         "is not a whole number; the unit is a thousandth of a GPU: ask for 500"},
+        {"0.0005", REASON_AMOUNT, NULL},
+        {"1.5", REASON_AMOUNT, NULL},
+        {"-0.5", REASON_AMOUNT, NULL},
+    };
+    char text[REASON_BYTES_MAX];
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        add(CONTAINER_APP, row[i].amount);
+        if (row[i].text != NULL)
+            (void)snprintf(text, sizeof text, "nvidia.com/vgpu: %s %s", row[i].amount, row[i].text);
+        else
+            (void)snprintf(text, sizeof text,
+                           "nvidia.com/vgpu: %s is not a whole number; the unit "
+                           "is a thousandth of a GPU: %s",
+                           row[i].amount, hint);
+        assert_refused(row[i].why, text);
+    }
+    static const char *const bad[][2] = {
+        {"-5", "is negative"},       {"-1000", "is negative"},   {"", "is not a number"},
+        {"lots", "is not a number"}, {"1Kb", "is not a number"}, {"1e30", "is out of range"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        start();
+        add(CONTAINER_APP, bad[i][0]);
+        (void)snprintf(text, sizeof text, "nvidia.com/vgpu: %s %s; %s", bad[i][0], bad[i][1], hint);
+        assert_refused(REASON_AMOUNT, text);
+    }
+}
+
+static void the_container_is_named_when_several_ask(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    add(CONTAINER_APP, "1500");
+    assert_refused(REASON_AMOUNT, "container c1: nvidia.com/vgpu: 1500 is neither at most 1000 nor "
+                                  "a multiple of 1000; ask for 1000 or 2000");
+    bench.container[0].amount = "0"; /* asks nothing, so there is nothing to confuse */
+    assert_refused(REASON_AMOUNT, "nvidia.com/vgpu: 1500 is neither at most 1000 nor "
+                                  "a multiple of 1000; ask for 1000 or 2000");
+}
+
+static void the_first_container_that_is_wrong_decides(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_INIT, "x");
+    add(CONTAINER_APP, "1500");
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_non_null(strstr(bench.refusal.text, "container c0: "));
+}
+
+static void a_text_of_any_length_is_quoted_in_part(void **state)
+{
+    (void)state;
+    static char amount[5000];
+    memset(amount, 'z', sizeof amount - 1);
+    start();
+    add(CONTAINER_APP, amount);
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_non_null(strstr(bench.refusal.text, "zzz... is not a number; ask for 1 to 1000"));
+    bench.container[0].amount = "100";
+    bench.pod.count = bench.pod.model = bench.pod.memory = amount;
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_COUNT);
+    assert_non_null(strstr(bench.refusal.text, "zzz...\" is not a number of GPUs"));
+    bench.pod.count = NULL;
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
+    bench.pod.model = NULL;
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_MEMORY_SYNTAX);
+    bench.rules.resource = amount; /* a setting may be silly too */
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    bench.container[0].amount = "1500";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(strlen(bench.refusal.text), REASON_BYTES_MAX - 1);
+}
+
+static void minimum_and_step_are_settings(void **state)
+{
+    (void)state;
+    start();
+    bench.rules.min_milli = 50;
+    add(CONTAINER_APP, "1");
+    assert_refused(REASON_MINIMUM,
+                   "nvidia.com/vgpu: 1 is below the minimum of 50; 1000 is one whole GPU");
+    bench.container[0].amount = "49";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    bench.container[0].amount = "50";
+    assert_int_equal(parse(), REQUEST_OK);
+
+    bench.rules.step_milli = 50;
+    bench.container[0].amount = "333";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 333 is not a multiple of 50; ask for 300 or 350");
+    bench.container[0].amount = "350";
+    assert_int_equal(parse(), REQUEST_OK);
+    bench.rules.step_milli = 300; /* whole GPUs are always in step */
+    bench.container[0].amount = "2000";
+    assert_int_equal(parse(), REQUEST_OK);
+    bench.container[0].amount = "950";
+    assert_refused(REASON_STEP,
+                   "nvidia.com/vgpu: 950 is not a multiple of 300; ask for 900 or 1000");
+    bench.container[0].amount = "200";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
+    bench.rules.min_milli = 400;
+    bench.container[0].amount = "450";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 600");
+    bench.rules.step_milli = 0; /* as good as 1 */
+    assert_int_equal(parse(), REQUEST_OK);
+}
+
+static void minimum_and_step_judge_what_is_taken_of_one_gpu(void **state)
+{
+    (void)state;
+    start();
+    bench.rules.min_milli = 50;
+    add(CONTAINER_APP, "60");
+    bench.pod.count = "2";
+    assert_refused(REASON_MINIMUM, "nvidia.com/vgpu: 60 (30 on each of 2 GPUs) is below the "
+                                   "minimum of 50; 1000 is one whole GPU");
+    bench.rules.step_milli = 50;
+    bench.container[0].amount = "260";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 260 (130 on each of 2 GPUs) is not a multiple of "
+                                "50; ask for 200 or 300");
+}
+
+static void count_annotations_split_evenly_or_say_how(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "500");
+    bench.pod.count = "3";
+    assert_refused(REASON_COUNT, "nvidia.com/vgpu: 500 cannot be split evenly over 3 GPUs "
+                                 "(gpu-count); ask for 498 or 501");
+    bench.container[0].amount = "2";
+    assert_refused(REASON_COUNT,
+                   "nvidia.com/vgpu: 2 cannot be split evenly over 3 GPUs (gpu-count); ask for 3");
+    bench.container[0].amount = "3003";
+    assert_refused(REASON_COUNT, "nvidia.com/vgpu: 3003 on 3 GPUs (gpu-count) is more than 1000 on "
+                                 "each; ask for at most 3000");
+    bench.container[0].amount = "4000"; /* not even, but too much in any case */
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_non_null(strstr(bench.refusal.text, "more than 1000 on each"));
+}
+
+static void count_annotations_that_are_no_count_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",    "0",   "-1",  "+2",   "two", "2.0",
+                                      "1e1", "2 2", "0x2", "2GPU", " ",   "000"};
+    char text[REASON_BYTES_MAX];
+    start();
+    add(CONTAINER_APP, "600");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        bench.pod.count = bad[i];
+        (void)snprintf(text, sizeof text,
+                       "annotation milligpu.io/gpu-count: \"%s\" is not a number "
+                       "of GPUs; write 1 to 64",
+                       bad[i]);
+        assert_refused(REASON_COUNT, text);
+    }
+    bench.pod.count = "65";
+    assert_refused(REASON_COUNT,
+                   "annotation milligpu.io/gpu-count: \"65\" is more than the 64 GPUs "
+                   "that a container may ask for");
+    bench.pod.count = "99999999999999999999999999";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    bench.pod.count = NULL;
+    bench.container[0].count = "4294967298"; /* 2, were it cut to 32 bits */
+    assert_refused(REASON_COUNT, "annotation gpu-count.milligpu.io/c0: \"4294967298\" is more than "
+                                 "the 64 GPUs that a container may ask for");
+}
+
+static void a_containers_own_count_goes_before_the_pods(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "600");
+    add(CONTAINER_APP, "600")->count = "3";
+    add(CONTAINER_APP, NULL)->count = "nonsense"; /* of a container that does not ask */
+    bench.pod.count = "2";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_want(0, 2, 300);
+    assert_want(1, 3, 200);
+    bench.pod.count = "nonsense";
+    bench.container[0].count = "1";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_want(0, 1, 600);
+}
+
+static void limits_are_named(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "1");
+    while (bench.pod.containers < CONTAINERS_MAX)
+        add(CONTAINER_APP, NULL);
+    assert_int_equal(parse(), REQUEST_OK);
+    add(CONTAINER_APP, NULL);
+    assert_refused(REASON_LIMIT,
+                   "the pod has 129 containers; at most 128 may ask for nvidia.com/vgpu");
+    bench.container[0].amount = NULL; /* many containers are no matter of ours */
+    assert_int_equal(parse(), REQUEST_NOT_OURS);
+
+    start();
+    for (int i = 0; i < 8; i++)
+        add(CONTAINER_APP, "64000");
+    assert_int_equal(parse(), REQUEST_OK);
+    add(CONTAINER_APP, "1");
+    assert_refused(REASON_LIMIT, "the pod has 513 parts of GPUs over all containers; at most 512 "
+                                 "may ask for nvidia.com/vgpu");
+}
+
+static void models_are_globs(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    bench.pod.model = "A100-SXM4-80GB, NVIDIA H100*\t,nvidia-tesla t4";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.request.models, 3);
+    assert_string_equal(bench.request.model[0], "A100-SXM4-80GB");
+    assert_string_equal(bench.request.model[1], "H100*");
+    assert_string_equal(bench.request.model[2], "tesla-t4");
+    static const struct {
+        const char *model;
+        bool takes;
+    } row[] = {
+        {"NVIDIA-A100-SXM4-80GB", true},
+        {"NVIDIA A100-SXM4-80GB", true},
+        {"a100-sxm4-80gb", true},
+        {"A100-SXM4-40GB", false},
+        {"A100-SXM4-80GB-MIG-1g.5gb", false},
+        {"NVIDIA-H100-80GB-HBM3", true},
+        {"H100", true},
+        {"GH100", false},
+        {"Tesla-T4", true},
+        {"NVIDIA Tesla T4", true},
+        {"Tesla_T4", false},
+        {"", false},
+        {"NVIDIA-", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_int_equal(request_takes_model(&bench.request, text_of(row[i].model)), row[i].takes);
+    static char huge[MODEL_BYTES_MAX + 1];
+    memset(huge, 'a', sizeof huge);
+    bench.pod.model = "*";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_true(request_takes_model(&bench.request, TEXT("")));
+    assert_true(request_takes_model(&bench.request, (struct text){huge, MODEL_BYTES_MAX}));
+    assert_false(request_takes_model(&bench.request, (struct text){huge, sizeof huge}));
+    bench.pod.model = NULL;
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_true(request_takes_model(&bench.request, (struct text){huge, sizeof huge}));
+    assert_true(request_takes_model(&bench.request, (struct text){0}));
+}
+
+static void a_glob_may_name_the_maker(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    bench.pod.model = "Nvidia*";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_true(request_takes_model(&bench.request, TEXT("NVIDIA-A100")));
+    assert_true(request_takes_model(&bench.request, TEXT("A100")));
+    bench.pod.model = "*V*"; /* of "NVIDIA-" no more than of nothing */
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_false(request_takes_model(&bench.request, TEXT("NVIDIA-A100")));
+    assert_true(request_takes_model(&bench.request, TEXT("NVIDIA-V100")));
+}
+
+static void models_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given;
+        const char *what;
+    } row[] = {
+        {"", "has an empty entry"},
+        {" ", "has an empty entry"},
+        {",", "has an empty entry"},
+        {"A100,", "has an empty entry"},
+        {"A100,,H100", "has an empty entry"},
+        {"NVIDIA-", "has an empty entry"},
+        {"A\n100", "has characters that no model has"},
+        {"A\xFF", "has characters that no model has"},
+        {"1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3",
+         "names more than 32 models"},
+    };
+    start();
+    add(CONTAINER_APP, "300");
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        bench.pod.model = row[i].given;
+        assert_int_equal(parse(), REQUEST_REFUSED);
+        assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
+        assert_non_null(strstr(bench.refusal.text, row[i].what));
+        assert_non_null(strstr(bench.refusal.text, "annotation milligpu.io/gpu-model: \""));
+    }
+    bench.pod.model = "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.request.models, MODELS_MAX);
+    static char huge[MODEL_BYTES_MAX + 2];
+    memset(huge, 'a', sizeof huge - 1);
+    bench.pod.model = huge;
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    huge[MODEL_BYTES_MAX] = '\0';
+    assert_int_equal(parse(), REQUEST_OK);
+}
+
+static void memory_is_a_quantity_rounded_up_to_mib(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given;
+        uint32_t mib;
+    } row[] = {
+        {"16Gi", 16384}, {"0", 0},
+        {"1", 1},        {"1Mi", 1},
+        {"1048577", 2},  {"16G", 15259},
+        {"1.5Gi", 1536}, {"0.1m", 1},
+        {" 8Gi ", 8192}, {"4294967295Mi", UINT32_MAX},
+    };
+    start();
+    add(CONTAINER_APP, "300");
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        bench.pod.memory = row[i].given;
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_int_equal(bench.request.memory_mib, row[i].mib);
+    }
+    static const char *const bad[][2] = {
+        {"", "is not a quantity"},     {"16GB", "is not a quantity"},
+        {"-1", "is negative"},         {"-16Gi", "is negative"},
+        {"99Ei", "is out of range"},   {"4294967296Mi", "is out of range"},
+        {"lots", "is not a quantity"},
+    };
+    char text[REASON_BYTES_MAX];
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        bench.pod.memory = bad[i][0];
+        (void)snprintf(text, sizeof text,
+                       "annotation milligpu.io/gpu-memory: \"%s\" %s; write a "
+                       "quantity of bytes, such as 16Gi",
+                       bad[i][0], bad[i][1]);
+        assert_refused(REASON_MEMORY_SYNTAX, text);
+    }
+}
+
+static void reasons_are_judged_in_the_order_of_their_table(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "1500");
+    bench.pod.model = "";
+    bench.pod.memory = "x";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_AMOUNT);
+    bench.container[0].amount = "300";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
+    bench.pod.model = "T4";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_MEMORY_SYNTAX);
+}
+
+static const char *refused(enum reason why)
+{
+    request_refuse(&bench.request, why, &bench.refusal);
+    assert_int_equal(bench.refusal.why, why);
+    return bench.refusal.text;
+}
+
+static void texts_of_refusals_have_the_requests_numbers(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    assert_int_equal(parse(), REQUEST_OK);
+    for (int why = REASON_MIXED; why <= REASON_ROOM; why++)
+        assert_string_equal(refused((enum reason)why), "no GPU with 300 milli free");
+    assert_string_equal(refused(REASON_NO_GPU), "no GPUs");
+    assert_string_equal(refused(REASON_SMALL), "no GPU of 300 milli");
+    assert_string_equal(refused(REASON_UNKNOWN_NODE), "the ledger does not know the node");
+    assert_string_equal(refused(REASON_ELSEWHERE), reason_help(REASON_ELSEWHERE));
+    assert_string_equal(refused(REASON_COUNT), reason_help(REASON_COUNT));
+
+    bench.pod.model = "A100*, H100*";
+    bench.pod.memory = "16Gi";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or H100*");
+    assert_string_equal(refused(REASON_MEMORY), "no GPU on which 300 milli come with 16384 MiB");
+    assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or H100*");
+
+    start();
+    add(CONTAINER_APP, "600");
+    bench.pod.count = "2";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_ROOM), "no 2 GPUs with 300 milli free each");
+    assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
+
+    start();
+    add(CONTAINER_INIT, "700");
+    add(CONTAINER_SIDECAR, "100");
+    add(CONTAINER_APP, "400");
+    add(CONTAINER_APP, "2000");
+    bench.pod.memory = "1Gi";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(
+        refused(REASON_ROOM),
+        "no GPUs with room for 700 milli (init), 100 milli (sidecar), 400 milli and "
+        "2 whole GPUs");
+    assert_string_equal(refused(REASON_SMALL), "no GPU of 1000 milli");
+    assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 1000 milli each");
+    assert_string_equal(refused(REASON_MEMORY),
+                        "no GPU on which 100 to 1000 milli come with 1024 MiB each");
+}
+
+static void requests_are_told_to_people(void **state)
+{
+    (void)state;
+    char text[128];
+    start();
+    add(CONTAINER_APP, "300");
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "300 milli of one GPU");
+    bench.container[0].amount = "1000";
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "1 whole GPU");
+    bench.container[0].amount = "2000";
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "2 whole GPUs");
+    bench.container[0].amount = "600";
+    bench.container[0].count = "2";
+    add(CONTAINER_INIT, "700");
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "2 x 300 milli and 700 milli (init)");
+    bench.pod.model = "T4";
+    bench.pod.memory = "2Gi";
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "2 x 300 milli and 700 milli (init), model T4, "
+                              "at least 2048 MiB in each share");
+    request_format(&bench.request, text, 8);
+    assert_string_equal(text, "2 x ...");
+}
+
+static void a_clone_is_equal_and_stands_alone(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "600")->count = "2";
+    add(CONTAINER_INIT, "700");
+    bench.pod.model = "A100*,H100*";
+    bench.pod.memory = "16Gi";
+    assert_int_equal(parse(), REQUEST_OK);
+    struct request *clone = request_clone(&bench.request);
+    const uint32_t hash = request_hash(&bench.request);
+    assert_true(request_eq(clone, &bench.request));
+    assert_int_equal(request_hash(clone), hash);
+    arena_done(&bench.arena); /* the original is gone */
+    memset(bench.name, 0, sizeof bench.name);
+    assert_string_equal(clone->want[1].container, "c1");
+    assert_string_equal(clone->model[1], "H100*");
+    assert_int_equal(clone->memory_mib, 16384);
+    assert_int_equal(request_hash(clone), hash);
+    xfree(clone);
+}
+
+static void requests_differ_in_everything_they_have(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "600");
+    add(CONTAINER_INIT, "600");
+    bench.pod.model = "A100*";
+    bench.pod.memory = "16Gi";
+    assert_int_equal(parse(), REQUEST_OK);
+    struct request *first = request_clone(&bench.request);
+    for (int change = 0; change < 8; change++) {
+        start();
+        add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "601" : "600");
+        add(CONTAINER_INIT, "600")->count = change == 2 ? "2" : NULL;
+        bench.pod.model = change == 3 ? "A100?" : "A100*";
+        bench.pod.memory = change == 4 ? "17Gi" : "16Gi";
+        if (change == 5)
+            add(CONTAINER_APP, "600");
+        if (change == 6)
+            bench.pod.model = "A100*,T4";
+        if (change == 7)
+            bench.container[0].name = "other";
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_false(request_eq(first, &bench.request));
+        assert_int_not_equal(request_hash(first), request_hash(&bench.request));
+    }
+    xfree(first);
+}
+
+static void the_peak_is_that_of_the_pods_life(void **state)
+{
+    (void)state;
+    static const struct {
+        enum container_kind kind[4];
+        uint32_t amount[4];
+        uint32_t peak;
+    } row[] = {
+        {{CONTAINER_APP, CONTAINER_APP, CONTAINER_APP, CONTAINER_APP}, {1, 2, 3, 4}, 10},
+        {{CONTAINER_INIT, CONTAINER_INIT, CONTAINER_APP, CONTAINER_APP}, {700, 300, 400, 400}, 800},
+        {{CONTAINER_INIT, CONTAINER_INIT, CONTAINER_APP, CONTAINER_APP}, {700, 900, 400, 400}, 900},
+        /* the sidecar runs beside the second init container, not beside the first */
+        {{CONTAINER_INIT, CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP},
+         {900, 100, 850, 0},
+         950},
+        {{CONTAINER_INIT, CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP},
+         {960, 100, 850, 0},
+         960},
+        {{CONTAINER_SIDECAR, CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP}, {10, 20, 5, 7}, 37},
+        {{CONTAINER_SIDECAR, CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP}, {10, 20, 9, 7}, 39},
+        {{CONTAINER_INIT, CONTAINER_INIT, CONTAINER_APP, CONTAINER_APP}, {0, 0, 0, 0}, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct want want[4] = {0};
+        for (size_t k = 0; k < 4; k++)
+            want[k] = (struct want){"c", row[i].kind[k], 1, 1};
+        const struct request request = {.wants = 4, .want = want};
+        assert_int_equal(request_peak(&request, row[i].amount), row[i].peak);
+    }
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    arena_done(&bench.arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(amounts_become_parts),
+        cmocka_unit_test(pods_that_ask_nothing_are_told_from_pods_that_ask_zero),
+        cmocka_unit_test(wants_stand_in_the_order_of_the_containers),
+        cmocka_unit_test(a_refused_amount_says_what_to_write_instead),
+        cmocka_unit_test(the_container_is_named_when_several_ask),
+        cmocka_unit_test(the_first_container_that_is_wrong_decides),
+        cmocka_unit_test(a_text_of_any_length_is_quoted_in_part),
+        cmocka_unit_test(minimum_and_step_are_settings),
+        cmocka_unit_test(minimum_and_step_judge_what_is_taken_of_one_gpu),
+        cmocka_unit_test(count_annotations_split_evenly_or_say_how),
+        cmocka_unit_test(count_annotations_that_are_no_count_are_refused),
+        cmocka_unit_test(a_containers_own_count_goes_before_the_pods),
+        cmocka_unit_test(limits_are_named),
+        cmocka_unit_test(models_are_globs),
+        cmocka_unit_test(a_glob_may_name_the_maker),
+        cmocka_unit_test(models_that_are_none_are_refused),
+        cmocka_unit_test(memory_is_a_quantity_rounded_up_to_mib),
+        cmocka_unit_test(reasons_are_judged_in_the_order_of_their_table),
+        cmocka_unit_test(texts_of_refusals_have_the_requests_numbers),
+        cmocka_unit_test(requests_are_told_to_people),
+        cmocka_unit_test(a_clone_is_equal_and_stands_alone),
+        cmocka_unit_test(requests_differ_in_everything_they_have),
+        cmocka_unit_test(the_peak_is_that_of_the_pods_life),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}
