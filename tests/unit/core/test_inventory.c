@@ -1,0 +1,596 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/inventory.h"
+
+struct bench {
+    struct arena arena;
+    struct node_facts facts;
+    struct gpu_facts gpu[GPUS_PER_NODE_MAX + 1];
+    char id[GPUS_PER_NODE_MAX + 1][16];
+    struct inventory_rules rules;
+    struct inventory out;
+};
+
+static struct bench bench;
+
+static void start(void)
+{
+    arena_reset(&bench.arena);
+    bench.facts = (struct node_facts){.name = "n1", .uid = "node-uid"};
+    bench.facts.gpu = bench.gpu;
+    bench.rules = (struct inventory_rules){.from_labels = true};
+}
+
+static void parse(void)
+{
+    inventory_parse(&bench.facts, &bench.rules, &bench.arena, &bench.out);
+    assert_string_equal(bench.out.node, "n1");
+    assert_string_equal(bench.out.uid, "node-uid");
+    if (bench.out.problem == PROBLEM_NONE)
+        assert_string_equal(bench.out.problem_text, "");
+}
+
+/* A GPU of the annotation, as a node side that works writes it. */
+static struct gpu_facts *add(uint32_t index)
+{
+    const uint32_t i = bench.facts.gpus++;
+    (void)snprintf(bench.id[i], sizeof bench.id[i], "GPU-%04u", 1000 + index);
+    bench.gpu[i] = (struct gpu_facts){.id = bench.id[i],
+                                      .model = "NVIDIA A100-SXM4-80GB",
+                                      .index = index,
+                                      .milli = 1000,
+                                      .mib = 81920,
+                                      .numa = 1,
+                                      .healthy = true};
+    bench.facts.has_gpus = true;
+    return &bench.gpu[i];
+}
+
+static void assert_found(enum inventory_source source, uint32_t gpus)
+{
+    assert_int_equal(bench.out.problem, PROBLEM_NONE);
+    assert_int_equal(bench.out.source, source);
+    assert_int_equal(bench.out.gpus, gpus);
+}
+
+static void assert_left_out(enum inventory_problem problem, const char *text)
+{
+    parse();
+    assert_string_equal(bench.out.problem_text, text);
+    assert_string_equal(inventory_problem_name(bench.out.problem), inventory_problem_name(problem));
+    assert_int_equal(bench.out.gpus, 0);
+    assert_null(bench.out.gpu);
+    assert_int_equal(bench.out.advertise_milli, 0);
+}
+
+static void a_node_without_anything_has_no_gpus(void **state)
+{
+    (void)state;
+    start();
+    bench.rules.advertise = true;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    assert_int_equal(bench.out.advertise_milli, 0);
+}
+
+static void allocatable_is_cut_into_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        uint32_t gpus;
+        uint32_t last;
+    } row[] = {
+        {"0", 0, 0}, {"8000", 8, 1000}, {"8k", 8, 1000},     {"500", 1, 500},
+        {"1", 1, 1}, {"2500", 3, 500},  {"64000", 64, 1000}, {"63001", 64, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        bench.facts.allocatable_milli = row[i].amount;
+        parse();
+        assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
+        for (uint32_t k = 0; k < row[i].gpus; k++) {
+            const struct gpu_facts *gpu = &bench.out.gpu[k];
+            char id[32];
+            (void)snprintf(id, sizeof id, "n1/gpu-%u", k);
+            assert_string_equal(gpu->id, id);
+            assert_null(gpu->alias);
+            assert_string_equal(gpu->model, "");
+            assert_int_equal(gpu->index, k);
+            assert_int_equal(gpu->milli, k + 1 == row[i].gpus ? row[i].last : 1000);
+            assert_int_equal(gpu->mib, 0);
+            assert_int_equal(gpu->numa, -1);
+            assert_true(gpu->healthy);
+            assert_false(gpu->cordoned);
+        }
+    }
+}
+
+static void labels_tell_model_and_memory(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.allocatable_milli = "2000";
+    bench.facts.label_product = " Tesla T4 ";
+    bench.facts.label_memory = "15360";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(bench.out.gpu[i].model, "Tesla-T4");
+        assert_int_equal(bench.out.gpu[i].mib, 15360);
+    }
+    static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967296"};
+    for (size_t i = 0; i < ARRAY_LEN(no_number); i++) {
+        bench.facts.label_memory = no_number[i];
+        parse();
+        assert_found(SOURCE_ALLOCATABLE, 2);
+        assert_int_equal(bench.out.gpu[0].mib, 0);
+    }
+    static char huge[MODEL_BYTES_MAX + 2];
+    memset(huge, 'a', sizeof huge - 1);
+    bench.facts.label_product = huge;
+    parse();
+    assert_string_equal(bench.out.gpu[0].model, "");
+}
+
+static void allocatable_that_is_no_amount_is_a_problem(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "-1000", "0.5", "x", "99E"};
+    char text[160];
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        start();
+        bench.facts.allocatable_milli = bad[i];
+        (void)snprintf(text, sizeof text,
+                       "status.allocatable: \"%s\" is no whole number of thousandths", bad[i]);
+        assert_left_out(PROBLEM_AMOUNT, text);
+        assert_int_equal(bench.out.source, SOURCE_ALLOCATABLE);
+    }
+}
+
+static void more_gpus_than_the_limit_are_a_problem(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.allocatable_milli = "64001";
+    assert_left_out(PROBLEM_LIMIT, "status.allocatable: 65 GPUs, at most 64 can be kept");
+    bench.facts.allocatable_milli = "9223372036854775807";
+    parse();
+    assert_int_equal(bench.out.problem, PROBLEM_LIMIT);
+    start();
+    bench.facts.label_count = "65";
+    bench.rules.advertise = true;
+    assert_left_out(PROBLEM_LIMIT, "label nvidia.com/gpu.count: 65 GPUs, at most 64 can be kept");
+    start();
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        add(i);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 64);
+    add(64);
+    assert_left_out(PROBLEM_LIMIT, "annotation milligpu.io/gpus: 65 GPUs, at most 64 can be kept");
+}
+
+static void foreign_units_are_no_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        const char *count;
+        uint32_t gpus; /* 99: foreign */
+    } row[] = {
+        {"8000", "8", 8},
+        {"8001", "8", 99},
+        {"8000", "9", 8},
+        {"800", "8", 1},
+        {"799", "8", 99},
+        {"1", "1", 99},
+        {"99", "1", 99},
+        {"100", "1", 1},
+        {"0", "8", 0},
+        {"0", "0", 0},
+        {"1000", "0", 99},
+        {"1", "0", 99},
+        {"500", "1", 1},
+        {"1500", "2", 2},
+        {"80", "8", 99},
+        {"640000", "8", 99},
+        {"1500", "x", 2},
+        {"1500", "-1", 2},
+        {"1", "9223372036854775807", 99},
+        {"9223372036854775807", "1", 99},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        bench.facts.allocatable_milli = row[i].amount;
+        bench.facts.label_count = row[i].count;
+        parse();
+        if (row[i].gpus != 99) {
+            assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
+            continue;
+        }
+        char text[160];
+        (void)snprintf(text, sizeof text,
+                       "status.allocatable says %s, label nvidia.com/gpu.count "
+                       "%s: 100 to 1000 for each GPU would be right",
+                       row[i].amount, row[i].count);
+        assert_left_out(PROBLEM_FOREIGN_UNITS, text);
+    }
+}
+
+static void the_label_counts_where_the_node_shows_nothing(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.label_count = "4";
+    bench.facts.label_product = "NVIDIA-A100-SXM4-80GB";
+    bench.facts.label_memory = "81920";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    assert_string_equal(bench.out.gpu[3].id, "n1/gpu-3");
+    assert_string_equal(bench.out.gpu[3].model, "NVIDIA-A100-SXM4-80GB");
+    assert_int_equal(bench.out.gpu[3].milli, 1000);
+    assert_int_equal(bench.out.gpu[3].mib, 81920);
+    assert_int_equal(bench.out.advertise_milli, 0);
+
+    bench.rules.from_labels = false;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+
+    bench.rules.from_labels = true;
+    bench.facts.allocatable_milli = "0"; /* a plugin that restarts: shown, and nothing */
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 0);
+    bench.facts.allocatable_milli = NULL;
+    bench.facts.capacity_milli = "4000";
+    parse();
+    assert_found(SOURCE_NONE, 0);
+}
+
+static void the_label_counts_where_we_advertise(void **state)
+{
+    (void)state;
+    start();
+    bench.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
+    bench.facts.label_count = "4";
+    bench.facts.allocatable_milli = "0";
+    bench.facts.capacity_milli = "0";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    assert_int_equal(bench.out.advertise_milli, 4000);
+    bench.facts.label_count = "0";
+    parse();
+    assert_found(SOURCE_LABEL, 0);
+    assert_int_equal(bench.out.advertise_milli, 0);
+    bench.facts.label_count = "four"; /* then the next best source */
+    bench.facts.allocatable_milli = "3000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 3);
+    assert_int_equal(bench.out.advertise_milli, 0);
+    bench.facts.allocatable_milli = NULL;
+    assert_left_out(PROBLEM_AMOUNT, "label nvidia.com/gpu.count: \"four\" is no whole number");
+    bench.facts.label_count = NULL;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+}
+
+static void the_annotation_is_the_best_source(void **state)
+{
+    (void)state;
+    start();
+    add(1)->healthy = false;
+    struct gpu_facts *half = add(0);
+    half->milli = 500;
+    half->mib = 40960;
+    half->cordoned = true; /* not for the annotation to say */
+    bench.facts.label_count = "7";
+    bench.facts.allocatable_milli = "99999";
+    bench.rules.advertise = true;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    const struct gpu_facts *gpu = bench.out.gpu;
+    assert_string_equal(gpu[0].id, "GPU-1000");
+    assert_string_equal(gpu[0].alias, "n1/gpu-0");
+    assert_string_equal(gpu[0].model, "NVIDIA-A100-SXM4-80GB");
+    assert_int_equal(gpu[0].milli, 500);
+    assert_int_equal(gpu[0].mib, 40960);
+    assert_int_equal(gpu[0].numa, 1);
+    assert_true(gpu[0].healthy);
+    assert_false(gpu[0].cordoned);
+    assert_string_equal(gpu[1].id, "GPU-1001");
+    assert_string_equal(gpu[1].alias, "n1/gpu-1");
+    assert_false(gpu[1].healthy);
+    assert_int_equal(bench.out.advertise_milli, 1500); /* as much as there is to give */
+}
+
+static void an_empty_annotation_says_that_there_are_none(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.has_gpus = true;
+    bench.facts.allocatable_milli = "8000";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 0);
+}
+
+static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
+{
+    (void)state;
+    start();
+    add(3)->id = "n1/gpu-3";
+    add(0)->id = "n2/gpu-3"; /* any other text is an id */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_null(bench.out.gpu[1].alias);
+    assert_string_equal(bench.out.gpu[0].alias, "n1/gpu-0");
+    bench.gpu[0].id = "n1/gpu-0";
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [0].uuid: it is the made-up id of another index");
+    bench.gpu[0].id = "n1/gpu-03";
+    parse();
+    assert_int_equal(bench.out.problem, PROBLEM_ANNOTATION);
+}
+
+static void a_broken_annotation_names_the_field(void **state)
+{
+    (void)state;
+    static const char uuid[] = "uuid: 1 to 128 printable characters without blanks, commas and "
+                               "quotes would be right";
+    static char huge[GPU_ID_BYTES_MAX + 2];
+    memset(huge, 'a', sizeof huge - 1);
+    const struct {
+        const char *id;
+        const char *model;
+        uint32_t index;
+        uint32_t milli;
+        int32_t numa;
+        const char *what;
+    } row[] = {
+        {NULL, "m", 1, 1000, -1, uuid},
+        {"", "m", 1, 1000, -1, uuid},
+        {"a,b", "m", 1, 1000, -1, uuid},
+        {"a b", "m", 1, 1000, -1, uuid},
+        {"a\"", "m", 1, 1000, -1, uuid},
+        {"a\x7F", "m", 1, 1000, -1, uuid},
+        {"\xC3\xA4", "m", 1, 1000, -1, uuid},
+        {huge, "m", 1, 1000, -1, uuid},
+        {"GPU-1000", "m", 1, 1000, -1, "uuid: another entry has it too"},
+        {"GPU-1", "m", 0, 1000, -1, "index: another entry has it too"},
+        {"GPU-1", "m", 65536, 1000, -1, "index: 0 to 65535 would be right"},
+        {"GPU-1", "m", 1, 0, -1, "milli: 1 to 1000 would be right"},
+        {"GPU-1", "m", 1, 1001, -1, "milli: 1 to 1000 would be right"},
+        {"GPU-1", "m", 1, 1000, -2, "numa: -1 to 32767 would be right"},
+        {"GPU-1", "m", 1, 1000, 32768, "numa: -1 to 32767 would be right"},
+        {"GPU-1", huge, 1, 1000, -1, "model: at most 128 characters would be right"},
+    };
+    char text[192];
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        bench.facts.allocatable_milli = "2000"; /* no way out: the annotation is what counts */
+        add(0);
+        struct gpu_facts *gpu = add(1);
+        gpu->id = row[i].id;
+        gpu->model = row[i].model;
+        gpu->index = row[i].index;
+        gpu->milli = row[i].milli;
+        gpu->numa = row[i].numa;
+        (void)snprintf(text, sizeof text, "annotation milligpu.io/gpus: [1].%s", row[i].what);
+        assert_left_out(PROBLEM_ANNOTATION, text);
+        assert_int_equal(bench.out.source, SOURCE_ANNOTATION);
+    }
+    start();
+    add(0)->model = NULL; /* not known, which is no fault */
+    parse();
+    assert_string_equal(bench.out.gpu[0].model, "");
+}
+
+static void an_annotation_that_is_no_json_is_a_problem(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.gpus_error = "[2].milli: want a number";
+    bench.facts.allocatable_milli = "8000";
+    assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus: [2].milli: want a number");
+    static char huge[1000];
+    memset(huge, 'x', sizeof huge - 1);
+    bench.facts.gpus_error = huge;
+    parse();
+    assert_int_equal(strlen(bench.out.problem_text), sizeof bench.out.problem_text - 1);
+}
+
+static void partitioned_gpus_are_left_out(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.allocatable_milli = "8000";
+    bench.facts.label_mig = "mixed";
+    bench.facts.label_sharing = "time-slicing";
+    assert_left_out(PROBLEM_MIG, "the node's labels say MIG: \"mixed\"");
+    bench.facts.label_mig = NULL;
+    assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"time-slicing\"");
+    add(0); /* whatever the source */
+    parse();
+    assert_int_equal(bench.out.problem, PROBLEM_SHARING);
+    static const char *const no[] = {"none", "", "false", "0", "1"};
+    for (size_t i = 0; i < ARRAY_LEN(no); i++) {
+        bench.facts.label_sharing = no[i];
+        parse();
+        assert_found(SOURCE_ANNOTATION, 1);
+    }
+}
+
+static void cordons_name_gpus_or_all(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cordon;
+        const char *which; /* indexes */
+    } row[] = {
+        {NULL, ""},
+        {"", ""},
+        {"all", "012"},
+        {" all ", "012"},
+        {"GPU-1001", "1"},
+        {"n1/gpu-1", "1"},
+        {"GPU-1000, GPU-1002", "02"},
+        {"GPU-100", ""},
+        {"gpu-1001", ""},
+        {",,", ""},
+        {"n1/gpu-2,all", "012"},
+        {"GPU-1001 GPU-1002", ""},
+        {"1", ""},
+        {"n1/gpu-7", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        for (uint32_t k = 0; k < 3; k++)
+            add(k);
+        bench.facts.cordon = row[i].cordon;
+        parse();
+        assert_found(SOURCE_ANNOTATION, 3);
+        for (uint32_t k = 0; k < 3; k++)
+            assert_int_equal(bench.out.gpu[k].cordoned,
+                             strchr(row[i].which, (int)('0' + k)) != NULL);
+    }
+    start();
+    bench.facts.allocatable_milli = "2000";
+    bench.facts.cordon = "n1/gpu-1";
+    parse();
+    assert_false(bench.out.gpu[0].cordoned);
+    assert_true(bench.out.gpu[1].cordoned);
+}
+
+static void memory_of_a_share_is_rounded_down(void **state)
+{
+    (void)state;
+    assert_int_equal(inventory_share_mib(16384, 1000, 300), 4915);
+    assert_int_equal(inventory_share_mib(81920, 1000, 1000), 81920);
+    assert_int_equal(inventory_share_mib(40960, 500, 500), 40960);
+    assert_int_equal(inventory_share_mib(40960, 500, 250), 20480);
+    assert_int_equal(inventory_share_mib(0, 1000, 300), 0);
+    assert_int_equal(inventory_share_mib(999, 1000, 1), 0);
+    assert_int_equal(inventory_share_mib(UINT32_MAX, 1000, 1000), UINT32_MAX);
+    assert_int_equal(inventory_share_mib(UINT32_MAX, 1, 1000), UINT32_MAX);
+    assert_int_equal(inventory_share_mib(1000, 500, 1000), 2000); /* adopted, then shrunk */
+    assert_int_equal(inventory_share_mib(1000, 0, 5), 0);
+}
+
+static void names_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    assert_string_equal(inventory_problem_name(PROBLEM_NONE), "none");
+    assert_string_equal(inventory_problem_name(PROBLEM_LIMIT), "limit");
+    assert_string_equal(inventory_source_name(SOURCE_NONE), "none");
+    assert_string_equal(inventory_source_name(SOURCE_ALLOCATABLE), "allocatable");
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void assert_keeps_its_word(const struct inventory *out)
+{
+    uint32_t milli = 0;
+    assert_true(out->gpus <= GPUS_PER_NODE_MAX);
+    assert_true((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
+    if (out->problem != PROBLEM_NONE)
+        assert_int_equal(out->gpus, 0);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        const struct gpu_facts *gpu = &out->gpu[i];
+        assert_in_range(gpu->milli, 1, GPU_MILLI);
+        assert_non_null(gpu->model);
+        milli += gpu->milli;
+        for (uint32_t k = 0; k < i; k++) {
+            assert_true(out->gpu[k].index < gpu->index);
+            assert_string_not_equal(out->gpu[k].id, gpu->id);
+            if (gpu->alias != NULL)
+                assert_string_not_equal(out->gpu[k].id, gpu->alias);
+        }
+    }
+    assert_true(out->advertise_milli == 0 || out->advertise_milli == milli);
+}
+
+static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
+{
+    (void)state;
+    static const char *const amount[] = {NULL, "", "0", "500", "8000", "64000", "x", "-1", "1e9"};
+    static const char *const word[] = {NULL,  NULL, NULL, "",   "none",
+                                       "all", "1",  "8",  "T4", "GPU-1001"};
+    static const char *const id[] = {NULL, "", "n1/gpu-0", "n1/gpu-1", "GPU-a", "GPU-b", "GPU-c"};
+    const char *env = getenv("INVENTORY_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 9;
+    print_message("INVENTORY_SEED=%llu\n", (unsigned long long)seed);
+    uint32_t problem[PROBLEM_LIMIT + 1] = {0};
+    uint32_t source[SOURCE_ALLOCATABLE + 1] = {0};
+    for (int i = 0; i < 50000; i++) {
+        start();
+        bench.rules.advertise = draw(&seed, 2) > 0;
+        bench.rules.from_labels = draw(&seed, 2) > 0;
+        bench.facts.capacity_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        bench.facts.allocatable_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        bench.facts.label_count = word[draw(&seed, ARRAY_LEN(word))];
+        bench.facts.label_memory = word[draw(&seed, ARRAY_LEN(word))];
+        bench.facts.label_product = word[draw(&seed, ARRAY_LEN(word))];
+        bench.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
+        bench.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
+        bench.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
+        bench.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
+        bench.facts.has_gpus = draw(&seed, 2) > 0;
+        const uint32_t gpus = bench.facts.has_gpus ? draw(&seed, 3) : 0;
+        for (uint32_t k = 0; k < gpus; k++) {
+            struct gpu_facts *gpu = add(draw(&seed, 3));
+            if (draw(&seed, 2) > 0)
+                gpu->id = id[draw(&seed, ARRAY_LEN(id))];
+            gpu->milli = draw(&seed, 1010);
+        }
+        parse();
+        assert_keeps_its_word(&bench.out);
+        problem[bench.out.problem]++;
+        source[bench.out.source]++;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(problem); i++)
+        assert_true(problem[i] > 10);
+    for (size_t i = 0; i < ARRAY_LEN(source); i++)
+        assert_true(source[i] > 10);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    arena_done(&bench.arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_without_anything_has_no_gpus),
+        cmocka_unit_test(allocatable_is_cut_into_gpus),
+        cmocka_unit_test(labels_tell_model_and_memory),
+        cmocka_unit_test(allocatable_that_is_no_amount_is_a_problem),
+        cmocka_unit_test(more_gpus_than_the_limit_are_a_problem),
+        cmocka_unit_test(foreign_units_are_no_gpus),
+        cmocka_unit_test(the_label_counts_where_the_node_shows_nothing),
+        cmocka_unit_test(the_label_counts_where_we_advertise),
+        cmocka_unit_test(the_annotation_is_the_best_source),
+        cmocka_unit_test(an_empty_annotation_says_that_there_are_none),
+        cmocka_unit_test(a_made_up_id_may_be_written_down_at_its_own_index_only),
+        cmocka_unit_test(a_broken_annotation_names_the_field),
+        cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
+        cmocka_unit_test(partitioned_gpus_are_left_out),
+        cmocka_unit_test(cordons_name_gpus_or_all),
+        cmocka_unit_test(memory_of_a_share_is_rounded_down),
+        cmocka_unit_test(names_are_those_of_the_tables),
+        cmocka_unit_test(any_node_gets_an_inventory_that_keeps_its_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}
