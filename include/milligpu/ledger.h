@@ -19,7 +19,6 @@
 #define MILLIGPU_LEDGER_H
 
 #include "milligpu/err.h"
-#include "milligpu/err.h"
 #include "milligpu/map.h"
 #include "milligpu/place.h"
 #include "milligpu/snapshot.h"
@@ -36,13 +35,13 @@ struct ledger;
     X(COMMAND_NOTE, "note")               /* the pod's annotation differs, or no longer does */    \
     X(COMMAND_NODE, "node")               /* a Node as it is now */                                \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
-    X(COMMAND_CLOCK, "clock")             /* the wall clock stepped back; a journal row only */
+    X(COMMAND_CLOCK, "clock") /* the wall clock stepped back; a journal row only */
 
 enum command_kind {
 #define X(code, word) code,
     COMMAND_TABLE(X)
 #undef X
-    COMMANDS
+        COMMANDS
 };
 
 const char *command_name(enum command_kind kind);
@@ -50,11 +49,12 @@ const char *command_name(enum command_kind kind);
 /*
  * Everything is borrowed for the call.
  *
- * RESERVE may carry the pod; then whole_gpus is held against the node, too.  NODE with inventory NULL
- * rebuilds the node from what it is (see ledger_stale_duplicate).  OBSERVE with request NULL and a
- * pod that names our resource (an amount nobody may ask for, bound without us) counts the amount as
- * unplaced.  OBSERVE on a node that is not known makes the node: gone, without GPUs, so that
- * nothing is granted there until NODE says what it is, and it goes with its last pod.
+ * RESERVE may carry the pod; then whole_gpus is held against the node, too.
+ * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate).
+ * OBSERVE with request NULL and a pod that names our resource (an amount nobody may ask for, bound
+ * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
+ * without GPUs, so that nothing is granted there until NODE says what it is, and it leaves with
+ * its last pod.
  */
 struct command {
     enum command_kind kind;
@@ -68,8 +68,8 @@ struct command {
     const struct inventory *inventory; /* NODE */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
-    const char *why;                   /* RELEASE: "ended", "gone", "refused", ...; for the journal */
-    int64_t clock_from_ms;             /* CLOCK */
+    const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
+    int64_t clock_from_ms; /* CLOCK */
 };
 
 /*
@@ -93,13 +93,13 @@ const char *verdict_name(enum verdict verdict);
 struct change {
     enum command_kind kind;
     enum verdict verdict;
-    enum reason reason;                      /* with VERDICT_REFUSED */
-    uint32_t slot;                           /* of the node; valid if a node changes */
-    const struct node *node_before;          /* NULL: new */
-    const struct node *node_after;           /* NULL: removed */
-    const struct allocation *before;         /* NULL: new */
-    const struct allocation *after;          /* state RELEASED: leaves the ledger */
-    const struct allocation *held;           /* SAME, ELSEWHERE: the allocation that is there (borrowed) */
+    enum reason reason;              /* with VERDICT_REFUSED */
+    uint32_t slot;                   /* of the node; valid if a node changes */
+    const struct node *node_before;  /* NULL: new */
+    const struct node *node_after;   /* NULL: removed */
+    const struct allocation *before; /* NULL: new */
+    const struct allocation *after;  /* state RELEASED: leaves the ledger */
+    const struct allocation *held;   /* SAME, ELSEWHERE: the allocation that is there (borrowed) */
 };
 
 struct ledger *ledger_new(void) MUST_USE;
@@ -126,8 +126,10 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at);
  * Put back what the store kept, before anything else: nodes first, then allocations.  A row that
  * contradicts an invariant is an error, not a bug: a database is outside input.
  */
-int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err) MUST_USE;
-int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err) MUST_USE;
+int ledger_restore_node(struct ledger *ledger, const struct node_build *build,
+                        struct err *err) MUST_USE;
+int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts,
+                   struct err *err) MUST_USE;
 
 /*
  * The present as a snapshot, count 1.  Nodes named by held_back (changes of a batch that is not yet
@@ -137,10 +139,10 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
                                 size_t count) MUST_USE;
 
 /*
- * A UUID is granted on one node only: the first that showed it, for as long as that node shows it or a
- * pod holds it there.  When it lets go, the GPU of another node may be a duplicate of nothing.
- * A node that has such a GPU, or NULL; to be asked after apply and undo, and answered by a NODE command
- * with inventory NULL.  O(1) unless an owner let go while there are duplicates.
+ * A UUID is granted on one node only: the first that showed it, for as long as that node shows it
+ * or a pod holds it there.  When it lets go, the GPU of another node may be a duplicate of nothing.
+ * A node that has such a GPU, or NULL; to be asked after apply and undo, and answered by a NODE
+ * command with inventory NULL.  O(1) unless an owner let go while there are duplicates.
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 

@@ -1,8 +1,9 @@
 /*
  * reconcile - what the API server shows, turned into commands that close the gap.
  *
- * The API server is the truth about pods; the ledger is the truth about reservations in flight.  A ledger row
- * always wins over an annotation.  Applying the commands and asking again gives none (I7).
+ * The API server is the truth about pods; the ledger is the truth about reservations in flight.
+ * A ledger row always wins over an annotation.  Applying the commands and asking again gives
+ * none (I7).
  */
 #ifndef MILLIGPU_RECONCILE_H
 #define MILLIGPU_RECONCILE_H
@@ -12,8 +13,9 @@
 enum { RECONCILE_MAX = 4 };
 
 /*
- * One pod as it is now.  request may be NULL (asks nothing of ours).  Fills command[] (borrowing from pod),
- * returns how many; apply each before the next is decided.
+ * One pod as it is now.  request is NULL if it asks nothing of ours, or what may not be asked for.
+ * Fills command[] (borrowing from pod), returns how many; apply each before the next is decided.
+ * A pod that is shown unbound changes nothing: its Binding may be on the way, or the event is old.
  */
 size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
                      const struct request *request, int64_t now_ms,
@@ -24,8 +26,9 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
                       struct command command[RECONCILE_MAX]) MUST_USE;
 
 /*
- * The order in which pods of a list are taken: those with a row, then those with a usable annotation, then
- * the rest; within each by PodScheduled time, then uid.  For qsort over struct pod *.
+ * The order in which pods of a list are taken: those with a row, then those with a usable
+ * annotation, then the rest; within each by PodScheduled time, then uid.  For qsort over
+ * struct pod *.
  */
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b);
 
@@ -34,7 +37,8 @@ bool reconcile_believable(const struct pod *pod, const struct request *request);
 
 /* One disagreement that somebody should look at. */
 struct drift {
-    const char *kind; /* adopted presumed over absent mixed unplaced foreign_units excluded annotation
+    const char
+        *kind; /* adopted presumed over absent mixed unplaced foreign_units excluded annotation
                          duplicate_gpu node_gone */
     const struct node *node;
     const struct gpu *gpu;               /* NULL: the node, or the pod */

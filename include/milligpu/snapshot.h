@@ -47,7 +47,8 @@ void snapshot_unref(const struct snapshot *snapshot); /* NULL is fine */
 
 const struct node *snapshot_node(const struct snapshot *snapshot, struct text name);
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
-const struct allocation *snapshot_find(const struct snapshot *snapshot, struct text uid); /* O(all) */
+const struct allocation *snapshot_find(const struct snapshot *snapshot,
+                                       struct text uid); /* O(all) */
 
 /* *at starts at 0; NULL at the end. */
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at);

@@ -1,115 +1,155 @@
-#include <stdarg.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "milligpu/reconcile.h"
+#include "milligpu/strbuf.h"
 
-/* Where the drift of one node goes. */
+/* Where the drift of one node goes, and the sentence that is being made. */
 struct report {
     const struct node *node;
     void *user;
     void (*emit)(void *user, const struct drift *drift);
+    struct strbuf text;
 };
 
-static void say(const struct report *report, struct drift drift, const char *fmt, ...)
-    PRINTF_LIKE(3, 4);
+static const char *const kinds[] = {
+#define X(word, help) (word),
+    DRIFT_KINDS(X)
+#undef X
+};
 
-static void say(const struct report *report, struct drift drift, const char *fmt, ...)
+static bool is_kind(const char *word)
 {
-    must(drift.kind != NULL);
-    must(report->emit != NULL);
-
-    va_list args;
-    va_start(args, fmt);
-    const int length = vsnprintf(drift.text, sizeof drift.text, fmt, args);
-    va_end(args);
-    must(length > 0);
-    drift.node = report->node;
-    report->emit(report->user, &drift);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (strcmp(word, kinds[i]) == 0)
+            return true;
+    return false;
 }
 
-static void of_node(const struct report *report)
+/* The sentence is in report->text; a long problem's text may be cut. */
+static void say(struct report *report, const char *kind, struct drift drift)
+{
+    must(is_kind(kind));
+    must(report->text.len > 0);
+
+    const size_t most = sizeof drift.text - 1;
+    const size_t bytes = report->text.len < most ? report->text.len : most;
+    memcpy(drift.text, report->text.data, bytes);
+    drift.text[bytes] = '\0';
+    drift.kind = kind;
+    drift.node = report->node;
+    must(drift.gpu == NULL || drift.allocation == NULL);
+    report->emit(report->user, &drift);
+    strbuf_reset(&report->text);
+}
+
+static void of_node(struct report *report)
 {
     const struct node *node = report->node;
-    const struct drift at = {.since_ms = node->since_ms};
-    struct drift drift = at;
+    const struct drift drift = {.since_ms = node->since_ms};
+    struct strbuf *text = &report->text;
 
+    must(node->problem_text != NULL);
     if (node->gone) {
-        drift.kind = "node_gone";
-        say(report, drift, "the Node object is gone, %u of its pods are not", node->allocations);
+        strbuf_printf(text, "the Node object is gone, %u of its pods are not", node->allocations);
+        say(report, "node_gone", drift);
     }
     if (node->problem != PROBLEM_NONE) {
-        drift.kind = node->problem == PROBLEM_FOREIGN_UNITS ? "foreign_units" : "excluded";
-        say(report, drift, "%s",
-            node->problem_text->len > 0 ? node->problem_text->text
-                                        : inventory_problem_name(node->problem));
+        const bool foreign = node->problem == PROBLEM_FOREIGN_UNITS;
+        strbuf_str(text, node->problem_text->len > 0 ? node->problem_text->text
+                                                     : inventory_problem_name(node->problem));
+        say(report, foreign ? "foreign_units" : "excluded", drift);
     }
+    must(text->len == 0);
 }
 
-static void of_gpu(const struct report *report, const struct gpu *gpu)
+static void of_gpu(struct report *report, const struct gpu *gpu)
 {
-    struct drift drift = {.gpu = gpu, .since_ms = report->node->since_ms};
-    const unsigned milli = gpu->used_milli + gpu->reserved_milli;
+    const struct drift drift = {.gpu = gpu, .since_ms = report->node->since_ms};
+    const uint32_t milli = gpu->used_milli + gpu->reserved_milli;
+    struct strbuf *text = &report->text;
 
     if ((gpu->flags & GPU_OVER) != 0) {
-        drift.kind = "over";
-        say(report, drift, "charged %u of %u milli and %u of %u MiB", milli, gpu->milli,
-            gpu->used_mib, gpu->mib);
+        must(gpu->charges > 0);
+        strbuf_printf(text, "charged %u of %u milli and %u of %u MiB", milli, gpu->milli,
+                      gpu->used_mib, gpu->mib);
+        say(report, "over", drift);
     }
     if ((gpu->flags & GPU_ABSENT) != 0) {
-        drift.kind = "absent";
-        say(report, drift, "%u pods hold %u milli of a GPU that the node does not show",
-            (unsigned)gpu->charges, milli);
+        must(gpu->charges > 0);
+        strbuf_printf(text, "%u pods hold %u milli of a GPU that the node does not show",
+                      (unsigned)gpu->charges, milli);
+        say(report, "absent", drift);
     }
     if ((gpu->flags & GPU_DUPLICATE) != 0) {
-        drift.kind = "duplicate_gpu";
-        say(report, drift, "another node showed this UUID first; nothing is granted here");
+        strbuf_str(text, "another node showed this UUID first; nothing is granted here");
+        say(report, "duplicate_gpu", drift);
     }
+    must(text->len == 0);
 }
 
-static void of_allocation(const struct report *report, const struct allocation *allocation)
+static int64_t came_ms(const struct allocation_facts *is)
+{
+    must(is->state != STATE_RELEASED);
+    return is->bound_ms != 0 ? is->bound_ms : is->reserved_ms;
+}
+
+static bool shares_gpus(const struct allocation_facts *is)
+{
+    must(is->shares <= PARTS_MAX);
+    return is->shares > 0 || is->unplaced_milli > 0;
+}
+
+static void of_allocation(struct report *report, const struct allocation *allocation)
 {
     const struct allocation_facts *is = &allocation->is;
-    struct drift drift = {.allocation = allocation,
-                          .since_ms = is->bound_ms != 0 ? is->bound_ms : is->reserved_ms};
+    const struct drift drift = {.allocation = allocation, .since_ms = came_ms(is)};
+    struct strbuf *text = &report->text;
 
-    if (is->origin == ORIGIN_OBSERVED && (is->shares > 0 || is->unplaced_milli > 0)) {
-        drift.kind = "adopted";
-        say(report, drift, "bound without us; %s",
-            is->presumed ? "it had no annotation that could be believed"
-                         : "its annotation was believed");
+    must(is->node == report->node->name);
+    if (is->origin == ORIGIN_OBSERVED && shares_gpus(is)) {
+        strbuf_str(text, "bound without us; ");
+        strbuf_str(text, is->presumed ? "it had no annotation that could be believed"
+                                      : "its annotation was believed");
+        say(report, "adopted", drift);
     }
     if (is->presumed) {
-        drift.kind = "presumed";
-        say(report, drift, "which GPUs it uses is a guess");
+        must(is->origin == ORIGIN_OBSERVED);
+        strbuf_str(text, "which GPUs it uses is a guess");
+        say(report, "presumed", drift);
     }
     if (is->unplaced_milli > 0) {
-        drift.kind = "unplaced";
-        say(report, drift, "%u milli are on no GPU that is known", is->unplaced_milli);
+        must(is->origin == ORIGIN_OBSERVED);
+        strbuf_printf(text, "%u milli are on no GPU that is known", is->unplaced_milli);
+        say(report, "unplaced", drift);
     }
     if (is->note_differs) {
-        drift.kind = "annotation";
-        say(report, drift, "its annotation milligpu.io/allocation differs from the ledger");
+        strbuf_str(text, "its annotation milligpu.io/allocation differs from the ledger");
+        say(report, "annotation", drift);
     }
+    must(text->len == 0);
 }
 
 /* Whole GPUs that no source names, beside shares: the pods may use the same GPU. */
-static void of_mixture(const struct report *report)
+static void of_mixture(struct report *report)
 {
     const struct node *node = report->node;
-    struct drift drift = {.kind = "mixed"};
+    struct drift drift = {.since_ms = 0};
     uint32_t sharing = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation_facts *is = &node->allocation[i]->is;
-        const int64_t since = is->bound_ms != 0 ? is->bound_ms : is->reserved_ms;
-        if (is->shares > 0 || is->unplaced_milli > 0)
+        const int64_t since = came_ms(is);
+        if (shares_gpus(is))
             sharing++;
         if (since > drift.since_ms)
             drift.since_ms = since; /* since the last of them came, at the latest */
     }
-    if (node->held_gpus > 0 && sharing > 0)
-        say(report, drift, "%u pods with shares beside %u whole GPUs of another resource", sharing,
-            node->held_gpus);
+    must(sharing <= node->allocations);
+    if (node->held_gpus == 0 || sharing == 0)
+        return;
+    strbuf_printf(&report->text, "%u pods with shares beside %u whole GPUs of another resource",
+                  sharing, node->held_gpus);
+    say(report, "mixed", drift);
 }
 
 void drift_of(const struct node *node, void *user,
@@ -118,11 +158,13 @@ void drift_of(const struct node *node, void *user,
     must(node != NULL);
     must(emit != NULL);
 
-    const struct report report = {.node = node, .user = user, .emit = emit};
+    struct report report = {.node = node, .user = user, .emit = emit};
+    strbuf_init(&report.text);
     of_node(&report);
     of_mixture(&report);
     for (uint32_t i = 0; i < node->gpus; i++)
         of_gpu(&report, &node->gpu[i]);
     for (uint32_t i = 0; i < node->allocations; i++)
         of_allocation(&report, node->allocation[i]);
+    strbuf_done(&report.text);
 }

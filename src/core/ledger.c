@@ -17,6 +17,7 @@ const char *command_name(enum command_kind kind)
 #undef X
     };
     must((size_t)kind < ARRAY_LEN(names));
+    must(names[kind] != NULL);
     return names[kind];
 }
 
@@ -30,6 +31,7 @@ const char *verdict_name(enum verdict verdict)
         [VERDICT_REFUSED] = "refused",
     };
     must((size_t)verdict < ARRAY_LEN(names));
+    must(names[verdict] != NULL);
     return names[verdict];
 }
 
@@ -41,6 +43,7 @@ struct ledger *ledger_new(void)
     map_init(&ledger->live);
     map_init(&ledger->open);
     map_init(&ledger->owners);
+    must(ledger->names != NULL);
     return ledger;
 }
 
@@ -49,6 +52,7 @@ void ledger_free(struct ledger *ledger)
     if (ledger == NULL)
         return;
 
+    must(ledger->open.count <= ledger->live.count);
     const struct allocation *allocation;
     size_t at = 0;
     while ((allocation = map_next(&ledger->live, &at)) != NULL)
@@ -69,12 +73,16 @@ void ledger_free(struct ledger *ledger)
 struct names *ledger_names(struct ledger *ledger)
 {
     must(ledger != NULL);
+    must(ledger->names != NULL);
     return ledger->names;
 }
 
 uint32_t ledger_slot(const struct ledger *ledger, struct text name)
 {
-    return value_slot(map_find(&ledger->slots, name));
+    const uint32_t slot = value_slot(map_find(&ledger->slots, name));
+    must(slot == SLOT_NONE || slot < ledger->pages * PAGE_NODES);
+    must(slot == SLOT_NONE || page_node(ledger->page, slot) != NULL);
+    return slot;
 }
 
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
@@ -86,6 +94,7 @@ const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
 uint32_t ledger_free_slot(const struct ledger *ledger)
 {
     uint32_t slot = ledger->free_from;
+    must(ledger->slots.count < NODES_MAX);
     while (slot < ledger->pages * PAGE_NODES && page_node(ledger->page, slot) != NULL)
         slot++;
     must(slot <= ledger->pages * PAGE_NODES);
@@ -101,18 +110,21 @@ const struct node *ledger_node(const struct ledger *ledger, struct text name)
 const struct allocation *ledger_find(const struct ledger *ledger, struct text uid)
 {
     must(ledger != NULL);
+    must(ledger->open.count <= ledger->live.count);
     return map_find(&ledger->live, uid);
 }
 
 const struct allocation *ledger_next(const struct ledger *ledger, size_t *at)
 {
     must(ledger != NULL);
+    must(at != NULL);
     return map_next(&ledger->live, at);
 }
 
 const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
 {
     must(ledger != NULL);
+    must(at != NULL);
 
     while (*at < (size_t)ledger->pages * PAGE_NODES) {
         const struct node *node = ledger_at(ledger, (uint32_t)(*at)++);
@@ -125,6 +137,7 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
 bool gpu_id_is_real(const struct atom *id, struct text node)
 {
     const struct text text = atom_text(id);
+    must(text.len > 0);
     must(node.len > 0);
     return text.len <= node.len || memcmp(text.at, node.at, node.len) != 0 ||
            text.at[node.len] != '/';
@@ -133,6 +146,8 @@ bool gpu_id_is_real(const struct atom *id, struct text node)
 /* Does this GPU keep other nodes from granting it? */
 static bool owns(const struct node *node, const struct gpu *gpu)
 {
+    must(gpu >= node->gpu);
+    must(gpu < node->gpu + node->gpus);
     return (gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
@@ -215,6 +230,7 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
 {
     must(from != to);
     must(from == NULL || to == NULL || from->name == to->name);
+    must(slot < NODES_MAX);
 
     struct page *page = own_page(ledger, slot);
     must(page->node[slot % PAGE_NODES] == from);
@@ -226,6 +242,7 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
         list_node(ledger, slot, from, to);
     page->node[slot % PAGE_NODES] = to != NULL ? node_ref(to) : NULL;
     node_unref(from);
+    must(ledger->slots.count <= (size_t)ledger->pages * PAGE_NODES);
 }
 
 static bool lives(const struct allocation *allocation)
@@ -237,6 +254,7 @@ static void swap_allocation(struct ledger *ledger, const struct allocation *from
                             const struct allocation *to)
 {
     must(lives(from) || lives(to));
+    must(from == NULL || to == NULL || strcmp(from->is.uid, to->is.uid) == 0);
 
     if (lives(from)) {
         const struct text uid = text_of(from->is.uid);
@@ -260,6 +278,7 @@ static bool gives_room(const struct node *from, const struct node *to);
 void ledger_apply(struct ledger *ledger, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
+    must(change->held == NULL);
 
     if (change->node_before != NULL || change->node_after != NULL)
         swap_node(ledger, change->slot, change->node_before, change->node_after);
@@ -272,6 +291,7 @@ void ledger_apply(struct ledger *ledger, const struct change *change)
 void ledger_undo(struct ledger *ledger, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
+    must(change->held == NULL);
 
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->after, change->before);
@@ -284,6 +304,9 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
 
 void change_done(struct change *change)
 {
+    must(change->verdict == VERDICT_OK || change->node_before == NULL);
+    must(change->verdict == VERDICT_OK || change->node_after == NULL);
+
     node_unref(change->node_before);
     node_unref(change->node_after);
     allocation_unref(change->before);
@@ -293,6 +316,9 @@ void change_done(struct change *change)
 
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
+    must(from != NULL);
+    must(to != NULL);
+
     if (gpu_closed(to) != REASON_NONE)
         return false;
     if (gpu_closed(from) != REASON_NONE)
@@ -321,6 +347,7 @@ static bool gives_room(const struct node *from, const struct node *to)
 bool change_gives_room(const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
+    must(change->kind != COMMAND_CLOCK || change->node_after == NULL);
     return gives_room(change->node_before, change->node_after);
 }
 
@@ -336,12 +363,14 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
         snapshot->nodes++;
         snapshot->allocations += to->allocations;
     }
+    must(snapshot->nodes <= snapshot->slots);
 }
 
 /* Put the nodes back that the held changes change; true if the list of nodes is another then. */
 static bool hold_back(struct snapshot *snapshot, const struct change *const *held, size_t count)
 {
     bool listed = false;
+    must(snapshot->index == NULL);
     /* Backwards, so that of several changes of one slot the first has the last word. */
     for (size_t i = count; i-- > 0;) {
         const struct change *change = held[i];
@@ -414,11 +443,14 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     else
         snapshot->index = node_index_ref(ledger->index);
     publish_open(ledger, snapshot);
+    must(snapshot->room <= snapshot->generation);
     return snapshot;
 }
 
 static bool is_stale_duplicate(const struct ledger *ledger, const struct gpu *gpu)
 {
+    must(gpu->id != NULL);
+    must(ledger->duplicates > 0);
     return (gpu->flags & GPU_DUPLICATE) != 0 &&
            map_find(&ledger->owners, atom_text(gpu->id)) == NULL;
 }
@@ -428,6 +460,7 @@ const struct node *ledger_stale_duplicate(struct ledger *ledger)
     const struct node *node;
     size_t at = 0;
 
+    must(ledger != NULL);
     if (!ledger->owner_left)
         return NULL;
     while (ledger->duplicates > 0 && (node = ledger_next_node(ledger, &at)) != NULL)

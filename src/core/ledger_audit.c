@@ -19,6 +19,7 @@ static void audit_allocation(const struct ledger *ledger, const struct node *nod
     allocation_audit(allocation);
     must(uid.len > 0);
     must(allocation->is.node == node->name);
+    must(allocation->is.node_uid != NULL);
     must(allocation->is.state != STATE_RELEASED);
     must(allocation->is.origin == ORIGIN_GRANTED || allocation->is.state == STATE_BOUND);
     must(map_find(&ledger->live, uid) == allocation);

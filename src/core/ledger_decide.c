@@ -7,12 +7,14 @@
 static enum verdict refuse(struct change *out, enum reason reason)
 {
     must(reason != REASON_NONE);
+    must(out->node_after == NULL);
     out->reason = reason;
     return VERDICT_REFUSED;
 }
 
 static bool is_full(const struct ledger *ledger)
 {
+    must(ledger->slots.count <= NODES_MAX);
     return ledger->slots.count >= NODES_MAX;
 }
 
@@ -28,6 +30,8 @@ static void replace(struct draft *draft, struct change *out, const struct alloca
     out->node_before = draft->old != NULL ? node_ref(draft->old) : NULL;
     out->node_after = draft_node(draft, before, stays ? after : NULL, at_ms);
     must(out->node_after != NULL || !stays);
+    must(out->node_after != out->node_before);
+    must(before == NULL || before->is.state != STATE_RELEASED);
 }
 
 /* A step in the life of an allocation that has its place. */
@@ -37,6 +41,7 @@ static enum verdict step(const struct ledger *ledger, const struct command *comm
 {
     const uint32_t slot = ledger_slot(ledger, atom_text(held->is.node));
     must(slot != SLOT_NONE);
+    must(facts->shares == held->is.shares);
 
     struct draft draft;
     draft_init(&draft, ledger_at(ledger, slot), slot, 0);
@@ -74,6 +79,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
         }
         break;
     case COMMAND_DOUBT:
+        must(!was.in_doubt || was.state == STATE_RESERVED);
         facts.in_doubt = was.state == STATE_RESERVED;
         break;
     case COMMAND_RELEASE:
@@ -120,6 +126,8 @@ static enum reason search(const struct node *node, const struct request *request
     struct room *room = xcalloc(1, sizeof *room);
     room_of(node, room);
     const enum reason reason = place_search(room, request, placement);
+    must(reason < REASONS);
+    must(reason != REASON_UNKNOWN_NODE);
     xfree(room);
     return reason;
 }
@@ -145,7 +153,9 @@ static struct allocation *grant(const struct node *node, const struct command *c
         .shares = placement->parts,
         .share = share,
     };
+    must(allocation_fault(&facts) == NULL);
     struct allocation *allocation = allocation_new(&facts);
+    must(allocation->charges > 0);
     xfree(share);
     return allocation;
 }
@@ -153,6 +163,12 @@ static struct allocation *grant(const struct node *node, const struct command *c
 static bool held_already(const struct ledger *ledger, const struct command *command,
                          struct change *out, enum verdict *verdict)
 {
+    must(command->uid != NULL);
+    must(command->uid[0] != '\0');
+    must(command->node != NULL);
+    must(command->namespace != NULL);
+    must(command->name != NULL);
+
     out->held = ledger_find(ledger, text_of(command->uid));
     if (out->held == NULL)
         return false;
@@ -164,9 +180,8 @@ static bool held_already(const struct ledger *ledger, const struct command *comm
 static enum verdict decide_reserve(const struct ledger *ledger, const struct command *command,
                                    struct change *out)
 {
-    must(command->uid != NULL && command->uid[0] != '\0');
-    must(command->node != NULL);
-    must(command->request != NULL && command->request->wants > 0);
+    must(command->request != NULL);
+    must(command->request->wants > 0);
 
     enum verdict verdict;
     if (held_already(ledger, command, out, &verdict))
@@ -190,8 +205,6 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
 static enum verdict decide_observe(struct ledger *ledger, const struct command *command,
                                    struct change *out)
 {
-    must(command->uid != NULL && command->uid[0] != '\0');
-    must(command->node != NULL && command->node[0] != '\0');
     must(command->pod != NULL);
 
     enum verdict verdict;
@@ -199,6 +212,7 @@ static enum verdict decide_observe(struct ledger *ledger, const struct command *
         return verdict;
     if (!observe_counts(command->pod, command->request))
         return VERDICT_SAME;
+    must(command->node[0] != '\0');
 
     uint32_t slot = ledger_slot(ledger, text_of(command->node));
     const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
@@ -218,6 +232,7 @@ static enum verdict decide_observe(struct ledger *ledger, const struct command *
     replace(&draft, out, NULL, observe_place(ledger, &draft, command), command->at_ms);
     draft_done(&draft);
     must(out->after != NULL);
+    must(out->node_after != NULL);
     return VERDICT_OK;
 }
 
@@ -234,6 +249,7 @@ static enum verdict settle_node(struct draft *draft, const struct command *comma
     out->node_before = old != NULL ? node_ref(old) : NULL;
     out->node_after = node;
     must(out->node_before != NULL || out->node_after != NULL);
+    must(old == NULL || node == NULL || node->allocations == old->allocations);
     return VERDICT_OK;
 }
 
@@ -242,7 +258,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
 {
     const struct inventory *inventory = command->inventory;
     const char *name = inventory != NULL ? inventory->node : command->node;
-    must(name != NULL && name[0] != '\0');
+    must(name != NULL);
+    must(name[0] != '\0');
     must(inventory == NULL || command->node == NULL || strcmp(command->node, name) == 0);
 
     uint32_t slot = ledger_slot(ledger, text_of(name));
@@ -270,6 +287,7 @@ static enum verdict decide_node_gone(struct ledger *ledger, const struct command
                                      struct change *out)
 {
     must(command->node != NULL);
+    must(command->inventory == NULL);
 
     const uint32_t slot = ledger_slot(ledger, text_of(command->node));
     if (slot == SLOT_NONE)
@@ -314,6 +332,7 @@ enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
         break;
     }
     must(out->verdict == VERDICT_OK || (out->node_after == NULL && out->after == NULL));
-    must(out->verdict == VERDICT_REFUSED || out->reason == REASON_NONE);
+    must((out->verdict == VERDICT_REFUSED) == (out->reason != REASON_NONE));
+    must(out->verdict != VERDICT_ELSEWHERE || out->held != NULL);
     return out->verdict;
 }

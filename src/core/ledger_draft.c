@@ -7,6 +7,8 @@
 void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more)
 {
     must(slot != SLOT_NONE);
+    must(slot < NODES_MAX);
+    must(old == NULL || old->name != NULL);
 
     *draft = (struct draft){.slot = slot, .old = old};
     draft->build.gone = true;
@@ -34,6 +36,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
 
 void draft_done(struct draft *draft)
 {
+    must(draft->gpus <= draft->capacity);
+    must(draft->build.allocation == NULL);
     xfree(draft->gpu);
     draft->gpu = NULL;
 }
@@ -41,13 +45,19 @@ void draft_done(struct draft *draft)
 static void add_gpu(struct draft *draft, const struct gpu *gpu)
 {
     must(draft->gpus < draft->capacity);
-    must(gpu->milli > 0 && gpu->milli <= GPU_MILLI);
+    must(gpu->milli > 0);
+    must(gpu->milli <= GPU_MILLI);
+    must(gpu->id->len > 0);
+    must(gpu->id != gpu->alias);
     draft->gpu[draft->gpus++] = *gpu;
 }
 
 /* Every GPU is missing from now on; which of them stay, their charges decide. */
 void draft_forget_gpus(struct draft *draft)
 {
+    must(draft->old != NULL);
+    must(draft->gpus == draft->old->gpus);
+
     for (uint32_t i = 0; i < draft->gpus; i++) {
         draft->gpu[i].flags &= GPU_DUPLICATE;
         draft->gpu[i].flags |= GPU_ABSENT;
@@ -56,6 +66,9 @@ void draft_forget_gpus(struct draft *draft)
 
 static bool charged_by_id(const struct node *node, const struct atom *id)
 {
+    must(node != NULL);
+    must(id != NULL);
+
     for (uint32_t i = 0; i < node->allocations; i++)
         for (uint32_t k = 0; k < node->allocation[i]->charges; k++)
             if (node->allocation[i]->charge[k].gpu == id)
@@ -65,6 +78,9 @@ static bool charged_by_id(const struct node *node, const struct atom *id)
 
 static bool shows(const struct inventory *inventory, struct text id)
 {
+    must(id.len > 0);
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+
     for (uint32_t i = 0; i < inventory->gpus; i++)
         if (text_is(id, inventory->gpu[i].id))
             return true;
@@ -72,12 +88,14 @@ static bool shows(const struct inventory *inventory, struct text id)
 }
 
 /*
- * The other way round of an alias: counts have replaced UUIDs (the node side was taken away, say), and pods
- * hold the GPU by its UUID.  It keeps it, or the same GPU would be given twice.
+ * The other way round of an alias: counts have replaced UUIDs (the node side was taken away,
+ * say), and pods hold the GPU by its UUID.  It keeps it, or the same GPU would be given twice.
  */
 static const struct gpu *known_by_uuid(const struct node *old, const struct inventory *inventory,
                                        const struct gpu_facts *facts)
 {
+    must(facts->id != NULL);
+    must(facts >= inventory->gpu && facts < inventory->gpu + inventory->gpus);
     if (old == NULL || facts->alias != NULL)
         return NULL;
     for (uint32_t i = 0; i < old->gpus; i++) {
@@ -93,6 +111,8 @@ static const struct gpu *known_by_uuid(const struct node *old, const struct inve
 static bool keeps_alias(const struct node *old, const struct inventory *inventory,
                         const struct gpu *gpu)
 {
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(gpu->alias != gpu->id);
     return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
            !shows(inventory, atom_text(gpu->alias));
 }
@@ -100,6 +120,10 @@ static bool keeps_alias(const struct node *old, const struct inventory *inventor
 static const struct atom *alias_of(const struct node *old, const struct inventory *inventory,
                                    const struct atom *id, const struct atom *proposed)
 {
+    must(id != NULL);
+    must(proposed != NULL);
+    must(id != proposed);
+
     for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
         if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
             return old->gpu[i].alias;
@@ -125,9 +149,12 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         gpu.alias = alias_of(draft->old, inventory, gpu.id,
                              names_intern(ledger->names, text_of(facts->alias)));
     if (known != NULL) {
+        must(gpu.alias == NULL);
         gpu.alias = gpu.id;
         gpu.id = known->id;
     }
+    must(gpu.index == facts->index);
+    must(gpu.numa == facts->numa);
     if (!facts->healthy)
         gpu.flags |= GPU_UNHEALTHY;
     if (facts->cordoned)
@@ -137,6 +164,9 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
 
 static const struct gpu *find_named(const struct gpu *gpu, uint32_t gpus, const struct atom *name)
 {
+    must(name != NULL);
+    must(gpus == 0 || gpu != NULL);
+
     for (uint32_t i = 0; i < gpus; i++)
         if (gpu[i].id == name)
             return &gpu[i];
@@ -149,6 +179,9 @@ static const struct gpu *find_named(const struct gpu *gpu, uint32_t gpus, const 
 /* What the old node had and the new inventory does not show stays on offer, as absent. */
 static void offer_old(struct draft *draft, const struct node *old, uint32_t shown)
 {
+    must(shown == draft->gpus);
+    must(shown + old->gpus <= draft->capacity);
+
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
         if (find_named(draft->gpu, shown, gpu.id) != NULL)
@@ -184,20 +217,27 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     }
     if (old != NULL)
         offer_old(draft, old, draft->gpus);
+    must(draft->gpus >= inventory->gpus);
+    must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }
 
 static void claim(const struct draft *draft, const struct ledger *ledger, struct gpu *gpu)
 {
+    must(draft->build.name != NULL);
     gpu->flags = (uint16_t)(gpu->flags & ~GPU_DUPLICATE);
     if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
         return;
     const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
+    must(owner == SLOT_NONE || owner < ledger->pages * PAGE_NODES);
     if (owner != SLOT_NONE && owner != draft->slot)
         gpu->flags |= GPU_DUPLICATE;
 }
 
 void draft_claim(struct draft *draft, const struct ledger *ledger)
 {
+    must(draft->slot <= ledger->pages * PAGE_NODES);
+    must(draft->gpus <= draft->capacity);
+
     for (uint32_t i = 0; i < draft->gpus; i++)
         claim(draft, ledger, &draft->gpu[i]);
 }
@@ -210,6 +250,7 @@ void draft_absent(struct draft *draft, const struct ledger *ledger, const struct
     absent.flags = GPU_ABSENT;
     claim(draft, ledger, &absent);
     add_gpu(draft, &absent);
+    must((absent.flags & GPU_ABSENT) != 0);
 }
 
 static uint32_t merge(const struct node *old, const struct allocation *before,
@@ -224,6 +265,7 @@ static uint32_t merge(const struct node *old, const struct allocation *before,
             out[count++] = old->allocation[i];
     }
     must(left);
+    must(count <= (old != NULL ? old->allocations : 0));
     if (after != NULL)
         out[count++] = after;
     return count;
@@ -231,12 +273,17 @@ static uint32_t merge(const struct node *old, const struct allocation *before,
 
 static bool gpu_alike(const struct gpu *a, const struct gpu *b)
 {
+    must(a->id != NULL);
+    must(b->id != NULL);
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
            a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->flags == b->flags;
 }
 
 bool node_alike(const struct node *a, const struct node *b)
 {
+    must(a != NULL);
+    must(b != NULL);
+
     if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
         a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
         a->gpus != b->gpus)
@@ -250,6 +297,9 @@ bool node_alike(const struct node *a, const struct node *b)
 /* since_ms tells for how long problem, gone and flags have been as they are. */
 static bool same_trouble(const struct node *a, const struct node *b)
 {
+    must(a->name == b->name);
+    must(a != b);
+
     if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
@@ -266,6 +316,8 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     const uint32_t most = (old != NULL ? old->allocations : 0) + 1;
 
     must(build->name != NULL);
+    must(build->uid != NULL);
+    must(build->problem_text != NULL);
     must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
     const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
     build->allocations = merge(old, before, after, list);
@@ -277,6 +329,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     struct node *node = NULL;
     if (!build->gone || build->allocations > 0) {
         node = node_new(build);
+        must(node->allocations == build->allocations);
         node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
     }
     build->allocation = NULL;

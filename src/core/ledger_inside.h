@@ -62,8 +62,8 @@ uint32_t ledger_free_slot(const struct ledger *ledger);
 bool gpu_id_is_real(const struct atom *id, struct text node);
 
 /*
- * The next object of a node, in the making.  gpu[] holds what the inventory shows; offered[] the GPUs
- * that may have to stay or to come as absent ones, if a charge names them.
+ * The next object of a node, in the making.  gpu[] holds what the node shows and, flagged absent,
+ * what it does not: node_new() keeps of those what a charge names.
  */
 struct draft {
     struct node_build build;
@@ -74,7 +74,7 @@ struct draft {
     uint32_t capacity;
 };
 
-/* As old is (uid, problem, GPUs that are there), room for more GPUs.  Old may be NULL: gone, empty. */
+/* All as old is, with room for more GPUs.  Old may be NULL: gone and empty then. */
 void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more);
 void draft_done(struct draft *draft);
 void draft_forget_gpus(struct draft *draft);
@@ -84,7 +84,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
 void draft_absent(struct draft *draft, const struct ledger *ledger, const struct gpu *gpu);
 /* Set or clear GPU_DUPLICATE by who owns what now. */
 void draft_claim(struct draft *draft, const struct ledger *ledger);
-/* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty, so it leaves. */
+/* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty. */
 struct node *draft_node(struct draft *draft, const struct allocation *before,
                         const struct allocation *after, int64_t at_ms) MUST_USE;
 

@@ -29,11 +29,13 @@ static uint32_t unjudged_milli(const struct pod *pod)
             sum += amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
     }
     must(sum >= 0);
+    must(sum <= (int64_t)UNJUDGED_MAX * pod->containers);
     return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
 }
 
 static bool asks(const struct request *request)
 {
+    must(request == NULL || request->wants <= CONTAINERS_MAX);
     return request != NULL && request->wants > 0;
 }
 
@@ -46,6 +48,8 @@ bool observe_counts(const struct pod *pod, const struct request *request)
 static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
 {
     const struct text text = text_of(id);
+    must(text.len > 0);
+    must(draft->gpus <= draft->capacity);
     for (uint32_t i = 0; i < draft->gpus; i++)
         if (text_eq(atom_text(draft->gpu[i].id), text))
             return &draft->gpu[i];
@@ -58,6 +62,9 @@ static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
 /* The n-th line of the annotation for a container. */
 static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
 {
+    must(pod->note == NOTE_OK);
+    must(n < pod->shares);
+
     for (uint32_t i = 0; i < pod->shares; i++)
         if (strcmp(pod->share[i].container, container) == 0 && n-- == 0)
             return &pod->share[i];
@@ -67,6 +74,9 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
 /* Names that turn out to be the same GPU (an id and its alias) make one container hold it twice. */
 static bool twice(const struct places *places, const struct share *next)
 {
+    must(next->gpu != NULL);
+    must(places->shares <= PARTS_MAX);
+
     for (uint32_t i = 0; i < places->shares; i++)
         if (places->share[i].gpu == next->gpu && places->share[i].order == next->order)
             return true;
@@ -87,12 +97,17 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
         .numa = -1,
     };
     draft_absent(draft, ledger, &gpu);
+    must(draft->gpus <= draft->capacity);
+    must(draft->gpu[draft->gpus - 1].id == gpu.id);
     return &draft->gpu[draft->gpus - 1];
 }
 
 static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
                      uint32_t order, const struct pod_share *line, struct places *places)
 {
+    must(line->milli == want->milli);
+    must(order <= UINT16_MAX);
+
     const struct gpu *gpu = draft_gpu(draft, line->gpu);
     if (gpu == NULL)
         gpu = come_absent(draft, ledger, line);
@@ -117,6 +132,7 @@ static bool copy_note(struct draft *draft, struct ledger *ledger, const struct c
                       struct places *places)
 {
     const struct request *request = command->request;
+    must(places->shares == 0);
     for (uint32_t w = 0; w < request->wants; w++) {
         const struct want *want = &request->want[w];
         for (uint32_t n = 0; n < want->parts; n++) {
@@ -126,18 +142,22 @@ static bool copy_note(struct draft *draft, struct ledger *ledger, const struct c
                 return false;
         }
     }
+    must(places->shares == command->pod->shares);
     return true;
 }
 
 /* What is on a GPU already; an absent one counts as the GPU that it was. */
 static bool has_room(const struct gpu *gpu, const struct charge *charge)
 {
+    must(charge->milli > 0);
+    must(gpu->milli > 0);
     const uint32_t mib_free = gpu->mib > gpu->used_mib ? gpu->mib - gpu->used_mib : 0;
     return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
 }
 
 static bool within(const struct draft *draft, const struct allocation *allocation)
 {
+    must(allocation->charges > 0);
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
@@ -148,8 +168,8 @@ static bool within(const struct draft *draft, const struct allocation *allocatio
     return true;
 }
 
-static struct allocation *make(const struct ledger *ledger, const struct draft *draft,
-                               const struct command *command, const struct places *places)
+static struct allocation *make(const struct draft *draft, const struct command *command,
+                               const struct places *places)
 {
     const struct pod *pod = command->pod;
     struct allocation_facts facts = {
@@ -168,7 +188,8 @@ static struct allocation *make(const struct ledger *ledger, const struct draft *
         .shares = places->shares,
         .share = places->share,
     };
-    must(ledger != NULL);
+    must(draft->build.name != NULL);
+    must(allocation_fault(&facts) == NULL);
     facts.note_differs = observe_differs(draft->old, &facts, pod);
     return allocation_new(&facts);
 }
@@ -176,13 +197,15 @@ static struct allocation *make(const struct ledger *ledger, const struct draft *
 static struct allocation *believe(struct ledger *ledger, struct draft *draft,
                                   const struct command *command, struct places *places)
 {
+    must(places->shares == 0);
+    must(!places->presumed);
     if (!reconcile_believable(command->pod, command->request))
         return NULL;
 
     const uint32_t gpus = draft->gpus;
     struct allocation *allocation = NULL;
     if (copy_note(draft, ledger, command, places))
-        allocation = make(ledger, draft, command, places);
+        allocation = make(draft, command, places);
     if (allocation != NULL && within(draft, allocation))
         return allocation;
 
@@ -196,6 +219,8 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
 static uint32_t over(const struct gpu *gpu, uint32_t taken, uint32_t part)
 {
     const uint32_t sum = taken + part;
+    must(part > 0);
+    must(part <= GPU_MILLI);
     return sum > gpu->milli ? sum - gpu->milli : 0;
 }
 
@@ -204,6 +229,8 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
                                     const struct share *part, const struct places *places)
 {
     const struct gpu *best = NULL;
+    must(part->gpu == NULL);
+    must(part->milli > 0);
     for (uint32_t i = 0; i < draft->gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
         struct share on = *part;
@@ -246,6 +273,7 @@ static void squeeze(const struct draft *draft, const struct request *request, st
             share.mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli);
             taken[gpu - draft->gpu] += want->milli;
             must(places->shares < PARTS_MAX);
+            must((gpu->flags & GPU_ABSENT) == 0);
             places->share[places->shares++] = share;
         }
     }
@@ -256,6 +284,7 @@ static void guess(const struct draft *draft, const struct request *request, stru
 {
     const struct node *node = draft->old;
 
+    must(places->shares == 0);
     places->presumed = true;
     if (node != NULL && !node->gone) {
         struct placement *placement = xcalloc(1, sizeof *placement);
@@ -279,6 +308,7 @@ struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
 {
     must(command->pod != NULL);
     must(strcmp(command->uid, command->pod->uid) == 0);
+    must(strcmp(command->node, command->pod->node) == 0);
 
     if (!observe_counts(command->pod, command->request))
         return NULL;
@@ -294,7 +324,9 @@ struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
         places.presumed = places.unplaced_milli > 0;
     }
     if (allocation == NULL)
-        allocation = make(ledger, draft, command, &places);
+        allocation = make(draft, command, &places);
+    must(allocation->is.state == STATE_BOUND);
+    must(allocation->is.origin == ORIGIN_OBSERVED);
     xfree(places.share);
     return allocation;
 }
@@ -303,6 +335,7 @@ struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
 static bool same_gpu(const struct node *node, const struct atom *ours, const char *theirs)
 {
     const struct text text = text_of(theirs);
+    must(ours != NULL);
     if (text_eq(atom_text(ours), text))
         return true;
     if (node == NULL)
@@ -313,6 +346,9 @@ static bool same_gpu(const struct node *node, const struct atom *ours, const cha
 
 static bool notes(const struct node *node, const struct pod *pod, const struct share *share)
 {
+    must(pod->note == NOTE_OK);
+    must(share->milli > 0);
+
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *line = &pod->share[i];
         if (line->milli == share->milli && line->mib == share->mib &&
@@ -333,6 +369,7 @@ bool observe_differs(const struct node *node, const struct allocation_facts *is,
         return is->origin == ORIGIN_GRANTED;
     if (pod->note == NOTE_BROKEN || pod->shares != is->shares)
         return true;
+    must(pod->note == NOTE_OK);
     for (uint32_t i = 0; i < is->shares; i++)
         if (!notes(node, pod, &is->share[i]))
             return true;

@@ -10,6 +10,7 @@ static int check_gpu(const struct ledger *ledger, const struct node_build *build
     const struct gpu *gpu = &build->gpu[i];
     const char *node = build->name->text;
 
+    must(i < build->gpus);
     must(gpu->id != NULL);
     must(gpu->model != NULL);
     if (gpu->id->len == 0)
@@ -31,6 +32,8 @@ static int check_gpu(const struct ledger *ledger, const struct node_build *build
 
 static int check_node(const struct ledger *ledger, const struct node_build *build, struct err *err)
 {
+    must(build->gpus == 0 || build->gpu != NULL);
+    must(err != NULL);
     if (build->name->len == 0 || build->name->len > NAME_BYTES_MAX)
         return err_set(err, ERR_CORRUPT, "node: a name of %u bytes, not 1 to %d", build->name->len,
                        NAME_BYTES_MAX);
@@ -51,6 +54,8 @@ static int check_node(const struct ledger *ledger, const struct node_build *buil
 static void put_back(struct ledger *ledger, const struct change *change)
 {
     const bool room_came = ledger->room_came;
+    must(change->node_after != NULL);
+    must(ledger->generation == 0 || ledger->room <= ledger->generation);
     ledger_apply(ledger, change);
     ledger->room_came = room_came;
     ledger->owner_left =
@@ -66,7 +71,9 @@ static void keep_gpu(struct ledger *ledger, const struct atom *node, const struc
 
 int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err)
 {
-    must(build->name != NULL && build->uid != NULL && build->problem_text != NULL);
+    must(build->name != NULL);
+    must(build->uid != NULL);
+    must(build->problem_text != NULL);
     must(build->allocations == 0);
 
     const int failed = check_node(ledger, build, err);
@@ -130,6 +137,8 @@ static int check_allocation(const struct ledger *ledger, const struct allocation
 static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
                                   const struct atom *name)
 {
+    must(node != NULL);
+    must(name != NULL);
     for (uint32_t i = 0; i < ledger->kepts; i++) {
         const struct kept_gpu *kept = &ledger->kept[i];
         if (kept->node == node && (kept->gpu.id == name || kept->gpu.alias == name))
@@ -163,6 +172,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
                            facts->node->text, kept->id->text);
         draft_absent(draft, ledger, kept);
+        must(drafted(draft, name));
         draft->gpu[draft->gpus - 1].flags |= kept->flags & GPU_DUPLICATE;
     }
     return 0;
@@ -170,8 +180,11 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
 
 int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err)
 {
-    must(facts->uid != NULL && facts->namespace != NULL && facts->name != NULL);
-    must(facts->node != NULL && facts->node_uid != NULL);
+    must(facts->uid != NULL);
+    must(facts->namespace != NULL);
+    must(facts->name != NULL);
+    must(facts->node != NULL);
+    must(facts->node_uid != NULL);
 
     int failed = check_allocation(ledger, facts, err);
     if (failed != 0)
@@ -186,6 +199,8 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
         struct change change = {.kind = COMMAND_OBSERVE, .verdict = VERDICT_OK, .slot = slot};
         struct allocation *allocation = allocation_new(facts);
         struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
+        must(after->since_ms == node->since_ms);
+        must(after->allocations == node->allocations + 1);
         change.node_before = node_ref(node);
         change.node_after = after;
         change.after = allocation;

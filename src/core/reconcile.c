@@ -11,7 +11,9 @@ static_assert((uint64_t)NOTE_MIB_MAX * 1000 <= UINT32_MAX, "used_mib of a GPU do
 
 static struct command about(enum command_kind kind, const struct pod *pod, int64_t now_ms)
 {
-    must(pod->uid != NULL && pod->uid[0] != '\0');
+    must(pod->uid[0] != '\0');
+    must(pod->namespace != NULL);
+    must(pod->name != NULL);
     return (struct command){.kind = kind,
                             .at_ms = now_ms,
                             .uid = pod->uid,
@@ -21,6 +23,7 @@ static struct command about(enum command_kind kind, const struct pod *pod, int64
 
 static struct command release(const struct pod *pod, const char *why, int64_t now_ms)
 {
+    must(why != NULL);
     struct command command = about(COMMAND_RELEASE, pod, now_ms);
     command.why = why;
     return command;
@@ -28,6 +31,8 @@ static struct command release(const struct pod *pod, const char *why, int64_t no
 
 static struct command observe(const struct pod *pod, const struct request *request, int64_t now_ms)
 {
+    must(pod->node[0] != '\0');
+    must(!pod_ended(pod));
     struct command command = about(COMMAND_OBSERVE, pod, now_ms);
     command.node = pod->node;
     command.pod = pod;
@@ -40,6 +45,7 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
     uint32_t gpus = 0;
+    must(row->is.node == node->name);
     if (row->is.unplaced_milli == 0 || request == NULL || request->wants == 0)
         return false;
     for (uint32_t i = 0; i < node->gpus; i++)
@@ -58,6 +64,8 @@ static size_t follow(const struct node *node, const struct allocation *row, cons
     const bool bound = pod->node[0] != '\0';
     size_t count = 0;
 
+    must(strcmp(row->is.uid, pod->uid) == 0);
+    must(!bound || text_is(atom_text(row->is.node), pod->node));
     if (bound && row->is.state == STATE_RESERVED) {
         command[count] = about(COMMAND_CONFIRM, pod, now_ms);
         command[count++].node = pod->node;
@@ -109,6 +117,7 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
                       struct command command[RECONCILE_MAX])
 {
     must(uid != NULL);
+    must(uid[0] != '\0');
 
     const struct allocation *row = ledger_find(ledger, text_of(uid));
     if (row == NULL)
@@ -124,6 +133,7 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
 
 static int rank(const struct ledger *ledger, const struct pod *pod)
 {
+    must(pod->uid != NULL);
     if (ledger_find(ledger, text_of(pod->uid)) != NULL)
         return 0;
     return pod->note == NOTE_OK ? 1 : 2;
@@ -149,6 +159,8 @@ int reconcile_order(const struct ledger *ledger, const struct pod *a, const stru
 /* "<other node>/gpu-0" is no GPU of this node, and never will be. */
 static bool could_be_here(const struct pod *pod, const char *gpu)
 {
+    must(pod->node != NULL);
+    must(gpu != NULL);
     const size_t bytes = strlen(gpu);
     const size_t node = strlen(pod->node);
 
@@ -161,6 +173,7 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
 
 static bool repeats(const struct pod *pod, uint32_t line)
 {
+    must(line < pod->shares);
     for (uint32_t i = 0; i < line; i++)
         if (strcmp(pod->share[i].container, pod->share[line].container) == 0 &&
             strcmp(pod->share[i].gpu, pod->share[line].gpu) == 0)
@@ -172,6 +185,8 @@ static bool repeats(const struct pod *pod, uint32_t line)
 static bool answers(const struct pod *pod, const struct want *want)
 {
     uint32_t lines = 0;
+    must(want->parts > 0);
+    must(want->milli > 0);
     for (uint32_t i = 0; i < pod->shares; i++) {
         if (strcmp(pod->share[i].container, want->container) != 0)
             continue;

@@ -40,6 +40,7 @@ struct page *page_new(void)
 {
     struct page *page = xcalloc(1, sizeof *page);
     atomic_init(&page->refs, 1);
+    must(!page_shared(page));
     return page;
 }
 
@@ -51,6 +52,7 @@ struct page *page_clone(const struct page *page)
     for (uint32_t i = 0; i < PAGE_NODES; i++)
         if (page->node[i] != NULL)
             clone->node[i] = node_ref(page->node[i]);
+    must(!page_shared(clone));
     return clone;
 }
 
@@ -87,6 +89,7 @@ static void index_put(struct node_index *index, const struct node *node, uint32_
     uint32_t at = hash & mask;
 
     must(slot < UINT32_MAX);
+    must((index->entries & mask) == 0);
     while (index->entry[at].slot_plus_1 != 0)
         at = (at + 1) & mask;
     index->entry[at] = (struct node_index_entry){.hash = hash, .slot_plus_1 = slot + 1};
@@ -98,6 +101,7 @@ static uint32_t count_nodes(struct page *const *page, uint32_t pages)
     for (uint32_t slot = 0; slot < pages * PAGE_NODES; slot++)
         if (page_node(page, slot) != NULL)
             nodes++;
+    must(nodes <= pages * PAGE_NODES);
     return nodes;
 }
 
@@ -105,6 +109,7 @@ struct node_index *node_index_new(struct page *const *page, uint32_t pages)
 {
     const uint32_t nodes = count_nodes(page, pages);
     uint32_t entries = 2;
+    must(nodes <= NODES_MAX);
     while (entries < 2 * nodes)
         entries *= 2;
 
@@ -146,6 +151,8 @@ void snapshot_unref(const struct snapshot *snapshot)
 {
     if (snapshot == NULL || !drop(&counted(snapshot)->refs))
         return;
+    must(snapshot->index != NULL);
+    must(snapshot->slots == snapshot->pages * PAGE_NODES);
 
     for (uint32_t i = 0; i < snapshot->opens; i++)
         allocation_unref(snapshot->open[i].allocation);
@@ -181,6 +188,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid)
 {
     must(snapshot != NULL);
+    must(snapshot->opens == 0 || snapshot->open != NULL);
 
     for (uint32_t i = 0; i < snapshot->opens; i++)
         if (text_is(uid, snapshot->open[i].allocation->is.uid))
@@ -194,6 +202,7 @@ const struct allocation *snapshot_find(const struct snapshot *snapshot, struct t
     uint32_t at = 0;
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
         const struct allocation *allocation = node_allocation(node, uid);
+        must(allocation == NULL || allocation->is.node == node->name);
         if (allocation != NULL)
             return allocation;
     }
@@ -204,6 +213,7 @@ const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
 {
     must(snapshot != NULL);
     must(snapshot->slots == snapshot->pages * PAGE_NODES);
+    must(at != NULL);
 
     while (*at < snapshot->slots) {
         const struct node *node = page_node(snapshot->page, (*at)++);

@@ -18,6 +18,7 @@ bool page_shared(const struct page *page);
 
 static inline const struct node *page_node(struct page *const *page, uint32_t slot)
 {
+    must(page != NULL);
     return page[slot / PAGE_NODES]->node[slot % PAGE_NODES];
 }
 

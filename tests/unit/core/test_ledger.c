@@ -446,6 +446,28 @@ static void annotations_cannot_bring_gpus_without_end(void **state)
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
 }
 
+static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
+{
+    struct world *world = *state;
+    char id[2][GPUS_PER_NODE_MAX][32];
+    struct world_gpu gpu[2][GPUS_PER_NODE_MAX] = {{{0}}};
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        for (int set = 0; set < 2; set++) {
+            (void)snprintf(id[set][i], sizeof id[set][i], "GPU-%d-%u", set, i);
+            gpu[set][i] = (struct world_gpu){.id = id[set][i], .index = i};
+        }
+    assert_int_equal(world_node(world, "n1", gpu[0], GPUS_PER_NODE_MAX), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "64000"), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", gpu[1], GPUS_PER_NODE_MAX), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2 * GPUS_PER_NODE_MAX);
+    assert_int_equal(world_reserve(world, "b", "n1", "64000"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "c", "n1", "1"), VERDICT_REFUSED);
+    struct pod *pod = world_pod(world, "d", "n1");
+    world_note(world, pod, "c0 GPU-forged 100 1"); /* there is no end of them otherwise */
+    assert_int_equal(world_observe(world, pod, "100"), VERDICT_OK);
+    assert_true(ledger_find(world->ledger, TEXT("d"))->is.presumed);
+}
+
 static void room_is_given_by_what_frees_and_repairs_only(void **state)
 {
     struct world *world = *state;
@@ -830,6 +852,7 @@ int main(void)
         IN_A_WORLD(whole_gpus_of_another_resource_close_the_node),
         IN_A_WORLD(an_amount_nobody_may_ask_for_is_counted_as_unplaced),
         IN_A_WORLD(annotations_cannot_bring_gpus_without_end),
+        IN_A_WORLD(a_node_may_remember_more_gpus_than_it_may_show),
         IN_A_WORLD(room_is_given_by_what_frees_and_repairs_only),
         IN_A_WORLD(every_command_and_verdict_has_its_word),
         IN_A_WORLD(rows_that_contradict_the_invariants_are_named),
