@@ -7,7 +7,7 @@
  *
  *   start(request) ... poll() -> HEAD(status) DATA DATA ... DONE      or  FAILED at any point
  *
- * One kube_ops belongs to one thread; only wake() may be called by others.  The outcome of a POST that FAILED is
+ * One kube_ops belongs to one thread; only wake() may be called by others.  SIGPIPE must be ignored.  The outcome of a POST that FAILED is
  * unknown unless unsent is set.
  */
 #ifndef MILLIGPU_KUBE_H
@@ -52,6 +52,14 @@ struct kube_ops {
     const char *(*name)(void *ctx);
     void (*free)(void *ctx);
 };
+
+/*
+ * One request to its end, its body gathered: for an ops that has nothing else in flight (at start, in doctor).
+ * Returns the HTTP status, or negative.  An answer of more than BODY_BYTES_MAX is refused.
+ */
+struct strbuf;
+int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, struct strbuf *out,
+               struct err *err) MUST_USE;
 
 /*
  * How to reach a cluster and as whom.  From a kubeconfig file or from the files that a pod is given.  Tokens are read

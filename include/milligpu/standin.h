@@ -25,6 +25,17 @@ int standin_load(struct standin *standin, const char *file, struct err *err) MUS
 int standin_load_text(struct standin *standin, const char *name, struct text text,
                       struct err *err) MUST_USE;
 
+/* What was read from files, and how many items of other kinds were left out. */
+struct standin_counts {
+    uint64_t nodes;
+    uint64_t pods;
+    uint64_t ignored;
+};
+void standin_counts(struct standin *standin, struct standin_counts *out);
+
+/* UTC for creationTimestamp and its like; the real clock unless said. */
+void standin_set_clock(struct standin *standin, int64_t (*wall_ms)(void *ctx), void *ctx);
+
 /* A kube_ops on it; several may exist. */
 void standin_ops(struct standin *standin, struct kube_ops *out);
 

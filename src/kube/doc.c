@@ -1,0 +1,392 @@
+#include "kube/doc.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/json.h"
+#include "milligpu/map.h"
+
+/* Below this many keys comparing each with each is cheaper than hashing. */
+enum { KEYS_FEW = 16 };
+
+const char *doc_kind_name(enum doc_kind kind)
+{
+    static const char *const name[] = {
+        [DOC_NULL] = "null",       [DOC_BOOL] = "true or false", [DOC_NUMBER] = "a number",
+        [DOC_STRING] = "a string", [DOC_ARRAY] = "an array",     [DOC_OBJECT] = "an object",
+    };
+    must((unsigned)kind < ARRAY_LEN(name));
+    return name[kind];
+}
+
+struct doc *doc_new(struct arena *arena, enum doc_kind kind)
+{
+    struct doc *doc = arena_alloc(arena, sizeof *doc);
+    doc->kind = kind;
+    doc->text = TEXT("");
+    return doc;
+}
+
+struct doc *doc_new_str(struct arena *arena, struct text text)
+{
+    struct doc *doc = doc_new(arena, DOC_STRING);
+    doc->text = (struct text){arena_copy(arena, text), text.len};
+    return doc;
+}
+
+struct doc *doc_new_int(struct arena *arena, int64_t number)
+{
+    struct doc *doc = doc_new(arena, DOC_NUMBER);
+    doc->text = text_of(arena_printf(arena, "%" PRId64, number));
+    return doc;
+}
+
+void doc_append(struct doc *array, struct doc *value)
+{
+    must(array->kind == DOC_ARRAY || array->kind == DOC_OBJECT);
+    must(value->next == NULL);
+
+    if (array->last != NULL)
+        array->last->next = value;
+    else
+        array->first = value;
+    array->last = value;
+    array->count++;
+}
+
+/* ---- JSON ---- */
+
+struct reading {
+    struct json json;
+    struct arena *arena;
+    struct text bytes;
+    const char *counted; /* lines are counted up to here */
+    uint32_t line;
+};
+
+static uint32_t line_now(struct reading *in)
+{
+    must(in->json.at >= in->counted);
+    for (; in->counted < in->json.at; in->counted++)
+        in->line += *in->counted == '\n';
+    return in->line;
+}
+
+static bool key_is_new_slow(const struct doc *object, struct text key, struct map *seen)
+{
+    if (seen->count == 0)
+        for (struct doc *at = object->first; at != NULL; at = at->next)
+            map_put(seen, at->key, at);
+    return map_find(seen, key) == NULL;
+}
+
+static bool key_is_new(const struct doc *object, struct text key, struct map *seen)
+{
+    if (object->count >= KEYS_FEW)
+        return key_is_new_slow(object, key, seen);
+    for (const struct doc *at = object->first; at != NULL; at = at->next)
+        if (text_eq(at->key, key))
+            return false;
+    return true;
+}
+
+/* In a map once there are many: add what came since. */
+static void key_seen(struct doc *value, struct map *seen)
+{
+    if (seen->count > 0)
+        map_put(seen, value->key, value);
+}
+
+static struct doc *read_value(struct reading *in);
+
+static struct doc *read_object(struct reading *in)
+{
+    struct doc *object = doc_new(in->arena, DOC_OBJECT);
+    struct map seen;
+    struct text key;
+
+    object->line = line_now(in);
+    map_init(&seen);
+    json_object(&in->json);
+    while (json_key(&in->json, &key)) {
+        if (!key_is_new(object, key, &seen)) {
+            json_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
+            break;
+        }
+        struct doc *value = read_value(in);
+        if (value == NULL)
+            break;
+        value->key = (struct text){arena_copy(in->arena, key), key.len};
+        doc_append(object, value);
+        key_seen(value, &seen);
+    }
+    map_done(&seen);
+    return in->json.failed ? NULL : object;
+}
+
+static struct doc *read_array(struct reading *in)
+{
+    struct doc *array = doc_new(in->arena, DOC_ARRAY);
+
+    array->line = line_now(in);
+    json_array(&in->json);
+    while (json_element(&in->json)) {
+        struct doc *value = read_value(in);
+        if (value == NULL)
+            return NULL;
+        doc_append(array, value);
+    }
+    return in->json.failed ? NULL : array;
+}
+
+static struct doc *read_string(struct reading *in)
+{
+    const uint32_t line = line_now(in);
+    struct text text;
+    if (!json_string(&in->json, &text))
+        return NULL;
+    if (memchr(text.at, '\0', text.len) != NULL) {
+        json_fail(&in->json, "a NUL inside a string");
+        return NULL;
+    }
+    struct doc *doc = doc_new_str(in->arena, text);
+    doc->line = line;
+    return doc;
+}
+
+static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
+{
+    struct doc *doc = doc_new(in->arena, kind);
+    struct text raw;
+
+    doc->line = line_now(in);
+    if (!json_raw(&in->json, &raw))
+        return NULL;
+    doc->text = (struct text){arena_copy(in->arena, raw), raw.len};
+    return doc;
+}
+
+/* The reader bounds the depth. */
+static struct doc *read_value(struct reading *in)
+{
+    switch (json_peek(&in->json)) {
+    case JSON_OBJECT:
+        return read_object(in);
+    case JSON_ARRAY:
+        return read_array(in);
+    case JSON_STRING:
+        return read_string(in);
+    case JSON_NUMBER:
+        return read_scalar(in, DOC_NUMBER);
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return read_scalar(in, DOC_BOOL);
+    case JSON_NULL:
+        return read_scalar(in, DOC_NULL);
+    case JSON_END:
+    case JSON_BAD:
+        break;
+    }
+    json_skip(&in->json); /* says what is wrong */
+    return NULL;
+}
+
+int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
+                   struct err *err)
+{
+    struct reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
+
+    must(arena != NULL);
+    json_init(&in.json, bytes, root, arena, err);
+    struct doc *doc = read_value(&in);
+    const int rc = json_finish(&in.json);
+    if (rc < 0)
+        return rc;
+    must(doc != NULL);
+    *out = doc;
+    return 0;
+}
+
+/* ---- looking ---- */
+
+static struct doc *find(const struct doc *doc, struct text key)
+{
+    if (doc == NULL || doc->kind != DOC_OBJECT)
+        return NULL;
+    for (struct doc *at = doc->first; at != NULL; at = at->next)
+        if (text_eq(at->key, key))
+            return at;
+    return NULL;
+}
+
+struct doc *doc_get(const struct doc *doc, const char *key)
+{
+    struct doc *found = find(doc, text_of(key));
+    return found == NULL || found->kind == DOC_NULL ? NULL : found;
+}
+
+struct doc *doc_at(const struct doc *doc, const char *path)
+{
+    struct doc *found = NULL;
+
+    must(path[0] != '\0');
+    while (*path != '\0') {
+        const size_t len = strcspn(path, ".");
+        found = find(found != NULL ? found : doc, (struct text){path, len});
+        if (found == NULL || found->kind == DOC_NULL)
+            return NULL;
+        path += len + (path[len] == '.');
+    }
+    return found;
+}
+
+const char *doc_str(const struct doc *doc, const char *path)
+{
+    const struct doc *found = doc_at(doc, path);
+    return found != NULL && found->kind == DOC_STRING ? found->text.at : "";
+}
+
+/* ---- changing ---- */
+
+struct doc *doc_copy(struct arena *arena, const struct doc *doc)
+{
+    struct doc *copy = doc_new(arena, doc->kind);
+
+    copy->line = doc->line;
+    copy->key = doc->key;
+    copy->text = doc->text;
+    for (const struct doc *at = doc->first; at != NULL; at = at->next)
+        doc_append(copy, doc_copy(arena, at));
+    must(copy->count == doc->count);
+    return copy;
+}
+
+static void unlink_child(struct doc *object, struct text key)
+{
+    struct doc *before = NULL;
+
+    must(object->kind == DOC_OBJECT);
+    for (struct doc *at = object->first; at != NULL; before = at, at = at->next) {
+        if (!text_eq(at->key, key))
+            continue;
+        if (before != NULL)
+            before->next = at->next;
+        else
+            object->first = at->next;
+        if (object->last == at)
+            object->last = before;
+        at->next = NULL;
+        object->count--;
+        return;
+    }
+}
+
+void doc_set(struct arena *arena, struct doc *object, struct text key, struct doc *value)
+{
+    must(object->kind == DOC_OBJECT && value->next == NULL);
+
+    struct doc *old = find(object, key);
+    if (old == NULL) {
+        value->key = (struct text){arena_copy(arena, key), key.len};
+        doc_append(object, value);
+        return;
+    }
+    /* In its place, so that the order of keys stays. */
+    struct doc *next = old->next;
+    const struct text kept = old->key;
+    *old = *value;
+    old->key = kept;
+    old->next = next;
+}
+
+void doc_set_str(struct arena *arena, struct doc *object, const char *key, const char *value)
+{
+    must(value != NULL);
+    doc_set(arena, object, text_of(key), doc_new_str(arena, text_of(value)));
+}
+
+void doc_remove(struct doc *object, const char *key)
+{
+    unlink_child(object, text_of(key));
+}
+
+struct doc *doc_object(struct arena *arena, struct doc *object, const char *key)
+{
+    struct doc *found = doc_get(object, key);
+    if (found == NULL || found->kind != DOC_OBJECT) {
+        doc_set(arena, object, text_of(key), doc_new(arena, DOC_OBJECT));
+        found = doc_get(object, key);
+    }
+    must(found != NULL && found->kind == DOC_OBJECT);
+    return found;
+}
+
+void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
+{
+    must(target->kind == DOC_OBJECT && patch->kind == DOC_OBJECT);
+
+    for (const struct doc *at = patch->first; at != NULL; at = at->next) {
+        if (at->kind == DOC_NULL) {
+            unlink_child(target, at->key);
+            continue;
+        }
+        if (at->kind != DOC_OBJECT) {
+            doc_set(arena, target, at->key, doc_copy(arena, at));
+            continue;
+        }
+        /* Also into nothing: nulls inside the patch must not be kept. */
+        struct doc *old = find(target, at->key);
+        if (old == NULL || old->kind != DOC_OBJECT) {
+            doc_set(arena, target, at->key, doc_new(arena, DOC_OBJECT));
+            old = find(target, at->key);
+        }
+        must(old != NULL);
+        doc_merge(arena, old, at);
+    }
+}
+
+bool doc_equal(const struct doc *a, const struct doc *b)
+{
+    if (a->kind != b->kind || a->count != b->count || !text_eq(a->text, b->text))
+        return false;
+    const struct doc *other = b->first;
+    for (const struct doc *at = a->first; at != NULL; at = at->next) {
+        if (a->kind == DOC_OBJECT)
+            other = find(b, at->key);
+        if (other == NULL || !doc_equal(at, other))
+            return false;
+        other = other->next;
+    }
+    return true;
+}
+
+void doc_write(struct strbuf *out, const struct doc *doc)
+{
+    switch (doc->kind) {
+    case DOC_NULL:
+        strbuf_str(out, "null");
+        return;
+    case DOC_BOOL:
+    case DOC_NUMBER:
+        must(doc->text.len > 0);
+        strbuf_text(out, doc->text);
+        return;
+    case DOC_STRING:
+        strbuf_json(out, doc->text);
+        return;
+    case DOC_ARRAY:
+    case DOC_OBJECT:
+        break;
+    }
+    strbuf_char(out, doc->kind == DOC_ARRAY ? '[' : '{');
+    for (const struct doc *at = doc->first; at != NULL; at = at->next) {
+        if (at != doc->first)
+            strbuf_char(out, ',');
+        if (doc->kind == DOC_OBJECT) {
+            strbuf_json(out, at->key);
+            strbuf_char(out, ':');
+        }
+        doc_write(out, at);
+    }
+    strbuf_char(out, doc->kind == DOC_ARRAY ? ']' : '}');
+}

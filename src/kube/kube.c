@@ -1,0 +1,54 @@
+#include "milligpu/kube.h"
+
+#include "milligpu/limits.h"
+#include "milligpu/strbuf.h"
+
+enum { FETCH_WAIT_MS = 1000 };
+
+struct fetch {
+    uint64_t id;
+    struct strbuf *out;
+    struct err *err;
+    int status; /* negative: it failed */
+    bool ended;
+};
+
+static void fetched(void *user, const struct kube_answer *answer)
+{
+    struct fetch *fetch = user;
+
+    must(answer->id == fetch->id);
+    if (answer->piece == KUBE_FAILED) {
+        must(answer->err != NULL);
+        *fetch->err = *answer->err;
+        fetch->status = -(int)answer->err->code;
+    } else if (fetch->status >= 0) {
+        fetch->status = answer->status;
+    }
+    fetch->ended |= answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
+    if (answer->piece != KUBE_DATA || fetch->ended)
+        return;
+    if (fetch->out->len + answer->data.len > BODY_BYTES_MAX) {
+        fetch->status =
+            err_set(fetch->err, ERR_TOO_LARGE, "an answer of more than %d bytes", BODY_BYTES_MAX);
+        fetch->ended = true;
+    } else {
+        strbuf_text(fetch->out, answer->data);
+    }
+}
+
+int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, struct strbuf *out,
+               struct err *err)
+{
+    struct fetch fetch = {.id = request->id, .out = out, .err = err};
+
+    must(request->timeout_ms > 0);
+    strbuf_reset(out);
+    int rc = ops->start(ops->ctx, request, err);
+    if (rc < 0)
+        return rc;
+    while (!fetch.ended)
+        ops->poll(ops->ctx, FETCH_WAIT_MS, &fetch, fetched);
+    ops->cancel(ops->ctx, request->id);
+    return fetch.status;
+}

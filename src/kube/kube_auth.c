@@ -1,0 +1,419 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/config.h"
+
+/* A credential that ends within this is renewed already. */
+enum { EXPIRY_LEEWAY_MS = 10 * 1000 };
+
+static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/* ---- files ---- */
+
+static int read_all(int fd, size_t max, struct strbuf *out, struct err *err)
+{
+    char bytes[16384];
+
+    for (;;) {
+        const ssize_t got = read(fd, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set(err, ERR_IO, "%m");
+        if (got == 0)
+            return 0;
+        strbuf_add(out, bytes, (size_t)got);
+        if (out->len > max)
+            return err_set(err, ERR_TOO_LARGE, "more than %zu bytes", max);
+    }
+}
+
+int kube_file_read(const char *file, size_t max, char **out, size_t *out_len, struct err *err)
+{
+    struct strbuf text;
+
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        (void)err_set(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%m");
+        return err_wrap(err, "%s", file);
+    }
+    strbuf_init(&text);
+    const int rc = read_all(fd, max, &text, err);
+    (void)close(fd); /* only read */
+    if (rc < 0) {
+        strbuf_done(&text);
+        return err_wrap(err, "%s", file);
+    }
+    *out_len = text.len;
+    *out = strbuf_steal(&text);
+    return 0;
+}
+
+/* ---- sources ---- */
+
+static void source_done(struct source *source)
+{
+    xfree(source->file);
+    if (source->data != NULL)
+        explicit_bzero(source->data, source->len);
+    xfree(source->data);
+}
+
+static size_t trimmed(char *data, size_t len)
+{
+    while (len > 0 && strchr(" \r\n\t", data[len - 1]) != NULL)
+        len--;
+    data[len] = '\0';
+    return len;
+}
+
+/* Returns whether the content is another one now. */
+static int source_read(struct source *source, int64_t now_ms, bool *changed, struct err *err)
+{
+    char *data;
+    size_t len;
+
+    must(source->file != NULL);
+    const int rc = kube_file_read(source->file, SECRET_BYTES_MAX, &data, &len, err);
+    if (rc < 0)
+        return rc;
+    len = trimmed(data, len);
+    if (len == 0) {
+        xfree(data);
+        return err_set(err, ERR_INVALID, "%s: is empty", source->file);
+    }
+    source->read_ms = now_ms;
+    if (source->data != NULL && source->len == len && memcmp(source->data, data, len) == 0) {
+        xfree(data);
+        return 0;
+    }
+    xfree(source->data);
+    source->data = data;
+    source->len = len;
+    *changed = true;
+    return 0;
+}
+
+/* Old content stays in use while the file is away: it is being replaced, most likely. */
+static int source_fresh(struct source *source, int64_t now_ms, bool *changed, struct err *err)
+{
+    if (source->file == NULL)
+        return 0;
+    if (source->data != NULL && now_ms - source->read_ms < SOURCE_AGE_MS)
+        return 0;
+    const bool had = source->data != NULL;
+    const int rc = source_read(source, now_ms, changed, err);
+    return rc < 0 && had ? 0 : rc;
+}
+
+static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
+{
+    struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
+    bool changed = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        const int rc = source_fresh(all[i], now_ms, &changed, err);
+        if (rc < 0)
+            return rc;
+    }
+    config->generation += changed;
+    return 0;
+}
+
+/* ---- the plugin ---- */
+
+static int64_t wall_now_ms(void)
+{
+    struct timespec now;
+    must(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t monotonic_now_ms(void)
+{
+    struct timespec now;
+    must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void *exec_thread(void *arg)
+{
+    struct kube_config *config = arg;
+    struct exec_answer answer = {NULL, NULL, NULL, 0};
+    struct err err = {ERR_NONE, ""};
+
+    const int rc = kube_exec_run(&config->exec, &answer, &err);
+    pthread_mutex_lock(&config->lock);
+    must(config->running);
+    config->running = false;
+    config->exec_done = true;
+    if (rc < 0) {
+        config->exec_err = err;
+        config->exec_failed_ms = monotonic_now_ms();
+    } else {
+        kube_exec_answer_done(&config->answer);
+        config->answer = answer;
+        config->exec_failed_ms = 0;
+        config->exec_stale = false;
+        config->generation++;
+    }
+    pthread_mutex_unlock(&config->lock);
+    return NULL;
+}
+
+static bool exec_has_answer(const struct kube_config *config)
+{
+    const struct exec_answer *answer = &config->answer;
+    return answer->token != NULL || answer->cert != NULL;
+}
+
+static bool exec_is_due(const struct kube_config *config)
+{
+    const int64_t expires_ms = config->answer.expires_ms;
+
+    return !exec_has_answer(config) || config->exec_stale ||
+           (expires_ms != 0 && expires_ms - EXPIRY_LEEWAY_MS <= wall_now_ms());
+}
+
+static void exec_start(struct kube_config *config)
+{
+    must(!config->running);
+    if (config->thread_made)
+        (void)pthread_join(config->thread, NULL); /* it has left the lock for good: exec_done */
+    config->exec_done = false;
+    config->running = pthread_create(&config->thread, NULL, exec_thread, config) == 0;
+    config->thread_made = config->running;
+}
+
+/* What is still valid goes on being used while the next is made. */
+static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
+{
+    if (config->exec.command == NULL || !exec_is_due(config))
+        return AUTH_READY;
+    const int64_t failed_ms = config->exec_failed_ms;
+    if (!config->running && failed_ms != 0 && now_ms - failed_ms < EXEC_AGAIN_MS) {
+        *err = config->exec_err;
+        return AUTH_FAILED;
+    }
+    if (!config->running)
+        exec_start(config);
+    return AUTH_WAIT;
+}
+
+/* ---- what requests ask ---- */
+
+static char *make_header(const struct kube_config *config)
+{
+    const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
+    struct strbuf text;
+
+    strbuf_init(&text);
+    if (token != NULL) {
+        strbuf_printf(&text, "Authorization: Bearer %s", token);
+    } else if (config->username != NULL) {
+        struct strbuf pair;
+        strbuf_init(&pair);
+        strbuf_printf(&pair, "%s:%s", config->username, config->password);
+        CLEANUP(xfreep) char *encoded = base64_encode((struct text){pair.data, pair.len});
+        strbuf_done(&pair);
+        strbuf_printf(&text, "Authorization: Basic %s", encoded);
+    }
+    if (text.len > 0)
+        return strbuf_steal(&text);
+    strbuf_done(&text);
+    return NULL;
+}
+
+static char *copy_of(const char *text)
+{
+    return text != NULL ? xstrdup(text) : NULL;
+}
+
+static void fill(const struct kube_config *config, struct auth *out)
+{
+    const struct exec_answer *answer = &config->answer;
+
+    out->header = make_header(config);
+    out->ca = copy_of(config->ca.data);
+    out->cert = copy_of(answer->cert != NULL ? answer->cert : config->cert.data);
+    out->key = copy_of(answer->key != NULL ? answer->key : config->key.data);
+    out->generation = config->generation;
+    must((out->cert == NULL) == (out->key == NULL));
+}
+
+enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
+                                 struct err *err)
+{
+    pthread_mutex_lock(&config->lock);
+    enum auth_verdict verdict = exec_fresh(config, now_ms, err);
+    if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)
+        verdict = AUTH_FAILED;
+    if (verdict == AUTH_READY)
+        fill(config, out);
+    pthread_mutex_unlock(&config->lock);
+    return verdict;
+}
+
+void kube_auth_done(struct auth *auth)
+{
+    xfree(auth->header);
+    xfree(auth->ca);
+    xfree(auth->cert);
+    xfree(auth->key);
+    *auth = (struct auth){NULL, NULL, NULL, NULL, 0};
+}
+
+bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t now_ms)
+{
+    struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
+    bool may_change = false;
+
+    pthread_mutex_lock(&config->lock);
+    must(generation <= config->generation);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        may_change |= all[i]->file != NULL;
+        all[i]->read_ms = now_ms - SOURCE_AGE_MS;
+    }
+    if (config->exec.command != NULL) {
+        may_change = true;
+        /* Another request may have had it renewed since. */
+        if (generation == config->generation)
+            config->exec_stale = true;
+    }
+    pthread_mutex_unlock(&config->lock);
+    return may_change;
+}
+
+/* ---- making and ending ---- */
+
+struct kube_config *kube_config_new(void)
+{
+    struct kube_config *config = xcalloc(1, sizeof *config);
+    must(pthread_mutex_init(&config->lock, NULL) == 0);
+    config->namespace = xstrdup("");
+    return config;
+}
+
+static void exec_free(struct exec_plugin *exec)
+{
+    xfree(exec->command);
+    xfree(exec->folder);
+    xfree(exec->api_version);
+    xfree(exec->info);
+    xfree(exec->hint);
+    for (uint32_t i = 0; i < exec->args; i++)
+        xfree(exec->arg[i]);
+    for (uint32_t i = 0; i < exec->envs; i++)
+        xfree(exec->env[i]);
+}
+
+void kube_config_free(struct kube_config *config)
+{
+    if (config == NULL)
+        return;
+    atomic_store(&config->exec.stop, true);
+    if (config->thread_made)
+        (void)pthread_join(config->thread, NULL); /* ends soon: stop is set */
+    must(!config->running);
+    source_done(&config->ca);
+    source_done(&config->cert);
+    source_done(&config->key);
+    source_done(&config->token);
+    kube_exec_answer_done(&config->answer);
+    exec_free(&config->exec);
+    xfree(config->server);
+    xfree(config->namespace);
+    xfree(config->proxy);
+    xfree(config->tls_name);
+    xfree(config->username);
+    xfree(config->password);
+    pthread_mutex_destroy(&config->lock);
+    xfree(config);
+}
+
+DEFINE_FREEP(struct kube_config, kube_config_free);
+
+const char *kube_config_namespace(const struct kube_config *config)
+{
+    must(config->namespace != NULL);
+    return config->namespace;
+}
+
+const char *kube_config_server(const struct kube_config *config)
+{
+    must(config->server != NULL);
+    return config->server;
+}
+
+static char *in_folder(const char *folder, const char *name)
+{
+    struct strbuf path;
+    strbuf_init(&path);
+    strbuf_printf(&path, "%s/%s", folder, name);
+    return strbuf_steal(&path);
+}
+
+int kube_config_in_cluster(const char *folder, const char *host, const char *port,
+                           struct kube_config **out, struct err *err)
+{
+    if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0')
+        return err_set(err, ERR_NOT_FOUND,
+                       "not in a cluster (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are "
+                       "not set): name a kubeconfig");
+
+    CLEANUP(kube_config_freep) struct kube_config *config = kube_config_new();
+    const bool v6 = strchr(host, ':') != NULL && host[0] != '[';
+    struct strbuf server;
+    strbuf_init(&server);
+    strbuf_printf(&server, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
+    config->server = strbuf_steal(&server);
+    config->token.file = in_folder(folder, "token");
+    config->ca.file = in_folder(folder, "ca.crt");
+
+    const int rc = sources_fresh(config, monotonic_now_ms(), err);
+    if (rc < 0)
+        return err_wrap(err, "in-cluster credentials");
+    CLEANUP(xfreep) char *file = in_folder(folder, "namespace");
+    char *namespace;
+    size_t len;
+    struct err none; /* there need not be one */
+    if (kube_file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
+        (void)trimmed(namespace, len);
+        xfree(config->namespace);
+        config->namespace = namespace;
+    }
+    *out = STEAL(config);
+    return 0;
+}
+
+int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
+                     struct err *err)
+{
+    char *text;
+    size_t len;
+
+    if (kubeconfig == NULL)
+        return kube_config_in_cluster(pod_folder, getenv("KUBERNETES_SERVICE_HOST"),
+                                      getenv("KUBERNETES_SERVICE_PORT"), out, err);
+    must(kubeconfig[0] != '\0');
+    const int rc = kube_file_read(kubeconfig, CONFIG_BYTES_MAX, &text, &len, err);
+    if (rc < 0)
+        return rc;
+    CLEANUP(kube_config_freep) struct kube_config *config = NULL;
+    const int parsed =
+        kube_config_parse((struct text){text, len}, kubeconfig, context, &config, err);
+    xfree(text);
+    if (parsed < 0)
+        return parsed;
+    /* A file that is named but missing is said now, not at the first request. */
+    if (sources_fresh(config, monotonic_now_ms(), err) < 0)
+        return err_wrap(err, "%s", kubeconfig);
+    *out = STEAL(config);
+    return 0;
+}

@@ -1,0 +1,415 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/json.h"
+
+#include "kube/config.h"
+#include "kube/doc.h"
+
+DEFINE_FREEP(struct kube_config, kube_config_free);
+
+/*
+ * A kubeconfig being read.  where is the path of the object at hand, for errors; the first
+ * mistake sticks, so that readers may run on and ask once.
+ */
+struct reading {
+    const char *file;
+    const char *folder;
+    struct kube_config *config;
+    struct err *err;
+    int rc;
+    char where[256];
+};
+
+__attribute__((format(printf, 4, 5))) static void wrong(struct reading *in, const struct doc *at,
+                                                        const char *key, const char *fmt, ...)
+{
+    struct strbuf text;
+    va_list args;
+
+    if (in->rc < 0)
+        return;
+    va_start(args, fmt);
+    char message[256];
+    (void)vsnprintf(message, sizeof message, fmt, args); /* cut is fine */
+    va_end(args);
+    strbuf_init(&text);
+    strbuf_str(&text, in->where);
+    if (text.len > 0 && key[0] != '\0')
+        strbuf_char(&text, '.');
+    strbuf_str(&text, key);
+    in->rc = err_set(in->err, ERR_INVALID, "%s: line %u: %s: %s", in->file,
+                     at != NULL && at->line > 0 ? at->line : 1, text.data, message);
+    strbuf_done(&text);
+}
+
+static void set_where(struct reading *in, const char *where)
+{
+    must(strlen(where) < sizeof in->where);
+    memcpy(in->where, where, strlen(where) + 1);
+}
+
+/* NULL when absent or empty; a wrong type is a mistake. */
+static const char *get_string(struct reading *in, const struct doc *object, const char *key)
+{
+    const struct doc *found = doc_get(object, key);
+
+    if (found == NULL)
+        return NULL;
+    if (found->kind != DOC_STRING) {
+        wrong(in, found, key, "expected a string, found %s; put it in quotes",
+              doc_kind_name(found->kind));
+        return NULL;
+    }
+    return found->text.len > 0 ? found->text.at : NULL;
+}
+
+static char *copy_string(struct reading *in, const struct doc *object, const char *key)
+{
+    const char *text = get_string(in, object, key);
+    return text != NULL ? xstrdup(text) : NULL;
+}
+
+static bool get_bool(struct reading *in, const struct doc *object, const char *key)
+{
+    const struct doc *found = doc_get(object, key);
+
+    if (found == NULL)
+        return false;
+    if (found->kind != DOC_BOOL)
+        wrong(in, found, key, "expected true or false, found %s", doc_kind_name(found->kind));
+    return text_is(found->text, "true");
+}
+
+static const struct doc *get_kind(struct reading *in, const struct doc *object, const char *key,
+                                  enum doc_kind kind)
+{
+    const struct doc *found = doc_get(object, key);
+
+    if (found == NULL || found->kind == kind)
+        return found;
+    wrong(in, found, key, "expected %s, found %s", doc_kind_name(kind), doc_kind_name(found->kind));
+    return NULL;
+}
+
+/* {name: NAME, <key>: {...}} in the list; the object under key. */
+static const struct doc *get_named(struct reading *in, const struct doc *root, const char *list,
+                                   const char *name, const char *key)
+{
+    const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
+    unsigned index = 0;
+
+    for (const struct doc *at = entries != NULL ? entries->first : NULL; at != NULL;
+         at = at->next, index++) {
+        char where[64];
+        (void)snprintf(where, sizeof where, "%s[%u]", list, index); /* fits */
+        set_where(in, where);
+        if (at->kind != DOC_OBJECT)
+            wrong(in, at, "", "expected an object, found %s", doc_kind_name(at->kind));
+        const char *its = get_string(in, at, "name");
+        if (in->rc < 0)
+            return NULL;
+        if (its == NULL || strcmp(its, name) != 0)
+            continue;
+        const struct doc *found = get_kind(in, at, key, DOC_OBJECT);
+        (void)snprintf(where, sizeof where, "%s[%u].%s", list, index, key); /* fits */
+        set_where(in, where);
+        if (found == NULL)
+            wrong(in, at, "", "expected an object, found nothing");
+        return found;
+    }
+    set_where(in, "");
+    wrong(in, entries != NULL ? entries : root, list, "there is none with the name \"%s\"", name);
+    return NULL;
+}
+
+static char *resolve_path(const struct reading *in, const char *path)
+{
+    struct strbuf text;
+    strbuf_init(&text);
+    if (path[0] != '/')
+        strbuf_printf(&text, "%s/", in->folder);
+    strbuf_str(&text, path);
+    return strbuf_steal(&text);
+}
+
+/* Inline bytes win over a file, as kubectl has it. */
+static void read_source(struct reading *in, const struct doc *object, const char *file_key,
+                        const char *data_key, struct source *out)
+{
+    const char *data = get_string(in, object, data_key);
+    const char *file = get_string(in, object, file_key);
+
+    if (data != NULL) {
+        out->data = base64_decode(data, &out->len);
+        if (out->data == NULL)
+            wrong(in, doc_get(object, data_key), data_key, "is not base64");
+    } else if (file != NULL) {
+        out->file = resolve_path(in, file);
+    }
+}
+
+static void read_cluster(struct reading *in, const struct doc *cluster)
+{
+    struct kube_config *config = in->config;
+
+    must(cluster != NULL);
+    config->server = copy_string(in, cluster, "server");
+    config->tls_name = copy_string(in, cluster, "tls-server-name");
+    config->proxy = copy_string(in, cluster, "proxy-url");
+    config->insecure = get_bool(in, cluster, "insecure-skip-tls-verify");
+    read_source(in, cluster, "certificate-authority", "certificate-authority-data", &config->ca);
+    if (config->server == NULL) {
+        wrong(in, cluster, "server", "expected the address of the API server");
+        return;
+    }
+    char *server = config->server;
+    if (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0)
+        wrong(in, doc_get(cluster, "server"), "server",
+              "\"%s\": expected https://HOST:PORT or http://HOST:PORT", server);
+    if (strpbrk(server, "?# \t\r\n") != NULL || strchr(server, '@') != NULL)
+        wrong(in, doc_get(cluster, "server"), "server",
+              "\"%s\": expected an address without user, query or blanks", server);
+    size_t len = strlen(server);
+    while (len > 0 && server[len - 1] == '/')
+        server[--len] = '\0';
+}
+
+static void read_exec_args(struct reading *in, const struct doc *exec, struct exec_plugin *out)
+{
+    const struct doc *args = get_kind(in, exec, "args", DOC_ARRAY);
+
+    for (const struct doc *at = args != NULL ? args->first : NULL; at != NULL; at = at->next) {
+        if (at->kind != DOC_STRING)
+            wrong(in, at, "args", "expected a string, found %s", doc_kind_name(at->kind));
+        else if (out->args == EXEC_ARGS_MAX)
+            wrong(in, at, "args", "more than %d", EXEC_ARGS_MAX);
+        if (in->rc < 0)
+            return;
+        out->arg[out->args++] = xstrdup(at->text.at);
+    }
+}
+
+static void read_exec_env(struct reading *in, const struct doc *exec, struct exec_plugin *out)
+{
+    const struct doc *env = get_kind(in, exec, "env", DOC_ARRAY);
+
+    for (const struct doc *at = env != NULL ? env->first : NULL; at != NULL; at = at->next) {
+        const char *name = get_string(in, at, "name");
+        const char *value = get_string(in, at, "value");
+        if (name == NULL || strchr(name, '=') != NULL)
+            wrong(in, at, "env", "expected a list of name and value");
+        else if (out->envs == EXEC_ARGS_MAX)
+            wrong(in, at, "env", "more than %d", EXEC_ARGS_MAX);
+        if (in->rc < 0)
+            return;
+        struct strbuf text;
+        strbuf_init(&text);
+        strbuf_printf(&text, "%s=%s", name, value != NULL ? value : "");
+        out->env[out->envs++] = strbuf_steal(&text);
+    }
+}
+
+/* The bytes of the CA as the plugin is told them, be it inline or a file. */
+static char *ca_for_plugin(struct reading *in, const struct source *ca)
+{
+    char *data = NULL;
+    size_t len = 0;
+
+    if (ca->data != NULL)
+        return base64_encode((struct text){ca->data, ca->len});
+    if (ca->file == NULL)
+        return NULL;
+    const int rc = kube_file_read(ca->file, SECRET_BYTES_MAX, &data, &len, in->err);
+    if (rc < 0) {
+        in->rc = err_wrap(in->err, "%s", in->file);
+        return NULL;
+    }
+    char *encoded = base64_encode((struct text){data, len});
+    xfree(data);
+    return encoded;
+}
+
+static char *make_info(struct reading *in, bool with_cluster)
+{
+    const struct kube_config *config = in->config;
+    struct strbuf text;
+    struct jw jw;
+
+    strbuf_init(&text);
+    jw_init(&jw, &text);
+    jw_object(&jw);
+    jw_key(&jw, "kind");
+    jw_str(&jw, "ExecCredential");
+    jw_key(&jw, "apiVersion");
+    jw_str(&jw, config->exec.api_version);
+    jw_key(&jw, "spec");
+    jw_object(&jw);
+    if (with_cluster) {
+        CLEANUP(xfreep) char *ca = ca_for_plugin(in, &config->ca);
+        jw_key(&jw, "cluster");
+        jw_object(&jw);
+        jw_key(&jw, "server");
+        jw_str(&jw, config->server);
+        if (config->tls_name != NULL) {
+            jw_key(&jw, "tls-server-name");
+            jw_str(&jw, config->tls_name);
+        }
+        if (ca != NULL) {
+            jw_key(&jw, "certificate-authority-data");
+            jw_str(&jw, ca);
+        }
+        jw_key(&jw, "insecure-skip-tls-verify");
+        jw_bool(&jw, config->insecure);
+        jw_object_end(&jw);
+    }
+    jw_key(&jw, "interactive");
+    jw_bool(&jw, false);
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+    return strbuf_steal(&text);
+}
+
+static void read_exec(struct reading *in, const struct doc *exec)
+{
+    struct exec_plugin *out = &in->config->exec;
+    const char *hint = get_string(in, exec, "installHint");
+    const char *mode = get_string(in, exec, "interactiveMode");
+
+    out->api_version = copy_string(in, exec, "apiVersion");
+    out->folder = xstrdup(in->folder);
+    out->hint = xstrdup(hint != NULL ? hint : "");
+    read_exec_args(in, exec, out);
+    read_exec_env(in, exec, out);
+    if (mode != NULL && strcmp(mode, "Always") == 0)
+        wrong(in, doc_get(exec, "interactiveMode"), "interactiveMode",
+              "\"Always\": there is nobody to answer it; use another user");
+    const bool known = out->api_version != NULL &&
+                       (strcmp(out->api_version, "client.authentication.k8s.io/v1") == 0 ||
+                        strcmp(out->api_version, "client.authentication.k8s.io/v1beta1") == 0);
+    if (!known)
+        wrong(in, exec, "apiVersion",
+              "expected client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1");
+    CLEANUP(xfreep) char *command = copy_string(in, exec, "command");
+    if (command == NULL)
+        wrong(in, exec, "command", "expected the program to run");
+    const bool with_cluster = get_bool(in, exec, "provideClusterInfo");
+    if (in->rc < 0)
+        return;
+    out->info = make_info(in, with_cluster);
+    out->command = STEAL(command);
+}
+
+static void read_user(struct reading *in, const struct doc *user)
+{
+    struct kube_config *config = in->config;
+    const char *token = get_string(in, user, "token");
+    const char *token_file = get_string(in, user, "tokenFile");
+    char where[sizeof in->where];
+
+    read_source(in, user, "client-certificate", "client-certificate-data", &config->cert);
+    read_source(in, user, "client-key", "client-key-data", &config->key);
+    const bool cert = config->cert.file != NULL || config->cert.data != NULL;
+    const bool key = config->key.file != NULL || config->key.data != NULL;
+    if (cert != key)
+        wrong(in, user, cert ? "client-key" : "client-certificate",
+              "a client certificate and its key are given together");
+    /* The file wins, as kubectl has it: it can be renewed. */
+    if (token_file != NULL) {
+        config->token.file = resolve_path(in, token_file);
+    } else if (token != NULL) {
+        config->token.data = xstrdup(token);
+        config->token.len = strlen(token);
+    }
+    if (token != NULL && strpbrk(token, "\r\n") != NULL)
+        wrong(in, doc_get(user, "token"), "token", "a line break inside");
+    config->username = copy_string(in, user, "username");
+    config->password = copy_string(in, user, "password");
+    if (config->username != NULL && config->password == NULL)
+        config->password = xstrdup("");
+    if (doc_get(user, "auth-provider") != NULL)
+        wrong(in, doc_get(user, "auth-provider"), "auth-provider",
+              "was removed from Kubernetes in 1.26; use exec");
+    if (doc_get(user, "as") != NULL)
+        wrong(in, doc_get(user, "as"), "as", "impersonation is not supported");
+    const struct doc *exec = get_kind(in, user, "exec", DOC_OBJECT);
+    if (exec == NULL || in->rc < 0)
+        return;
+    (void)snprintf(where, sizeof where, "%.*s.exec", (int)sizeof where - 8, in->where); /* fits */
+    set_where(in, where);
+    read_exec(in, exec);
+}
+
+static void read_root(struct reading *in, const struct doc *root, const char *context)
+{
+    const char *kind = get_string(in, root, "kind");
+    const char *current = context != NULL ? context : get_string(in, root, "current-context");
+
+    if (kind != NULL && strcmp(kind, "Config") != 0)
+        wrong(in, doc_get(root, "kind"), "kind", "expected \"Config\", found \"%s\"", kind);
+    if (current == NULL)
+        wrong(in, root, "current-context", "is not set: name a context");
+    if (in->rc < 0)
+        return;
+    const struct doc *chosen = get_named(in, root, "contexts", current, "context");
+    const char *cluster = get_string(in, chosen, "cluster");
+    const char *user = get_string(in, chosen, "user");
+    const char *namespace = get_string(in, chosen, "namespace");
+    if (chosen != NULL && cluster == NULL)
+        wrong(in, chosen, "cluster", "expected the name of a cluster");
+    if (in->rc < 0)
+        return;
+    if (namespace != NULL) {
+        xfree(in->config->namespace);
+        in->config->namespace = xstrdup(namespace);
+    }
+    const struct doc *found = get_named(in, root, "clusters", cluster, "cluster");
+    if (found != NULL)
+        read_cluster(in, found);
+    if (user == NULL || in->rc < 0)
+        return;
+    found = get_named(in, root, "users", user, "user");
+    if (found != NULL)
+        read_user(in, found);
+}
+
+static char *folder_of(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    struct strbuf text;
+
+    if (slash == NULL)
+        return xstrdup(".");
+    strbuf_init(&text);
+    strbuf_add(&text, file, slash == file ? 1 : (size_t)(slash - file));
+    return strbuf_steal(&text);
+}
+
+int kube_config_parse(struct text text, const char *file, const char *context,
+                      struct kube_config **out, struct err *err)
+{
+    CLEANUP(kube_config_freep) struct kube_config *config = kube_config_new();
+    CLEANUP(xfreep) char *folder = folder_of(file);
+    struct reading in = {.file = file, .folder = folder, .config = config, .err = err};
+    struct arena arena;
+    struct doc *documents;
+
+    must(out != NULL);
+    arena_init(&arena);
+    in.rc = doc_parse_yaml(text, &arena, &documents, err);
+    if (in.rc < 0)
+        in.rc = err_wrap(err, "%s", file);
+    else if (documents->count != 1 || documents->first->kind != DOC_OBJECT)
+        in.rc = err_set(err, ERR_INVALID, "%s: expected one kubeconfig, found %s", file,
+                        documents->count == 0   ? "nothing"
+                        : documents->count == 1 ? doc_kind_name(documents->first->kind)
+                                                : "several documents");
+    else
+        read_root(&in, documents->first, context);
+    arena_done(&arena);
+    if (in.rc == 0)
+        *out = STEAL(config);
+    return in.rc;
+}

@@ -1,0 +1,280 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/wire_kube.h"
+
+#include "kube/config.h"
+#include "kube/doc.h"
+
+/* A child with its two pipes. */
+struct child {
+    pid_t pid;
+    int out;
+    int complaints;
+    struct strbuf text;
+    struct strbuf said; /* on stderr, for the error */
+};
+
+enum {
+    SAID_BYTES_MAX = 256,
+    STOP_LOOK_MS = 100,
+};
+
+static int64_t clock_now_ms(void)
+{
+    struct timespec now;
+    must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd); /* a pipe that was only read */
+    *fd = -1;
+}
+
+/* The plugin's variables come last in the list but must win: an old one of that name is left out. */
+static bool is_replaced(const struct exec_plugin *plugin, const char *entry)
+{
+    static const char info[] = "KUBERNETES_EXEC_INFO=";
+    const size_t name = strcspn(entry, "=") + 1;
+
+    if (strncmp(entry, info, sizeof info - 1) == 0)
+        return true;
+    for (uint32_t i = 0; i < plugin->envs; i++)
+        if (strncmp(plugin->env[i], entry, name) == 0)
+            return true;
+    return false;
+}
+
+static char **make_environment(const struct exec_plugin *plugin, char *info)
+{
+    size_t count = 0;
+    size_t made = 0;
+
+    while (environ[count] != NULL)
+        count++;
+    char **list = xcalloc(count + plugin->envs + 2, sizeof *list);
+    for (size_t i = 0; i < count; i++)
+        if (!is_replaced(plugin, environ[i]))
+            list[made++] = environ[i];
+    for (uint32_t i = 0; i < plugin->envs; i++)
+        list[made++] = plugin->env[i];
+    list[made++] = info;
+    must(made <= count + plugin->envs + 1);
+    return list;
+}
+
+/* Nothing of ours goes along: no files, no blocked or ignored signals; a group of its own to be killed. */
+static int spawn(const struct exec_plugin *plugin, const char *program, const int pipes[4],
+                 pid_t *out)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    sigset_t none;
+    sigset_t all;
+    char *argv[EXEC_ARGS_MAX + 2] = {plugin->command};
+
+    must(plugin->args <= EXEC_ARGS_MAX);
+    memcpy(argv + 1, plugin->arg, plugin->args * sizeof plugin->arg[0]);
+    CLEANUP(xfreep) char *info = NULL;
+    struct strbuf text;
+    strbuf_init(&text);
+    strbuf_printf(&text, "KUBERNETES_EXEC_INFO=%s", plugin->info);
+    info = strbuf_steal(&text);
+    CLEANUP(xfreep) char **envp = make_environment(plugin, info);
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_init(&how);
+    posix_spawnattr_setsigmask(&how, &none);
+    posix_spawnattr_setsigdefault(&how, &all);
+    posix_spawnattr_setpgroup(&how, 0);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                       POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, pipes[1], 1);
+    posix_spawn_file_actions_adddup2(&files, pipes[3], 2);
+    posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    const int rc = posix_spawnp(out, program, &files, &how, argv, envp);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&how);
+    return rc;
+}
+
+static int child_start(const struct exec_plugin *plugin, struct child *child, struct err *err)
+{
+    int pipes[4] = {-1, -1, -1, -1};
+    CLEANUP(xfreep) char *program = NULL;
+    struct strbuf path;
+
+    strbuf_init(&path);
+    if (strchr(plugin->command, '/') != NULL && plugin->command[0] != '/')
+        strbuf_printf(&path, "%s/", plugin->folder);
+    strbuf_str(&path, plugin->command);
+    program = strbuf_steal(&path);
+
+    int rc = pipe2(pipes, O_CLOEXEC) < 0 || pipe2(pipes + 2, O_CLOEXEC) < 0 ? errno : 0;
+    if (rc == 0)
+        rc = spawn(plugin, program, pipes, &child->pid);
+    close_fd(&pipes[1]);
+    close_fd(&pipes[3]);
+    child->out = pipes[0];
+    child->complaints = pipes[2];
+    if (rc == 0)
+        return 0;
+    errno = rc;
+    return err_set(err, rc == EAGAIN ? ERR_UNAVAILABLE : ERR_INVALID, "%s: %m%s%s", program,
+                   plugin->hint[0] != '\0' ? "; " : "", plugin->hint);
+}
+
+/* Returns false at the end of that pipe. */
+static bool drain(int *fd, struct strbuf *into, size_t max)
+{
+    char bytes[4096];
+    const ssize_t got = read(*fd, bytes, sizeof bytes);
+
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return true;
+    if (got <= 0) {
+        close_fd(fd);
+        return false;
+    }
+    if (into->len <= max)
+        strbuf_add(into, bytes, (size_t)got);
+    return true;
+}
+
+static int child_read(struct child *child, const atomic_bool *stop, struct err *err)
+{
+    const int64_t deadline_ms = clock_now_ms() + EXEC_TIMEOUT_MS;
+
+    while (child->out >= 0 || child->complaints >= 0) {
+        struct pollfd fds[2] = {{.fd = child->out, .events = POLLIN},
+                                {.fd = child->complaints, .events = POLLIN}};
+        const int64_t left = deadline_ms - clock_now_ms();
+        if (left <= 0)
+            return err_set(err, ERR_TIMEOUT, "no end after %d s", EXEC_TIMEOUT_MS / 1000);
+        if (atomic_load(stop))
+            return err_set(err, ERR_UNAVAILABLE, "stopping");
+        if (poll(fds, 2, left < STOP_LOOK_MS ? (int)left : STOP_LOOK_MS) < 0 && errno != EINTR)
+            return err_set(err, ERR_IO, "poll: %m");
+        if (fds[0].revents != 0)
+            drain(&child->out, &child->text, EXEC_BYTES_MAX);
+        if (fds[1].revents != 0)
+            drain(&child->complaints, &child->said, SAID_BYTES_MAX);
+        if (child->text.len > EXEC_BYTES_MAX)
+            return err_set(err, ERR_TOO_LARGE, "more than %d bytes of answer", EXEC_BYTES_MAX);
+    }
+    return 0;
+}
+
+static int child_end(struct child *child, struct err *err)
+{
+    int status = 0;
+
+    while (waitpid(child->pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return err_set(err, ERR_IO, "waitpid: %m");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    size_t len = child->said.len < SAID_BYTES_MAX ? child->said.len : SAID_BYTES_MAX;
+    while (len > 0 && child->said.data[len - 1] == '\n')
+        len--;
+    return err_set(err, ERR_UNAUTHORIZED, "ended with %s %d%s%.*s",
+                   WIFEXITED(status) ? "status" : "signal",
+                   WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), len > 0 ? ": " : "",
+                   (int)len, child->said.data);
+}
+
+static char *copy_or_null(const char *text)
+{
+    return text[0] != '\0' ? xstrdup(text) : NULL;
+}
+
+static int read_credential(struct text text, const char *api_version, struct exec_answer *out,
+                           struct err *err)
+{
+    struct arena arena;
+    struct doc *doc = NULL;
+
+    arena_init(&arena);
+    int rc = doc_parse_json(text, "ExecCredential", &arena, &doc, err);
+    if (rc == 0 && strcmp(doc_str(doc, "kind"), "ExecCredential") != 0)
+        rc = err_set(err, ERR_INVALID, "kind: expected \"ExecCredential\", got \"%s\"",
+                     doc_str(doc, "kind"));
+    if (rc == 0 && strcmp(doc_str(doc, "apiVersion"), api_version) != 0)
+        rc = err_set(err, ERR_INVALID, "apiVersion: expected \"%s\", got \"%s\"", api_version,
+                     doc_str(doc, "apiVersion"));
+    struct exec_answer got = {NULL, NULL, NULL, 0};
+    if (rc == 0) {
+        got.token = copy_or_null(doc_str(doc, "status.token"));
+        got.cert = copy_or_null(doc_str(doc, "status.clientCertificateData"));
+        got.key = copy_or_null(doc_str(doc, "status.clientKeyData"));
+        const char *expires = doc_str(doc, "status.expirationTimestamp");
+        if (expires[0] != '\0' && !time_parse(text_of(expires), &got.expires_ms))
+            rc =
+                err_set(err, ERR_INVALID, "status.expirationTimestamp: \"%s\" is no time", expires);
+        else if ((got.cert == NULL) != (got.key == NULL) || (got.token == NULL && got.cert == NULL))
+            rc = err_set(err, ERR_INVALID,
+                         "status: expected a token, or clientCertificateData and clientKeyData");
+    }
+    arena_done(&arena);
+    if (rc < 0)
+        kube_exec_answer_done(&got);
+    else
+        *out = got;
+    return rc;
+}
+
+static int child_talk(struct child *child, const atomic_bool *stop, struct err *err)
+{
+    int rc = child_read(child, stop, err);
+    struct err ignored;
+
+    if (rc < 0) {
+        (void)kill(-child->pid, SIGKILL); /* it may be gone already */
+        (void)child_end(child, &ignored); /* the first reason is the one to tell */
+        return rc;
+    }
+    return child_end(child, err);
+}
+
+int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out, struct err *err)
+{
+    struct child child = {.out = -1, .complaints = -1};
+
+    must(plugin->command != NULL);
+    strbuf_init(&child.text);
+    strbuf_init(&child.said);
+    int rc = child_start(plugin, &child, err);
+    if (rc == 0)
+        rc = child_talk(&child, &plugin->stop, err);
+    if (rc == 0)
+        rc = read_credential((struct text){child.text.data, child.text.len}, plugin->api_version,
+                             out, err);
+    close_fd(&child.out);
+    close_fd(&child.complaints);
+    strbuf_done(&child.text);
+    strbuf_done(&child.said);
+    return rc < 0 ? err_wrap(err, "exec plugin %s", plugin->command) : 0;
+}
+
+void kube_exec_answer_done(struct exec_answer *answer)
+{
+    xfree(answer->token);
+    xfree(answer->cert);
+    xfree(answer->key);
+    *answer = (struct exec_answer){NULL, NULL, NULL, 0};
+}

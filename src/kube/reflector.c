@@ -1,0 +1,661 @@
+#include "milligpu/reflector.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/limits.h"
+#include "milligpu/strbuf.h"
+#include "milligpu/wire_kube.h"
+
+enum {
+    BACKOFF_FIRST_MS = 800,
+    BACKOFF_MAX_MS = 30 * 1000,
+    HEALTHY_MS = 2 * 60 * 1000, /* after so long without a failure backoff begins anew */
+    AT_ONCE_MS = 1000,          /* a watch that ends sooner, with nothing, is a failure */
+    OVERTIME_MS = 30 * 1000,    /* the server is asked to end a watch; then we do */
+    PAGE_TRIES = 5,
+    PAGE_BYTES_MAX = BODY_BYTES_MAX,
+    STATUS_BYTES_MAX = 64 * 1024, /* of an answer that is no 200 */
+    RV_BYTES_MAX = 128,
+    CONTINUE_MAX = 64 * 1024,
+    IDLE_STEP_MS = 60 * 1000,
+    BACKOFF_DOUBLINGS = 6,
+    BODY_KEEP_BYTES = 256 * 1024,
+};
+
+enum phase { PHASE_LIST, PHASE_WATCH };
+
+struct reflector {
+    struct reflector_rules rules;
+    char *path;
+    char *selector; /* NULL: none */
+    struct kube_ops ops;
+    struct reflector_sink sink;
+
+    enum phase phase; /* what is in flight, or comes next */
+    bool in_flight;
+    bool list_open;      /* list_begin was said, list_end not yet */
+    bool bad_line;       /* the last watch ended with a line that is no event */
+    uint32_t ids;        /* given so far */
+    uint32_t page;       /* items asked for; less after a page that was too large */
+    uint32_t page_tries; /* failures of the page at hand */
+    uint32_t failures;   /* in a row, for the backoff */
+    uint64_t id;         /* in flight */
+    uint64_t random;
+    int64_t due_ms;     /* nothing before */
+    int64_t started_ms; /* the request in flight */
+    int64_t last_byte_ms;
+    int64_t end_ms;    /* of the watch in flight, at the latest */
+    int64_t failed_ms; /* last failure */
+    bool failed_ever;
+    uint64_t watch_events; /* of the watch in flight */
+    int status;
+    int64_t retry_after_s;
+    char rv[RV_BYTES_MAX]; /* last seen; "" before the first list */
+    char list_rv[RV_BYTES_MAX];
+    struct strbuf next; /* continue token; empty: first page */
+    struct strbuf body; /* of a page, or the part of an event that came */
+    struct arena arena;
+    struct reflector_stats stats;
+};
+
+/* ---- small things ---- */
+
+static uint64_t random_next(struct reflector *r)
+{
+    /* splitmix64: any seed will do, also 0 */
+    uint64_t z = r->random += 0x9E3779B97F4A7C15U;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return z ^ z >> 31;
+}
+
+static int64_t random_below(struct reflector *r, int64_t bound)
+{
+    must(bound >= 0);
+    return bound == 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)bound);
+}
+
+static void trouble(struct reflector *r, const struct err *err, const char *then)
+{
+    struct err told;
+
+    must(err->code != ERR_NONE);
+    if (r->sink.trouble == NULL)
+        return;
+    (void)err_set(&told, err->code, "%s %s: %s; %s", r->phase == PHASE_LIST ? "list" : "watch",
+                  r->path, err->text, then);
+    r->sink.trouble(r->sink.user, &told);
+}
+
+/* One large page must not keep its memory for ever. */
+static void drop_body(struct reflector *r)
+{
+    if (r->body.capacity <= BODY_KEEP_BYTES) {
+        strbuf_reset(&r->body);
+        return;
+    }
+    strbuf_done(&r->body);
+    strbuf_init(&r->body);
+}
+
+static bool remember(char rv[RV_BYTES_MAX], const char *from)
+{
+    const size_t len = strlen(from);
+
+    if (len == 0 || len >= RV_BYTES_MAX)
+        return false;
+    memcpy(rv, from, len + 1);
+    return true;
+}
+
+/* Is a, as a number, smaller than b?  False unless both are decimal. */
+static bool is_older(const char *a, const char *b)
+{
+    if (a[0] == '\0' || b[0] == '\0')
+        return false;
+    a += strspn(a, "0");
+    b += strspn(b, "0");
+    const size_t a_len = strlen(a);
+    const size_t b_len = strlen(b);
+
+    if (strspn(a, "0123456789") != a_len || strspn(b, "0123456789") != b_len)
+        return false;
+    return a_len != b_len ? a_len < b_len : strcmp(a, b) < 0;
+}
+
+/* ---- failing ---- */
+
+static void stop(struct reflector *r)
+{
+    if (r->in_flight)
+        r->ops.cancel(r->ops.ctx, r->id);
+    r->in_flight = false;
+}
+
+static void wait_after_failure(struct reflector *r, int64_t now_ms)
+{
+    if (r->failed_ever && now_ms - r->failed_ms >= HEALTHY_MS)
+        r->failures = 0;
+    const uint32_t doublings =
+        r->failures < BACKOFF_DOUBLINGS ? r->failures : (uint32_t)BACKOFF_DOUBLINGS;
+    int64_t wait_ms = (int64_t)BACKOFF_FIRST_MS << doublings;
+    wait_ms += random_below(r, wait_ms / 2);
+    if (wait_ms > BACKOFF_MAX_MS)
+        wait_ms = BACKOFF_MAX_MS - random_below(r, BACKOFF_MAX_MS / 4);
+    if (r->retry_after_s * 1000 > wait_ms)
+        wait_ms = r->retry_after_s * 1000;
+    must(wait_ms > 0);
+    r->failures++;
+    r->failed_ms = now_ms;
+    r->failed_ever = true;
+    r->stats.failures++;
+    r->due_ms = now_ms + wait_ms;
+}
+
+/* From the first page again. */
+static void begin_again(struct reflector *r)
+{
+    stop(r);
+    r->phase = PHASE_LIST;
+    r->page_tries = 0;
+    r->bad_line = false;
+    strbuf_reset(&r->next);
+    drop_body(r);
+    if (!r->list_open)
+        return;
+    r->list_open = false;
+    r->sink.list_failed(r->sink.user);
+}
+
+static void relist(struct reflector *r, int64_t now_ms, const struct err *err)
+{
+    trouble(r, err, "listing again");
+    begin_again(r);
+    wait_after_failure(r, now_ms);
+}
+
+/* The same page, or a watch from where we are. */
+static void again(struct reflector *r, int64_t now_ms, const struct err *err)
+{
+    if (r->phase == PHASE_LIST && ++r->page_tries >= PAGE_TRIES && r->list_open) {
+        relist(r, now_ms, err);
+        return;
+    }
+    trouble(r, err, "trying again");
+    stop(r);
+    drop_body(r);
+    wait_after_failure(r, now_ms);
+}
+
+/* ---- asking ---- */
+
+static void add_encoded(struct strbuf *out, const char *text)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~";
+
+    for (; *text != '\0'; text++)
+        if (strchr(plain, *text) != NULL)
+            strbuf_char(out, *text);
+        else
+            strbuf_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
+}
+
+static void list_path(struct reflector *r, struct strbuf *out)
+{
+    strbuf_printf(out, "%s?limit=%u", r->path, r->page);
+    if (r->selector != NULL)
+        strbuf_printf(out, "&%s", r->selector);
+    if (r->next.len > 0) {
+        strbuf_str(out, "&continue=");
+        add_encoded(out, r->next.data);
+    }
+}
+
+static void watch_path(struct reflector *r, int64_t length_ms, struct strbuf *out)
+{
+    must(r->rv[0] != '\0');
+    strbuf_printf(out, "%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%lld&resourceVersion=",
+                  r->path, (long long)(length_ms / 1000 > 0 ? length_ms / 1000 : 1));
+    add_encoded(out, r->rv);
+    if (r->selector != NULL)
+        strbuf_printf(out, "&%s", r->selector);
+}
+
+static void request_list(struct reflector *r, struct kube_request *request, struct strbuf *path)
+{
+    list_path(r, path);
+    request->timeout_ms = r->rules.list_timeout_ms;
+    if (r->next.len == 0)
+        r->stats.lists++;
+}
+
+static void request_watch(struct reflector *r, int64_t now_ms, struct kube_request *request,
+                          struct strbuf *path)
+{
+    /* Between half and all of it, so that watches do not all end together. */
+    const int64_t half_ms = r->rules.watch_ms / 2;
+    const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
+
+    watch_path(r, length_ms, path);
+    request->silence_ms = r->rules.silence_ms;
+    r->end_ms = now_ms + length_ms + OVERTIME_MS;
+    r->watch_events = 0;
+    r->stats.watches++;
+}
+
+static void ask(struct reflector *r, int64_t now_ms)
+{
+    struct kube_request request = {.method = "GET", .body = TEXT("")};
+    struct strbuf path;
+    struct err err;
+
+    must(!r->in_flight);
+    strbuf_init(&path);
+    if (r->phase == PHASE_LIST)
+        request_list(r, &request, &path);
+    else
+        request_watch(r, now_ms, &request, &path);
+    request.path = path.data;
+    request.id = r->rules.id_base + r->ids++;
+    drop_body(r);
+    r->id = request.id;
+    r->status = 0;
+    r->retry_after_s = 0;
+    r->started_ms = now_ms;
+    r->last_byte_ms = now_ms;
+    r->in_flight = r->ops.start(r->ops.ctx, &request, &err) == 0;
+    strbuf_done(&path);
+    if (!r->in_flight)
+        again(r, now_ms, &err);
+}
+
+/* What the other side should have noticed itself. */
+static void look_at_clock(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    must(r->in_flight);
+    if (r->phase != PHASE_WATCH)
+        return;
+    if (now_ms - r->last_byte_ms > r->rules.silence_ms + OVERTIME_MS && r->rules.silence_ms > 0) {
+        (void)err_set(&err, ERR_TIMEOUT, "not a byte for %lld s",
+                      (long long)(now_ms - r->last_byte_ms) / 1000);
+        again(r, now_ms, &err);
+    } else if (now_ms >= r->end_ms) {
+        /* It lives, but was to end: from here again, no failure. */
+        stop(r);
+        r->due_ms = now_ms;
+    }
+}
+
+int64_t reflector_step(struct reflector *r, int64_t now_ms)
+{
+    if (r->in_flight)
+        look_at_clock(r, now_ms);
+    if (!r->in_flight && now_ms >= r->due_ms)
+        ask(r, now_ms);
+    if (!r->in_flight)
+        return r->due_ms > now_ms ? r->due_ms - now_ms : 0;
+    if (r->phase != PHASE_WATCH)
+        return IDLE_STEP_MS;
+    const int64_t left_ms = r->end_ms - now_ms;
+    must(left_ms > 0);
+    return left_ms < IDLE_STEP_MS ? left_ms : IDLE_STEP_MS;
+}
+
+/* ---- a page of the list ---- */
+
+struct listing {
+    struct reflector *reflector;
+    int64_t now_ms;
+};
+
+static int list_item(void *user, struct text object, struct err *err)
+{
+    struct listing *listing = user;
+    struct reflector *r = listing->reflector;
+
+    must(r->list_open);
+    if (object.len > EVENT_BYTES_MAX)
+        return err_set(err, ERR_TOO_LARGE, "an object of %zu bytes, more than %d", object.len,
+                       EVENT_BYTES_MAX);
+    r->stats.heard_ms = listing->now_ms;
+    r->sink.listed(r->sink.user, object);
+    return 0;
+}
+
+static void list_is_complete(struct reflector *r, int64_t now_ms)
+{
+    must(r->list_open && r->list_rv[0] != '\0');
+    memcpy(r->rv, r->list_rv, sizeof r->rv);
+    r->list_open = false;
+    r->page = r->rules.page;
+    r->phase = PHASE_WATCH;
+    r->bad_line = false;
+    r->stats.synced = true;
+    r->stats.heard_ms = now_ms;
+    r->due_ms = now_ms;
+    r->sink.list_end(r->sink.user);
+}
+
+static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
+{
+    r->page_tries = 0;
+    r->due_ms = now_ms;
+    strbuf_reset(&r->next);
+    strbuf_str(&r->next, page->continue_token);
+    if (r->next.len == 0)
+        list_is_complete(r, now_ms);
+}
+
+static void page_came(struct reflector *r, int64_t now_ms)
+{
+    struct listing listing = {r, now_ms};
+    struct list_page page = {"", ""};
+    const bool first = r->next.len == 0;
+    struct err err;
+
+    must(!r->in_flight);
+    if (!r->list_open) {
+        r->list_open = true;
+        r->sink.list_begin(r->sink.user);
+    }
+    arena_reset(&r->arena);
+    int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
+                         &page, &err);
+    /* One list is one snapshot: its version is that of the first page. */
+    if (rc == 0 && first && !remember(r->list_rv, page.resource_version))
+        rc = err_set(&err, ERR_INVALID, "metadata.resourceVersion: expected 1 to %d bytes",
+                     RV_BYTES_MAX - 1);
+    if (rc == 0 && strlen(page.continue_token) > CONTINUE_MAX)
+        rc = err_set(&err, ERR_TOO_LARGE, "metadata.continue: more than %d bytes", CONTINUE_MAX);
+    if (rc < 0)
+        relist(r, now_ms, &err);
+    else
+        next_page(r, &page, now_ms);
+    drop_body(r);
+}
+
+static void page_is_too_large(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    (void)err_set(&err, ERR_TOO_LARGE, "%u items are more than %d bytes", r->page, PAGE_BYTES_MAX);
+    r->page = r->page > 1 ? r->page / 2 : 1;
+    relist(r, now_ms, &err);
+}
+
+static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
+{
+    if (r->body.len + data.len > PAGE_BYTES_MAX)
+        page_is_too_large(r, now_ms);
+    else
+        strbuf_text(&r->body, data);
+}
+
+/* ---- a watch ---- */
+
+static bool says_gone(const struct status *status)
+{
+    return status->code == 410 || strcmp(status->reason, "Expired") == 0 ||
+           strcmp(status->reason, "Gone") == 0;
+}
+
+static void watch_error(struct reflector *r, const struct status *status, int64_t now_ms)
+{
+    struct err err;
+
+    r->retry_after_s = status->retry_after_s;
+    (void)err_set(&err, says_gone(status) ? ERR_GONE : ERR_UNAVAILABLE, "%d %s: %s", status->code,
+                  status->reason, status->message);
+    if (says_gone(status))
+        relist(r, now_ms, &err);
+    else
+        again(r, now_ms, &err);
+}
+
+/* Not an event: once may be a cut, twice at one place is what the server means. */
+static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
+{
+    if (r->bad_line) {
+        relist(r, now_ms, err);
+        return;
+    }
+    r->bad_line = true;
+    again(r, now_ms, err);
+}
+
+static void give_event(struct reflector *r, const struct watch_event *event)
+{
+    must(!r->list_open);
+    if (event->type == WATCH_DELETED)
+        r->sink.deleted(r->sink.user, event->object);
+    else if (event->type != WATCH_BOOKMARK)
+        r->sink.changed(r->sink.user, event->object);
+}
+
+static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
+{
+    struct watch_event event = {.resource_version = ""};
+    struct err err;
+
+    must(r->phase == PHASE_WATCH && r->in_flight);
+    arena_reset(&r->arena);
+    if (watch_decode(line, &r->arena, &event, &err) < 0) {
+        watch_nonsense(r, &err, now_ms);
+        return;
+    }
+    if (event.type == WATCH_ERROR) {
+        watch_error(r, &event.status, now_ms);
+        return;
+    }
+    if (is_older(event.resource_version, r->rv)) {
+        (void)err_set(&err, ERR_GONE, "resourceVersion went back from %s to %s", r->rv,
+                      event.resource_version);
+        relist(r, now_ms, &err);
+        return;
+    }
+    if (!remember(r->rv, event.resource_version)) {
+        (void)err_set(&err, ERR_INVALID, "object.metadata.resourceVersion: expected 1 to %d bytes",
+                      RV_BYTES_MAX - 1);
+        watch_nonsense(r, &err, now_ms);
+        return;
+    }
+    r->bad_line = false;
+    r->watch_events++;
+    r->stats.events++;
+    r->stats.heard_ms = now_ms;
+    give_event(r, &event);
+}
+
+static bool is_blank_line(struct text line)
+{
+    for (size_t i = 0; i < line.len; i++)
+        if (line.at[i] != '\r' && line.at[i] != ' ')
+            return false;
+    return true;
+}
+
+/* Whole lines are read where they are; only what is cut is kept. */
+static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
+{
+    const uint64_t id = r->id;
+    struct err err;
+
+    /* An event may end this watch: then the rest is of no interest. */
+    while (data.len > 0 && r->in_flight && r->id == id) {
+        const char *end = memchr(data.at, '\n', data.len);
+        const size_t len = end != NULL ? (size_t)(end - data.at) : data.len;
+        if (r->body.len + len > EVENT_BYTES_MAX) {
+            (void)err_set(&err, ERR_TOO_LARGE, "an event of more than %d bytes", EVENT_BYTES_MAX);
+            relist(r, now_ms, &err);
+            return;
+        }
+        struct text line = {data.at, len};
+        if (r->body.len > 0 || end == NULL) {
+            strbuf_text(&r->body, line);
+            line = (struct text){r->body.data, r->body.len};
+        }
+        if (end == NULL)
+            return;
+        data.at += len + 1;
+        data.len -= len + 1;
+        if (!is_blank_line(line))
+            watch_line(r, line, now_ms);
+        drop_body(r);
+    }
+}
+
+static void watch_ended(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    must(!r->in_flight);
+    drop_body(r); /* a cut event comes again */
+    if (r->watch_events > 0 || now_ms - r->started_ms >= AT_ONCE_MS) {
+        r->due_ms = now_ms;
+        return;
+    }
+    (void)err_set(&err, ERR_UNAVAILABLE, "ended at once without an event");
+    again(r, now_ms, &err);
+}
+
+/* ---- answers ---- */
+
+static enum err_code code_of_status(int status)
+{
+    for (enum err_code code = ERR_INVALID; code < ERR_CODES; code++)
+        if (err_status(code) == status)
+            return code;
+    return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
+}
+
+/* The request itself was answered with something else than 200. */
+static void refused(struct reflector *r, int64_t now_ms)
+{
+    struct status status;
+    struct err err;
+
+    must(r->status != 200);
+    arena_reset(&r->arena);
+    status_decode((struct text){r->body.data, r->body.len}, &r->arena, &status);
+    if (status.retry_after_s > r->retry_after_s)
+        r->retry_after_s = status.retry_after_s;
+    (void)err_set(&err, code_of_status(r->status), "%d %s: %s", r->status, status.reason,
+                  status.message);
+    drop_body(r);
+    const bool gone = r->status == 410 || says_gone(&status);
+    const bool passing = r->status == 429 || r->status >= 500 || r->status == 401;
+    if (gone || !passing)
+        relist(r, now_ms, &err);
+    else
+        again(r, now_ms, &err);
+}
+
+static void on_data(struct reflector *r, struct text data, int64_t now_ms)
+{
+    r->last_byte_ms = now_ms;
+    if (r->status != 200) {
+        const size_t room = STATUS_BYTES_MAX - r->body.len;
+        strbuf_add(&r->body, data.at, data.len < room ? data.len : room);
+    } else if (r->phase == PHASE_LIST) {
+        list_bytes(r, data, now_ms);
+    } else {
+        watch_bytes(r, data, now_ms);
+    }
+}
+
+static void on_done(struct reflector *r, int64_t now_ms)
+{
+    r->in_flight = false;
+    if (r->status != 200)
+        refused(r, now_ms);
+    else if (r->phase == PHASE_LIST)
+        page_came(r, now_ms);
+    else
+        watch_ended(r, now_ms);
+}
+
+static void on_failed(struct reflector *r, const struct kube_answer *answer, int64_t now_ms)
+{
+    struct err err = {ERR_IO, "no answer"};
+
+    if (answer->err != NULL)
+        err = *answer->err;
+    must(err.code != ERR_NONE);
+    r->in_flight = false;
+    again(r, now_ms, &err);
+}
+
+bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_answer *answer)
+{
+    if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
+        return false;
+    if (!r->in_flight || answer->id != r->id)
+        return true;
+    switch (answer->piece) {
+    case KUBE_HEAD:
+        r->status = answer->status;
+        r->retry_after_s = answer->retry_after_s;
+        r->last_byte_ms = now_ms;
+        break;
+    case KUBE_DATA:
+        on_data(r, answer->data, now_ms);
+        break;
+    case KUBE_DONE:
+        on_done(r, now_ms);
+        break;
+    case KUBE_FAILED:
+        on_failed(r, answer, now_ms);
+        break;
+    }
+    return true;
+}
+
+/* ---- making and ending ---- */
+
+struct reflector *reflector_new(const struct reflector_rules *rules, const struct kube_ops *ops,
+                                const struct reflector_sink *sink)
+{
+    must(rules->page > 0 && rules->id_base > 0 && rules->watch_ms > 0);
+    must(sink->list_begin != NULL && sink->listed != NULL && sink->list_end != NULL);
+    must(sink->list_failed != NULL && sink->changed != NULL && sink->deleted != NULL);
+
+    struct reflector *r = xcalloc(1, sizeof *r);
+    r->rules = *rules;
+    r->path = xstrdup(rules->path);
+    r->selector = rules->selector != NULL ? xstrdup(rules->selector) : NULL;
+    r->rules.path = r->path;
+    r->rules.selector = r->selector;
+    r->ops = *ops;
+    r->sink = *sink;
+    r->page = rules->page;
+    r->random = rules->seed;
+    r->due_ms = INT64_MIN;
+    strbuf_init(&r->next);
+    strbuf_init(&r->body);
+    arena_init(&r->arena);
+    return r;
+}
+
+void reflector_free(struct reflector *r)
+{
+    if (r == NULL)
+        return;
+    stop(r);
+    must(!r->in_flight);
+    strbuf_done(&r->next);
+    strbuf_done(&r->body);
+    arena_done(&r->arena);
+    xfree(r->path);
+    xfree(r->selector);
+    xfree(r);
+}
+
+void reflector_stats(const struct reflector *r, struct reflector_stats *out)
+{
+    must(out != NULL);
+    *out = r->stats;
+}

@@ -1,0 +1,392 @@
+#include "milligpu/standin.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/standin_inner.h"
+
+enum {
+    BOOKMARK_MS = 60 * 1000,
+    WATCH_MS = 30 * 60 * 1000, /* where timeoutSeconds is not said */
+    WAIT_MAX_MS = 60 * 60 * 1000,
+};
+
+static int64_t clock_ms(clockid_t clock)
+{
+    struct timespec now;
+    must(clock_gettime(clock, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t real_wall_ms(void *ctx)
+{
+    (void)ctx;
+    return clock_ms(CLOCK_REALTIME);
+}
+
+/* FNV-1a: the same for the same name in every run, unlike text_hash(). */
+static uint64_t seed_of(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3U;
+    return hash;
+}
+
+struct standin *standin_new(const char *name)
+{
+    struct standin *standin = xcalloc(1, sizeof *standin);
+    pthread_condattr_t how;
+
+    must(pthread_mutex_init(&standin->lock, NULL) == 0);
+    must(pthread_condattr_init(&how) == 0);
+    must(pthread_condattr_setclock(&how, CLOCK_MONOTONIC) == 0);
+    must(pthread_cond_init(&standin->news, &how) == 0);
+    (void)pthread_condattr_destroy(&how); /* only reads it */
+    standin->name = xstrdup(name);
+    standin->seed = seed_of(name);
+    standin->rv = 1;
+    standin->compacted = 1;
+    standin->wall_ms = real_wall_ms;
+    standin->log = xcalloc(STANDIN_EVENTS_MAX, sizeof *standin->log);
+    return standin;
+}
+
+void standin_free(struct standin *standin)
+{
+    if (standin == NULL)
+        return;
+    standin_log_compact(standin, 0);
+    for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
+        standin_snapshot_drop(&standin->snapshot[i]);
+    for (size_t id = 0; id < RESOURCES; id++) {
+        for (size_t i = 0; i < standin->shelf[id].count; i++) {
+            must(standin->shelf[id].item[i]->refs == 1);
+            standin_object_unref(standin->shelf[id].item[i]);
+        }
+        xfree(standin->shelf[id].item);
+    }
+    xfree(standin->log);
+    xfree(standin->name);
+    pthread_cond_destroy(&standin->news);
+    pthread_mutex_destroy(&standin->lock);
+    xfree(standin);
+}
+
+void standin_counts(struct standin *standin, struct standin_counts *out)
+{
+    pthread_mutex_lock(&standin->lock);
+    *out = standin->counts;
+    pthread_mutex_unlock(&standin->lock);
+}
+
+void standin_set_clock(struct standin *standin, int64_t (*wall_ms)(void *ctx), void *ctx)
+{
+    must(wall_ms != NULL);
+    pthread_mutex_lock(&standin->lock);
+    standin->wall_ms = wall_ms;
+    standin->wall_ctx = ctx;
+    pthread_mutex_unlock(&standin->lock);
+}
+
+/* Also the later pages of lists, as etcd's compaction does. */
+void standin_compact(struct standin *standin)
+{
+    pthread_mutex_lock(&standin->lock);
+    standin_log_compact(standin, 0);
+    standin->compacted = standin->rv;
+    for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
+        standin_snapshot_drop(&standin->snapshot[i]);
+    must(standin->log_count == 0);
+    pthread_mutex_unlock(&standin->lock);
+}
+
+int standin_request(struct standin *standin, const char *method, const char *path, struct text body,
+                    struct strbuf *out)
+{
+    struct arena arena;
+
+    strbuf_reset(out);
+    arena_init(&arena);
+    pthread_mutex_lock(&standin->lock);
+    struct ask ask = {.standin = standin, .arena = &arena, .out = out, .body = body};
+    int status = standin_ask_parse(&ask, method, path);
+    if (status == 0)
+        status = standin_ask_answer(&ask);
+    pthread_mutex_unlock(&standin->lock);
+    arena_done(&arena);
+    must(status >= 200);
+    return status;
+}
+
+/* ---- kube_ops ---- */
+
+struct call {
+    struct call *next;
+    uint64_t id;
+    bool ended;
+    bool headed;
+    char *method;
+    char *path;
+    struct strbuf body;
+
+    bool watching; /* ask and arena live as long as the call */
+    struct arena arena;
+    struct ask ask;
+    struct watching at;
+    int64_t end_ms;
+    int64_t bookmark_ms;
+};
+
+struct handle {
+    struct standin *standin;
+    struct call *calls;
+    bool woken;       /* under the lock of the stand-in */
+    uint64_t seen_rv; /* all watches were served up to here */
+    uint64_t delivered;
+    void *user;
+    void (*deliver)(void *user, const struct kube_answer *answer);
+};
+
+static void give(struct handle *handle, struct call *call, enum kube_piece piece, int status,
+                 struct text data)
+{
+    const struct kube_answer answer = {
+        .id = call->id, .piece = piece, .status = status, .data = data};
+
+    if (call->ended)
+        return; /* cancelled by what was given before */
+    must(handle->deliver != NULL);
+    if (piece == KUBE_DONE)
+        call->ended = true;
+    handle->delivered++;
+    handle->deliver(handle->user, &answer);
+}
+
+/* Not a watch, or one that is refused: the answer is complete. */
+static void answer_whole(struct handle *handle, struct call *call)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const int status = standin_request(handle->standin, call->method, call->path,
+                                       (struct text){call->body.data, call->body.len}, &out);
+    give(handle, call, KUBE_HEAD, status, TEXT(""));
+    if (out.len > 0)
+        give(handle, call, KUBE_DATA, status, (struct text){out.data, out.len});
+    give(handle, call, KUBE_DONE, status, TEXT(""));
+    strbuf_done(&out);
+}
+
+static bool begin_watch(struct handle *handle, struct call *call)
+{
+    struct standin *standin = handle->standin;
+    struct strbuf out;
+
+    must(!call->watching);
+    if (strcmp(call->method, "GET") != 0 || strstr(call->path, "watch=") == NULL)
+        return false;
+    strbuf_init(&out);
+    call->ask = (struct ask){.standin = standin, .arena = &call->arena, .out = &out};
+    const int status = standin_ask_parse(&call->ask, call->method, call->path);
+    call->ask.out = NULL;
+    strbuf_done(&out);
+    if (status != 0 || !call->ask.watch || call->ask.resource == NULL || call->ask.name[0] != '\0')
+        return false;
+    const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+    call->end_ms = now_ms + (call->ask.timeout_s > 0 && call->ask.timeout_s < WATCH_MS / 1000
+                                 ? call->ask.timeout_s * 1000
+                                 : WATCH_MS);
+    call->bookmark_ms = call->ask.bookmarks ? now_ms + BOOKMARK_MS : INT64_MAX;
+    call->watching = true;
+    return true;
+}
+
+static void serve_watch(struct handle *handle, struct call *call)
+{
+    struct standin *standin = handle->standin;
+    const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+    struct strbuf out;
+
+    must(call->watching);
+    strbuf_init(&out);
+    pthread_mutex_lock(&standin->lock);
+    const bool more = standin_watch_collect(&call->ask, &call->at, &out);
+    if (more && (now_ms >= call->bookmark_ms || (now_ms >= call->end_ms && call->ask.bookmarks))) {
+        standin_watch_bookmark(&call->ask, &call->at, &out);
+        call->bookmark_ms = now_ms + BOOKMARK_MS;
+    }
+    pthread_mutex_unlock(&standin->lock);
+    if (!call->headed)
+        give(handle, call, KUBE_HEAD, 200, TEXT(""));
+    call->headed = true;
+    if (out.len > 0)
+        give(handle, call, KUBE_DATA, 200, (struct text){out.data, out.len});
+    if (!more || now_ms >= call->end_ms)
+        give(handle, call, KUBE_DONE, 200, TEXT(""));
+    strbuf_done(&out);
+}
+
+static void call_free(struct call *call)
+{
+    strbuf_done(&call->body);
+    arena_done(&call->arena);
+    xfree(call->method);
+    xfree(call->path);
+    xfree(call);
+}
+
+static void sweep(struct handle *handle)
+{
+    for (struct call **at = &handle->calls; *at != NULL;) {
+        struct call *call = *at;
+        if (!call->ended) {
+            at = &call->next;
+            continue;
+        }
+        *at = call->next;
+        call_free(call);
+    }
+}
+
+/* Calls that answers start come to the end of the list, and are served in the same turn. */
+static void serve(struct handle *handle)
+{
+    pthread_mutex_lock(&handle->standin->lock);
+    handle->seen_rv = handle->standin->rv;
+    pthread_mutex_unlock(&handle->standin->lock);
+    for (struct call *call = handle->calls; call != NULL; call = call->next) {
+        if (call->ended)
+            continue;
+        if (call->watching || begin_watch(handle, call))
+            serve_watch(handle, call);
+        else
+            answer_whole(handle, call);
+    }
+    sweep(handle);
+}
+
+static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
+{
+    for (const struct call *call = handle->calls; call != NULL; call = call->next) {
+        must(call->watching && !call->ended);
+        if (call->end_ms < deadline_ms)
+            deadline_ms = call->end_ms;
+        if (call->bookmark_ms < deadline_ms)
+            deadline_ms = call->bookmark_ms;
+    }
+    return deadline_ms;
+}
+
+/* Until something was written, somebody woke us, or it is time.  Returns whether it was wake(). */
+static bool wait_for_news(struct handle *handle, int64_t until_ms)
+{
+    struct standin *standin = handle->standin;
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
+    int rc = 0;
+
+    must(until_ms >= 0);
+    pthread_mutex_lock(&standin->lock);
+    while (!handle->woken && standin->rv == handle->seen_rv && rc == 0)
+        rc = pthread_cond_timedwait(&standin->news, &standin->lock, &until);
+    const bool woken = handle->woken;
+    handle->woken = false;
+    pthread_mutex_unlock(&standin->lock);
+    return woken;
+}
+
+static void ops_poll(void *ctx, int64_t wait_ms, void *user,
+                     void (*deliver)(void *user, const struct kube_answer *answer))
+{
+    struct handle *handle = ctx;
+    const int64_t wait = wait_ms < 0 ? 0 : wait_ms > WAIT_MAX_MS ? WAIT_MAX_MS : wait_ms;
+    const int64_t end_ms = clock_ms(CLOCK_MONOTONIC) + wait;
+    const uint64_t before = handle->delivered;
+
+    must(handle->deliver == NULL);
+    handle->user = user;
+    handle->deliver = deliver;
+    serve(handle);
+    while (handle->delivered == before && clock_ms(CLOCK_MONOTONIC) < end_ms) {
+        if (wait_for_news(handle, next_deadline(handle, end_ms)))
+            break;
+        serve(handle);
+    }
+    handle->deliver = NULL;
+}
+
+static int ops_start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct handle *handle = ctx;
+    struct call **end = &handle->calls;
+
+    (void)err; /* nothing can go wrong */
+    must(request->id != 0 && request->path[0] == '/');
+    for (; *end != NULL; end = &(*end)->next)
+        must((*end)->id != request->id || (*end)->ended);
+    struct call *call = xcalloc(1, sizeof *call);
+    call->id = request->id;
+    call->method = xstrdup(request->method);
+    call->path = xstrdup(request->path);
+    strbuf_init(&call->body);
+    strbuf_text(&call->body, request->body);
+    arena_init(&call->arena);
+    *end = call;
+    return 0;
+}
+
+static void ops_cancel(void *ctx, uint64_t id)
+{
+    struct handle *handle = ctx;
+
+    must(id != 0);
+    for (struct call *call = handle->calls; call != NULL; call = call->next)
+        if (call->id == id)
+            call->ended = true;
+    if (handle->deliver == NULL) /* else poll() walks the list */
+        sweep(handle);
+}
+
+static void ops_wake(void *ctx)
+{
+    struct handle *handle = ctx;
+
+    pthread_mutex_lock(&handle->standin->lock);
+    handle->woken = true;
+    must(pthread_cond_broadcast(&handle->standin->news) == 0);
+    pthread_mutex_unlock(&handle->standin->lock);
+}
+
+static const char *ops_name(void *ctx)
+{
+    const struct handle *handle = ctx;
+    return handle->standin->name;
+}
+
+static void ops_free(void *ctx)
+{
+    struct handle *handle = ctx;
+
+    must(handle->deliver == NULL);
+    for (struct call *call = handle->calls; call != NULL; call = call->next)
+        call->ended = true;
+    sweep(handle);
+    xfree(handle);
+}
+
+void standin_ops(struct standin *standin, struct kube_ops *out)
+{
+    struct handle *handle = xcalloc(1, sizeof *handle);
+
+    must(out != NULL);
+    handle->standin = standin;
+    *out = (struct kube_ops){.ctx = handle,
+                             .start = ops_start,
+                             .cancel = ops_cancel,
+                             .poll = ops_poll,
+                             .wake = ops_wake,
+                             .name = ops_name,
+                             .free = ops_free};
+}

@@ -1,0 +1,330 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/config.h"
+#include "kube/standin_inner.h"
+
+/* Of a cluster file: 120,000 pods of 4 KB. */
+enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
+
+struct docs {
+    struct doc **doc;
+    size_t count;
+    size_t capacity;
+};
+
+/* All is checked before anything is stored: a bad file changes nothing. */
+struct loading {
+    struct standin *standin;
+    const char *file;
+    struct arena arena;
+    struct docs docs[RESOURCES];
+    uint64_t ignored;
+    struct err *err;
+    char where[64]; /* "items[3]", "document 2", or "" */
+};
+
+static int wrong(struct loading *in, const struct doc *at, const char *text)
+{
+    must(text[0] != '\0');
+    return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->line, in->where,
+                   in->where[0] != '\0' ? "." : "", text);
+}
+
+static int wrong_type(struct loading *in, const struct doc *at, const char *field,
+                      const char *expected)
+{
+    char text[256];
+
+    must(expected[0] != '\0');
+    (void)snprintf(text, sizeof text, "%s%sexpected %s, found %s", field,
+                   field[0] != '\0' ? ": " : "", expected,
+                   doc_kind_name(at->kind)); /* cut is fine */
+    return wrong(in, at, text);
+}
+
+static void docs_add(struct docs *docs, struct doc *doc)
+{
+    must(doc->kind == DOC_OBJECT);
+    docs->doc = xgrow(docs->doc, docs->count, &docs->capacity, sizeof(struct doc *));
+    docs->doc[docs->count++] = doc;
+}
+
+static int check_field(struct loading *in, const struct doc *item, const char *path,
+                       enum doc_kind kind)
+{
+    const struct doc *found = doc_at(item, path);
+
+    if (found == NULL || found->kind == kind)
+        return 0;
+    return wrong_type(in, found, path, doc_kind_name(kind));
+}
+
+/* What the stand-in itself reads; the rest is judged by those who use it. */
+static int check_item(struct loading *in, const struct doc *item)
+{
+    static const struct {
+        const char *path;
+        enum doc_kind kind;
+    } field[] = {
+        {"spec", DOC_OBJECT},
+        {"status", DOC_OBJECT},
+        {"spec.nodeName", DOC_STRING},
+        {"spec.schedulerName", DOC_STRING},
+        {"status.phase", DOC_STRING},
+        {"spec.containers", DOC_ARRAY},
+        {"status.capacity", DOC_OBJECT},
+        {"status.allocatable", DOC_OBJECT},
+    };
+    struct err err;
+
+    if (standin_check_metadata(item, &err) < 0)
+        return wrong(in, item, err.text);
+    if (!standin_name_valid(doc_str(item, "metadata.name")))
+        return wrong(in, item,
+                     doc_str(item, "metadata.name")[0] == '\0'
+                         ? "metadata.name: expected a name, found nothing"
+                         : "metadata.name: expected lower case letters, digits, '-' and '.'");
+    for (size_t i = 0; i < ARRAY_LEN(field); i++) {
+        const int rc = check_field(in, item, field[i].path, field[i].kind);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
+{
+    const struct resource *resource = standin_resource(id);
+    struct doc *meta = doc_object(&in->arena, item, "metadata");
+    struct err ignored;
+
+    doc_set_str(&in->arena, item, "kind", resource->kind);
+    doc_set_str(&in->arena, item, "apiVersion", resource->group_version);
+    if (resource->namespaced && doc_str(meta, "namespace")[0] == '\0')
+        doc_set_str(&in->arena, meta, "namespace", "default");
+    if (!resource->namespaced)
+        doc_remove(meta, "namespace");
+    if (doc_str(meta, "creationTimestamp")[0] == '\0')
+        doc_set_str(&in->arena, meta, "creationTimestamp", standin_time(in->standin, &in->arena));
+    if (id == RES_PODS) {
+        struct doc *status = doc_object(&in->arena, item, "status");
+        if (doc_str(status, "phase")[0] == '\0')
+            doc_set_str(&in->arena, status, "phase", "Pending");
+        /* Amounts that are no quantities are for the decoders to report. */
+        (void)standin_pod_fill_requests(&in->arena, item, false, &ignored);
+    } else {
+        struct doc *status = doc_object(&in->arena, item, "status");
+        const struct doc *capacity = doc_get(status, "capacity");
+        if (capacity != NULL && doc_get(status, "allocatable") == NULL)
+            doc_set(&in->arena, status, TEXT("allocatable"), doc_copy(&in->arena, capacity));
+    }
+}
+
+/* kind may be left out in the items of a NodeList. */
+static int load_item(struct loading *in, struct doc *item, const char *list_of)
+{
+    if (item->kind != DOC_OBJECT)
+        return wrong_type(in, item, "", "an object");
+    const char *kind = doc_str(item, "kind");
+    if (kind[0] == '\0')
+        kind = list_of;
+    if (kind[0] == '\0')
+        return wrong(in, item, "kind: expected \"Node\" or \"Pod\", found nothing");
+    for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
+        if (strcmp(kind, standin_resource(id)->kind) != 0)
+            continue;
+        const int rc = check_item(in, item);
+        if (rc < 0)
+            return rc;
+        fill_item(in, id, item);
+        docs_add(&in->docs[id], item);
+        return 0;
+    }
+    in->ignored++;
+    return 0;
+}
+
+static int load_list(struct loading *in, struct doc *list, const char *kind)
+{
+    struct doc *items = doc_get(list, "items");
+    char prefix[sizeof in->where];
+    char of[16];
+    size_t index = 0;
+
+    if (items == NULL)
+        return wrong(in, list, "items: expected an array, found nothing");
+    if (items->kind != DOC_ARRAY)
+        return wrong_type(in, items, "items", "an array");
+    /* "PodList" is a list of "Pod". */
+    const size_t len = strlen(kind) - strlen("List");
+    (void)snprintf(of, sizeof of, "%.*s", (int)len, kind); /* a longer one is not ours */
+    memcpy(prefix, in->where, sizeof prefix);
+    for (struct doc *at = items->first; at != NULL; at = at->next) {
+        (void)snprintf(in->where, sizeof in->where, "%.20s%sitems[%zu]", prefix,
+                       prefix[0] != '\0' ? "." : "", index++); /* fits */
+        const int rc = load_item(in, at, of);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static bool ends_in_list(const char *kind)
+{
+    const size_t len = strlen(kind);
+    return len >= 4 && strcmp(kind + len - 4, "List") == 0;
+}
+
+static int load_document(struct loading *in, struct doc *document)
+{
+    const char *kind = doc_str(document, "kind");
+
+    if (document->kind == DOC_NULL)
+        return 0; /* nothing between two dashes */
+    if (document->kind != DOC_OBJECT || kind[0] == '\0') {
+        char text[192];
+        (void)snprintf(text, sizeof text,
+                       "expected a List, as `kubectl get nodes,pods -A -o json` prints it, found "
+                       "%s%s",
+                       doc_kind_name(document->kind),
+                       document->kind == DOC_OBJECT ? " without a kind" : ""); /* fits */
+        return wrong(in, document, text);
+    }
+    return ends_in_list(kind) ? load_list(in, document, kind) : load_item(in, document, "");
+}
+
+static int load_documents(struct loading *in, struct doc *documents)
+{
+    unsigned number = 0;
+
+    if (documents->count == 0)
+        return err_set(in->err, ERR_INVALID,
+                       "%s: is empty: expected a List, as `kubectl get nodes,pods -A -o json` "
+                       "prints it",
+                       in->file);
+    for (struct doc *at = documents->first; at != NULL; at = at->next) {
+        in->where[0] = '\0';
+        if (documents->count > 1)
+            (void)snprintf(in->where, sizeof in->where, "document %u", ++number); /* fits */
+        const int rc = load_document(in, at);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- twice the same ---- */
+
+static int compare_docs(const void *a, const void *b)
+{
+    const struct doc *const *left = a;
+    const struct doc *const *right = b;
+    const int first =
+        strcmp(doc_str(*left, "metadata.namespace"), doc_str(*right, "metadata.namespace"));
+    return first != 0 ? first
+                      : strcmp(doc_str(*left, "metadata.name"), doc_str(*right, "metadata.name"));
+}
+
+static int check_names(struct loading *in, enum resource_id id)
+{
+    struct docs *docs = &in->docs[id];
+
+    if (docs->count == 0)
+        return 0;
+    qsort(docs->doc, docs->count, sizeof(struct doc *), compare_docs);
+    for (size_t i = 0; i < docs->count; i++) {
+        const struct doc *doc = docs->doc[i];
+        const char *namespace = doc_str(doc, "metadata.namespace");
+        const char *name = doc_str(doc, "metadata.name");
+        const bool twice = (i > 0 && compare_docs(&docs->doc[i - 1], &docs->doc[i]) == 0) ||
+                           standin_shelf_find(in->standin, id, namespace, name) != NULL;
+        if (twice)
+            return err_set(in->err, ERR_INVALID, "%s: line %u: the %s %s%s%s is there twice",
+                           in->file, doc->line, standin_resource(id)->kind, namespace,
+                           namespace[0] != '\0' ? "/" : "", name);
+    }
+    return 0;
+}
+
+static void store(struct loading *in)
+{
+    struct standin *standin = in->standin;
+
+    for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
+        struct docs *docs = &in->docs[id];
+        for (size_t i = 0; i < docs->count; i++) {
+            struct doc *meta = doc_get(docs->doc[i], "metadata");
+            must(meta != NULL);
+            if (doc_str(meta, "uid")[0] == '\0')
+                doc_set_str(&in->arena, meta, "uid", standin_uid(standin, &in->arena));
+        }
+        standin_shelf_fill(standin, id, docs->doc, docs->count, &in->arena);
+    }
+    standin->counts.nodes += in->docs[RES_NODES].count;
+    standin->counts.pods += in->docs[RES_PODS].count;
+    standin->counts.ignored += in->ignored;
+}
+
+static bool looks_like_json(struct text text)
+{
+    size_t i = 0;
+    while (i < text.len && strchr(" \r\n\t", text.at[i]) != NULL && text.at[i] != '\0')
+        i++;
+    return i < text.len && (text.at[i] == '{' || text.at[i] == '[');
+}
+
+/* JSON is YAML too, but its own reader is ten times faster and stricter. */
+static int parse(struct loading *in, struct text text, struct doc **out)
+{
+    if (!looks_like_json(text))
+        return doc_parse_yaml(text, &in->arena, out, in->err);
+    struct doc *document;
+    const int rc = doc_parse_json(text, "cluster", &in->arena, &document, in->err);
+    if (rc < 0)
+        return rc;
+    *out = doc_new(&in->arena, DOC_ARRAY);
+    doc_append(*out, document);
+    must((*out)->count == 1);
+    return 0;
+}
+
+int standin_load_text(struct standin *standin, const char *name, struct text text, struct err *err)
+{
+    struct loading in = {.standin = standin, .file = name, .err = err};
+    struct doc *documents = NULL;
+
+    must(name[0] != '\0');
+    arena_init(&in.arena);
+    int rc = parse(&in, text, &documents);
+    if (rc < 0)
+        (void)err_wrap(err, "%s", name); /* rc is its code */
+    pthread_mutex_lock(&standin->lock);
+    if (rc == 0)
+        rc = load_documents(&in, documents);
+    for (enum resource_id id = RES_NODES; id <= RES_PODS && rc == 0; id++)
+        rc = check_names(&in, id);
+    if (rc == 0)
+        store(&in);
+    pthread_mutex_unlock(&standin->lock);
+    for (int id = 0; id < RESOURCES; id++)
+        xfree(in.docs[id].doc);
+    arena_done(&in.arena);
+    return rc;
+}
+
+int standin_load(struct standin *standin, const char *file, struct err *err)
+{
+    char *text;
+    size_t len;
+
+    must(file[0] != '\0');
+    int rc = kube_file_read(file, FILE_BYTES_MAX, &text, &len, err);
+    if (rc < 0)
+        return rc;
+    rc = standin_load_text(standin, file, (struct text){text, len}, err);
+    xfree(text);
+    return rc;
+}

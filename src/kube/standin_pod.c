@@ -1,0 +1,353 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/limits.h"
+#include "milligpu/quantity.h"
+
+#include "kube/standin_inner.h"
+
+bool standin_name_valid(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    const size_t len = strlen(name);
+
+    if (len == 0 || len > NAME_BYTES_MAX)
+        return false;
+    if (strchr(letters, name[0]) == NULL || strchr(letters, name[len - 1]) == NULL)
+        return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == len;
+}
+
+static int check_string_map(const struct doc *meta, const char *key, struct err *err)
+{
+    const struct doc *map = doc_get(meta, key);
+
+    if (map == NULL)
+        return 0;
+    if (map->kind != DOC_OBJECT)
+        return err_set(err, ERR_INVALID, "metadata.%s: expected an object, found %s", key,
+                       doc_kind_name(map->kind));
+    for (const struct doc *at = map->first; at != NULL; at = at->next)
+        if (at->kind != DOC_STRING)
+            return err_set(err, ERR_INVALID,
+                           "metadata.%s[\"%s\"]: expected a string, found %s; put it in quotes",
+                           key, at->key.at, doc_kind_name(at->kind));
+    return 0;
+}
+
+int standin_check_metadata(const struct doc *object, struct err *err)
+{
+    static const char *const string[] = {"name", "namespace", "uid", "generateName"};
+    const struct doc *meta = doc_get(object, "metadata");
+
+    must(object->kind == DOC_OBJECT);
+    if (meta == NULL || meta->kind != DOC_OBJECT)
+        return err_set(err, ERR_INVALID, "metadata: expected an object, found %s",
+                       meta == NULL ? "nothing" : doc_kind_name(meta->kind));
+    for (size_t i = 0; i < ARRAY_LEN(string); i++) {
+        const struct doc *value = doc_get(meta, string[i]);
+        if (value != NULL && value->kind != DOC_STRING)
+            return err_set(err, ERR_INVALID, "metadata.%s: expected a string, found %s", string[i],
+                           doc_kind_name(value->kind));
+    }
+    const int rc = check_string_map(meta, "annotations", err);
+    return rc < 0 ? rc : check_string_map(meta, "labels", err);
+}
+
+/* An HTTP status with its text. */
+static int PRINTF_LIKE(3, 4) refuse(struct err *err, int status, const char *fmt, ...)
+{
+    char text[ERR_TEXT_MAX];
+    va_list args;
+
+    must(status >= 400);
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    va_end(args);
+    (void)err_set(err, ERR_INVALID, "%s", text);
+    return status;
+}
+
+/* ---- quantities ---- */
+
+/* "nvidia.com/vgpu": whole numbers only, limits and requests alike. */
+static bool is_extended(struct text resource)
+{
+    return memchr(resource.at, '/', resource.len) != NULL &&
+           !text_starts(resource, "kubernetes.io/") && !text_starts(resource, "requests.");
+}
+
+static struct text canonical(struct arena *arena, int64_t value)
+{
+    static const char *const suffix[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t thousands = 0;
+
+    must(value >= 0);
+    while (value != 0 && value % 1000 == 0 && thousands + 1 < ARRAY_LEN(suffix)) {
+        value /= 1000;
+        thousands++;
+    }
+    return text_of(arena_printf(arena, "%lld%s", (long long)value, suffix[thousands]));
+}
+
+static int check_amount(struct arena *arena, const char *where, struct doc *amount, struct err *err)
+{
+    const bool extended = is_extended(amount->key);
+    int64_t value = 0;
+
+    if (amount->kind != DOC_STRING && amount->kind != DOC_NUMBER)
+        return refuse(err, 400, "%s.%s: expected a quantity, found %s", where, amount->key.at,
+                      doc_kind_name(amount->kind));
+    amount->kind = DOC_STRING;
+    const enum quantity_verdict verdict = quantity_parse(amount->text, extended ? 0 : 9, &value);
+    if (verdict == QUANTITY_SYNTAX)
+        return refuse(err, 400,
+                      "%s.%s: \"%s\": quantities must match the regular expression "
+                      "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+                      where, amount->key.at, amount->text.at);
+    if (!extended)
+        return 0;
+    if (verdict != QUANTITY_OK || value < 0)
+        return refuse(err, 422, "%s[%s]: Invalid value: \"%s\": must be %s", where, amount->key.at,
+                      amount->text.at,
+                      verdict == QUANTITY_OK ? "greater than or equal to 0" : "an integer");
+    if (memchr(amount->text.at, 'i', amount->text.len) == NULL)
+        amount->text = canonical(arena, value);
+    return 0;
+}
+
+static int check_amounts(struct arena *arena, const char *where, struct doc *amounts,
+                         struct err *err)
+{
+    int status = 0;
+
+    if (amounts == NULL)
+        return 0;
+    if (amounts->kind != DOC_OBJECT)
+        return refuse(err, 400, "%s: expected an object, found %s", where,
+                      doc_kind_name(amounts->kind));
+    for (struct doc *at = amounts->first; at != NULL && status == 0; at = at->next)
+        status = check_amount(arena, where, at, err);
+    return status;
+}
+
+/* Extended resources cannot be overcommitted: what is asked is what is the limit. */
+static int check_overcommit(const char *where, const struct doc *limits, const struct doc *requests,
+                            struct err *err)
+{
+    for (const struct doc *at = requests->first; at != NULL; at = at->next) {
+        const struct doc *limit = doc_get(limits, at->key.at);
+        if (!is_extended(at->key) || (limit != NULL && text_eq(limit->text, at->text)))
+            continue;
+        return refuse(err, 422,
+                      limit == NULL ? "%s.limits[%s]: Required value: Limit must be set for "
+                                      "non overcommitable resources"
+                                    : "%s.requests[%s]: Invalid value: must be equal to "
+                                      "the limit",
+                      where, at->key.at);
+    }
+    return 0;
+}
+
+static int fill_container(struct arena *arena, const char *where, struct doc *container,
+                          bool strict, struct err *err)
+{
+    struct doc *resources = doc_get(container, "resources");
+    struct doc *limits = doc_get(resources, "limits");
+    char at_limits[96];
+    char at_requests[96];
+
+    if (resources == NULL || resources->kind != DOC_OBJECT)
+        return 0;
+    (void)snprintf(at_limits, sizeof at_limits, "%s.resources.limits", where);       /* fits */
+    (void)snprintf(at_requests, sizeof at_requests, "%s.resources.requests", where); /* fits */
+    int status = strict ? check_amounts(arena, at_limits, limits, err) : 0;
+    if (status == 0 && strict)
+        status = check_amounts(arena, at_requests, doc_get(resources, "requests"), err);
+    if (status != 0 || limits == NULL || limits->kind != DOC_OBJECT)
+        return status;
+    struct doc *requests = doc_object(arena, resources, "requests");
+    for (const struct doc *at = limits->first; at != NULL; at = at->next)
+        if (doc_get(requests, at->key.at) == NULL)
+            doc_set(arena, requests, at->key, doc_copy(arena, at));
+    return strict ? check_overcommit(where, limits, requests, err) : 0;
+}
+
+int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err)
+{
+    static const char *const list[] = {"initContainers", "containers"};
+    int status = 0;
+
+    must(pod->kind == DOC_OBJECT);
+    for (size_t i = 0; i < ARRAY_LEN(list); i++) {
+        const struct doc *containers = doc_get(doc_get(pod, "spec"), list[i]);
+        unsigned index = 0;
+        if (containers == NULL || containers->kind != DOC_ARRAY)
+            continue;
+        for (struct doc *at = containers->first; at != NULL && status == 0; at = at->next) {
+            char where[48];
+            (void)snprintf(where, sizeof where, "spec.%s[%u]", list[i], index++); /* fits */
+            status = fill_container(arena, where, at, strict, err);
+        }
+    }
+    return status;
+}
+
+static int check_containers(const struct doc *spec, struct err *err)
+{
+    const struct doc *containers = doc_get(spec, "containers");
+    unsigned index = 0;
+
+    if (containers == NULL || containers->kind != DOC_ARRAY || containers->count == 0)
+        return refuse(err, 422, "spec.containers: Required value");
+    for (const struct doc *at = containers->first; at != NULL; at = at->next, index++)
+        if (doc_str(at, "name")[0] == '\0')
+            return refuse(err, 422, "spec.containers[%u].name: Required value", index);
+    return 0;
+}
+
+int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
+{
+    struct doc *spec = doc_get(pod, "spec");
+
+    must(pod->kind == DOC_OBJECT);
+    if (spec == NULL || spec->kind != DOC_OBJECT)
+        return refuse(err, 422, "spec: Required value");
+    int status = check_containers(spec, err);
+    if (status == 0)
+        status = standin_pod_fill_requests(arena, pod, true, err);
+    if (status != 0)
+        return status;
+    if (doc_str(spec, "schedulerName")[0] == '\0')
+        doc_set_str(arena, spec, "schedulerName", "default-scheduler");
+    /* What a client writes there is not believed. */
+    doc_set(arena, pod, TEXT("status"), doc_new(arena, DOC_OBJECT));
+    doc_set_str(arena, doc_object(arena, pod, "status"), "phase", "Pending");
+    return 0;
+}
+
+/* ---- binding ---- */
+
+void standin_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
+{
+    struct doc *status = doc_object(arena, pod, "status");
+    struct doc *conditions = doc_get(status, "conditions");
+    struct doc *found = NULL;
+
+    if (conditions == NULL || conditions->kind != DOC_ARRAY) {
+        doc_set(arena, status, TEXT("conditions"), doc_new(arena, DOC_ARRAY));
+        conditions = doc_get(status, "conditions");
+    }
+    must(conditions != NULL);
+    for (struct doc *at = conditions->first; at != NULL; at = at->next)
+        if (strcmp(doc_str(at, "type"), "PodScheduled") == 0)
+            found = at;
+    if (found == NULL) {
+        found = doc_new(arena, DOC_OBJECT);
+        doc_append(conditions, found);
+    }
+    doc_set_str(arena, found, "type", "PodScheduled");
+    doc_set_str(arena, found, "status", "True");
+    doc_set_str(arena, found, "lastTransitionTime", now);
+    doc_remove(found, "reason");
+    doc_remove(found, "message");
+}
+
+static int conflict(struct ask *in, const char *message)
+{
+    return standin_answer_status(in, 409, "Conflict",
+                                 "Operation cannot be fulfilled on pods/binding \"%s\": %s",
+                                 in->name, message);
+}
+
+/* What does not depend on the pod. */
+static int check_binding(struct ask *in, const struct doc *binding)
+{
+    const char *namespace = doc_str(binding, "metadata.namespace");
+    const char *kind = doc_str(binding, "target.kind");
+
+    if (strcmp(doc_str(binding, "metadata.name"), in->name) != 0)
+        return standin_answer_status(in, 400, "BadRequest",
+                                     "name in URL does not match name in Binding object");
+    if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
+        return standin_answer_status(in, 400, "BadRequest",
+                                     "the namespace of the provided object does not match the "
+                                     "namespace sent on the request");
+    if (kind[0] != '\0' && strcmp(kind, "Node") != 0)
+        return standin_answer_status(
+            in, 500, "InternalError",
+            "target.kind: Unsupported value: \"%s\": supported values: \"Node\"", kind);
+    if (doc_str(binding, "target.name")[0] == '\0')
+        return standin_answer_status(in, 500, "InternalError", "target.name: Required value");
+    return 0;
+}
+
+static int check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
+{
+    const char *uid = doc_str(binding, "metadata.uid");
+    const char *rv = doc_str(binding, "metadata.resourceVersion");
+    const char *node = doc_str(pod, "spec.nodeName");
+    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+
+    if (uid[0] != '\0' && strcmp(uid, doc_str(pod, "metadata.uid")) != 0)
+        return conflict(in, arena_printf(in->arena,
+                                         "Precondition failed: UID in precondition: %s, UID in "
+                                         "object meta: %s",
+                                         uid, doc_str(pod, "metadata.uid")));
+    if (rv[0] != '\0' && strcmp(rv, doc_str(pod, "metadata.resourceVersion")) != 0)
+        return conflict(in, arena_printf(in->arena,
+                                         "Precondition failed: ResourceVersion in precondition: "
+                                         "%s, ResourceVersion in object meta: %s",
+                                         rv, doc_str(pod, "metadata.resourceVersion")));
+    if (doc_str(pod, "metadata.deletionTimestamp")[0] != '\0')
+        return conflict(in, arena_printf(in->arena,
+                                         "pod %s is being deleted, cannot be assigned to a host",
+                                         in->name));
+    if (node[0] != '\0')
+        return conflict(in, arena_printf(in->arena, "pod %s is already assigned to node \"%s\"",
+                                         in->name, node));
+    if (gates != NULL && gates->count > 0)
+        return conflict(
+            in, arena_printf(in->arena, "pod %s has non-empty .spec.schedulingGates", in->name));
+    return 0;
+}
+
+static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding, const char *key)
+{
+    struct doc *from = doc_get(doc_get(binding, "metadata"), key);
+
+    if (from == NULL || from->kind != DOC_OBJECT || from->count == 0)
+        return;
+    doc_merge(in->arena, doc_object(in->arena, doc_object(in->arena, pod, "metadata"), key), from);
+}
+
+int standin_answer_binding(struct ask *in)
+{
+    struct doc *binding;
+    struct doc *pod;
+    struct err err;
+
+    must(in->resource->id == RES_PODS && in->name[0] != '\0');
+    if (doc_parse_json(in->body, "Binding", in->arena, &binding, &err) < 0)
+        return standin_answer_status(in, 400, "BadRequest", "%s", err.text);
+    int status = check_binding(in, binding);
+    if (status != 0)
+        return status;
+    const struct object *object =
+        standin_shelf_find(in->standin, RES_PODS, in->namespace, in->name);
+    if (object == NULL)
+        return standin_answer_status(in, 404, "NotFound", "pods \"%s\" not found", in->name);
+    must(doc_parse_json(object->text, "Pod", in->arena, &pod, &err) == 0);
+    status = check_unbound(in, binding, pod);
+    if (status != 0)
+        return status;
+    doc_set_str(in->arena, doc_object(in->arena, pod, "spec"), "nodeName",
+                doc_str(binding, "target.name"));
+    merge_map(in, pod, binding, "annotations");
+    merge_map(in, pod, binding, "labels");
+    doc_remove(doc_object(in->arena, pod, "status"), "nominatedNodeName");
+    standin_pod_set_scheduled(in->arena, pod, standin_time(in->standin, in->arena));
+    (void)standin_shelf_put(in->standin, RES_PODS, pod, in->arena); /* nobody asks for the object */
+    return standin_answer_status(in, 201, "", "%s", "");
+}

@@ -1,0 +1,697 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/limits.h"
+
+#include "kube/standin_inner.h"
+
+enum {
+    PATH_BYTES_MAX = 128 * 1024,
+    GRACE_DEFAULT_S = 30,
+    SUFFIX_LETTERS = 5, /* of generateName */
+};
+
+/* ---- Status ---- */
+
+int standin_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
+{
+    va_list args;
+    char text[1024];
+
+    must(code >= 200 && code < 600);
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    va_end(args);
+    strbuf_reset(in->out);
+    strbuf_printf(in->out,
+                  "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"%s\"",
+                  code < 300 ? "Success" : "Failure");
+    if (text[0] != '\0') {
+        strbuf_str(in->out, ",\"message\":");
+        strbuf_json(in->out, text_of(text));
+    }
+    if (reason[0] != '\0')
+        strbuf_printf(in->out, ",\"reason\":\"%s\"", reason);
+    if (code >= 400 && in->resource != NULL && in->name != NULL && in->name[0] != '\0') {
+        strbuf_str(in->out, ",\"details\":{\"name\":");
+        strbuf_json(in->out, text_of(in->name));
+        strbuf_printf(in->out, ",\"kind\":\"%s\"}", in->resource->plural);
+    }
+    strbuf_printf(in->out, ",\"code\":%d}", code);
+    return code;
+}
+
+static int not_found(struct ask *in)
+{
+    if (in->resource == NULL || in->name[0] == '\0')
+        return standin_answer_status(in, 404, "NotFound",
+                                     "the server could not find the requested resource");
+    return standin_answer_status(in, 404, "NotFound", "%s \"%s\" not found", in->resource->plural,
+                                 in->name);
+}
+
+static int not_allowed(struct ask *in)
+{
+    return standin_answer_status(in, 405, "MethodNotAllowed",
+                                 "the server does not allow this method on the requested resource");
+}
+
+static int bad_request(struct ask *in, const char *text)
+{
+    must(text[0] != '\0');
+    return standin_answer_status(in, 400, "BadRequest", "%s", text);
+}
+
+/* ---- the path ---- */
+
+static int hex_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* NULL if it is not what a URL may hold. */
+static const char *unescape(struct arena *arena, struct text text, bool plus)
+{
+    char *out = arena_alloc(arena, text.len + 1);
+    size_t len = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        if (c == '%') {
+            const int high = i + 2 < text.len ? hex_of(text.at[i + 1]) : -1;
+            const int low = i + 2 < text.len ? hex_of(text.at[i + 2]) : -1;
+            if (high < 0 || low < 0 || (high == 0 && low == 0))
+                return NULL;
+            c = (char)(high * 16 + low);
+            i += 2;
+        } else if (c == '+' && plus) {
+            c = ' ';
+        }
+        out[len++] = c;
+    }
+    must(len <= text.len);
+    return out;
+}
+
+/* Cuts the next "/segment" off *rest; "" at the end. */
+static struct text next_segment(struct text *rest)
+{
+    struct text segment = {rest->at, 0};
+
+    if (rest->len == 0)
+        return segment;
+    must(rest->at[0] == '/');
+    const char *from = rest->at + 1;
+    const char *end = memchr(from, '/', rest->len - 1);
+    const size_t len = end != NULL ? (size_t)(end - from) : rest->len - 1;
+    segment = (struct text){from, len};
+    rest->at += 1 + len;
+    rest->len -= 1 + len;
+    return segment;
+}
+
+static bool resource_by_plural(struct ask *in, struct text group, struct text plural)
+{
+    for (int id = 0; id < RESOURCES; id++) {
+        const struct resource *resource = standin_resource((enum resource_id)id);
+        if (!text_is(group, resource->prefix) || !text_is(plural, resource->plural))
+            continue;
+        in->resource = resource;
+        return true;
+    }
+    return false;
+}
+
+static bool is_empty(struct text text)
+{
+    return text.len == 0;
+}
+
+/* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], the same under /apis/GROUP/VERSION. */
+static bool parse_resource(struct ask *in, struct text path)
+{
+    struct text rest = path;
+    const struct text top = next_segment(&rest);
+    (void)next_segment(&rest); /* the version, or the group */
+    if (text_is(top, "apis"))
+        (void)next_segment(&rest); /* then comes the version */
+    const struct text group = {path.at, path.len - rest.len};
+    struct text plural = next_segment(&rest);
+    struct text namespace = TEXT("");
+
+    if (text_is(plural, "namespaces") && !is_empty(rest)) {
+        namespace = next_segment(&rest);
+        plural = next_segment(&rest);
+    }
+    const struct text name = next_segment(&rest);
+    const struct text sub = next_segment(&rest);
+    if (!is_empty(rest) || !resource_by_plural(in, group, plural))
+        return false;
+    in->namespace = unescape(in->arena, namespace, false);
+    in->name = unescape(in->arena, name, false);
+    in->sub = unescape(in->arena, sub, false);
+    if (in->namespace == NULL || in->name == NULL || in->sub == NULL)
+        return false;
+    /* A cluster's object has no namespace; a single one of the others has. */
+    if (in->resource->namespaced)
+        return in->name[0] == '\0' || in->namespace[0] != '\0';
+    return in->namespace[0] == '\0';
+}
+
+/* ---- the query ---- */
+
+static bool is_true(const char *value)
+{
+    return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+}
+
+static bool parse_count(const char *value, int64_t *out)
+{
+    char *end;
+
+    if (value[0] < '0' || value[0] > '9' || strlen(value) > 18)
+        return false;
+    *out = strtoll(value, &end, 10);
+    return *end == '\0';
+}
+
+static bool field_by_name(const struct ask *in, struct text name, enum field *out)
+{
+    static const struct {
+        const char *name;
+        enum field field;
+        int only; /* one resource, or -1 */
+    } known[] = {
+        {"metadata.name", FIELD_NAME, -1},
+        {"metadata.namespace", FIELD_NAMESPACE, -1},
+        {"spec.nodeName", FIELD_NODE, RES_PODS},
+        {"status.phase", FIELD_PHASE, RES_PODS},
+        {"spec.schedulerName", FIELD_SCHEDULER, RES_PODS},
+        {"spec.unschedulable", FIELD_CORDON, RES_NODES},
+    };
+
+    must(in->resource != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (!text_is(name, known[i].name))
+            continue;
+        *out = known[i].field;
+        return known[i].only < 0 || known[i].only == (int)in->resource->id;
+    }
+    return false;
+}
+
+static int parse_term(struct ask *in, struct text term)
+{
+    const char *sign = memchr(term.at, '=', term.len);
+    struct term *out = &in->selector.term[in->selector.terms];
+
+    if (sign == NULL)
+        return standin_answer_status(in, 400, "BadRequest", "invalid selector: '%.*s'",
+                                     TEXT_ARG(term));
+    if (in->selector.terms == TERMS_MAX)
+        return bad_request(in, "more field selectors than the stand-in takes");
+    const char *value = sign + 1;
+    const char *end = term.at + term.len;
+    struct text name = {term.at, (size_t)(sign - term.at)};
+    out->equal = true;
+    if (name.len > 0 && name.at[name.len - 1] == '!') {
+        out->equal = false;
+        name.len--;
+    } else if (value < end && *value == '=') {
+        value++;
+    }
+    if (!field_by_name(in, name, &out->field))
+        return standin_answer_status(in, 400, "BadRequest", "field label not supported: %.*s",
+                                     TEXT_ARG(name));
+    out->value = arena_copy(in->arena, (struct text){value, (size_t)(end - value)});
+    in->selector.terms++;
+    return 0;
+}
+
+static int parse_selector(struct ask *in, const char *text)
+{
+    int status = 0;
+
+    while (*text != '\0' && status == 0) {
+        const size_t len = strcspn(text, ",");
+        status = parse_term(in, (struct text){text, len});
+        text += len + (text[len] == ',');
+    }
+    return status;
+}
+
+static int parse_parameter(struct ask *in, const char *key, const char *value)
+{
+    bool good = true;
+
+    if (strcmp(key, "fieldSelector") == 0)
+        return parse_selector(in, value);
+    if (strcmp(key, "watch") == 0)
+        in->watch = is_true(value);
+    else if (strcmp(key, "allowWatchBookmarks") == 0)
+        in->bookmarks = is_true(value);
+    else if (strcmp(key, "continue") == 0)
+        in->continue_token = value;
+    else if (strcmp(key, "limit") == 0)
+        good = parse_count(value, &in->limit);
+    else if (strcmp(key, "timeoutSeconds") == 0)
+        good = parse_count(value, &in->timeout_s);
+    else if (strcmp(key, "gracePeriodSeconds") == 0)
+        good = parse_count(value, &in->grace_s);
+    else if (strcmp(key, "resourceVersion") == 0) {
+        int64_t number;
+        in->rv = value;
+        good = value[0] == '\0' || parse_count(value, &number);
+    } else if (strcmp(key, "labelSelector") == 0 || strcmp(key, "dryRun") == 0 ||
+               strcmp(key, "sendInitialEvents") == 0 ||
+               (strcmp(key, "resourceVersionMatch") == 0 && strcmp(value, "Exact") == 0))
+        return standin_answer_status(in, 400, "BadRequest", "the stand-in does not know %s", key);
+    if (!good)
+        return standin_answer_status(in, 400, "BadRequest", "%s: \"%s\": expected a number", key,
+                                     value);
+    return 0;
+}
+
+static int parse_query(struct ask *in, const char *query)
+{
+    while (*query != '\0') {
+        const size_t len = strcspn(query, "&");
+        const char *sign = memchr(query, '=', len);
+        const size_t key_len = sign != NULL ? (size_t)(sign - query) : len;
+        const char *from = sign != NULL ? sign + 1 : query + len;
+        const char *key = unescape(in->arena, (struct text){query, key_len}, true);
+        const char *value =
+            unescape(in->arena, (struct text){from, (size_t)(query + len - from)}, true);
+        if (key == NULL || value == NULL)
+            return bad_request(in, "the query is not URL-encoded");
+        const int status = parse_parameter(in, key, value);
+        if (status != 0)
+            return status;
+        query += len + (query[len] == '&');
+    }
+    return 0;
+}
+
+static enum verb verb_of(const char *method)
+{
+    static const char *const name[] = {"GET", "POST", "PATCH", "DELETE"};
+    static_assert(ARRAY_LEN(name) == VERB_OTHER, "a verb without a name");
+
+    for (size_t i = 0; i < ARRAY_LEN(name); i++)
+        if (strcmp(method, name[i]) == 0)
+            return (enum verb)i;
+    return VERB_OTHER;
+}
+
+int standin_ask_parse(struct ask *in, const char *method, const char *path)
+{
+    const size_t len = strlen(path);
+    const size_t path_len = strcspn(path, "?");
+
+    must(in->standin != NULL && in->arena != NULL && in->out != NULL);
+    in->verb = verb_of(method);
+    in->grace_s = -1;
+    in->name = in->namespace = in->sub = in->rv = in->continue_token = "";
+    in->path = arena_copy(in->arena, (struct text){path, path_len});
+    if (len > PATH_BYTES_MAX || path[0] != '/')
+        return bad_request(in, "the path is none");
+    if (!parse_resource(in, (struct text){path, path_len})) {
+        in->resource = NULL;
+        return 0;
+    }
+    return path_len < len ? parse_query(in, path + path_len + 1) : 0;
+}
+
+/* ---- verbs ---- */
+
+static struct object *find_named(struct ask *in)
+{
+    must(in->name[0] != '\0');
+    return standin_shelf_find(in->standin, in->resource->id, in->namespace, in->name);
+}
+
+static int answer_object(struct ask *in, int code, const struct object *object)
+{
+    must(object != NULL);
+    strbuf_text(in->out, object->text);
+    return code;
+}
+
+static struct doc *parse_stored(struct ask *in, const struct object *object)
+{
+    struct doc *doc;
+    struct err err;
+    must(doc_parse_json(object->text, "object", in->arena, &doc, &err) == 0);
+    return doc;
+}
+
+static int parse_body(struct ask *in, struct doc **out)
+{
+    struct err err;
+
+    if (doc_parse_json(in->body, "body", in->arena, out, &err) < 0)
+        return bad_request(in, err.text);
+    if ((*out)->kind != DOC_OBJECT)
+        return standin_answer_status(in, 400, "BadRequest", "body: expected an object, found %s",
+                                     doc_kind_name((*out)->kind));
+    return 0;
+}
+
+static int invalid(struct ask *in, const char *name, const char *text)
+{
+    return standin_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
+                                 name, text);
+}
+
+static const char *generate_name(struct ask *in, const char *prefix)
+{
+    const char *uid = standin_uid(in->standin, in->arena);
+    return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
+}
+
+/* name, namespace and kind, as the URL wants them. */
+static int fit_metadata(struct ask *in, struct doc *doc)
+{
+    struct doc *meta = doc_object(in->arena, doc, "metadata");
+    const char *namespace = doc_str(meta, "namespace");
+    const char *kind = doc_str(doc, "kind");
+
+    if (kind[0] != '\0' && strcmp(kind, in->resource->kind) != 0)
+        return standin_answer_status(in, 400, "BadRequest", "kind: expected \"%s\", got \"%s\"",
+                                     in->resource->kind, kind);
+    if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
+        return bad_request(in, "the namespace of the provided object does not match the "
+                               "namespace sent on the request");
+    if (doc_str(meta, "name")[0] == '\0' && doc_str(meta, "generateName")[0] != '\0')
+        doc_set_str(in->arena, meta, "name", generate_name(in, doc_str(meta, "generateName")));
+    if (!standin_name_valid(doc_str(meta, "name")))
+        return invalid(in, doc_str(meta, "name"),
+                       "metadata.name: Invalid value: expected lower case letters, digits, '-' "
+                       "and '.', at most 253");
+    doc_set_str(in->arena, doc, "kind", in->resource->kind);
+    doc_set_str(in->arena, doc, "apiVersion", in->resource->group_version);
+    if (in->resource->namespaced)
+        doc_set_str(in->arena, meta, "namespace", in->namespace);
+    doc_set_str(in->arena, meta, "uid", standin_uid(in->standin, in->arena));
+    doc_set_str(in->arena, meta, "creationTimestamp", standin_time(in->standin, in->arena));
+    doc_remove(meta, "deletionTimestamp");
+    return 0;
+}
+
+/* As a kubelet does that has nothing to keep for itself. */
+static void fill_allocatable(struct ask *in, struct doc *node)
+{
+    struct doc *status = doc_object(in->arena, node, "status");
+    const struct doc *capacity = doc_get(status, "capacity");
+
+    if (capacity != NULL && capacity->kind == DOC_OBJECT && doc_get(status, "allocatable") == NULL)
+        doc_set(in->arena, status, TEXT("allocatable"), doc_copy(in->arena, capacity));
+}
+
+static int create(struct ask *in)
+{
+    struct doc *doc;
+    struct err err;
+
+    if (in->resource->namespaced && in->namespace[0] == '\0')
+        return not_allowed(in);
+    int status = parse_body(in, &doc);
+    if (status == 0 && standin_check_metadata(doc, &err) < 0)
+        status = bad_request(in, err.text);
+    if (status == 0)
+        status = fit_metadata(in, doc);
+    if (status != 0)
+        return status;
+    const char *name = doc_str(doc, "metadata.name");
+    if (standin_shelf_find(in->standin, in->resource->id, in->namespace, name) != NULL)
+        return standin_answer_status(in, 409, "AlreadyExists", "%s \"%s\" already exists",
+                                     in->resource->plural, name);
+    if (in->resource->id == RES_PODS) {
+        status = standin_pod_admit(in->arena, doc, &err);
+        if (status == 422)
+            return invalid(in, name, err.text);
+        if (status != 0)
+            return bad_request(in, err.text);
+    }
+    if (in->resource->id == RES_NODES)
+        fill_allocatable(in, doc);
+    return answer_object(in, 201, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+}
+
+/* What the patch changed of capacity shows in allocatable, unless the patch says that itself. */
+static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *patch)
+{
+    const struct doc *capacity = doc_at(patch, "status.capacity");
+
+    if (in->resource->id != RES_NODES || capacity == NULL || capacity->kind != DOC_OBJECT ||
+        doc_at(patch, "status.allocatable") != NULL)
+        return;
+    struct doc *allocatable =
+        doc_object(in->arena, doc_object(in->arena, node, "status"), "allocatable");
+    doc_merge(in->arena, allocatable, capacity);
+}
+
+/* A part of the object that this path may not change is put back. */
+static void put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
+{
+    const struct doc *part = doc_get(old, key);
+
+    if (part != NULL)
+        doc_set(in->arena, doc, text_of(key), doc_copy(in->arena, part));
+    else
+        doc_remove(doc, key);
+}
+
+static void put_identity_back(struct ask *in, struct doc *doc, const struct doc *old)
+{
+    static const char *const key[] = {"name", "namespace", "uid", "creationTimestamp",
+                                      "deletionTimestamp"};
+    struct doc *meta = doc_object(in->arena, doc, "metadata");
+
+    must(doc_get(old, "metadata") != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(key); i++)
+        put_back(in, meta, doc_get(old, "metadata"), key[i]);
+    put_back(in, doc, old, "kind");
+    put_back(in, doc, old, "apiVersion");
+    if (strcmp(in->sub, "status") == 0)
+        put_back(in, doc, old, "spec");
+    else if (in->resource->status)
+        put_back(in, doc, old, "status");
+}
+
+static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
+{
+    const char *rv = doc_str(patch, "metadata.resourceVersion");
+    const char *uid = doc_str(patch, "metadata.uid");
+    const char *node = doc_str(patch, "spec.nodeName");
+
+    if (rv[0] != '\0' && strcmp(rv, doc_str(old, "metadata.resourceVersion")) != 0)
+        return standin_answer_status(in, 409, "Conflict",
+                                     "Operation cannot be fulfilled on %s \"%s\": the object has "
+                                     "been modified; please apply your changes to the latest "
+                                     "version and try again",
+                                     in->resource->plural, in->name);
+    if (uid[0] != '\0' && strcmp(uid, doc_str(old, "metadata.uid")) != 0)
+        return standin_answer_status(in, 409, "Conflict",
+                                     "Precondition failed: UID in precondition: %s, UID in object "
+                                     "meta: %s",
+                                     uid, doc_str(old, "metadata.uid"));
+    if (node[0] != '\0' && in->sub[0] == '\0' && strcmp(node, doc_str(old, "spec.nodeName")) != 0)
+        return invalid(in, in->name, "spec: Forbidden: pod updates may not change spec.nodeName");
+    return 0;
+}
+
+static int patch(struct ask *in)
+{
+    struct object *object = find_named(in);
+    struct doc *patch_doc;
+    struct err err;
+
+    if (object == NULL)
+        return not_found(in);
+    int status = parse_body(in, &patch_doc);
+    if (status != 0)
+        return status;
+    const struct doc *old = parse_stored(in, object);
+    struct doc *doc = parse_stored(in, object);
+    status = check_patch(in, patch_doc, old);
+    if (status != 0)
+        return status;
+    doc_merge(in->arena, doc, patch_doc);
+    if (in->sub[0] != '\0')
+        kubelet_follows(in, doc, patch_doc);
+    put_identity_back(in, doc, old);
+    if (standin_check_metadata(doc, &err) < 0)
+        return bad_request(in, err.text);
+    if (doc_equal(doc, old)) /* no write, no event, as the real one has it */
+        return answer_object(in, 200, object);
+    return answer_object(in, 200, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+}
+
+static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
+{
+    const struct doc *asked = doc_get(options, "gracePeriodSeconds");
+    const struct doc *given = doc_at(pod, "spec.terminationGracePeriodSeconds");
+    int64_t seconds = GRACE_DEFAULT_S;
+
+    if (doc_str(pod, "spec.nodeName")[0] == '\0')
+        return 0; /* no kubelet has seen it */
+    if (in->grace_s >= 0)
+        return in->grace_s;
+    if (asked == NULL)
+        asked = given;
+    if (asked != NULL && !parse_count(asked->text.at, &seconds))
+        seconds = GRACE_DEFAULT_S;
+    return seconds;
+}
+
+static int delete_now(struct ask *in, struct object *object)
+{
+    const char *kind = in->resource->kind;
+    const struct object *last =
+        standin_shelf_take(in->standin, in->resource->id, object, in->arena);
+
+    if (last != NULL && strcmp(kind, "Pod") == 0)
+        return answer_object(in, 200, last);
+    return standin_answer_status(in, 200, "", "%s", "");
+}
+
+static int remove_object(struct ask *in)
+{
+    struct object *object = find_named(in);
+    struct doc *options = NULL;
+
+    if (object == NULL)
+        return not_found(in);
+    if (in->body.len > 0) {
+        const int status = parse_body(in, &options);
+        if (status != 0)
+            return status;
+    }
+    const char *uid = doc_str(options, "preconditions.uid");
+    if (uid[0] != '\0' && strcmp(uid, object->uid) != 0)
+        return standin_answer_status(in, 409, "Conflict",
+                                     "Operation cannot be fulfilled on %s \"%s\": Precondition "
+                                     "failed: UID in precondition: %s, UID in object meta: %s",
+                                     in->resource->plural, in->name, uid, object->uid);
+    struct doc *doc = parse_stored(in, object);
+    const int64_t grace_s = in->resource->id == RES_PODS ? grace_of(in, options, doc) : (int64_t)0;
+    if (grace_s == 0)
+        return delete_now(in, object);
+    struct doc *meta = doc_object(in->arena, doc, "metadata");
+    if (doc_str(meta, "deletionTimestamp")[0] != '\0')
+        return answer_object(in, 200, object);
+    doc_set_str(in->arena, meta, "deletionTimestamp", standin_time(in->standin, in->arena));
+    doc_set(in->arena, meta, TEXT("deletionGracePeriodSeconds"), doc_new_int(in->arena, grace_s));
+    return answer_object(in, 200, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+}
+
+static int watch_once(struct ask *in)
+{
+    struct watching at = {0, false};
+    /* An ERROR is an event like others here: the answer is complete in any case. */
+    (void)standin_watch_collect(in, &at, in->out);
+    return 200;
+}
+
+static int on_collection(struct ask *in)
+{
+    if (in->verb == VERB_GET)
+        return in->watch ? watch_once(in) : standin_answer_list(in);
+    return in->verb == VERB_POST ? create(in) : not_allowed(in);
+}
+
+static int on_object(struct ask *in)
+{
+    const struct object *object;
+
+    switch (in->verb) {
+    case VERB_GET:
+        object = find_named(in);
+        return object != NULL ? answer_object(in, 200, object) : not_found(in);
+    case VERB_PATCH:
+        return patch(in);
+    case VERB_DELETE:
+        return in->sub[0] == '\0' ? remove_object(in) : not_allowed(in);
+    case VERB_POST:
+    case VERB_OTHER:
+        break;
+    }
+    return not_allowed(in);
+}
+
+/* ---- the few paths that are no resource of ours ---- */
+
+static int answer_namespace(struct ask *in, const char *name)
+{
+    /* Of the cluster's name alone, so that it is the same in every run. */
+    const uint64_t seed = in->standin->seed;
+
+    must(name[0] != '\0');
+    strbuf_printf(in->out,
+                  "{\"kind\":\"Namespace\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"%s\","
+                  "\"uid\":\"%08x-%04x-4%03x-8%03x-%012llx\",\"resourceVersion\":\"1\"},"
+                  "\"status\":{\"phase\":\"Active\"}}",
+                  name, (unsigned)(seed >> 32), (unsigned)(seed >> 16 & 0xffff),
+                  (unsigned)(seed & 0xfff), (unsigned)(seed >> 52 & 0xfff),
+                  (unsigned long long)(seed * 0x9E3779B97F4A7C15U & 0xffffffffffffU));
+    return 200;
+}
+
+static int answer_review(struct ask *in)
+{
+    struct doc *doc;
+
+    const int status = parse_body(in, &doc);
+    if (status != 0)
+        return status;
+    doc_set(in->arena, doc, TEXT("status"), doc_new(in->arena, DOC_OBJECT));
+    struct doc *allowed = doc_new(in->arena, DOC_BOOL);
+    allowed->text = TEXT("true");
+    doc_set(in->arena, doc_get(doc, "status"), TEXT("allowed"), allowed);
+    doc_write(in->out, doc);
+    return 201;
+}
+
+static int answer_other(struct ask *in)
+{
+    const char *path = in->path;
+
+    must(in->resource == NULL);
+    if (in->verb == VERB_POST &&
+        strcmp(path, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews") == 0)
+        return answer_review(in);
+    if (in->verb != VERB_GET)
+        return not_found(in);
+    if (strcmp(path, "/api/v1/namespaces/kube-system") == 0)
+        return answer_namespace(in, "kube-system");
+    if (strcmp(path, "/version") == 0) {
+        strbuf_str(in->out,
+                   "{\"major\":\"1\",\"minor\":\"36\",\"gitVersion\":\"v1.36.0-standin\"}");
+        return 200;
+    }
+    if (strcmp(path, "/readyz") == 0 || strcmp(path, "/livez") == 0) {
+        strbuf_str(in->out, "ok");
+        return 200;
+    }
+    return not_found(in);
+}
+
+int standin_ask_answer(struct ask *in)
+{
+    if (in->resource == NULL)
+        return answer_other(in);
+    if (in->name[0] == '\0')
+        return on_collection(in);
+    if (strcmp(in->sub, "binding") == 0 && in->resource->id == RES_PODS)
+        return in->verb == VERB_POST ? standin_answer_binding(in) : not_allowed(in);
+    if (in->sub[0] != '\0' && !(in->resource->status && strcmp(in->sub, "status") == 0))
+        return standin_answer_status(in, 404, "NotFound",
+                                     "the server could not find the requested resource");
+    return on_object(in);
+}

@@ -1,0 +1,215 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/standin_inner.h"
+
+static bool wants(const struct ask *in, const struct object *object)
+{
+    if (in->namespace[0] != '\0' && strcmp(in->namespace, object->namespace) != 0)
+        return false;
+    return standin_selects(&in->selector, object);
+}
+
+/* ---- lists ---- */
+
+static void shelf_keep(struct shelf *shelf, struct object *object)
+{
+    must(object->refs > 0);
+    shelf->item = xgrow(shelf->item, shelf->count, &shelf->capacity, sizeof(struct object *));
+    shelf->item[shelf->count++] = object;
+    object->refs++;
+}
+
+static void list_head(struct ask *in, uint64_t rv, const char *token)
+{
+    strbuf_printf(in->out,
+                  "{\"kind\":\"%sList\",\"apiVersion\":\"%s\",\"metadata\":{\"resourceVersion\":"
+                  "\"%llu\"",
+                  in->resource->kind, in->resource->group_version, (unsigned long long)rv);
+    if (token[0] != '\0')
+        strbuf_printf(in->out, ",\"continue\":\"%s\"", token);
+    strbuf_str(in->out, "},\"items\":[");
+}
+
+/* The rest of a list, as it was when its first page was asked for. */
+static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
+{
+    struct standin *standin = in->standin;
+    const uint64_t id = ++standin->snapshots;
+    struct snapshot *snapshot = &standin->snapshot[id % SNAPSHOTS_MAX];
+
+    must(rest->count > 0);
+    standin_snapshot_drop(snapshot);
+    *snapshot = (struct snapshot){.id = id, .rv = standin->rv, .items = *rest};
+    *rest = (struct shelf){NULL, 0, 0};
+    *out_token = arena_printf(in->arena, "%llu.0", (unsigned long long)id);
+}
+
+static int first_page(struct ask *in)
+{
+    const struct shelf *shelf = &in->standin->shelf[in->resource->id];
+    const size_t limit = in->limit > 0 ? (size_t)in->limit : SIZE_MAX;
+    struct shelf page = {NULL, 0, 0};
+    struct shelf rest = {NULL, 0, 0};
+    const char *token = "";
+
+    for (size_t i = 0; i < shelf->count; i++)
+        if (wants(in, shelf->item[i]))
+            shelf_keep(page.count < limit ? &page : &rest, shelf->item[i]);
+    if (rest.count > 0)
+        snapshot_make(in, &rest, &token);
+    must(rest.count == 0);
+    list_head(in, in->standin->rv, token);
+    for (size_t i = 0; i < page.count; i++) {
+        if (i > 0)
+            strbuf_char(in->out, ',');
+        strbuf_text(in->out, page.item[i]->text);
+        standin_object_unref(page.item[i]);
+    }
+    xfree(page.item);
+    strbuf_str(in->out, "]}");
+    return 200;
+}
+
+static int later_page(struct ask *in)
+{
+    char *end;
+    const unsigned long long id = strtoull(in->continue_token, &end, 10);
+    const unsigned long long from = *end == '.' ? strtoull(end + 1, &end, 10) : 0;
+    const struct snapshot *snapshot = &in->standin->snapshot[id % SNAPSHOTS_MAX];
+    const char *token = "";
+
+    if (*end != '\0' || id == 0)
+        return standin_answer_status(in, 400, "BadRequest", "continue key is not valid: %s",
+                                     in->continue_token);
+    if (snapshot->id != id || from >= snapshot->items.count)
+        return standin_answer_status(
+            in, 410, "Expired",
+            "The provided continue parameter is too old to display a consistent list result.");
+    const size_t left = snapshot->items.count - from;
+    const size_t count = in->limit > 0 && (size_t)in->limit < left ? (size_t)in->limit : left;
+    if (count < left)
+        token = arena_printf(in->arena, "%llu.%zu", id, (size_t)from + count);
+    must(count > 0);
+    list_head(in, snapshot->rv, token);
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            strbuf_char(in->out, ',');
+        strbuf_text(in->out, snapshot->items.item[from + i]->text);
+    }
+    strbuf_str(in->out, "]}");
+    return 200;
+}
+
+int standin_answer_list(struct ask *in)
+{
+    must(!in->watch && in->resource != NULL);
+    if (in->continue_token[0] != '\0')
+        return later_page(in);
+    if (strtoull(in->rv, NULL, 10) > in->standin->rv)
+        return standin_answer_status(in, 504, "Timeout",
+                                     "Too large resource version: %s, current: %llu", in->rv,
+                                     (unsigned long long)in->standin->rv);
+    return first_page(in);
+}
+
+/* ---- watches ---- */
+
+static void add_event(struct strbuf *out, const char *type, struct text object)
+{
+    strbuf_printf(out, "{\"type\":\"%s\",\"object\":", type);
+    strbuf_text(out, object);
+    strbuf_str(out, "}\n");
+}
+
+/* An object that enters the selection is new to the watcher, one that leaves it is gone. */
+static void add_entry(const struct ask *in, const struct log_entry *entry, struct strbuf *out)
+{
+    const bool before = entry->before != NULL && wants(in, entry->before);
+    const bool after = !entry->deleted && wants(in, entry->after);
+
+    must(entry->after != NULL);
+    if (after)
+        add_event(out, before ? "MODIFIED" : "ADDED", entry->after->text);
+    else if (before)
+        add_event(out, "DELETED", entry->after->text);
+}
+
+static void add_error(struct strbuf *out, int code, const char *reason, const char *message)
+{
+    strbuf_printf(out,
+                  "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\","
+                  "\"metadata\":{},\"status\":\"Failure\",\"message\":\"%s\",\"reason\":\"%s\","
+                  "\"code\":%d}}\n",
+                  message, reason, code);
+}
+
+/* Version 0 or none: everything there is, as if it came now. */
+static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf *out)
+{
+    const struct shelf *shelf = &in->standin->shelf[in->resource->id];
+
+    at->begun = true;
+    if (in->rv[0] != '\0' && strcmp(in->rv, "0") != 0) {
+        at->rv = strtoull(in->rv, NULL, 10);
+        if (at->rv <= in->standin->rv)
+            return true;
+        add_error(out, 504, "Timeout", "Too large resource version");
+        return false;
+    }
+    for (size_t i = 0; i < shelf->count; i++)
+        if (wants(in, shelf->item[i]))
+            add_event(out, "ADDED", shelf->item[i]->text);
+    at->rv = in->standin->rv;
+    return true;
+}
+
+/* The first entry of the log after rv. */
+static size_t seek_log(const struct standin *standin, uint64_t rv)
+{
+    size_t low = 0;
+    size_t high = standin->log_count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const size_t at = (standin->log_first + middle) % STANDIN_EVENTS_MAX;
+        if (standin->log[at].after->rv <= rv)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool standin_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out)
+{
+    const struct standin *standin = in->standin;
+
+    must(in->watch);
+    if (!at->begun && !watch_begin(in, at, out))
+        return false;
+    if (at->rv < standin->compacted) {
+        add_error(out, 410, "Expired", "too old resource version");
+        return false;
+    }
+    for (size_t i = seek_log(standin, at->rv); i < standin->log_count; i++) {
+        const struct log_entry *entry =
+            &standin->log[(standin->log_first + i) % STANDIN_EVENTS_MAX];
+        if (entry->resource == in->resource->id)
+            add_entry(in, entry, out);
+    }
+    at->rv = standin->rv;
+    return true;
+}
+
+void standin_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out)
+{
+    must(at->begun);
+    strbuf_printf(out,
+                  "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"%s\",\"apiVersion\":\"%s\","
+                  "\"metadata\":{\"resourceVersion\":\"%llu\",\"creationTimestamp\":null}}}\n",
+                  in->resource->kind, in->resource->group_version, (unsigned long long)at->rv);
+}

@@ -1,0 +1,59 @@
+/*
+ * fake_api - a stand-in served over HTTP, with faults by script.
+ *
+ * Semantics come from standin.h; this adds the wire and what can go wrong on it.  A fault is for the
+ * next `times` requests whose "METHOD path" contains `match`; faults are tried in the order they were added.
+ *
+ * A thread per connection; every function may be called at any time.
+ */
+#ifndef MILLIGPU_TESTS_FAKE_API_H
+#define MILLIGPU_TESTS_FAKE_API_H
+
+#include "milligpu/standin.h"
+
+enum fault_kind {
+    FAULT_STATUS,    /* answers number, with text as body; nothing is done */
+    FAULT_LOSE,      /* does what was asked, then resets the connection without an answer */
+    FAULT_REFUSE,    /* resets the connection before anything was done */
+    FAULT_TRUNCATE,  /* ends the connection after number bytes of the body */
+    FAULT_DRIP,      /* one byte of the body every number ms */
+    FAULT_HALF_OPEN, /* head, number bytes of the body, then silence */
+    FAULT_SILENT,    /* does what was asked and never answers */
+    FAULT_SLOW,      /* answers after number ms */
+    FAULT_STREAM,    /* 200 and text as a chunked body, whatever was asked */
+};
+
+struct fault {
+    const char *match;
+    enum fault_kind kind;
+    unsigned times;
+    unsigned number;
+    const char *text;
+    int retry_after_s; /* with FAULT_STATUS; 0: no header */
+};
+
+struct fake_tls {
+    const char *cert; /* PEM texts */
+    const char *key;
+    const char *client_ca; /* NULL: clients need no certificate */
+};
+
+struct fake_api;
+
+/* standin must outlive it.  tls NULL: plain HTTP.  Listens on 127.0.0.1, on a free port. */
+struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tls) MUST_USE;
+void fake_api_free(struct fake_api *api);
+const char *fake_api_url(const struct fake_api *api);
+unsigned fake_api_port(const struct fake_api *api);
+
+void fake_api_fault(struct fake_api *api, const struct fault *fault);
+/* Ends every stream and every silence that is in force. */
+void fake_api_release(struct fake_api *api);
+/* Other tokens get 401; NULL: any will do. */
+void fake_api_token(struct fake_api *api, const char *token);
+
+/* How many requests contained this, as "METHOD path" or as "Authorization: ..."; all for "". */
+unsigned fake_api_seen(struct fake_api *api, const char *part);
+unsigned fake_api_connections(struct fake_api *api);
+
+#endif
