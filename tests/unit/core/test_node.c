@@ -1,0 +1,483 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/node.h"
+
+static struct names *names;
+
+static int set_up(void **state)
+{
+    (void)state;
+    names = names_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    names_free(names);
+    return 0;
+}
+
+static const struct atom *atom(const char *text)
+{
+    return names_intern(names, text_of(text));
+}
+
+/* A whole GPU of 80 GiB. */
+static struct gpu gpu(const char *id, uint16_t index)
+{
+    return (struct gpu){
+        .id = atom(id),
+        .model = atom("A100"),
+        .milli = GPU_MILLI,
+        .mib = 81920,
+        .index = index,
+        .numa = -1,
+    };
+}
+
+static struct allocation_facts facts_of(const char *uid, const struct share *shares, uint32_t count)
+{
+    return (struct allocation_facts){
+        .uid = uid,
+        .namespace = "default",
+        .name = uid,
+        .node = atom("n1"),
+        .state = STATE_BOUND,
+        .shares = count,
+        .share = shares,
+    };
+}
+
+/* One share of milli on one GPU, with the memory that comes with it. */
+static const struct allocation *pod(const char *uid, const char *on, uint32_t milli,
+                                    enum allocation_state state)
+{
+    const struct share share = {
+        .container = "main", .gpu = atom(on), .milli = milli, .mib = 81920 * milli / GPU_MILLI};
+    struct allocation_facts facts = facts_of(uid, &share, 1);
+    facts.state = state;
+    return allocation_new(&facts);
+}
+
+struct scene {
+    struct gpu gpu[8];
+    uint32_t gpus;
+    const struct allocation *pod[140];
+    uint32_t pods;
+    bool gone;
+};
+
+static void drop_pods(struct scene *scene)
+{
+    while (scene->pods > 0)
+        allocation_unref(scene->pod[--scene->pods]);
+}
+
+static struct node_build build_of(const struct scene *scene)
+{
+    return (struct node_build){
+        .name = atom("n1"),
+        .uid = atom("n1-uid"),
+        .problem_text = atom(""),
+        .gone = scene->gone,
+        .since_ms = 17,
+        .gpus = scene->gpus,
+        .gpu = scene->gpu,
+        .allocations = scene->pods,
+        .allocation = scene->pod,
+    };
+}
+
+static struct node *node_of(const struct scene *scene)
+{
+    const struct node_build build = build_of(scene);
+    struct node *node = node_new(&build);
+    node_audit(node);
+    return node;
+}
+
+static void sums_are_the_sums_of_the_charges(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    scene.pod[scene.pods++] = pod("c", "GPU-a", 300, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 200, STATE_RESERVED);
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 500, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+
+    assert_int_equal(node->gpu[0].used_milli, 300);
+    assert_int_equal(node->gpu[0].reserved_milli, 200);
+    assert_int_equal(node->gpu[0].used_mib, 81920 * 300 / 1000 + 81920 * 200 / 1000);
+    assert_int_equal(node->gpu[0].charges, 2);
+    assert_int_equal(gpu_free(&node->gpu[0]), 500);
+    assert_int_equal(gpu_free(&node->gpu[1]), 500);
+    assert_int_equal(node->free_milli, 1000);
+    assert_int_equal(node->since_ms, 17);
+    assert_string_equal(node->allocation[0]->is.uid, "a"); /* ascending */
+    assert_string_equal(node->allocation[2]->is.uid, "c");
+    assert_ptr_equal(node_allocation(node, TEXT("b")), node->allocation[1]);
+    assert_null(node_allocation(node, TEXT("aa")));
+    assert_null(node_allocation(node, TEXT("")));
+    assert_null(node_allocation(node, TEXT("d")));
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void gpus_are_in_the_order_of_absence_index_and_id(void **state)
+{
+    (void)state;
+    struct scene scene = {
+        .gpu = {gpu("GPU-x", 3), gpu("GPU-y", 1), gpu("GPU-b", 0), gpu("GPU-a", 0)}, .gpus = 4};
+    scene.gpu[2].flags = GPU_ABSENT;
+    scene.gpu[3].flags = GPU_ABSENT;
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 100, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 100, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    static const char *const order[] = {"GPU-y", "GPU-x", "GPU-a", "GPU-b"};
+    assert_int_equal(node->gpus, 4);
+    for (size_t i = 0; i < ARRAY_LEN(order); i++)
+        assert_string_equal(node->gpu[i].id->text, order[i]);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void an_absent_gpu_stays_with_its_size_while_it_is_charged(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    scene.gpu[1].flags = GPU_ABSENT;
+    scene.pod[scene.pods++] = pod("a", "GPU-b", 300, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpus, 2);
+    assert_int_equal(node->gpu[1].flags, GPU_ABSENT);
+    assert_int_equal(node->gpu[1].milli, GPU_MILLI);
+    assert_int_equal(node->gpu[1].used_milli, 300);
+    assert_int_equal(node->free_milli, 1000); /* what is absent offers nothing */
+    assert_int_equal(gpu_closed(&node->gpu[1]), REASON_ABSENT);
+
+    const struct node *without = node_with(node, scene.pod[0], NULL);
+    node_audit(without);
+    assert_int_equal(without->gpus, 1);
+    node_unref(without);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void a_charge_that_nobody_knows_makes_an_absent_gpu(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    scene.pod[scene.pods++] = pod("a", "GPU-lost", 300, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("b", "GPU-lost", 900, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    const struct gpu *lost = node_gpu(node, TEXT("GPU-lost"));
+    assert_int_equal(node->gpus, 2);
+    assert_non_null(lost);
+    assert_int_equal(lost->flags, GPU_ABSENT); /* of unknown size, so never over it */
+    assert_int_equal(lost->milli, 0);
+    assert_int_equal(lost->used_milli, 1200);
+    assert_string_equal(lost->model->text, "");
+    assert_int_equal(gpu_free(lost), 0);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void an_alias_means_the_gpu_that_is_there(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 0), gpu("n1/gpu-7", 7)},
+                          .gpus = 3};
+    scene.gpu[0].alias = atom("n1/gpu-0");
+    scene.gpu[1].flags = GPU_ABSENT; /* the made-up GPU that the UUID has replaced */
+    scene.gpu[2].flags = GPU_ABSENT; /* nobody's */
+    scene.pod[scene.pods++] = pod("a", "n1/gpu-0", 300, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("b", "GPU-a", 300, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->gpu[0].used_milli, 600);
+    assert_int_equal(node->gpu[0].charges, 2);
+    assert_ptr_equal(node_gpu(node, TEXT("n1/gpu-0")), &node->gpu[0]);
+    assert_ptr_equal(node_gpu(node, TEXT("GPU-a")), &node->gpu[0]);
+    assert_null(node_gpu(node, TEXT("GPU")));
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void an_id_means_more_than_an_alias(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 1)}, .gpus = 2};
+    scene.gpu[0].alias = atom("n1/gpu-0");
+    scene.pod[scene.pods++] = pod("a", "n1/gpu-0", 300, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpu[0].used_milli, 0);
+    assert_int_equal(node->gpu[1].used_milli, 300);
+    assert_ptr_equal(node_gpu(node, TEXT("n1/gpu-0")), &node->gpu[1]);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void a_gpu_charged_beyond_its_size_is_over(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
+    scene.gpu[0].milli = 500; /* shrank below its use */
+    scene.gpu[1].mib = 100;
+    scene.gpu[2].mib = 0; /* not known, so it cannot be passed */
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 600, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 300, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("c", "GPU-c", 1000, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpu[0].flags, GPU_OVER);
+    assert_int_equal(node->gpu[1].flags, GPU_OVER);
+    assert_int_equal(node->gpu[2].flags, 0);
+    assert_int_equal(gpu_free(&node->gpu[0]), 0);
+    assert_int_equal(gpu_closed(&node->gpu[1]), REASON_ROOM);
+    assert_int_equal(node->free_milli, 0); /* 700 on b, but nothing is granted there */
+
+    const struct node *without = node_with(node, scene.pod[1], NULL);
+    node_audit(without);
+    assert_int_equal(without->gpu[1].flags, 0); /* over no longer */
+    assert_int_equal(without->free_milli, 1000);
+    node_unref(without);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void closed_gpus_say_why(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned flags;
+        enum reason why;
+    } step[] = {
+        {0, REASON_NONE},
+        {GPU_DUPLICATE, REASON_ABSENT},
+        {GPU_UNHEALTHY, REASON_UNHEALTHY},
+        {GPU_CORDONED, REASON_CORDONED},
+        {GPU_UNHEALTHY | GPU_CORDONED, REASON_UNHEALTHY},
+        {GPU_DUPLICATE | GPU_UNHEALTHY | GPU_CORDONED, REASON_ABSENT},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(step); i++) {
+        struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+        scene.gpu[0].flags = (uint16_t)step[i].flags;
+        const struct node *node = node_of(&scene);
+        assert_int_equal(node->gpu[0].flags, step[i].flags);
+        assert_int_equal(gpu_closed(&node->gpu[0]), step[i].why);
+        assert_int_equal(node->free_milli, step[i].why == REASON_NONE ? 1000 : 0);
+        node_unref(node);
+    }
+}
+
+static void as_many_pods_as_a_gpu_may_have_crowd_it(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    for (int i = 0; i < CHARGES_PER_GPU_MAX; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "pod-%03d", i);
+        scene.pod[scene.pods++] = pod(uid, "GPU-a", 1, STATE_BOUND);
+    }
+    const struct node *node = node_of(&scene);
+    assert_int_equal(gpu_closed(&node->gpu[0]), REASON_CROWDED);
+    assert_int_equal(node->free_milli, 0);
+    const struct node *less = node_with(node, scene.pod[5], NULL);
+    assert_int_equal(gpu_closed(&less->gpu[0]), REASON_NONE);
+    assert_int_equal(less->free_milli, 1000 - (CHARGES_PER_GPU_MAX - 1));
+    node_unref(less);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void whole_nodes_close_too(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpus = 0};
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node_closed(node), REASON_NO_GPU);
+    node_unref(node);
+
+    scene = (struct scene){.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    struct allocation_facts facts = facts_of("a", NULL, 0);
+    facts.origin = ORIGIN_OBSERVED;
+    facts.unplaced_milli = 300;
+    scene.pod[scene.pods++] = allocation_new(&facts);
+    node = node_of(&scene);
+    assert_int_equal(node_closed(node), REASON_UNPLACED);
+    assert_int_equal(node->unplaced_milli, 300);
+    assert_int_equal(node->free_milli, 0);
+    node_unref(node);
+
+    facts = facts_of("b", NULL, 0);
+    facts.origin = ORIGIN_OBSERVED;
+    facts.held_gpus = 2;
+    scene.pod[scene.pods++] = allocation_new(&facts);
+    node = node_of(&scene);
+    assert_int_equal(node_closed(node), REASON_MIXED);
+    assert_int_equal(node->held_gpus, 2);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void of_a_gone_node_only_what_is_charged_remains(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2, .gone = true};
+    scene.pod[scene.pods++] = pod("a", "GPU-b", 300, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_true(node->gone);
+    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->gpu[0].flags, GPU_ABSENT);
+    assert_int_equal(node->free_milli, 0);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void absurd_amounts_do_not_wrap_around(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    for (int i = 0; i < 2; i++) {
+        const struct share share = {
+            .container = "main", .gpu = atom("GPU-a"), .milli = UINT32_MAX - 1, .mib = UINT32_MAX};
+        struct allocation_facts facts = facts_of(i == 0 ? "a" : "b", &share, 1);
+        facts.origin = ORIGIN_OBSERVED;
+        facts.state = i == 0 ? STATE_BOUND : STATE_RESERVED;
+        scene.pod[scene.pods++] = allocation_new(&facts);
+    }
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpu[0].flags, GPU_OVER);
+    assert_int_equal(node->gpu[0].used_mib, UINT32_MAX);
+    assert_int_equal(gpu_free(&node->gpu[0]), 0);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void names_compare_bytewise(void **state)
+{
+    (void)state;
+    static const char *const ascending[] = {"", "N1", "n", "n-1", "n1", "n10", "n2", "\xc3\xa4"};
+    for (size_t i = 0; i < ARRAY_LEN(ascending); i++)
+        for (size_t k = 0; k < ARRAY_LEN(ascending); k++) {
+            const int order = atom_cmp(atom(ascending[i]), atom(ascending[k]));
+            assert_int_equal((order > 0) - (order < 0), (i > k) - (i < k));
+        }
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void assert_same_gpu(const struct gpu *a, const struct gpu *b)
+{
+    assert_ptr_equal(a->id, b->id);
+    assert_ptr_equal(a->alias, b->alias);
+    assert_int_equal(a->milli, b->milli);
+    assert_int_equal(a->used_milli, b->used_milli);
+    assert_int_equal(a->reserved_milli, b->reserved_milli);
+    assert_int_equal(a->used_mib, b->used_mib);
+    assert_int_equal(a->charges, b->charges);
+    assert_int_equal(a->flags, b->flags);
+}
+
+static void assert_same_node(const struct node *a, const struct node *b)
+{
+    assert_int_equal(a->gpus, b->gpus);
+    assert_int_equal(a->free_milli, b->free_milli);
+    assert_int_equal(a->held_gpus, b->held_gpus);
+    assert_int_equal(a->unplaced_milli, b->unplaced_milli);
+    assert_int_equal(a->allocations, b->allocations);
+    for (uint32_t i = 0; i < a->gpus; i++)
+        assert_same_gpu(&a->gpu[i], &b->gpu[i]);
+    for (uint32_t i = 0; i < a->allocations; i++)
+        assert_ptr_equal(a->allocation[i], b->allocation[i]);
+}
+
+/* One draw per statement: a seed must replay on every compiler. */
+static const struct allocation *draw_pod(uint64_t *seed, const char *uid)
+{
+    static const char *const on[] = {"GPU-a", "GPU-b", "GPU-c", "n1/gpu-1", "GPU-lost"};
+    struct share share[2] = {{.container = "x"}, {.container = "y", .order = 1}};
+    for (int i = 0; i < 2; i++) {
+        share[i].gpu = atom(on[draw(seed, 5)]);
+        share[i].milli = 50 * (1 + draw(seed, 8));
+        share[i].mib = share[i].milli * 81;
+        share[i].kind = (enum container_kind)draw(seed, 3);
+    }
+    struct allocation_facts facts = facts_of(uid, share, draw(seed, 3));
+    facts.origin = ORIGIN_OBSERVED;
+    facts.state = draw(seed, 2) == 0 ? STATE_RESERVED : STATE_BOUND;
+    facts.held_gpus = draw(seed, 20) == 0;
+    facts.unplaced_milli = draw(seed, 20) == 0 ? 300 : 0;
+    return allocation_new(&facts);
+}
+
+static void a_change_gives_what_building_anew_gives(void **state)
+{
+    (void)state;
+    const char *env = getenv("NODE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
+    print_message("NODE_SEED=%llu\n", (unsigned long long)seed);
+
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
+    scene.gpu[1].alias = atom("n1/gpu-1");
+    scene.gpu[2].flags = GPU_CORDONED;
+    const struct node *node = node_of(&scene);
+    uint32_t seen_over = 0;
+    uint32_t seen_lost = 0;
+    for (int step = 0; step < 5000; step++) {
+        char uid[8];
+        (void)snprintf(uid, sizeof uid, "u%u", draw(&seed, 12));
+        const struct allocation *before = node_allocation(node, text_of(uid));
+        const struct allocation *after = NULL;
+        if (before == NULL || draw(&seed, 2) == 0)
+            after = draw_pod(&seed, uid);
+        struct node *next = node_with(node, before, after);
+        node_unref(node);
+        allocation_unref(after);
+        node = next;
+        node_audit(node);
+
+        struct node_build build = build_of(&scene);
+        build.allocations = node->allocations;
+        build.allocation = node->allocation;
+        const struct node *anew = node_new(&build);
+        assert_same_node(node, anew);
+        node_unref(anew);
+        seen_over += (node->gpu[0].flags & GPU_OVER) != 0;
+        seen_lost += node->gpus > 3;
+    }
+    assert_true(seen_over > 0 && seen_lost > 0);
+    node_unref(node);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_the_sums_of_the_charges),
+        cmocka_unit_test(gpus_are_in_the_order_of_absence_index_and_id),
+        cmocka_unit_test(an_absent_gpu_stays_with_its_size_while_it_is_charged),
+        cmocka_unit_test(a_charge_that_nobody_knows_makes_an_absent_gpu),
+        cmocka_unit_test(an_alias_means_the_gpu_that_is_there),
+        cmocka_unit_test(an_id_means_more_than_an_alias),
+        cmocka_unit_test(a_gpu_charged_beyond_its_size_is_over),
+        cmocka_unit_test(closed_gpus_say_why),
+        cmocka_unit_test(as_many_pods_as_a_gpu_may_have_crowd_it),
+        cmocka_unit_test(whole_nodes_close_too),
+        cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
+        cmocka_unit_test(absurd_amounts_do_not_wrap_around),
+        cmocka_unit_test(names_compare_bytewise),
+        cmocka_unit_test(a_change_gives_what_building_anew_gives),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
