@@ -10,6 +10,7 @@ enum { QUOTE_MAX = 48 };
 
 /* node.h keeps both in 16 bits. */
 enum { INDEX_MAX = UINT16_MAX, NUMA_MAX = INT16_MAX };
+static_assert((int)GPUS_PER_NODE_MAX <= (int)INDEX_MAX, "made-up indexes fit too");
 
 struct judge {
     const struct node_facts *facts;
@@ -22,6 +23,7 @@ struct judge {
 static void leave_out(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
 {
     must(problem != PROBLEM_NONE);
+    must(judge->out->problem == PROBLEM_NONE); /* the first one ends it */
     must(buf->len > 0);
 
     judge->out->problem = problem;
@@ -34,6 +36,8 @@ static void leave_out(struct judge *judge, enum inventory_problem problem, struc
 
 static void add_quoted(struct strbuf *buf, const char *text)
 {
+    must(text != NULL);
+
     char shown[QUOTE_MAX];
     text_clip(text_of(text), shown, sizeof shown);
     strbuf_printf(buf, "\"%s\"", shown);
@@ -52,8 +56,10 @@ static bool leave_out_partitioned(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
     const bool mig = says_yes(facts->label_mig);
+    must(judge->out->source == SOURCE_NONE);
     if (!mig && !says_yes(facts->label_sharing))
         return false;
+    must(mig || facts->label_sharing != NULL);
 
     struct strbuf buf;
     strbuf_init(&buf);
@@ -66,6 +72,7 @@ static bool leave_out_partitioned(struct judge *judge)
 static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpus)
 {
     must(field != NULL);
+    must(judge->out->gpus == 0);
     if (gpus <= GPUS_PER_NODE_MAX)
         return false;
 
@@ -81,6 +88,7 @@ static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpu
 static bool parse_whole(const char *text, uint64_t *out)
 {
     int64_t value = 0;
+    must(out != NULL);
     if (text == NULL || quantity_parse(text_of(text), 0, &value) != QUANTITY_OK || value < 0)
         return false;
     must(value >= 0);
@@ -98,13 +106,15 @@ static const char *model_of(struct arena *arena, const char *given)
     for (char *c = model; *c != '\0'; c++)
         if (*c == ' ' || *c == '\t')
             *c = '-';
-    must(strlen(model) <= text.len);
+    must(model[text.len] == '\0');
+    must(strchr(model, ' ') == NULL);
     return model;
 }
 
 static const char *made_up_id(const struct judge *judge, uint32_t index)
 {
     must(judge->facts->name != NULL);
+    must(index <= INDEX_MAX);
     return arena_printf(judge->arena, "%s/gpu-%u", judge->facts->name, index);
 }
 
@@ -112,6 +122,7 @@ static const char *made_up_id(const struct judge *judge, uint32_t index)
 static void make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
 {
     struct inventory *out = judge->out;
+    must(out->gpus == 0);
     must(last_milli < GPU_MILLI);
     must(whole + (last_milli > 0) <= GPUS_PER_NODE_MAX);
 
@@ -134,6 +145,7 @@ static void make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
 static bool leave_out_entry(struct judge *judge, uint32_t entry, const char *what)
 {
     struct strbuf buf;
+    must(what != NULL);
     must(entry < judge->facts->gpus);
     strbuf_init(&buf);
     strbuf_printf(&buf, "annotation milligpu.io/gpus: [%u].%s", entry, what);
@@ -159,6 +171,7 @@ static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gp
 {
     const struct text node = text_of(judge->facts->name);
     const struct text id = text_of(gpu->id);
+    must(gpu->id != NULL);
     must(gpu->index <= INDEX_MAX);
 
     if (!text_starts(id, judge->facts->name) || id.len == node.len || id.at[node.len] != '/')
@@ -197,6 +210,7 @@ static bool check_distinct(struct judge *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = judge->facts->gpu;
     must(entry < judge->facts->gpus);
+    must(gpu[entry].id != NULL);
 
     for (uint32_t i = 0; i < entry; i++) {
         if (gpu[i].index == gpu[entry].index)
@@ -211,6 +225,7 @@ static int by_index(const void *left, const void *right)
 {
     const struct gpu_facts *a = left;
     const struct gpu_facts *b = right;
+    must(a->id != NULL && b->id != NULL);
     return (a->index > b->index) - (a->index < b->index);
 }
 
@@ -219,6 +234,7 @@ static void copy_entry(const struct judge *judge, const struct gpu_facts *given,
 {
     const char *made_up = made_up_id(judge, given->index);
     must(given->milli >= 1 && given->milli <= GPU_MILLI);
+    must(given->numa >= -1 && given->numa <= NUMA_MAX);
 
     *gpu = *given;
     gpu->id = arena_copy(judge->arena, text_of(given->id));
@@ -250,6 +266,7 @@ static void take_annotation(struct judge *judge)
 static void take_label(struct judge *judge, uint64_t count)
 {
     must(judge->facts->label_count != NULL);
+    must(count <= INT64_MAX);
 
     judge->out->source = SOURCE_LABEL;
     if (!leave_out_limit(judge, "label nvidia.com/gpu.count", count))
@@ -264,6 +281,7 @@ static bool leave_out_foreign(struct judge *judge, uint64_t milli)
     if (!parse_whole(judge->facts->label_count, &count))
         return false;
     must(count <= INT64_MAX);
+    must(milli <= INT64_MAX);
     /* Divided, not multiplied: labels may hold any number. */
     const bool too_much = milli / GPU_MILLI + (milli % GPU_MILLI != 0) > count;
     const bool too_little = milli > 0 && milli / least_milli < count;
@@ -306,6 +324,7 @@ static void leave_out_label(struct judge *judge)
 {
     struct strbuf buf;
     must(judge->facts->label_count != NULL);
+    must(judge->out->source == SOURCE_NONE);
 
     judge->out->source = SOURCE_LABEL;
     strbuf_init(&buf);
@@ -323,6 +342,7 @@ static void take_source(struct judge *judge)
     const bool label_counts = judge->rules->advertise || (!shown && judge->rules->from_labels);
     uint64_t count = 0;
     must(judge->out->source == SOURCE_NONE);
+    must(judge->out->problem == PROBLEM_NONE);
 
     if (facts->gpus_error != NULL) {
         struct strbuf buf;
@@ -345,6 +365,7 @@ static bool is_cordoned(const struct gpu_facts *gpu, struct text list)
 {
     struct text id;
     must(gpu->id != NULL);
+    must(gpu->alias == NULL || strcmp(gpu->alias, gpu->id) != 0);
 
     while (text_cut(&list, ',', &id)) {
         id = text_trim(id);
@@ -364,13 +385,15 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
     for (uint32_t i = 0; i < inventory->gpus; i++)
         milli += inventory->gpu[i].milli;
     must(milli <= GPU_MILLI * GPUS_PER_NODE_MAX);
+    must(milli >= inventory->gpus);
     return milli;
 }
 
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out)
 {
-    must(facts != NULL && facts->name != NULL);
+    must(facts != NULL);
+    must(facts->name != NULL);
     must(rules != NULL);
 
     *out = (struct inventory){.node = facts->name, .uid = facts->uid};
@@ -382,17 +405,21 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
         out->gpu[i].cordoned = is_cordoned(&out->gpu[i], text_of(facts->cordon));
     if (rules->advertise)
         out->advertise_milli = milli_to_advertise(out);
+    must(out->gpus <= GPUS_PER_NODE_MAX);
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
+    must((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
 }
 
 const char *inventory_problem_name(enum inventory_problem problem)
 {
     static const char *const name[] = {
-#define X(code, word, text) [code] = word,
+#define X(code, word, text) [code] = (word),
         INVENTORY_PROBLEMS(X)
 #undef X
     };
+    static_assert(ARRAY_LEN(name) == PROBLEM_LIMIT + 1, "the last problem");
     must((unsigned)problem < ARRAY_LEN(name));
+    must(name[problem] != NULL);
     return name[problem];
 }
 
@@ -403,6 +430,7 @@ const char *inventory_source_name(enum inventory_source source)
                                        [SOURCE_LABEL] = "label",
                                        [SOURCE_ALLOCATABLE] = "allocatable"};
     must((unsigned)source < ARRAY_LEN(name));
+    must(name[source] != NULL);
     return name[source];
 }
 

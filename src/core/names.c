@@ -16,6 +16,7 @@ struct names *names_new(void)
     struct names *names = xmalloc(sizeof *names);
     map_init(&names->map);
     arena_init(&names->arena);
+    must(names->map.count == 0);
     return names;
 }
 
@@ -23,6 +24,7 @@ void names_free(struct names *names)
 {
     if (names == NULL)
         return;
+    must(names->map.count == 0 || names->arena.chunk != NULL);
     map_done(&names->map);
     arena_done(&names->arena);
     xfree(names);
@@ -39,6 +41,7 @@ const struct atom *names_find(const struct names *names, struct text text)
 
 const struct atom *names_intern(struct names *names, struct text text)
 {
+    must(names != NULL);
     must(text.len <= UINT32_MAX);
 
     const struct atom *known = names_find(names, text);

@@ -18,7 +18,8 @@ struct parsed {
 /* Texts are far shorter than this, so an exponent this large decides whatever the digits are. */
 static const int64_t EXPONENT_MAX = (int64_t)1 << 50;
 
-static const unsigned DIGITS_MAX = 19; /* of 2^63 - 1 */
+enum { DIGITS_MAX = 19 }; /* of 2^63 - 1 */
+static_assert(INT64_MAX / 1000000000000000000 == 9, "DIGITS_MAX is one more than its zeros");
 
 __extension__ typedef unsigned __int128 wide_uint;
 
@@ -32,6 +33,8 @@ static struct text take_digits(struct text *rest)
     struct text digits = {rest->at, 0};
     while (digits.len < rest->len && is_digit(rest->at[digits.len]))
         digits.len++;
+    must(digits.len <= rest->len);
+    must(digits.len == rest->len || !is_digit(rest->at[digits.len]));
     rest->at += digits.len;
     rest->len -= digits.len;
     return digits;
@@ -42,6 +45,7 @@ static bool take_sign(struct text *rest, bool *negative)
 {
     if (rest->len == 0 || (rest->at[0] != '+' && rest->at[0] != '-'))
         return false;
+    must(rest->len > 0);
     *negative = rest->at[0] == '-';
     rest->at++;
     rest->len--;
@@ -77,6 +81,9 @@ static bool parse_suffix(struct text text, struct parsed *out)
     } decimal[] = {{'n', -9}, {'u', -6}, {'m', -3}, {'k', 3}, {'M', 6},
                    {'G', 9},  {'T', 12}, {'P', 15}, {'E', 18}};
     static const char binary[] = "KMGTPE";
+
+    must(out->exponent == 0);
+    must(out->binary == 0);
 
     if (text.len == 0)
         return true;
@@ -117,6 +124,7 @@ static bool parse(struct text text, struct parsed *out)
     }
     if (out->whole.len + out->fraction.len == 0)
         return false;
+    must(out->whole.len == 0 || is_digit(out->whole.at[0]));
     return parse_suffix(text, out);
 }
 
@@ -146,7 +154,9 @@ static struct significant significant_of(const struct parsed *parsed, unsigned d
     const size_t all = s.end;
     while (s.end > s.first && digit(parsed, s.end - 1) == 0)
         s.end--;
-    must(s.first <= s.end && s.end <= all);
+    must(s.first <= s.end);
+    must(s.end <= all);
+    must(parsed->exponent >= -EXPONENT_MAX && parsed->exponent <= EXPONENT_MAX);
     s.exponent = parsed->exponent + (int64_t)decimals - (int64_t)parsed->fraction.len +
                  (int64_t)(all - s.end);
     return s;
@@ -156,16 +166,18 @@ static struct significant significant_of(const struct parsed *parsed, unsigned d
  * The digits at or behind the point, x 2^binary, rounded down; *inexact if something was lost.
  * Rounding down at every step loses nothing: floor((a + floor(y)) / 10) = floor((a + y) / 10).
  */
-static wide_uint behind_point(const struct parsed *parsed, struct significant s, size_t from,
-                              bool *inexact)
+static uint64_t behind_point(const struct parsed *parsed, struct significant s, size_t from,
+                             bool *inexact)
 {
     must(from >= s.first && from <= s.end);
     must(s.exponent < 0);
 
-    wide_uint value = 0;
+    uint64_t value = 0; /* below 10 x 2^60 */
+    must(parsed->binary <= 60);
+
     *inexact = false;
     for (size_t i = s.end; i > from; i--) {
-        value += (wide_uint)digit(parsed, i - 1) << parsed->binary;
+        value += (uint64_t)digit(parsed, i - 1) << parsed->binary;
         *inexact |= value % 10 != 0;
         value /= 10;
     }
@@ -184,10 +196,12 @@ static bool magnitude(const struct parsed *parsed, struct significant s, uint64_
     const int64_t count = (int64_t)(s.end - s.first);
     const int64_t before = count + s.exponent; /* digits before the point */
     *inexact = false;
+    must(count > 0);
     if (before > DIGITS_MAX)
         return false;
 
     wide_uint value = 0;
+    must(s.exponent < DIGITS_MAX);
     for (int64_t i = 0; i < before; i++)
         value = value * 10 + (i < count ? digit(parsed, s.first + (size_t)i) : 0);
     value <<= parsed->binary;
@@ -202,6 +216,7 @@ static bool magnitude(const struct parsed *parsed, struct significant s, uint64_
 
 static enum quantity_verdict evaluate(struct text text, unsigned decimals, bool round, int64_t *out)
 {
+    must(text.at != NULL || text.len == 0);
     must(decimals <= 18);
     must(out != NULL);
 
@@ -219,6 +234,7 @@ static enum quantity_verdict evaluate(struct text text, unsigned decimals, bool 
         return QUANTITY_RANGE;
     if (inexact)
         value++; /* away from zero, as Kubernetes does also below it */
+    must(value <= INT64_MAX);
     *out = parsed.negative ? -(int64_t)value : (int64_t)value;
     return QUANTITY_OK;
 }

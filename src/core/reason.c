@@ -1,5 +1,7 @@
 #include "milligpu/reason.h"
 
+static_assert(REASON_NONE == 0, "a zeroed answer fits");
+
 struct reason_row {
     const char *name;
     const char *help;
@@ -17,6 +19,8 @@ static const struct reason_row *row_of(enum reason reason)
 
     must((unsigned)reason < REASONS);
     must(row[reason].name != NULL);
+    must(row[reason].help != NULL);
+    must(row[reason].class <= REASON_CLASS_STATE);
     return &row[reason];
 }
 
@@ -33,5 +37,6 @@ const char *reason_help(enum reason reason)
 enum reason_class reason_class(enum reason reason)
 {
     must(reason != REASON_NONE);
+    must(reason < REASONS);
     return row_of(reason)->class;
 }

@@ -6,6 +6,9 @@
 #include "milligpu/quantity.h"
 #include "milligpu/strbuf.h"
 
+static_assert(PARTS_MAX >= GPUS_PER_NODE_MAX, "one container may ask for a whole node");
+static_assert(MODEL_BYTES_MAX < REASON_BYTES_MAX, "a refusal can name a model");
+
 /* So much of a text that somebody wrote is repeated to them. */
 enum { QUOTE_MAX = 48 };
 
@@ -21,7 +24,9 @@ struct parser {
 static void quote(struct strbuf *buf, const char *text)
 {
     char shown[QUOTE_MAX];
+    must(buf != NULL);
     must(text != NULL);
+
     text_clip(text_of(text), shown, sizeof shown);
     strbuf_char(buf, '"');
     strbuf_str(buf, shown);
@@ -44,6 +49,7 @@ static bool refuse(const struct parser *parser, enum reason why, struct strbuf *
 /* "container web: nvidia.com/vgpu: 1500 " */
 static void begin_amount(const struct parser *parser, struct strbuf *buf)
 {
+    must(parser->rules->resource != NULL);
     must(parser->container->amount != NULL);
 
     strbuf_init(buf);
@@ -59,7 +65,8 @@ static const char amount_hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or 
 /* Neither thousandths nor whole GPUs: the whole GPUs on both sides of it would be. */
 static bool refuse_uneven(const struct parser *parser, int64_t amount)
 {
-    must(amount > GPU_MILLI && amount % GPU_MILLI != 0);
+    must(amount > GPU_MILLI);
+    must(amount % GPU_MILLI != 0);
 
     const int64_t most = (int64_t)GPU_MILLI * GPUS_PER_NODE_MAX;
     const int64_t below = amount / GPU_MILLI * GPU_MILLI;
@@ -81,6 +88,7 @@ static bool refuse_fraction(const struct parser *parser)
     const bool guessed = quantity_parse(text, 3, &milli) == QUANTITY_OK && milli > 0 &&
                          (milli <= GPU_MILLI || milli % GPU_MILLI == 0);
     must(!guessed || milli > 0);
+    must(!guessed || milli <= GPU_MILLI || milli % GPU_MILLI == 0);
 
     struct strbuf buf;
     begin_amount(parser, &buf);
@@ -95,6 +103,7 @@ static bool refuse_fraction(const struct parser *parser)
 /* Zero is fine here.  False: refused. */
 static bool parse_amount(const struct parser *parser, int64_t *out)
 {
+    must(out != NULL);
     must(parser->container->amount != NULL);
 
     struct strbuf buf;
@@ -122,6 +131,8 @@ static bool parse_amount(const struct parser *parser, int64_t *out)
 /* "container web: annotation gpu-count.milligpu.io/web: " */
 static void begin_count(const struct parser *parser, struct strbuf *buf)
 {
+    must(parser->container->count != NULL || parser->pod->count != NULL);
+
     strbuf_init(buf);
     if (parser->container->count != NULL)
         strbuf_printf(buf, "annotation gpu-count.milligpu.io/%s: ", parser->container->name);
@@ -139,6 +150,7 @@ static bool parse_count(const struct parser *parser, uint32_t *out)
     if (given == NULL)
         return true;
 
+    must(out != NULL);
     const struct text text = text_trim(text_of(given));
     uint32_t value = 0;
     size_t digits = 0;
@@ -169,8 +181,9 @@ static bool parse_count(const struct parser *parser, uint32_t *out)
 /* amount / count does not work out: say which amounts or counts do. */
 static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t count)
 {
-    must(count > 0);
+    must(count > 0 && count <= GPUS_PER_NODE_MAX);
     must(amount > 0);
+    must(amount % count != 0 || amount / count > GPU_MILLI);
 
     struct strbuf buf;
     begin_amount(parser, &buf);
@@ -182,6 +195,7 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
         return refuse(parser, REASON_COUNT, &buf);
     }
     const int64_t below = amount / count * count;
+    must(below < amount && below + count <= most);
     strbuf_printf(&buf, "cannot be split evenly over %u GPUs (gpu-count); ask for ", count);
     if (below > 0)
         strbuf_printf(&buf, "%lld or ", (long long)below);
@@ -192,6 +206,7 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
 static bool split(const struct parser *parser, int64_t amount, uint32_t count, struct want *want)
 {
     must(amount > 0);
+    must(count <= GPUS_PER_NODE_MAX);
     must(want != NULL);
 
     if (count > 0) {
@@ -212,19 +227,24 @@ static bool split(const struct parser *parser, int64_t amount, uint32_t count, s
     }
     want->parts = amount > GPU_MILLI ? (uint32_t)(amount / GPU_MILLI) : 1;
     want->milli = amount > GPU_MILLI ? GPU_MILLI : (uint32_t)amount;
+    must((int64_t)want->parts * want->milli == amount);
     return true;
 }
 
 /* "on each of 3 GPUs ", where the amount is not what one GPU gives */
 static void add_each(const struct want *want, struct strbuf *buf)
 {
+    must(want->parts > 0);
+    must(buf->len > 0);
+
     if (want->parts > 1)
         strbuf_printf(buf, "(%u on each of %u GPUs) ", want->milli, want->parts);
 }
 
 static bool check_minimum(const struct parser *parser, const struct want *want)
 {
-    must(want->milli > 0 && want->milli <= GPU_MILLI);
+    must(want->milli > 0);
+    must(want->milli <= GPU_MILLI);
 
     if (want->milli >= parser->rules->min_milli)
         return true;
@@ -246,6 +266,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
         return true;
     const uint32_t below = want->milli / step * step;
     const uint32_t above = below + step < GPU_MILLI ? below + step : GPU_MILLI;
+    must(below < want->milli);
     must(above > want->milli);
     struct strbuf buf;
     begin_amount(parser, &buf);
@@ -260,6 +281,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
 /* One container that asks.  False: refused. */
 static bool parse_want(const struct parser *parser, int64_t amount, struct want *want)
 {
+    must(amount > 0);
     must(parser->container->name != NULL);
 
     uint32_t count = 0;
@@ -268,6 +290,7 @@ static bool parse_want(const struct parser *parser, int64_t amount, struct want 
     if (!parse_count(parser, &count) || !split(parser, amount, count, want))
         return false;
     must(want->parts >= 1 && want->parts <= GPUS_PER_NODE_MAX);
+    must(want->milli >= 1 && want->milli <= GPU_MILLI);
     return check_minimum(parser, want) && check_step(parser, want);
 }
 
@@ -284,6 +307,7 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
                          uint32_t most)
 {
     must(number > most);
+    must(what != NULL);
 
     struct strbuf buf;
     strbuf_init(&buf);
@@ -294,7 +318,8 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
 
 static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
 {
-    must(out->wants > 0 && out->wants <= parser->pod->containers);
+    must(out->wants > 0);
+    must(out->wants <= parser->pod->containers);
 
     uint32_t parts = 0;
     uint32_t filled = 0;
@@ -304,12 +329,14 @@ static bool parse_wants(struct parser *parser, struct arena *arena, struct reque
         int64_t amount = 0;
         if (!asks(parser->container))
             continue;
+        must(filled < out->wants);
         struct want *want = &out->want[filled++];
         if (!parse_amount(parser, &amount) || !parse_want(parser, amount, want))
             return false;
         parts += want->parts;
     }
     must(filled == out->wants);
+    must(parts >= out->wants);
     if (parts > PARTS_MAX)
         return refuse_limit(parser, parts, "parts of GPUs over all containers", PARTS_MAX);
     return true;
@@ -327,6 +354,8 @@ static const size_t NVIDIA_LEN = sizeof "NVIDIA-" - 1;
 /* Blanks as '-', without a leading "NVIDIA-". */
 static struct text without_maker(struct text text, char *dashed)
 {
+    must(text.len <= MODEL_BYTES_MAX);
+
     for (size_t i = 0; i < text.len; i++)
         dashed[i] = text.at[i] == ' ' ? '-' : text.at[i];
     struct text out = {dashed, text.len};
@@ -335,6 +364,7 @@ static struct text without_maker(struct text text, char *dashed)
         out.len -= NVIDIA_LEN;
     }
     must(out.len <= text.len);
+    must(out.len == text.len || out.len + NVIDIA_LEN == text.len);
     return out;
 }
 
@@ -348,6 +378,9 @@ static bool is_printable(struct text text)
 
 static bool refuse_model(const struct parser *parser, const char *what)
 {
+    must(parser->pod->model != NULL);
+    must(what != NULL);
+
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "annotation milligpu.io/gpu-model: ");
@@ -381,11 +414,15 @@ static bool parse_models(const struct parser *parser, struct arena *arena, struc
     }
     static_assert(MODELS_MAX == 32 && MODEL_BYTES_MAX == 128, "the texts above say these numbers");
     must(out->models > 0);
+    must(out->models <= MODELS_MAX);
     return true;
 }
 
 static bool refuse_memory(const struct parser *parser, const char *what)
 {
+    must(parser->pod->memory != NULL);
+    must(what != NULL);
+
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "annotation milligpu.io/gpu-memory: ");
@@ -396,7 +433,7 @@ static bool refuse_memory(const struct parser *parser, const char *what)
 
 static bool parse_memory(const struct parser *parser, struct request *out)
 {
-    static const int64_t mib_bytes = 1024 * 1024;
+    static const int64_t mib_bytes = INT64_C(1024) * 1024;
 
     if (parser->pod->memory == NULL)
         return true;
@@ -413,9 +450,11 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     if (bytes < 0)
         return refuse_memory(parser, "is negative");
     const int64_t mib = bytes / mib_bytes + (bytes % mib_bytes != 0);
+    must(bytes >= 0);
     if (mib > UINT32_MAX)
         return refuse_memory(parser, "is out of range");
-    must(mib >= 0 && mib * mib_bytes / mib_bytes == mib);
+    must(mib >= 0);
+    must(mib - 1 <= bytes / mib_bytes);
     out->memory_mib = (uint32_t)mib;
     return true;
 }
@@ -424,7 +463,9 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
                                    struct arena *arena, struct request *out,
                                    struct refusal *out_refusal)
 {
-    must(pod != NULL && rules != NULL);
+    must(pod != NULL);
+    must(rules != NULL);
+    must(out != NULL && out_refusal != NULL);
     must(rules->resource != NULL);
 
     *out = (struct request){0};
@@ -439,6 +480,7 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
     if (out->wants == 0)
         return REQUEST_ZERO;
 
+    must(out->wants <= pod->containers);
     struct parser parser = {
         .pod = pod, .rules = rules, .several = out->wants > 1, .refusal = out_refusal};
     if (pod->containers > CONTAINERS_MAX) {
@@ -460,11 +502,15 @@ static size_t strings_of(const struct request *request)
         bytes += strlen(request->want[i].container) + 1;
     for (uint32_t i = 0; i < request->models; i++)
         bytes += strlen(request->model[i]) + 1;
+    must(bytes >= request->wants); /* each has its terminator */
     return bytes;
 }
 
 static const char *put_string(char **at, const char *text)
 {
+    must(at != NULL && *at != NULL);
+    must(text != NULL);
+
     const size_t bytes = strlen(text) + 1;
     char *copy = *at;
     memcpy(copy, text, bytes);
@@ -504,7 +550,8 @@ struct request *request_clone(const struct request *request)
 
 bool request_eq(const struct request *a, const struct request *b)
 {
-    must(a != NULL && b != NULL);
+    must(a != NULL);
+    must(b != NULL);
 
     if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib)
         return false;
@@ -549,6 +596,7 @@ uint32_t request_hash(const struct request *request)
 static void add_models(struct strbuf *buf, const struct request *request)
 {
     must(request->models > 0);
+    must(request->model != NULL);
 
     for (uint32_t i = 0; i < request->models; i++) {
         if (i > 0)
@@ -559,6 +607,7 @@ static void add_models(struct strbuf *buf, const struct request *request)
 
 static void add_kind(struct strbuf *buf, enum container_kind kind)
 {
+    must(buf->len > 0);
     if (kind == CONTAINER_INIT)
         strbuf_str(buf, " (init)");
     else if (kind == CONTAINER_SIDECAR)
@@ -571,6 +620,7 @@ static void add_kind(struct strbuf *buf, enum container_kind kind)
 static void add_want(struct strbuf *buf, const struct want *want)
 {
     must(want->parts > 0);
+    must(want->milli > 0);
 
     if (want->milli == GPU_MILLI)
         strbuf_printf(buf, "%u whole GPU%s", want->parts, want->parts > 1 ? "s" : "");
@@ -584,6 +634,7 @@ static void add_want(struct strbuf *buf, const struct want *want)
 static void add_wants(struct strbuf *buf, const struct request *request)
 {
     must(request->wants > 0);
+    must(request->want != NULL);
 
     for (uint32_t i = 0; i < request->wants; i++) {
         if (i > 0)
@@ -596,6 +647,7 @@ static void add_wants(struct strbuf *buf, const struct request *request)
 void request_format(const struct request *request, char *out, size_t bytes)
 {
     must(request != NULL);
+    must(out != NULL);
 
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
@@ -635,7 +687,9 @@ static struct extremes extremes_of(const struct request *request)
         if (want->milli < x.least)
             x.least = want->milli;
     }
-    must(x.least <= x.most && x.most <= GPU_MILLI);
+    must(x.least <= x.most);
+    must(x.most <= GPU_MILLI);
+    must(x.parts > 0);
     return x;
 }
 
@@ -643,6 +697,7 @@ static struct extremes extremes_of(const struct request *request)
 static void add_moment(struct strbuf *buf, const struct request *request)
 {
     const struct want *want = request->want;
+    must(request->wants > 0);
 
     if (request->wants > 1) {
         strbuf_str(buf, "no GPUs with room for ");
@@ -687,7 +742,8 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
 
 void request_refuse(const struct request *request, enum reason why, struct refusal *out)
 {
-    must(request != NULL && request->wants > 0);
+    must(request != NULL);
+    must(request->wants > 0);
     must(why > REASON_NONE && why < REASONS);
 
     CLEANUP(strbuf_done) struct strbuf buf;
@@ -704,6 +760,7 @@ void request_refuse(const struct request *request, enum reason why, struct refus
         strbuf_str(&buf, reason_help(why));
         break;
     }
+    must(buf.len > 0);
     out->why = why;
     text_clip((struct text){buf.data, buf.len}, out->text, sizeof out->text);
 }
@@ -725,6 +782,7 @@ static bool model_matches(struct text glob, struct text model)
 bool request_takes_model(const struct request *request, struct text model)
 {
     must(request != NULL);
+    must(model.at != NULL || model.len == 0);
 
     if (request->models == 0)
         return true;
@@ -740,7 +798,8 @@ bool request_takes_model(const struct request *request, struct text model)
 
 uint32_t request_peak(const struct request *request, const uint32_t *amount)
 {
-    must(request != NULL && amount != NULL);
+    must(request != NULL);
+    must(amount != NULL);
 
     uint64_t running = 0;  /* app containers and sidecars, all at once */
     uint64_t sidecars = 0; /* started so far */
