@@ -1,9 +1,9 @@
 /*
  * wire_extender - the extender v1 bodies of kube-scheduler, both ways.
  *
- * Keys are matched exactly first and then without regard to case, as Go does; a known key that comes
- * twice, in any spelling, is an error.  Answers carry the exact capitalised names.  Sources: reference of
- * k8s.io/kube-scheduler/extender/v1; recorded bytes in tests/golden.
+ * Keys are matched exactly first and then without regard to case, as Go does; a known key that
+ * comes twice, in any spelling, is an error.  Answers carry the exact capitalised names.  Sources:
+ * reference of k8s.io/kube-scheduler/extender/v1; recorded bytes in tests/golden.
  *
  * Scores are 0 .. 10 here and nowhere else.  Pure.
  */
@@ -17,9 +17,10 @@ struct extender_args {
     struct pod pod;
     bool full_nodes; /* the Nodes form: nodes are in node[], and the answer has Nodes too */
     uint32_t names;
-    struct text *name;        /* distinct; both forms */
-    struct node_facts *node;  /* full_nodes: per name */
-    struct text *node_bytes;  /* full_nodes: per name, the object as it was sent */
+    struct text *name;       /* distinct; both forms */
+    uint32_t *hash;          /* per name: its text_hash() */
+    struct node_facts *node; /* full_nodes: per name */
+    struct text *node_bytes; /* full_nodes: per name, the object as it was sent */
 };
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err) MUST_USE;
@@ -30,7 +31,10 @@ struct extender_refusal {
     const char *text;
 };
 
-/* chosen[]: indexes into args.name, in order.  error: NULL or the Error text (then nothing else counts). */
+/*
+ * choice[]: indexes into args.name, in order.  error: NULL or the Error text (then nothing else
+ * counts).
+ */
 struct extender_filter_result {
     uint32_t chosen;
     const uint32_t *choice;

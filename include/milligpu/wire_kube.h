@@ -1,18 +1,18 @@
 /*
  * wire_kube - Kubernetes objects: bytes to facts and back.
  *
- * Decoders take what the API server or kube-scheduler wrote; nulls and missing keys mean the same.  What of ours is
- * malformed inside an otherwise good object (an annotation) becomes a fact about it, not an
- * error of the object.  Strings live in the arena or in the input bytes: keep both.
+ * Decoders take what the API server or kube-scheduler wrote; nulls and missing keys mean the
+ * same.  What of ours is malformed inside an otherwise good object (an annotation) becomes a fact
+ * about it, not an error of the object.  Strings live in the arena or in the input: keep both.
  *
  * Pure.
  */
 #ifndef MILLIGPU_WIRE_KUBE_H
 #define MILLIGPU_WIRE_KUBE_H
 
-#include "milligpu/node.h"
 #include "milligpu/inventory.h"
 #include "milligpu/json.h"
+#include "milligpu/node.h"
 #include "milligpu/pod.h"
 
 /* Names that settings decide. */
@@ -21,17 +21,19 @@ struct wire_rules {
     const char *whole_resource; /* "nvidia.com/gpu" */
 };
 
+/* A pod without name or uid is an error; bytes after the object, too. */
 int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                struct pod *out, struct err *err) MUST_USE;
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
 
-/* The same, of a value that the reader stands before (webhook bodies). */
+/* The same, of a value that the reader stands before (webhook bodies).  Missing names are "". */
 bool pod_read(struct json *in, const struct wire_rules *rules, struct pod *out);
 bool node_read(struct json *in, const struct wire_rules *rules, struct node_facts *out);
 
 /* metadata of any object: enough to route it. */
 struct object_meta {
+    const char *kind; /* "" if not said; so are the others */
     const char *name;
     const char *namespace;
     const char *uid;
@@ -41,16 +43,16 @@ int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out,
                 struct err *err) MUST_USE;
 
 /*
- * One page of a list, item by item: item() gets the bytes of each, in order; a negative return stops and is
- * returned.  *out_continue is "" at the end.
+ * One page of a list, item by item: item() gets the bytes of each, in order; a negative return
+ * stops and is returned.  continue_token is "" on the last page.
  */
 struct list_page {
     const char *resource_version;
     const char *continue_token;
 };
 int list_decode(struct text bytes, struct arena *arena, void *user,
-                int (*item)(void *user, struct text bytes, struct err *err),
-                struct list_page *out, struct err *err) MUST_USE;
+                int (*item)(void *user, struct text bytes, struct err *err), struct list_page *out,
+                struct err *err) MUST_USE;
 
 enum watch_type { WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 
@@ -79,12 +81,13 @@ enum { TIME_TEXT_BYTES = 32 };
 void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
 
 /*
- * What an allocation writes on its pod.  gpu index and whether an id is a real device come from the node;
- * a made-up id is no device, so visible-devices then holds the index.
+ * What an allocation writes on its pod: its annotations as a JSON object.  GPU index and whether
+ * an id is a real device come from the node; a made-up id is no device, so visible-devices then
+ * holds the index.
  */
 void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node);
-int binding_encode(struct strbuf *out, const struct allocation *allocation,
-                   const struct node *node, struct err *err) MUST_USE; /* checks keys and sizes */
+int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
+                   struct err *err) MUST_USE; /* checks keys and sizes */
 
 /* The value of milligpu.io/allocation alone. */
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node);

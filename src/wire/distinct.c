@@ -1,0 +1,30 @@
+#include "wire/distinct.h"
+
+#include "milligpu/limits.h"
+
+/* Half empty at most; place is 1 + where the name stands, 0: free. */
+struct slot {
+    uint32_t hash;
+    uint32_t place;
+};
+
+bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
+                    uint32_t *out_second)
+{
+    uint32_t slots = 16;
+    must(count <= NODES_MAX);
+    while (slots < count * 2)
+        slots *= 2;
+    struct slot *slot = arena_array(arena, slots, sizeof *slot);
+    for (uint32_t i = 0; i < count; i++) {
+        hash[i] = text_hash(name[i]);
+        uint32_t at = hash[i] & (slots - 1);
+        for (; slot[at].place != 0; at = (at + 1) & (slots - 1))
+            if (slot[at].hash == hash[i] && text_eq(name[slot[at].place - 1], name[i])) {
+                *out_second = i;
+                return false;
+            }
+        slot[at] = (struct slot){hash[i], i + 1};
+    }
+    return true;
+}

@@ -1,0 +1,21 @@
+/*
+ * distinct - is every name there once?
+ *
+ * kube-scheduler never sends a name twice; whoever does is told which.  Linear: the hash is
+ * seeded, so no choice of names makes it slow.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_WIRE_DISTINCT_H
+#define MILLIGPU_WIRE_DISTINCT_H
+
+#include "milligpu/arena.h"
+
+/*
+ * True if no two of count names are the same; else *out_second is the later of two.  hash[i]
+ * becomes text_hash(name[i]) in either case, as far as was looked.
+ */
+bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
+                    uint32_t *out_second);
+
+#endif

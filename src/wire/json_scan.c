@@ -1,0 +1,353 @@
+#include "wire/json_scan.h"
+
+#include <string.h>
+
+static const uint64_t ONES = 0x0101010101010101U;
+
+/* The high bit of each byte that is not plain; exact up to and with the lowest such byte. */
+static uint64_t not_plain(uint64_t word)
+{
+    const uint64_t quote = word ^ (ONES * '"');
+    const uint64_t backslash = word ^ (ONES * '\\');
+    return (word | (word - ONES * 0x20) | (quote - ONES) | (backslash - ONES)) & (ONES << 7);
+}
+
+static bool is_plain(char c)
+{
+    const unsigned char byte = (unsigned char)c;
+    return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
+}
+
+const char *scan_plain(const char *at, const char *end)
+{
+    must(at <= end);
+
+    while ((size_t)(end - at) >= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+#endif
+        const uint64_t found = not_plain(word);
+        if (found != 0)
+            return at + (__builtin_ctzll(found) >> 3);
+        at += sizeof word;
+    }
+    while (at < end && is_plain(*at))
+        at++;
+    return at;
+}
+
+/* Bytes of the UTF-8 sequence at, 0 if it is none: cut, overlong, a surrogate, beyond U+10FFFF. */
+static size_t utf8_bytes(const char *at, const char *end)
+{
+    must(at < end);
+
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char lead = (unsigned char)*at;
+    must(lead >= 0x80);
+
+    if (lead < 0xC2 || lead > 0xF4)
+        return 0;
+    const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if ((size_t)(end - at) < bytes)
+        return 0;
+    uint32_t code = lead & (0x7FU >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        const unsigned char byte = (unsigned char)at[i];
+        if ((byte & 0xC0) != 0x80)
+            return 0;
+        code = code << 6 | (byte & 0x3F);
+    }
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code >= least[bytes] && code <= 0x10FFFF && !surrogate ? bytes : 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The 16 bits of "\uXXXX" at, -1 if that is not what stands there. */
+static int32_t unicode_escape(const char *at, const char *end)
+{
+    must(at <= end);
+
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
+        return -1;
+    int32_t unit = 0;
+    for (int i = 2; i < 6; i++) {
+        const int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return -1;
+        unit = unit * 16 + digit;
+    }
+    must(unit >= 0 && unit <= 0xFFFF);
+    return unit;
+}
+
+static bool is_lead(int32_t unit)
+{
+    must(unit <= 0xFFFF);
+
+    return unit >= 0xD800 && unit <= 0xDBFF;
+}
+
+static bool is_trail(int32_t unit)
+{
+    must(unit <= 0xFFFF);
+
+    return unit >= 0xDC00 && unit <= 0xDFFF;
+}
+
+/* What a \ and one letter stand for, 0 if for nothing. */
+static char simple_escape(char letter)
+{
+    static const char pairs[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+    for (size_t i = 0; i + 1 < sizeof pairs; i += 2)
+        if (pairs[i] == letter)
+            return pairs[i + 1];
+    return 0;
+}
+
+/* Bytes of the escape at, 0 if it is none; a pair of surrogates is one escape. */
+static size_t escape_bytes(const char *at, const char *end)
+{
+    must(*at == '\\');
+
+    if (end - at >= 2 && simple_escape(at[1]) != 0)
+        return 2;
+    const int32_t unit = unicode_escape(at, end);
+    if (unit < 0 || is_trail(unit))
+        return 0;
+    if (!is_lead(unit))
+        return 6;
+    return is_trail(unicode_escape(at + 6, end)) ? 12 : 0;
+}
+
+static struct scan_string broken(const char *fault, const char *at)
+{
+    must(fault != NULL && at != NULL);
+
+    return (struct scan_string){.fault = fault, .fault_at = at};
+}
+
+struct scan_string scan_string(const char *at, const char *end)
+{
+    must(at <= end);
+    must(at != NULL);
+
+    bool escaped = false;
+    for (;;) {
+        size_t bytes;
+        at = scan_plain(at, end);
+        if (at == end)
+            return broken("a string that does not end", at);
+        if (*at == '"')
+            return (struct scan_string){.close = at, .escaped = escaped};
+        if ((unsigned char)*at < 0x20)
+            return broken("a control character in a string (write it as an escape)", at);
+        if (*at == '\\') {
+            escaped = true;
+            bytes = escape_bytes(at, end);
+            if (bytes == 0)
+                return broken("a \\ that starts no valid escape in a string", at);
+        } else {
+            bytes = utf8_bytes(at, end);
+            if (bytes == 0)
+                return broken("a string that is not UTF-8", at);
+        }
+        at += bytes;
+    }
+}
+
+static size_t put_utf8(uint32_t code, char *out)
+{
+    must(code <= 0x10FFFF);
+
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (char)(0xC0 | code >> 6);
+        out[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        out[0] = (char)(0xE0 | code >> 12);
+        out[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | code >> 18);
+    out[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+static size_t put_escape(const char *at, const char *end, char *out)
+{
+    must(at[0] == '\\');
+    must(at + 1 < end);
+
+    if (at[1] != 'u') {
+        out[0] = simple_escape(at[1]);
+        return 1;
+    }
+    const int32_t unit = unicode_escape(at, end);
+    must(unit >= 0);
+    if (!is_lead(unit))
+        return put_utf8((uint32_t)unit, out);
+    const int32_t trail = unicode_escape(at + 6, end);
+    must(is_trail(trail));
+    return put_utf8(0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(trail - 0xDC00), out);
+}
+
+size_t scan_unescape(struct text raw, char *out)
+{
+    must(raw.at != NULL);
+    must(out != NULL);
+
+    const char *at = raw.at;
+    const char *end = raw.at + raw.len;
+    size_t len = 0;
+    while (at < end) {
+        const char *next = memchr(at, '\\', (size_t)(end - at));
+        const size_t run = (size_t)((next != NULL ? next : end) - at);
+        memcpy(out + len, at, run);
+        len += run;
+        at += run;
+        if (at < end) {
+            len += put_escape(at, end, out + len);
+            at += escape_bytes(at, end);
+        }
+    }
+    must(len <= raw.len);
+    return len;
+}
+
+static const char *digits(const char *at, const char *end)
+{
+    must(at <= end);
+
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at;
+}
+
+const char *scan_number(const char *at, const char *end)
+{
+    must(at < end);
+
+    if (*at == '-')
+        at++;
+    const char *whole = at;
+    at = digits(at, end);
+    if (at == whole || (*whole == '0' && at - whole > 1))
+        return NULL;
+    if (at < end && *at == '.') {
+        const char *fraction = ++at;
+        at = digits(at, end);
+        if (at == fraction)
+            return NULL;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (at < end && (*at == '+' || *at == '-'))
+            at++;
+        const char *exponent = at;
+        at = digits(at, end);
+        if (at == exponent)
+            return NULL;
+    }
+    return at;
+}
+
+/* mantissa x 10^scale; zeros at its end are in scale, so 1e400 and 10...0 look alike. */
+struct decimal {
+    uint64_t mantissa;
+    int64_t scale;
+    bool range;
+};
+
+static void add_digit(struct decimal *d, char c)
+{
+    const uint64_t digit = (uint64_t)(c - '0');
+    must(digit <= 9);
+
+    if (d->mantissa == 0 && digit == 0)
+        return;
+    d->scale++;
+    if (digit == 0)
+        return;
+    for (; d->scale > 0; d->scale--)
+        d->range |= __builtin_mul_overflow(d->mantissa, 10, &d->mantissa);
+    d->range |= __builtin_add_overflow(d->mantissa, digit, &d->mantissa);
+}
+
+/* The exponent, clamped far beyond what 64 bits can hold. */
+static int64_t exponent(const char *at, const char *end)
+{
+    must(at <= end);
+
+    enum { FAR = 1 << 30 };
+    const bool negative = at < end && *at == '-';
+    int64_t value = 0;
+    if (at < end && (*at == '-' || *at == '+'))
+        at++;
+    for (; at < end; at++)
+        value = value < FAR ? value * 10 + (*at - '0') : FAR;
+    return negative ? -value : value;
+}
+
+static struct decimal decimal_of(const char *at, const char *end)
+{
+    must(at <= end);
+
+    struct decimal d = {0};
+    int64_t fraction = 0;
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        add_digit(&d, *at);
+    if (at < end && *at == '.')
+        for (at++; at < end && *at >= '0' && *at <= '9'; at++, fraction++)
+            add_digit(&d, *at);
+    if (at < end)
+        d.scale += exponent(at + 1, end);
+    d.scale -= fraction;
+    return d;
+}
+
+enum scan_whole scan_i64(struct text number, int64_t *out)
+{
+    must(out != NULL);
+    must(number.len > 0);
+
+    const bool negative = number.at[0] == '-';
+    struct decimal d = decimal_of(number.at + (negative ? 1 : 0), number.at + number.len);
+    if (d.mantissa == 0 && !d.range) {
+        *out = 0;
+        return SCAN_WHOLE;
+    }
+    if (d.range)
+        return d.scale < 0 ? SCAN_FRACTION : SCAN_RANGE;
+    for (; d.scale < 0; d.scale++) {
+        if (d.mantissa % 10 != 0)
+            return SCAN_FRACTION;
+        d.mantissa /= 10;
+    }
+    for (; d.scale > 0; d.scale--)
+        if (__builtin_mul_overflow(d.mantissa, 10, &d.mantissa))
+            return SCAN_RANGE;
+    if (d.mantissa > (uint64_t)INT64_MAX + (negative ? 1 : 0))
+        return SCAN_RANGE;
+    *out = (int64_t)(negative ? -d.mantissa : d.mantissa);
+    return SCAN_WHOLE;
+}

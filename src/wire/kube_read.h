@@ -1,0 +1,68 @@
+/*
+ * kube_read - what all decoders of Kubernetes objects read alike.
+ *
+ * Each function reads the value that the reader stands before; after a failure it does
+ * nothing and returns false, so callers may go on and ask at the end.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_WIRE_KUBE_READ_H
+#define MILLIGPU_WIRE_KUBE_READ_H
+
+#include "milligpu/wire_kube.h"
+
+/* metadata, with the hooks of whoever wants more of it. */
+struct meta_reading {
+    struct object_meta is;
+    int64_t created_ms;
+    int64_t deleted_ms;
+    void *user;
+    /* Read or json_skip() the value of this key.  NULL: all are skipped. */
+    bool (*label)(void *user, struct json *in, struct text key);
+    bool (*annotation)(void *user, struct json *in, struct text key);
+};
+void read_meta(struct json *in, struct meta_reading *out);
+
+/* The strings of object_meta set to "". */
+void meta_clear(struct object_meta *out);
+
+/* The object must be of this kind, if it says any. */
+bool read_kind(struct json *in, const char *kind);
+
+/* An object whose keys are data.  Nulls are left out. */
+bool read_map(struct json *in, void *user, bool (*member)(void *, struct json *, struct text));
+
+/* A string of a map key that may come once: *slot is NULL before. */
+bool read_once(struct json *in, const char **slot);
+
+/* A terminated string of at most max bytes; may be empty. */
+bool read_string(struct json *in, size_t max, const char **out);
+
+bool read_time(struct json *in, int64_t *out_ms);
+
+/* A quantity as it is written, a string or a number. */
+bool read_amount(struct json *in, const char **out);
+
+/* Numbers with bounds. */
+bool read_number(struct json *in, int64_t least, int64_t most, int64_t *out);
+
+/* Room for one more of count elements, at most max of them; the old ones are copied. */
+void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max,
+                 size_t bytes);
+
+/* pod->note and what belongs to it, from the annotation's text. */
+void note_decode(struct text note, struct arena *arena, struct pod *out);
+
+/* out->gpu and what belongs to it, from the text of milligpu.io/gpus. */
+void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
+
+/* A GPU's id: what may stand in NVIDIA_VISIBLE_DEVICES and in a comma-separated list. */
+bool read_gpu_id(struct json *in, const char **out);
+
+/* The Pod of a webhook body: has a name and a uid. */
+void extender_pod_read(struct json *in, const struct wire_rules *rules, struct pod *out);
+
+/* Fails the reader, naming key, when the member that must be there did not come. */
+bool need_field(struct json *in, const struct json_fields *fields, int key);
+
+#endif

@@ -1,0 +1,497 @@
+#include <string.h>
+
+#include "milligpu/wire_kube.h"
+
+enum { EVENT_NOTE_MAX = 1000, KEY_NAME_MAX = 63 };
+
+static const char allocation_key[] = "milligpu.io/allocation";
+static const char visible_key[] = "milligpu.io/visible-devices";
+static const char visible_prefix[] = "visible-devices.milligpu.io/";
+static const char bell_key[] = "milligpu.io/bell";
+
+/* A share as people and containers see it. */
+struct seen {
+    const struct share *share;
+    struct text gpu;
+    uint32_t index;
+    bool real; /* the id is a device's, not made up by us */
+};
+
+struct note {
+    const struct allocation *allocation;
+    uint32_t count;
+    struct seen seen[PARTS_MAX];
+};
+
+static bool is_made_up(const struct node *node, struct text id)
+{
+    const struct text name = atom_text(node->name);
+    const struct text rest = {id.at + name.len, id.len - name.len};
+    must(id.len > 0);
+    return id.len > name.len && memcmp(id.at, name.at, name.len) == 0 && text_starts(rest, "/gpu-");
+}
+
+/* The index that a made-up id carries: what is left of a GPU that the node does not show. */
+static uint32_t index_in(struct text id)
+{
+    must(id.len > 0);
+
+    uint32_t index = 0;
+    uint32_t weight = 1;
+    for (size_t i = id.len; i > 0 && weight <= 10000; i--, weight *= 10) {
+        const char c = id.at[i - 1];
+        if (c < '0' || c > '9')
+            break;
+        index += (uint32_t)(c - '0') * weight;
+    }
+    return index;
+}
+
+/* A GPU may be known by a made-up id and by a real one: containers need the real one. */
+static struct seen see(const struct share *share, const struct node *node)
+{
+    const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
+    const struct atom *const names[] = {share->gpu, gpu != NULL ? gpu->id : NULL,
+                                        gpu != NULL ? gpu->alias : NULL};
+    struct seen seen = {.share = share, .gpu = atom_text(share->gpu)};
+    must(share->gpu->len > 0);
+    for (size_t i = 0; i < ARRAY_LEN(names) && !seen.real; i++)
+        if (names[i] != NULL && !is_made_up(node, atom_text(names[i]))) {
+            seen.gpu = atom_text(names[i]);
+            seen.real = true;
+        }
+    seen.index = gpu != NULL ? gpu->index : seen.real ? 0 : index_in(seen.gpu);
+    return seen;
+}
+
+/* By index, then by id: the order in which they are written. */
+static bool before(const struct seen *a, const struct seen *b)
+{
+    must(a->gpu.len > 0 && b->gpu.len > 0);
+
+    const size_t shorter = a->gpu.len < b->gpu.len ? a->gpu.len : b->gpu.len;
+    if (a->index != b->index)
+        return a->index < b->index;
+    const int order = memcmp(a->gpu.at, b->gpu.at, shorter);
+    return order != 0 ? order < 0 : a->gpu.len < b->gpu.len;
+}
+
+static void note_init(struct note *note, const struct allocation *allocation,
+                      const struct node *node)
+{
+    must(allocation->is.shares <= PARTS_MAX);
+
+    note->allocation = allocation;
+    note->count = 0;
+    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+        const struct seen seen = see(&allocation->is.share[i], node);
+        uint32_t at = note->count++;
+        for (; at > 0 && before(&seen, &note->seen[at - 1]); at--)
+            note->seen[at] = note->seen[at - 1];
+        note->seen[at] = seen;
+    }
+}
+
+/* Share i of the allocation is the first of its container. */
+static bool opens_container(const struct allocation *allocation, uint32_t i)
+{
+    must(i < allocation->is.shares);
+    for (uint32_t j = 0; j < i; j++)
+        if (strcmp(allocation->is.share[j].container, allocation->is.share[i].container) == 0)
+            return false;
+    return true;
+}
+
+static void write_share(struct jw *jw, const struct seen *seen)
+{
+    must(seen->share->milli <= GPU_MILLI);
+    must(seen->share->milli > 0);
+    jw_object(jw);
+    jw_key(jw, "gpu");
+    jw_text(jw, atom_text(seen->share->gpu));
+    jw_key(jw, "index");
+    jw_u64(jw, seen->index);
+    jw_key(jw, "milli");
+    jw_u64(jw, seen->share->milli);
+    jw_key(jw, "mib");
+    jw_u64(jw, seen->share->mib);
+    jw_object_end(jw);
+}
+
+static void write_container(struct jw *jw, const struct note *note, const char *container)
+{
+    must(container != NULL);
+
+    jw_key(jw, container);
+    jw_array(jw);
+    for (uint32_t i = 0; i < note->count; i++)
+        if (strcmp(note->seen[i].share->container, container) == 0)
+            write_share(jw, &note->seen[i]);
+    jw_array_end(jw);
+}
+
+static void write_value(struct strbuf *out, const struct note *note)
+{
+    must(note->count == note->allocation->is.shares);
+
+    struct jw jw;
+    jw_init(&jw, out);
+    jw_object(&jw);
+    jw_key(&jw, "v");
+    jw_u64(&jw, 1);
+    jw_key(&jw, "containers");
+    jw_object(&jw);
+    for (uint32_t i = 0; i < note->allocation->is.shares; i++)
+        if (opens_container(note->allocation, i))
+            write_container(&jw, note, note->allocation->is.share[i].container);
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+}
+
+void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node)
+{
+    must(allocation->is.shares > 0);
+
+    struct note note;
+    note_init(&note, allocation, node);
+    write_value(out, &note);
+}
+
+/* Each GPU once; container NULL: of the whole pod. */
+static void visible(struct strbuf *out, const struct note *note, const char *container)
+{
+    const struct seen *last = NULL;
+    strbuf_reset(out);
+    for (uint32_t i = 0; i < note->count; i++) {
+        const struct seen *seen = &note->seen[i];
+        if (container != NULL && strcmp(seen->share->container, container) != 0)
+            continue;
+        /* They are in order, so the same GPU stands side by side. */
+        if (last != NULL && text_eq(last->gpu, seen->gpu))
+            continue;
+        if (last != NULL)
+            strbuf_char(out, ',');
+        if (seen->real)
+            strbuf_text(out, seen->gpu);
+        else
+            strbuf_u64(out, seen->index);
+        last = seen;
+    }
+    must(last != NULL || note->count == 0);
+}
+
+struct annotations {
+    struct jw *jw;
+    size_t bytes; /* of all keys and values, as the API server counts them */
+};
+
+static void annotate(struct annotations *all, struct text key, struct text value)
+{
+    must(key.len > 0);
+    jw_key_text(all->jw, key);
+    jw_text(all->jw, value);
+    all->bytes += key.len + value.len;
+}
+
+static struct text text_in(const struct strbuf *buf)
+{
+    must(buf->data != NULL);
+
+    return (struct text){buf->data, buf->len};
+}
+
+/* The annotations object; returns the bytes it counts for. */
+static size_t write_annotations(struct jw *jw, const struct note *note)
+{
+    must(note->count > 0);
+
+    struct annotations all = {.jw = jw};
+    CLEANUP(strbuf_done) struct strbuf value;
+    CLEANUP(strbuf_done) struct strbuf key;
+    strbuf_init(&value);
+    strbuf_init(&key);
+
+    jw_object(jw);
+    write_value(&value, note);
+    annotate(&all, text_of(allocation_key), text_in(&value));
+    visible(&value, note, NULL);
+    annotate(&all, text_of(visible_key), text_in(&value));
+    for (uint32_t i = 0; i < note->allocation->is.shares; i++) {
+        const char *container = note->allocation->is.share[i].container;
+        if (!opens_container(note->allocation, i))
+            continue;
+        strbuf_reset(&key);
+        strbuf_str(&key, visible_prefix);
+        strbuf_str(&key, container);
+        visible(&value, note, container);
+        annotate(&all, text_in(&key), text_in(&value));
+    }
+    jw_object_end(jw);
+    return all.bytes;
+}
+
+void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node)
+{
+    struct note note;
+    struct jw jw;
+    must(allocation->is.shares > 0);
+    note_init(&note, allocation, node);
+    jw_init(&jw, out);
+    (void)write_annotations(&jw, &note); /* the size is binding_encode's question */
+}
+
+static bool is_alphanumeric(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* What may stand behind the slash of an annotation's key. */
+static bool is_key_name(const char *name)
+{
+    must(name != NULL);
+
+    const size_t len = strlen(name);
+    if (len == 0 || len > KEY_NAME_MAX || !is_alphanumeric(name[0]) ||
+        !is_alphanumeric(name[len - 1]))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!is_alphanumeric(name[i]) && name[i] != '-' && name[i] != '_' && name[i] != '.')
+            return false;
+    return true;
+}
+
+static int check_keys(const struct allocation *allocation, struct err *err)
+{
+    must(allocation->is.shares <= PARTS_MAX);
+
+    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+        const char *container = allocation->is.share[i].container;
+        if (!is_key_name(container))
+            return err_set(err, ERR_INVALID,
+                           "annotation %s%.100s: the container's name must be 1 to %d letters, "
+                           "digits, '-', '_' or '.'",
+                           visible_prefix, container, KEY_NAME_MAX);
+    }
+    return 0;
+}
+
+static void write_target(struct jw *jw, const struct allocation *allocation)
+{
+    must(allocation->is.node->len > 0);
+    jw_key(jw, "target");
+    jw_object(jw);
+    jw_key(jw, "apiVersion");
+    jw_str(jw, "v1");
+    jw_key(jw, "kind");
+    jw_str(jw, "Node");
+    jw_key(jw, "name");
+    jw_text(jw, atom_text(allocation->is.node));
+    jw_object_end(jw);
+}
+
+/* {"apiVersion":...,"kind":...,"metadata":{"name":...,"namespace":... and left open. */
+static void open_object(struct jw *jw, const char *version, const char *kind, const char *namespace,
+                        const char *name)
+{
+    must(kind[0] != '\0' && version[0] != '\0');
+    must(name[0] != '\0');
+    jw_object(jw);
+    jw_key(jw, "apiVersion");
+    jw_str(jw, version);
+    jw_key(jw, "kind");
+    jw_str(jw, kind);
+    jw_key(jw, "metadata");
+    jw_object(jw);
+    jw_key(jw, "name");
+    jw_str(jw, name);
+    jw_key(jw, "namespace");
+    jw_str(jw, namespace);
+}
+
+int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
+                   struct err *err)
+{
+    must(node != NULL);
+    must(allocation->is.uid[0] != '\0');
+
+    struct note note;
+    struct jw jw;
+    size_t bytes = 0;
+    if (check_keys(allocation, err) < 0)
+        return -(int)err->code;
+
+    note_init(&note, allocation, node);
+    jw_init(&jw, out);
+    open_object(&jw, "v1", "Binding", allocation->is.namespace, allocation->is.name);
+    jw_key(&jw, "uid");
+    jw_str(&jw, allocation->is.uid);
+    if (note.count > 0) {
+        jw_key(&jw, "annotations");
+        bytes = write_annotations(&jw, &note);
+    }
+    jw_object_end(&jw);
+    write_target(&jw, allocation);
+    jw_object_end(&jw);
+    if (bytes > ANNOTATION_BYTES_MAX)
+        return err_set(err, ERR_TOO_LARGE,
+                       "annotations of the Binding: %zu bytes, more than %d "
+                       "(ANNOTATION_BYTES_MAX)",
+                       bytes, ANNOTATION_BYTES_MAX);
+    return 0;
+}
+
+/* Text of at most max bytes, not cut inside a UTF-8 sequence. */
+static struct text cut(const char *string, size_t limit)
+{
+    must(string != NULL);
+
+    struct text text = text_of(string);
+    if (text.len <= limit)
+        return text;
+    while (limit > 0 && ((unsigned char)text.at[limit] & 0xC0) == 0x80)
+        limit--;
+    text.len = limit;
+    must(text.len <= limit);
+    return text;
+}
+
+static void write_regarding(struct jw *jw, const struct kube_event_facts *facts)
+{
+    must(facts->kind[0] != '\0');
+
+    /* A Node lies in no namespace, although its events lie in one. */
+    const bool namespaced = strcmp(facts->kind, "Node") != 0;
+    must(facts->regarding != NULL);
+    jw_key(jw, "regarding");
+    jw_object(jw);
+    jw_key(jw, "apiVersion");
+    jw_str(jw, "v1");
+    jw_key(jw, "kind");
+    jw_str(jw, facts->kind);
+    if (namespaced) {
+        jw_key(jw, "namespace");
+        jw_str(jw, facts->namespace);
+    }
+    jw_key(jw, "name");
+    jw_str(jw, facts->regarding);
+    if (facts->uid != NULL && facts->uid[0] != '\0') {
+        jw_key(jw, "uid");
+        jw_str(jw, facts->uid);
+    }
+    jw_object_end(jw);
+}
+
+/* MicroTime has six digits, always. */
+static void write_micro_time(struct jw *jw, int64_t at_ms)
+{
+    char text[TIME_TEXT_BYTES + 4];
+    time_format(at_ms, text);
+    const size_t len = strlen(text);
+    must(len > 0 && text[len - 1] == 'Z');
+    memcpy(text + len - 1, "000Z", sizeof "000Z");
+    jw_str(jw, text);
+}
+
+void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
+{
+    must(facts->note != NULL && facts->instance != NULL);
+
+    enum { WORD_MAX = 128 };
+    struct jw jw;
+    must(facts->reason[0] != '\0' && facts->action[0] != '\0');
+
+    jw_init(&jw, out);
+    open_object(&jw, "events.k8s.io/v1", "Event", facts->namespace, facts->name);
+    jw_object_end(&jw);
+    jw_key(&jw, "eventTime");
+    write_micro_time(&jw, facts->at_ms);
+    jw_key(&jw, "reportingController");
+    jw_str(&jw, "milligpu.io/milligpud");
+    jw_key(&jw, "reportingInstance");
+    jw_text(&jw, cut(facts->instance, WORD_MAX));
+    jw_key(&jw, "action");
+    jw_text(&jw, cut(facts->action, WORD_MAX));
+    jw_key(&jw, "reason");
+    jw_text(&jw, cut(facts->reason, WORD_MAX));
+    jw_key(&jw, "type");
+    jw_str(&jw, facts->warning ? "Warning" : "Normal");
+    write_regarding(&jw, facts);
+    jw_key(&jw, "note");
+    jw_text(&jw, cut(facts->note, EVENT_NOTE_MAX));
+    jw_object_end(&jw);
+}
+
+void bell_encode(struct strbuf *out, const char *namespace, const char *name)
+{
+    must(name[0] != '\0');
+
+    struct jw jw;
+    must(namespace[0] != '\0');
+    jw_init(&jw, out);
+    open_object(&jw, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, name);
+    jw_object_end(&jw);
+    /* No such class exists, so no volume is ever placed by this object. */
+    jw_key(&jw, "storageClassName");
+    jw_str(&jw, "milligpu.io-bell");
+    jw_object_end(&jw);
+}
+
+/* {"metadata":{"annotations":{bell: "<ring> <time>"}}}: a new value each time wakes. */
+static void ring_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+{
+    struct jw jw;
+    char at[TIME_TEXT_BYTES];
+    CLEANUP(strbuf_done) struct strbuf value;
+    strbuf_init(&value);
+    time_format(at_ms, at);
+    strbuf_u64(&value, ring);
+    strbuf_char(&value, ' ');
+    strbuf_str(&value, at);
+    must(value.len > 0);
+
+    jw_init(&jw, out);
+    jw_object(&jw);
+    jw_key(&jw, "metadata");
+    jw_object(&jw);
+    jw_key(&jw, "annotations");
+    jw_object(&jw);
+    jw_key(&jw, bell_key);
+    jw_text(&jw, text_in(&value));
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+}
+
+void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+{
+    ring_patch(out, ring, at_ms);
+}
+
+void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+{
+    ring_patch(out, ring, at_ms);
+}
+
+void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli)
+{
+    char digits[11];
+    size_t at = sizeof digits - 1;
+    struct jw jw;
+    must(resource[0] != '\0');
+
+    digits[at] = '\0';
+    do
+        digits[--at] = (char)('0' + milli % 10);
+    while ((milli /= 10) > 0);
+    jw_init(&jw, out);
+    jw_object(&jw);
+    jw_key(&jw, "status");
+    jw_object(&jw);
+    jw_key(&jw, "capacity");
+    jw_object(&jw);
+    jw_key(&jw, resource);
+    jw_str(&jw, digits + at);
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+    jw_object_end(&jw);
+}

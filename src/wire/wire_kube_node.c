@@ -1,0 +1,226 @@
+#include <string.h>
+
+#include "wire/kube_read.h"
+
+struct node_reading {
+    const struct wire_rules *rules;
+    struct node_facts *node;
+    const char *gpus; /* the annotation's text */
+    const char *mig_strategy;
+    const char *mig_capable;
+    const char *mig_config;
+    const char *mig_profile; /* a label nvidia.com/mig-<profile>.count that is not 0 */
+    const char *sharing;
+    const char *replicas;
+};
+
+static bool read_mig_count(struct json *in, struct node_reading *reading, struct text key)
+{
+    must(key.len > 0);
+
+    const char *count = NULL;
+    if (!json_cstring(in, &count))
+        return false;
+    if (strcmp(count, "0") != 0)
+        reading->mig_profile = arena_copy(in->arena, key);
+    return true;
+}
+
+static bool ends_with(struct text text, const char *end)
+{
+    const size_t len = strlen(end);
+    must(len > 0);
+    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
+}
+
+static bool read_label(void *user, struct json *in, struct text key)
+{
+    must(user != NULL);
+
+    struct node_reading *reading = user;
+    struct node_facts *node = reading->node;
+    const struct {
+        const char *key;
+        const char **slot;
+    } known[] = {
+        {"nvidia.com/gpu.count", &node->label_count},
+        {"nvidia.com/gpu.product", &node->label_product},
+        {"nvidia.com/gpu.memory", &node->label_memory},
+        {"nvidia.com/gpu.sharing-strategy", &reading->sharing},
+        {"nvidia.com/gpu.replicas", &reading->replicas},
+        {"nvidia.com/mig.strategy", &reading->mig_strategy},
+        {"nvidia.com/mig.capable", &reading->mig_capable},
+        {"nvidia.com/mig.config", &reading->mig_config},
+    };
+    if (!text_starts(key, "nvidia.com/"))
+        return json_skip(in);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (text_is(key, known[i].key))
+            return read_once(in, known[i].slot);
+    if (text_starts(key, "nvidia.com/mig-") && ends_with(key, ".count"))
+        return read_mig_count(in, reading, key);
+    return json_skip(in);
+}
+
+static bool read_annotation(void *user, struct json *in, struct text key)
+{
+    must(user != NULL);
+
+    struct node_reading *reading = user;
+    if (text_is(key, "milligpu.io/gpus"))
+        return read_once(in, &reading->gpus);
+    if (text_is(key, "milligpu.io/cordon"))
+        return read_once(in, &reading->node->cordon);
+    return json_skip(in);
+}
+
+static bool is_set(const char *label, const char *but_not)
+{
+    must(but_not != NULL);
+
+    return label != NULL && label[0] != '\0' && strcmp(label, but_not) != 0;
+}
+
+static bool holds(const char *text, const char *word)
+{
+    must(word[0] != '\0');
+
+    const size_t len = strlen(word);
+    for (; text != NULL && *text != '\0'; text++)
+        if (strncmp(text, word, len) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * NVIDIA's operator writes mig.strategy on every node, also where no GPU is cut up; then another
+ * label says so, or, with "single", a product without -MIG- in its name.
+ */
+static const char *mig_label(const struct node_reading *reading)
+{
+    must(reading->node != NULL);
+
+    const char *product = reading->node->label_product;
+    if (holds(product, "-MIG-"))
+        return product;
+    if (reading->mig_profile != NULL)
+        return reading->mig_profile;
+    if (!is_set(reading->mig_strategy, "none"))
+        return NULL;
+    const bool off = (reading->mig_capable != NULL && !is_set(reading->mig_capable, "false")) ||
+                     (reading->mig_config != NULL && !is_set(reading->mig_config, "all-disabled"));
+    const bool whole = strcmp(reading->mig_strategy, "single") == 0 && product != NULL;
+    return off || whole ? NULL : reading->mig_strategy;
+}
+
+static const char *sharing_label(const struct node_reading *reading)
+{
+    must(reading->node != NULL);
+
+    if (is_set(reading->sharing, "none"))
+        return reading->sharing;
+    if (is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
+        return reading->replicas;
+    const char *product = reading->node->label_product;
+    return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
+}
+
+/* One entry of a ResourceList. */
+static const char *read_ours(struct json *in, const char *resource)
+{
+    must(resource != NULL);
+
+    const char *amount = NULL;
+    struct text key;
+    if (!json_object(in))
+        return NULL;
+    while (json_key(in, &key)) {
+        if (!text_is(key, resource)) {
+            (void)json_skip(in); /* failures stick */
+            continue;
+        }
+        if (amount != NULL)
+            json_fail(in, "comes twice; a key may come once");
+        if (!json_null(in))
+            (void)read_amount(in, &amount);
+    }
+    return amount;
+}
+
+static const char *const spec_keys[] = {"unschedulable"};
+
+static void read_spec(struct json *in, struct node_facts *out)
+{
+    must(!out->unschedulable);
+
+    struct json_fields fields = JSON_FIELDS(spec_keys);
+    int key;
+    if (!json_object(in))
+        return;
+    while (json_field(in, &fields, &key))
+        (void)json_bool(in, &out->unschedulable); /* a failure sticks */
+}
+
+static const char *const status_keys[] = {"capacity", "allocatable"};
+
+static void read_status(struct json *in, const struct wire_rules *rules, struct node_facts *out)
+{
+    must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
+
+    struct json_fields fields = JSON_FIELDS(status_keys);
+    int key;
+    if (!json_object(in))
+        return;
+    while (json_field(in, &fields, &key))
+        *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) =
+            read_ours(in, rules->resource);
+}
+
+static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
+
+bool node_read(struct json *in, const struct wire_rules *rules, struct node_facts *out)
+{
+    must(rules->resource != NULL);
+
+    struct json_fields fields = JSON_FIELDS(node_keys);
+    struct node_reading reading = {.rules = rules, .node = out};
+    struct meta_reading meta = {
+        .user = &reading, .label = read_label, .annotation = read_annotation};
+    int key;
+    *out = (struct node_facts){.name = ""};
+    meta_clear(&meta.is);
+    if (!json_object(in))
+        return false;
+    while (json_field(in, &fields, &key)) {
+        if (key == 0)
+            (void)read_kind(in, "Node"); /* a failure sticks */
+        if (key == 1)
+            read_meta(in, &meta);
+        if (key == 2)
+            read_spec(in, out);
+        if (key == 3)
+            read_status(in, rules, out);
+    }
+    if (in->failed)
+        return false;
+    out->name = meta.is.name;
+    out->uid = meta.is.uid;
+    out->resource_version = meta.is.resource_version;
+    out->label_mig = mig_label(&reading);
+    out->label_sharing = sharing_label(&reading);
+    if (reading.gpus != NULL)
+        gpus_decode(text_of(reading.gpus), in->arena, out);
+    return true;
+}
+
+int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                struct node_facts *out, struct err *err)
+{
+    must(out != NULL);
+
+    struct json in;
+    json_init(&in, bytes, "Node", arena, err);
+    if (node_read(&in, rules, out) && out->name[0] == '\0')
+        json_fail(&in, "has no metadata.name");
+    return json_finish(&in);
+}
