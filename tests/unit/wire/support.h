@@ -1,0 +1,52 @@
+/*
+ * support - what the tests of wire share: an arena, an error, and a reader that is easy to ask.
+ */
+#ifndef MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
+#define MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/wire_extender.h"
+
+extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
+
+enum { BENCH_INPUTS = 4096 };
+
+/* One per test: what the test borrows from dies with it. */
+struct bench {
+    struct arena arena;
+    struct err err;
+    struct strbuf out;
+    size_t inputs;
+    void *input[BENCH_INPUTS];
+};
+
+int bench_setup(void **state);
+int bench_teardown(void **state);
+
+#define bench_test(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
+
+/* The bytes alone on the heap until the test ends, so that ASan sees one byte too far. */
+struct text exact(struct bench *bench, struct text bytes);
+
+#define assert_says(bench, part)                                                                   \
+    do {                                                                                           \
+        if (strstr((bench)->err.text, (part)) == NULL)                                             \
+            fail_msg("\"%s\" does not say \"%s\"", (bench)->err.text, (part));                     \
+    } while (0)
+
+/* A file below the source folder, in the arena. */
+struct text read_file(struct bench *bench, const char *path);
+
+/* A copy of text with every `from` replaced. */
+struct text replaced(struct bench *bench, const char *text, const char *from, const char *to);
+
+#endif

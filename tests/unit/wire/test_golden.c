@@ -1,0 +1,140 @@
+#include "support.h"
+
+static const char *const versions[] = {"1.34", "1.36"};
+
+/* The body of a recorded request: what stands behind the empty line. */
+static struct text body_of(struct bench *bench, const char *version, const char *file)
+{
+    const char *path = arena_printf(&bench->arena, "tests/golden/%s/%s", version, file);
+    const struct text request = read_file(bench, path);
+    const char *head_end = strstr(request.at, "\r\n\r\n");
+    assert_non_null(head_end);
+    const size_t head = (size_t)(head_end + 4 - request.at);
+    return exact(bench, (struct text){request.at + head, request.len - head});
+}
+
+static struct extender_args args_of(struct bench *bench, const char *version, const char *file)
+{
+    struct extender_args args;
+    if (extender_args_decode(body_of(bench, version, file), &rules, &bench->arena, &args,
+                             &bench->err) != 0)
+        fail_msg("%s/%s: %s", version, file, bench->err.text);
+    return args;
+}
+
+static void recorded_filters_are_read(void **state)
+{
+    static const struct {
+        const char *file;
+        const char *pod;
+        const char *amount;
+    } cases[] = {{"filter.req.http", "ok-0", "300"},
+                 {"prioritize.req.http", "ok-0", "300"},
+                 {"filter-1500.req.http", "big-0", "1500"}};
+    struct bench *bench = *state;
+    for (size_t v = 0; v < ARRAY_LEN(versions); v++)
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+            const struct extender_args args = args_of(bench, versions[v], cases[i].file);
+            assert_string_equal(args.pod.name, cases[i].pod);
+            assert_string_equal(args.pod.namespace, "default");
+            assert_int_equal(strlen(args.pod.uid), 36);
+            assert_string_equal(args.pod.scheduler, "default-scheduler");
+            assert_int_equal(args.pod.phase, POD_PENDING);
+            assert_true(args.pod.created_ms > INT64_C(1795000000000));
+            assert_true(args.pod.ours);
+            assert_int_equal(args.pod.containers, 1);
+            assert_string_equal(args.pod.container[0].amount, cases[i].amount);
+            assert_false(args.full_nodes);
+            assert_int_equal(args.names, 3);
+            for (uint32_t n = 0; n < 3; n++) /* their order rotates from call to call */
+                assert_true(text_starts(args.name[n], "node") && args.name[n].len == 5);
+        }
+}
+
+static void recorded_binds_are_read(void **state)
+{
+    struct bench *bench = *state;
+    for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
+        struct extender_bind bind;
+        assert_int_equal(extender_bind_decode(body_of(bench, versions[v], "bind.req.http"),
+                                              &bench->arena, &bind, &bench->err),
+                         0);
+        assert_string_equal(bind.pod, "ok-0");
+        assert_string_equal(bind.namespace, "default");
+        assert_int_equal(strlen(bind.uid), 36);
+        assert_true(text_starts(text_of(bind.node), "node"));
+        assert_string_equal(bind.uid, args_of(bench, versions[v], "filter.req.http").pod.uid);
+    }
+}
+
+static void a_recorded_preemption_is_read_and_given_back_byte_for_byte(void **state)
+{
+    struct bench *bench = *state;
+    struct extender_preempt args;
+    const struct text body = body_of(bench, "1.34", "preempt.req.http");
+    assert_int_equal(extender_preempt_decode(body, &rules, &bench->arena, &args, &bench->err), 0);
+    assert_string_equal(args.pod.name, "ok-high");
+    assert_int_equal(args.pod.priority, 1000);
+    assert_int_equal(args.nodes, 1);
+
+    /* The answer has the one key that the request has, too. */
+    static const char key[] = "\"NodeNameToMetaVictims\":";
+    const struct text copy = {arena_copy(&bench->arena, body), body.len};
+    extender_preempt_encode(&bench->out, &args, (const bool[]){true});
+    assert_string_equal(bench->out.data + 1, strstr(copy.at, key));
+}
+
+static void answers_have_these_very_bytes(void **state)
+{
+    struct bench *bench = *state;
+    for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
+        const struct extender_args args = args_of(bench, versions[v], "filter.req.http");
+        static const uint32_t choice[] = {1, 0, 2};
+        const struct extender_filter_result fits = {.chosen = 3, .choice = choice};
+        strbuf_reset(&bench->out);
+        extender_filter_encode(&bench->out, &args, &fits);
+        assert_string_equal(bench->out.data,
+                            "{\"Nodes\":null,\"NodeNames\":[\"node1\",\"node0\",\"node2\"],"
+                            "\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
+        strbuf_reset(&bench->out);
+        extender_priorities_encode(&bench->out, &args, (const uint8_t[]){0, 10, 5});
+        assert_string_equal(bench->out.data,
+                            "[{\"Host\":\"node0\",\"Score\":0},{\"Host\":\"node1\",\"Score\":10},"
+                            "{\"Host\":\"node2\",\"Score\":5}]");
+    }
+}
+
+static void the_answer_to_a_binding_is_a_success(void **state)
+{
+    struct bench *bench = *state;
+    for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
+        const char *path =
+            arena_printf(&bench->arena, "tests/golden/%s/binding-api.json", versions[v]);
+        struct json in;
+        struct text key;
+        struct text response = TEXT("");
+        struct status status;
+        json_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
+        assert_true(json_object(&in));
+        while (json_key(&in, &key))
+            if (text_is(key, "response"))
+                assert_true(json_raw(&in, &response));
+            else
+                assert_true(json_skip(&in));
+        assert_int_equal(json_finish(&in), 0);
+        status_decode(response, &bench->arena, &status);
+        assert_int_equal(status.code, 201);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(recorded_filters_are_read),
+        bench_test(recorded_binds_are_read),
+        bench_test(a_recorded_preemption_is_read_and_given_back_byte_for_byte),
+        bench_test(answers_have_these_very_bytes),
+        bench_test(the_answer_to_a_binding_is_a_success),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+#include "support.h"
+
+static void start(struct bench *bench, struct json *in, struct text bytes)
+{
+    json_init(in, exact(bench, bytes), "body", &bench->arena, &bench->err);
+}
+
+static int skip_all(struct bench *bench, struct text bytes)
+{
+    struct json in;
+    start(bench, &in, bytes);
+    (void)json_skip(&in);
+    return json_finish(&in);
+}
+
+static void every_kind_of_value_is_skipped_with_any_space_around_it(void **state)
+{
+    static const char *const good[] = {
+        "null",
+        "true",
+        " false ",
+        "\t\r\n0\n",
+        "-0",
+        "12.5e-3",
+        "1E+400",
+        "\"\"",
+        "\"plain\"",
+        "{}",
+        "[ ]",
+        "[1,[2,[3,{}]],\"x\",null]",
+        "{\"a\":{\"b\":[{\"c\":1}]},\"\":2 , \"d\" : [ ] }",
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00\"",
+        "\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBF \xF4\x8F\xBF\xBF\"",
+        "\"\x7F\"",
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (skip_all(bench, text_of(good[i])) != 0)
+            fail_msg("%s: %s", good[i], bench->err.text);
+}
+
+static void what_is_no_json_is_refused_and_the_place_is_named(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } bad[] = {
+        {"", "expected a value, found the end"},
+        {"   ", "found the end at byte 3"},
+        {"x", "found 'x' at byte 0"},
+        {"\xEF\xBB\xBF{}", "found byte 0xef at byte 0"},
+        {"nul", "expected a value"},
+        {"True", "found 'T'"},
+        {"{", "expected a key in quotes, found the end at byte 1"},
+        {"[", "body[0]: expected a value, found the end"},
+        {"[1", "found the end"},
+        {"[1 2]", "expected ',' or ']', found a number at byte 3"},
+        {"[1,]", "body[1]: expected a value, found ']'"},
+        {"[,1]", "body[0]: expected a value, found ','"},
+        {"{\"a\":1,}", "expected a key in quotes, found '}'"},
+        {"{\"a\" 1}", "body.a: expected ':', found a number"},
+        {"{\"a\":}", "body.a: expected a value, found '}'"},
+        {"{a:1}", "expected a key in quotes, found 'a'"},
+        {"{1:1}", "expected a key in quotes, found a number"},
+        {"{\"a\":1 \"b\":2}", "expected ',' or '}', found a string"},
+        {"[1}", "expected ',' or ']', found '}'"},
+        {"{\"a\":1]", "expected ',' or '}', found ']'"},
+        {"'a'", "found ''' at byte 0"},
+        {"{} {}", "2 bytes after the value, at byte 3"},
+        {"1 x", "1 bytes after the value"},
+        {"// c\n1", "found '/'"},
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(skip_all(bench, text_of(bad[i].bytes)), -ERR_INVALID);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static void numbers_follow_the_grammar(void **state)
+{
+    static const char *const bad[] = {"01",  "-",        "+1", ".5",  "1.",  "1e",
+                                      "1e+", "-a",       "00", "0x1", "-01", "1.e1",
+                                      "NaN", "Infinity", "1f", "1_0", "--1", "1e1.5"};
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (skip_all(bench, text_of(bad[i])) == 0)
+            fail_msg("%s was taken", bad[i]);
+}
+
+static void broken_strings_are_refused(void **state)
+{
+    static const struct {
+        struct text bytes;
+        const char *says;
+    } bad[] = {
+        {TEXT("\"abc"), "a string that does not end"},
+        {TEXT("\"a\\"), "starts no valid escape"},
+        {TEXT("\"a\\\""), "does not end"},
+        {TEXT("\"a\0b\""), "control character"},
+        {TEXT("\"a\nb\""), "control character"},
+        {TEXT("\"\x1F\""), "control character"},
+        {TEXT("\"1234567\t\""), "at byte 8"},
+        {TEXT("\"\\x41\""), "starts no valid escape"},
+        {TEXT("\"\\u12\""), "starts no valid escape"},
+        {TEXT("\"\\u12g4\""), "starts no valid escape"},
+        {TEXT("\"\\ud800\""), "starts no valid escape"},
+        {TEXT("\"\\udc00\""), "starts no valid escape"},
+        {TEXT("\"\\ud800\\u0041\""), "starts no valid escape"},
+        {TEXT("\"\\ud800\\ud800\""), "starts no valid escape"},
+        {TEXT("\"\\ud83d\\ude0"), "starts no valid escape"},
+        {TEXT("\"\x80\""), "not UTF-8, at byte 1"},
+        {TEXT("\"\xC0\x80\""), "not UTF-8"},
+        {TEXT("\"\xC1\xBF\""), "not UTF-8"},
+        {TEXT("\"\xC3\""), "not UTF-8"},
+        {TEXT("\"\xC3"), "not UTF-8"},
+        {TEXT("\"\xE0\x80\x80\""), "not UTF-8"},
+        {TEXT("\"\xE0\x9F\xBF\""), "not UTF-8"},
+        {TEXT("\"\xED\xA0\x80\""), "not UTF-8"},
+        {TEXT("\"\xF0\x8F\xBF\xBF\""), "not UTF-8"},
+        {TEXT("\"\xF4\x90\x80\x80\""), "not UTF-8"},
+        {TEXT("\"\xF5\x80\x80\x80\""), "not UTF-8"},
+        {TEXT("\"\xFF\""), "not UTF-8"},
+        {TEXT("\"\xE2\x82"), "not UTF-8"},
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(skip_all(bench, bad[i].bytes), -ERR_INVALID);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
+{
+    static const char odd[] = {'"', '\\', '\x01', '\x1F', '\x80', '\xFF', '\0'};
+    struct bench *bench = *state;
+    for (size_t o = 0; o < ARRAY_LEN(odd); o++)
+        for (size_t at = 1; at < 40; at++) {
+            char bytes[42];
+            memset(bytes, 'z', sizeof bytes);
+            bytes[0] = '"';
+            bytes[sizeof bytes - 1] = '"';
+            bytes[at] = odd[o];
+            if (skip_all(bench, (struct text){bytes, sizeof bytes}) == 0)
+                fail_msg("byte 0x%02x at %zu was taken", (unsigned char)odd[o], at);
+        }
+}
+
+static void depth_is_bounded(void **state)
+{
+    enum { FAR = 4 * 1000 * 1000 };
+    struct bench *bench = *state;
+    char bytes[2 * JSON_DEPTH_MAX + 2];
+    memset(bytes, '[', JSON_DEPTH_MAX);
+    memset(bytes + JSON_DEPTH_MAX, ']', JSON_DEPTH_MAX);
+    assert_int_equal(skip_all(bench, (struct text){bytes, 2 * JSON_DEPTH_MAX}), 0);
+    memset(bytes, '[', JSON_DEPTH_MAX + 1);
+    memset(bytes + JSON_DEPTH_MAX + 1, ']', JSON_DEPTH_MAX + 1);
+    assert_int_equal(skip_all(bench, (struct text){bytes, 2 * JSON_DEPTH_MAX + 2}), -ERR_TOO_LARGE);
+    assert_says(bench, "deeper than 96 levels (JSON_DEPTH_MAX)");
+
+    char *many = malloc(FAR);
+    memset(many, '[', FAR);
+    assert_int_equal(skip_all(bench, (struct text){many, FAR}), -ERR_TOO_LARGE);
+    free(many);
+}
+
+static struct text one_string(struct bench *bench, struct text bytes)
+{
+    struct json in;
+    struct text out = TEXT("?");
+    start(bench, &in, bytes);
+    (void)json_string(&in, &out);
+    if (json_finish(&in) != 0)
+        fail_msg("%s", bench->err.text);
+    return out;
+}
+
+static void strings_without_escapes_are_borrowed_and_others_decoded(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    struct text out;
+    start(bench, &in, TEXT("\"gpu-node-0001.example\""));
+    assert_true(json_string(&in, &out));
+    assert_true(out.at == in.begin + 1);
+    assert_true(text_is(out, "gpu-node-0001.example"));
+
+    assert_true(text_is(one_string(bench, TEXT("\"\\u003ca\\u003e \\u0026 b\"")), "<a> & b"));
+    assert_true(
+        text_is(one_string(bench, TEXT("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"")), "\"\\/\b\f\n\r\t"));
+    assert_true(text_is(one_string(bench, TEXT("\"\\u00e9\\u20AC\\ud83d\\ude00\"")),
+                        "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
+    assert_true(
+        text_is(one_string(bench, TEXT("\"\\u2028x\\uffff\"")), "\xE2\x80\xA8x\xEF\xBF\xBF"));
+    assert_true(text_eq(one_string(bench, TEXT("\"a\\u0000b\"")), TEXT("a\0b")));
+}
+
+static void a_terminated_string_has_no_inner_nul(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    const char *out;
+    start(bench, &in, TEXT("\"abc\""));
+    assert_true(json_cstring(&in, &out));
+    assert_string_equal(out, "abc");
+    start(bench, &in, TEXT("\"a\\u0062c\""));
+    assert_true(json_cstring(&in, &out));
+    assert_string_equal(out, "abc");
+    start(bench, &in, TEXT("\"a\\u0000\""));
+    assert_false(json_cstring(&in, &out));
+    assert_int_equal(json_finish(&in), -ERR_INVALID);
+    assert_says(bench, "body: must not hold a NUL");
+}
+
+static void a_name_is_not_empty_and_not_longer_than_its_limit(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    struct text out;
+    start(bench, &in, TEXT("\"abc\""));
+    assert_true(json_name(&in, 3, &out));
+    start(bench, &in, TEXT("\"abcd\""));
+    assert_false(json_name(&in, 3, &out));
+    assert_int_equal(json_finish(&in), -ERR_TOO_LARGE);
+    assert_says(bench, "has 4 bytes, more than 3");
+    start(bench, &in, TEXT("\"\""));
+    assert_false(json_name(&in, 3, &out));
+    assert_says(bench, "must not be empty");
+    start(bench, &in, TEXT("\"\\u0000\""));
+    assert_false(json_name(&in, 3, &out));
+    assert_says(bench, "NUL");
+}
+
+static void whole_numbers_are_exact(void **state)
+{
+    static const struct {
+        const char *bytes;
+        int64_t value;
+    } good[] = {
+        {"0", 0},
+        {"-0", 0},
+        {"0.0", 0},
+        {"0e400", 0},
+        {"0e999999999999999999999", 0},
+        {"300", 300},
+        {"3e2", 300},
+        {"3E+2", 300},
+        {"300.000", 300},
+        {"30000e-2", 300},
+        {"0.3e3", 300},
+        {"0.0003e6", 300},
+        {"-7", -7},
+        {"9223372036854775807", INT64_MAX},
+        {"-9223372036854775808", INT64_MIN},
+        {"92233720368547758070e-1", INT64_MAX},
+        {"9.223372036854775807e18", INT64_MAX},
+        {"1.00000000000000000000000000000000000000000", 1},
+        {"100000000000000000000000000000e-29", 1},
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        struct json in;
+        int64_t out = -1;
+        start(bench, &in, text_of(good[i].bytes));
+        (void)json_i64(&in, &out);
+        if (json_finish(&in) != 0 || out != good[i].value)
+            fail_msg("%s became %lld", good[i].bytes, (long long)out);
+    }
+}
+
+static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } bad[] = {
+        {"0.5", "body: is 0.5, but must be a whole number"},
+        {"1e-1", "whole number"},
+        {"1e-999999999999999999", "whole number"},
+        {"123456789012345678901234567890.5", "whole number"},
+        {"1e400", "is 1e400, beyond what 63 bits can hold"},
+        {"9223372036854775808", "63 bits"},
+        {"-9223372036854775809", "63 bits"},
+        {"18446744073709551616", "63 bits"},
+        {"99999999999999999999999999999999", "63 bits"},
+        {"1e99999999999999999999999", "63 bits"},
+        {"\"1\"", "expected a whole number, found a string"},
+        {"null", "expected a whole number, found 'n'"},
+        {"01", "after the value"},
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct json in;
+        int64_t out = 77;
+        start(bench, &in, text_of(bad[i].bytes));
+        (void)json_i64(&in, &out);
+        if (json_finish(&in) == 0)
+            fail_msg("%s became %lld", bad[i].bytes, (long long)out);
+        if (strcmp(bad[i].bytes, "01") != 0)
+            assert_says(bench, bad[i].says);
+    }
+}
+
+static void a_wrong_type_names_path_and_expectation(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    struct text key;
+    struct text value;
+    bool flag;
+    start(bench, &in, TEXT("{\"a\":[0,{\"b.c/d\":1}]}"));
+    assert_true(json_object(&in));
+    assert_true(json_key(&in, &key));
+    assert_true(json_array(&in));
+    assert_true(json_element(&in));
+    assert_true(json_skip(&in));
+    assert_true(json_element(&in));
+    assert_true(json_object(&in));
+    assert_true(json_key(&in, &key));
+    assert_false(json_string(&in, &value));
+    assert_says(bench, "body.a[1][\"b.c/d\"]: expected a string, found a number at byte 17");
+
+    start(bench, &in, TEXT("1"));
+    assert_false(json_bool(&in, &flag));
+    assert_says(bench, "expected true or false, found a number");
+    start(bench, &in, TEXT("[]"));
+    assert_false(json_object(&in));
+    assert_says(bench, "expected an object, found an array");
+    start(bench, &in, TEXT("{}"));
+    assert_false(json_array(&in));
+    assert_says(bench, "expected an array, found an object");
+}
+
+static void the_first_error_sticks(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    struct text text;
+    int64_t number;
+    bool flag;
+    const char *string;
+    size_t bytes;
+    start(bench, &in, TEXT("[1,2]"));
+    assert_false(json_object(&in));
+    char first[ERR_TEXT_MAX];
+    memcpy(first, bench->err.text, sizeof first);
+
+    assert_int_equal(json_peek(&in), JSON_BAD);
+    assert_false(json_array(&in));
+    assert_false(json_string(&in, &text));
+    assert_false(json_cstring(&in, &string));
+    assert_false(json_i64(&in, &number));
+    assert_false(json_bool(&in, &flag));
+    assert_false(json_null(&in));
+    assert_false(json_skip(&in));
+    assert_false(json_raw(&in, &text));
+    json_fail(&in, "another");
+    assert_int_equal(json_consumed(&in, &bytes), -ERR_INVALID);
+    assert_int_equal(json_finish(&in), -ERR_INVALID);
+    assert_string_equal(bench->err.text, first);
+}
+
+static void raw_gives_the_bytes_of_one_value(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    struct text raw;
+    size_t bytes;
+    start(bench, &in, TEXT("  {\"a\": [1, 2]} \n{\"b\":0}"));
+    assert_true(json_raw(&in, &raw));
+    assert_true(text_is(raw, "{\"a\": [1, 2]}"));
+    assert_int_equal(json_consumed(&in, &bytes), 0);
+    assert_int_equal(bytes, 15);
+}
+
+static void null_is_taken_only_where_it_is_whole(void **state)
+{
+    struct bench *bench = *state;
+    struct json in;
+    start(bench, &in, TEXT("null"));
+    assert_true(json_null(&in));
+    assert_int_equal(json_finish(&in), 0);
+    start(bench, &in, TEXT("nil"));
+    assert_false(json_null(&in));
+    assert_int_equal(json_finish(&in), -ERR_INVALID);
+    start(bench, &in, TEXT("0"));
+    assert_false(json_null(&in));
+    assert_true(json_skip(&in));
+}
+
+static const char *const keys[] = {"name", "UID"};
+
+static int read_fields(struct bench *bench, const char *bytes, struct text value[2])
+{
+    struct json_fields fields = JSON_FIELDS(keys);
+    struct json in;
+    int key;
+    value[0] = value[1] = TEXT("-");
+    start(bench, &in, text_of(bytes));
+    if (json_object(&in))
+        while (json_field(&in, &fields, &key))
+            (void)json_string(&in, &value[key]);
+    return json_finish(&in);
+}
+
+static void fields_come_in_any_order_and_case_and_null_is_none(void **state)
+{
+    struct bench *bench = *state;
+    struct text value[2];
+    assert_int_equal(
+        read_fields(bench, "{\"UID\":\"u\",\"x\":{\"name\":[]},\"name\":\"n\"}", value), 0);
+    assert_true(text_is(value[0], "n") && text_is(value[1], "u"));
+    assert_int_equal(read_fields(bench, "{\"uid\":\"u\",\"NAME\":\"n\"}", value), 0);
+    assert_true(text_is(value[0], "n") && text_is(value[1], "u"));
+    assert_int_equal(read_fields(bench, "{\"\\u0055ID\":\"u\",\"name\":null}", value), 0);
+    assert_true(text_is(value[0], "-") && text_is(value[1], "u"));
+    assert_int_equal(read_fields(bench, "{\"nam\":1,\"names\":2,\"\":3}", value), 0);
+    assert_true(text_is(value[0], "-") && text_is(value[1], "-"));
+}
+
+static void a_known_key_may_come_once(void **state)
+{
+    struct bench *bench = *state;
+    struct text value[2];
+    assert_int_equal(read_fields(bench, "{\"name\":\"a\",\"name\":\"a\"}", value), -ERR_INVALID);
+    assert_says(bench, "body.name: comes twice");
+    assert_int_equal(read_fields(bench, "{\"uid\":\"a\",\"UID\":\"a\"}", value), -ERR_INVALID);
+    assert_says(bench, "body.UID: comes twice");
+    assert_int_equal(read_fields(bench, "{\"name\":null,\"name\":\"a\"}", value), -ERR_INVALID);
+    assert_int_equal(read_fields(bench, "{\"x\":1,\"x\":2}", value), 0);
+}
+
+static void a_path_is_short_and_printable(void **state)
+{
+    enum { LONG = 2000 };
+    struct bench *bench = *state;
+    char bytes[LONG + 64];
+    int at = snprintf(bytes, sizeof bytes, "{\"a\\n\\u0007%%s%%n\":{\"");
+    memset(bytes + at, 'k', LONG);
+    at += LONG;
+    at += snprintf(bytes + at, sizeof bytes - (size_t)at, "\":!}}");
+    struct json in;
+    struct text key;
+    start(bench, &in, (struct text){bytes, (size_t)at});
+    assert_true(json_object(&in) && json_key(&in, &key));
+    assert_true(json_object(&in) && json_key(&in, &key));
+    assert_false(json_skip(&in));
+    assert_says(bench, "body[\"a??%s%n\"].kkkkk");
+    assert_says(bench, "kkk...: expected a value, found '!'");
+    assert_true(strlen(bench->err.text) < 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(every_kind_of_value_is_skipped_with_any_space_around_it),
+        bench_test(what_is_no_json_is_refused_and_the_place_is_named),
+        bench_test(numbers_follow_the_grammar),
+        bench_test(broken_strings_are_refused),
+        bench_test(a_bad_byte_is_found_wherever_it_stands_in_a_word),
+        bench_test(depth_is_bounded),
+        bench_test(strings_without_escapes_are_borrowed_and_others_decoded),
+        bench_test(a_terminated_string_has_no_inner_nul),
+        bench_test(a_name_is_not_empty_and_not_longer_than_its_limit),
+        bench_test(whole_numbers_are_exact),
+        bench_test(numbers_that_are_not_whole_or_too_large_are_refused),
+        bench_test(a_wrong_type_names_path_and_expectation),
+        bench_test(the_first_error_sticks),
+        bench_test(raw_gives_the_bytes_of_one_value),
+        bench_test(null_is_taken_only_where_it_is_whole),
+        bench_test(fields_come_in_any_order_and_case_and_null_is_none),
+        bench_test(a_known_key_may_come_once),
+        bench_test(a_path_is_short_and_printable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,364 @@
+#include "support.h"
+
+#define POD "\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"u\"}}"
+
+static int args(struct bench *bench, const char *body, struct extender_args *out)
+{
+    bench->err = (struct err){0};
+    return extender_args_decode(exact(bench, text_of(body)), &rules, &bench->arena, out,
+                                &bench->err);
+}
+
+static struct extender_args good(struct bench *bench, const char *body)
+{
+    struct extender_args out;
+    if (args(bench, body, &out) != 0)
+        fail_msg("%s", bench->err.text);
+    return out;
+}
+
+static void names_are_read_with_their_hashes(void **state)
+{
+    const struct extender_args out =
+        good(*state, "{" POD ",\"Nodes\":null,\"NodeNames\":[\"n1\", \"n\\u0032\",\"n3\"]}");
+    static const char *const expected[] = {"n1", "n2", "n3"};
+    assert_false(out.full_nodes);
+    assert_int_equal(out.names, 3);
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        assert_true(text_is(out.name[i], expected[i]));
+        assert_int_equal(out.hash[i], text_hash(text_of(expected[i])));
+    }
+    assert_string_equal(out.pod.uid, "u");
+}
+
+static void keys_come_in_any_order_and_case(void **state)
+{
+    assert_int_equal(good(*state, "{\"nodenames\":[\"n\"],\"nodes\":null,\"pod\":{\"metadata\":{"
+                                  "\"name\":\"p\",\"uid\":\"u\"}}}")
+                         .names,
+                     1);
+    assert_int_equal(good(*state, "{\"NodeNames\":[\"n\"]," POD ",\"Other\":[{}]}").names, 1);
+    assert_int_equal(good(*state, "{" POD ",\"NodeNames\":[]}").names, 0);
+}
+
+static void full_nodes_are_read_and_kept_as_sent(void **state)
+{
+    const struct extender_args out =
+        good(*state, "{\"Nodes\":{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"n1\"},"
+                     "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"8k\"}}}, {\"metadata\":{"
+                     "\"name\":\"n2\"} } ]},\"NodeNames\":null," POD "}");
+    assert_true(out.full_nodes);
+    assert_int_equal(out.names, 2);
+    assert_true(text_is(out.name[0], "n1"));
+    assert_true(text_is(out.name[1], "n2"));
+    assert_string_equal(out.node[0].allocatable_milli, "8k");
+    assert_true(text_is(out.node_bytes[1], "{\"metadata\":{\"name\":\"n2\"} }"));
+    const struct extender_args none = good(*state, "{" POD ",\"Nodes\":{\"items\":null}}");
+    assert_true(none.full_nodes);
+    assert_int_equal(none.names, 0);
+}
+
+static void five_thousand_names_are_read(void **state)
+{
+    enum { NAMES = 5000 };
+    struct strbuf body;
+    strbuf_init(&body);
+    strbuf_str(&body, "{" POD ",\"NodeNames\":[");
+    for (int i = 0; i < NAMES; i++)
+        strbuf_printf(&body, "%s\"node-%d\"", i > 0 ? "," : "", i);
+    strbuf_str(&body, "]}");
+    const struct extender_args out = good(*state, body.data);
+    assert_int_equal(out.names, NAMES);
+    assert_true(text_is(out.name[0], "node-0"));
+    assert_true(text_is(out.name[63], "node-63"));
+    assert_true(text_is(out.name[64], "node-64"));
+    assert_true(text_is(out.name[NAMES - 1], "node-4999"));
+    strbuf_done(&body);
+}
+
+static void args_that_cannot_be_right_are_refused(void **state)
+{
+    static const struct {
+        const char *body;
+        const char *says;
+    } bad[] = {
+        {"", "body: expected an object, found the end"},
+        {"hello", "body: expected an object, found 'h'"},
+        {"[]", "body: expected an object, found an array"},
+        {"{", "body: expected a key"},
+        {"{}", "body: has no \"Pod\""},
+        {"{\"Pod\":null,\"NodeNames\":[\"n\"]}", "body: has no \"Pod\""},
+        {"{" POD "}", "body: has neither \"NodeNames\" nor \"Nodes\""},
+        {"{" POD ",\"Nodes\":null,\"NodeNames\":null}", "has neither"},
+        {"{" POD ",\"Nodes\":{},\"NodeNames\":[\"n\"]}", "exclude each other"},
+        {"{" POD ",\"NodeNames\":[\"n\"]} {}", "after the value"},
+        {"{" POD ",\"NodeNames\":[\"n\"],\"nodenames\":[\"m\"]}", "body.nodenames: comes twice"},
+        {"{" POD "," POD ",\"NodeNames\":[\"n\"]}", "body.Pod: comes twice"},
+        {"{" POD ",\"NodeNames\":{}}", "body.NodeNames: expected an array"},
+        {"{" POD ",\"NodeNames\":\"n\"}", "body.NodeNames: expected an array, found a string"},
+        {"{" POD ",\"NodeNames\":[\"n\",7]}", "body.NodeNames[1]: expected a string"},
+        {"{" POD ",\"NodeNames\":[\"n\",null]}", "body.NodeNames[1]: expected a string"},
+        {"{" POD ",\"NodeNames\":[\"\"]}", "body.NodeNames[0]: must not be empty"},
+        {"{" POD ",\"NodeNames\":[\"a\\u0000\"]}", "body.NodeNames[0]: must not hold a NUL"},
+        {"{" POD ",\"NodeNames\":[\"\xFF\"]}", "body.NodeNames[0]: a string that is not UTF-8"},
+        {"{" POD ",\"NodeNames\":[\"a\",\"b\",\"\\u0061\"]}",
+         "body: NodeNames: node \"a\" comes twice"},
+        {"{" POD ",\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"a\"}},{\"metadata\":{\"name\":"
+         "\"a\"}}]}}",
+         "body: Nodes: node \"a\" comes twice"},
+        {"{" POD ",\"Nodes\":{\"items\":[{}]}}", "body.Nodes.items[0]: has no metadata.name"},
+        {"{" POD ",\"Nodes\":{\"items\":[null]}}", "body.Nodes.items[0]: expected an object"},
+        {"{" POD ",\"Nodes\":[]}", "body.Nodes: expected an object"},
+        {"{\"Pod\":[],\"NodeNames\":[]}", "body.Pod: expected an object"},
+        {"{\"Pod\":{},\"NodeNames\":[]}", "body.Pod: has no metadata.uid"},
+        {"{\"Pod\":{\"metadata\":{\"uid\":\"u\"}},\"NodeNames\":[]}",
+         "body.Pod: has no metadata.name"},
+        {"{\"Pod\":{\"metadata\":{\"uid\":7}},\"NodeNames\":[]}",
+         "body.Pod.metadata.uid: expected a string, found a number"},
+        {"{\"Pod\":{\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{"
+         "\"nvidia.com/vgpu\":false}}}]}},\"NodeNames\":[]}",
+         "body.Pod.spec.containers[0].resources.limits[\"nvidia.com/vgpu\"]: expected a quantity"},
+    };
+    struct bench *bench = *state;
+    struct extender_args out;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        if (args(bench, bad[i].body, &out) != -ERR_INVALID)
+            fail_msg("%s was taken", bad[i].body);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static void too_many_names_are_refused_and_the_limit_named(void **state)
+{
+    struct bench *bench = *state;
+    struct extender_args out;
+    struct strbuf body;
+    strbuf_init(&body);
+    strbuf_str(&body, "{" POD ",\"NodeNames\":[");
+    for (int i = 0; i <= NODES_MAX; i++)
+        strbuf_printf(&body, "%s\"%d\"", i > 0 ? "," : "", i);
+    strbuf_str(&body, "]}");
+    assert_int_equal(args(bench, body.data, &out), -ERR_TOO_LARGE);
+    assert_says(bench, "body.NodeNames[65536]: more than 65536 nodes (NODES_MAX)");
+
+    strbuf_reset(&body);
+    strbuf_str(&body, "{" POD ",\"NodeNames\":[\"");
+    for (int i = 0; i <= NAME_BYTES_MAX; i++)
+        strbuf_char(&body, 'n');
+    strbuf_str(&body, "\"]}");
+    assert_int_equal(args(bench, body.data, &out), -ERR_TOO_LARGE);
+    assert_says(bench, "body.NodeNames[0]: has 254 bytes, more than 253");
+    strbuf_done(&body);
+}
+
+static void the_chosen_are_written_in_order_with_empty_maps(void **state)
+{
+    struct bench *bench = *state;
+    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}");
+    static const uint32_t choice[] = {2, 0};
+    const struct extender_filter_result result = {.chosen = 2, .choice = choice};
+    extender_filter_encode(&bench->out, &in, &result);
+    assert_string_equal(bench->out.data,
+                        "{\"Nodes\":null,\"NodeNames\":[\"n3\",\"n1\"],\"FailedNodes\":{},"
+                        "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
+}
+
+static void refusals_are_unresolvable(void **state)
+{
+    struct bench *bench = *state;
+    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
+    const struct extender_refusal refusal[] = {{in.name[0], "no GPU with 300 milli free"},
+                                               {in.name[1], "say \"no\""}};
+    const struct extender_filter_result result = {.refusals = 2, .refusal = refusal};
+    extender_filter_encode(&bench->out, &in, &result);
+    assert_string_equal(bench->out.data,
+                        "{\"Nodes\":null,\"NodeNames\":[],\"FailedNodes\":{},"
+                        "\"FailedAndUnresolvableNodes\":{\"n1\":\"no GPU with 300 milli free\","
+                        "\"n2\":\"say \\\"no\\\"\"},\"Error\":\"\"}");
+}
+
+static void full_nodes_are_given_back_as_they_were_sent(void **state)
+{
+    struct bench *bench = *state;
+    const struct extender_args in =
+        good(bench, "{" POD ",\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}},"
+                    "{\"metadata\":{\"name\":\"n2\"},\"x\": [1e400]}]}}");
+    static const uint32_t choice[] = {1};
+    const struct extender_filter_result result = {.chosen = 1, .choice = choice};
+    extender_filter_encode(&bench->out, &in, &result);
+    assert_string_equal(bench->out.data,
+                        "{\"Nodes\":{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"n2\"},"
+                        "\"x\": [1e400]}]},\"NodeNames\":[\"n2\"],\"FailedNodes\":{},"
+                        "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
+}
+
+static void an_error_stands_alone(void **state)
+{
+    struct bench *bench = *state;
+    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\"]}");
+    static const uint32_t choice[] = {0};
+    const struct extender_filter_result result = {
+        .chosen = 1, .choice = choice, .error = "not ready"};
+    extender_filter_encode(&bench->out, &in, &result);
+    assert_string_equal(bench->out.data,
+                        "{\"Nodes\":null,\"NodeNames\":null,\"FailedNodes\":{},"
+                        "\"FailedAndUnresolvableNodes\":{},\"Error\":\"not ready\"}");
+}
+
+static void an_error_can_be_answered_to_a_body_that_could_not_be_read(void **state)
+{
+    struct bench *bench = *state;
+    struct extender_args in;
+    assert_int_equal(args(bench, "{", &in), -ERR_INVALID);
+    const struct extender_filter_result result = {.error = bench->err.text};
+    extender_filter_encode(&bench->out, &in, &result);
+    assert_non_null(strstr(bench->out.data, "\"Error\":\"body: expected a key in quotes"));
+}
+
+static void scores_are_written_per_name(void **state)
+{
+    struct bench *bench = *state;
+    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
+    extender_priorities_encode(&bench->out, &in, (const uint8_t[]){10, 0});
+    assert_string_equal(bench->out.data,
+                        "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]");
+}
+
+static void bind_is_read_and_answered(void **state)
+{
+    struct bench *bench = *state;
+    struct extender_bind bind;
+    assert_int_equal(extender_bind_decode(TEXT("{\"PodName\":\"p\",\"PodNamespace\":\"ns\","
+                                               "\"PodUID\":\"u\",\"Node\":\"n\",\"X\":1}"),
+                                          &bench->arena, &bind, &bench->err),
+                     0);
+    assert_string_equal(bind.pod, "p");
+    assert_string_equal(bind.namespace, "ns");
+    assert_string_equal(bind.uid, "u");
+    assert_string_equal(bind.node, "n");
+    extender_bind_encode(&bench->out, NULL);
+    assert_string_equal(bench->out.data, "{\"Error\":\"\"}");
+    strbuf_reset(&bench->out);
+    extender_bind_encode(&bench->out, "room: no GPU");
+    assert_string_equal(bench->out.data, "{\"Error\":\"room: no GPU\"}");
+}
+
+static void a_bind_that_cannot_be_right_is_refused(void **state)
+{
+    static const struct {
+        const char *body;
+        const char *says;
+    } bad[] = {
+        {"", "body: expected an object"},
+        {"{}", "body: has no \"PodName\""},
+        {"{\"PodName\":\"p\"}", "has no \"PodNamespace\""},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"s\",\"PodUID\":null,\"Node\":\"n\"}",
+         "has no \"PodUID\""},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"s\",\"PodUID\":\"u\"}", "has no \"Node\""},
+        {"{\"PodName\":\"\"}", "body.PodName: must not be empty"},
+        {"{\"PodName\":1}", "body.PodName: expected a string, found a number"},
+        {"{\"PodUID\":\"a\",\"podUid\":\"b\"}", "body.podUid: comes twice"},
+        {"{\"Node\":\"n\\u0000\"}", "body.Node: must not hold a NUL"},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"s\",\"PodUID\":\"u\",\"Node\":\"n\"}!",
+         "after the value"},
+    };
+    struct bench *bench = *state;
+    struct extender_bind bind;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(extender_bind_decode(exact(bench, text_of(bad[i].body)), &bench->arena,
+                                              &bind, &bench->err),
+                         -ERR_INVALID);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static int preempt(struct bench *bench, const char *body, struct extender_preempt *out)
+{
+    return extender_preempt_decode(exact(bench, text_of(body)), &rules, &bench->arena, out,
+                                   &bench->err);
+}
+
+static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
+{
+    static const char *const bodies[] = {
+        "{" POD ",\"NodeNameToVictims\":null,\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":"
+        "\"b\"},{\"UID\":\"a\"}],\"NumPDBViolations\":1},\"n2\":{\"Pods\":null,"
+        "\"NumPDBViolations\":0},\"n3\":null}}",
+        "{" POD ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":{\"n1\":{\"Pods\":[{"
+        "\"metadata\":{\"uid\":\"b\"},\"spec\":{}},{\"metadata\":{\"uid\":\"a\"}}],"
+        "\"NumPDBViolations\":1},\"n2\":{\"Pods\":[]},\"n3\":{}}}",
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+        struct extender_preempt out;
+        if (preempt(bench, bodies[i], &out) != 0)
+            fail_msg("%s", bench->err.text);
+        assert_string_equal(out.pod.uid, "u");
+        assert_int_equal(out.nodes, 3);
+        assert_int_equal(out.node[0].uids, 2);
+        assert_true(text_is(out.node[0].uid[0], "b"));
+        assert_int_equal(out.node[1].uids, 0);
+        strbuf_reset(&bench->out);
+        extender_preempt_encode(&bench->out, &out, (const bool[]){true, false, true});
+        assert_string_equal(bench->out.data,
+                            "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":\"b\"},{"
+                            "\"UID\":\"a\"}],\"NumPDBViolations\":1},\"n3\":{\"Pods\":[],"
+                            "\"NumPDBViolations\":0}}}");
+    }
+}
+
+static void a_preemption_that_cannot_be_right_is_refused(void **state)
+{
+#define META_VICTIMS(nodes) "{" POD ",\"NodeNameToMetaVictims\":{" nodes "}}"
+    static const struct {
+        const char *body;
+        const char *says;
+    } bad[] = {
+        {"", "body: expected an object"},
+        {"{\"NodeNameToMetaVictims\":{}}", "has no \"Pod\""},
+        {"{" POD "}", "has neither"},
+        {"{" POD ",\"NodeNameToMetaVictims\":{},\"NodeNameToVictims\":{}}", "exclude each other"},
+        {META_VICTIMS("\"n\":{},\"n\":{}"), "node \"n\" comes twice"},
+        {META_VICTIMS("\"\":{}"), "a node's name must have 1 to 253 bytes"},
+        {META_VICTIMS("\"n\":[]"), "body.NodeNameToMetaVictims.n: expected an object"},
+        {META_VICTIMS("\"n\":{\"Pods\":{}}"), "n.Pods: expected an array"},
+        {META_VICTIMS("\"n\":{\"Pods\":[null]}"), "n.Pods[0]: expected an object"},
+        {META_VICTIMS("\"n\":{\"Pods\":[{}]}"), "n.Pods[0]: has no \"UID\""},
+        {META_VICTIMS("\"n\":{\"Pods\":[{\"UID\":\"\"}]}"), "n.Pods[0].UID: must not be empty"},
+        {META_VICTIMS("\"n\":{\"NumPDBViolations\":1.5}"), "NumPDBViolations: is 1.5"},
+        {"{" POD ",\"NodeNameToVictims\":{\"n\":{\"Pods\":[{\"metadata\":{}}]}}}",
+         "n.Pods[0]: has no metadata.uid"},
+        {META_VICTIMS("") "1", "after the value"},
+    };
+    struct bench *bench = *state;
+    struct extender_preempt out;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        bench->err = (struct err){0};
+        if (preempt(bench, bad[i].body, &out) != -ERR_INVALID)
+            fail_msg("%s was taken", bad[i].body);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(names_are_read_with_their_hashes),
+        bench_test(keys_come_in_any_order_and_case),
+        bench_test(full_nodes_are_read_and_kept_as_sent),
+        bench_test(five_thousand_names_are_read),
+        bench_test(args_that_cannot_be_right_are_refused),
+        bench_test(too_many_names_are_refused_and_the_limit_named),
+        bench_test(the_chosen_are_written_in_order_with_empty_maps),
+        bench_test(refusals_are_unresolvable),
+        bench_test(full_nodes_are_given_back_as_they_were_sent),
+        bench_test(an_error_stands_alone),
+        bench_test(an_error_can_be_answered_to_a_body_that_could_not_be_read),
+        bench_test(scores_are_written_per_name),
+        bench_test(bind_is_read_and_answered),
+        bench_test(a_bind_that_cannot_be_right_is_refused),
+        bench_test(victims_are_read_in_both_forms_and_given_back_in_order),
+        bench_test(a_preemption_that_cannot_be_right_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+#include "support.h"
+
+/* A node with two real GPUs and two that are known by number only, and a pod on them. */
+struct place {
+    struct names *names;
+    struct node *node;
+    struct allocation *allocation;
+};
+
+static struct share share(struct place *place, const char *container, const char *gpu,
+                          uint32_t milli)
+{
+    return (struct share){.container = container,
+                          .gpu = names_intern(place->names, text_of(gpu)),
+                          .milli = milli,
+                          .mib = milli * 16};
+}
+
+static struct place place_new(void)
+{
+    struct place place = {.names = names_new()};
+    const struct atom *empty = names_intern(place.names, TEXT(""));
+    const struct gpu gpu[] = {
+        {.id = names_intern(place.names, TEXT("GPU-zzz")),
+         .alias = names_intern(place.names, TEXT("node-1/gpu-0")),
+         .model = empty,
+         .milli = 1000,
+         .index = 0},
+        {.id = names_intern(place.names, TEXT("node-1/gpu-1")),
+         .model = empty,
+         .milli = 1000,
+         .index = 1},
+        {.id = names_intern(place.names, TEXT("node-1/gpu-2")),
+         .model = empty,
+         .milli = 1000,
+         .index = 2},
+        {.id = names_intern(place.names, TEXT("GPU-aaa")),
+         .model = empty,
+         .milli = 1000,
+         .index = 12},
+    };
+    const struct node_build build = {.name = names_intern(place.names, TEXT("node-1")),
+                                     .uid = empty,
+                                     .problem_text = empty,
+                                     .gpus = ARRAY_LEN(gpu),
+                                     .gpu = gpu};
+    place.node = node_new(&build);
+    return place;
+}
+
+static void place_pod(struct place *place, const struct share *shares, uint32_t count)
+{
+    const struct allocation_facts facts = {.uid = "cf75",
+                                           .namespace = "team",
+                                           .name = "web-0",
+                                           .node = place->node->name,
+                                           .node_uid = place->node->uid,
+                                           .reserved_ms = 1,
+                                           .shares = count,
+                                           .share = shares};
+    place->allocation = allocation_new(&facts);
+}
+
+static void place_done(struct place *place)
+{
+    allocation_unref(place->allocation);
+    node_unref(place->node);
+    names_free(place->names);
+}
+
+static void a_note_lists_shares_by_container_and_index(void **state)
+{
+    struct bench *bench = *state;
+    struct place place = place_new();
+    const struct share shares[] = {share(&place, "b", "GPU-aaa", 500),
+                                   share(&place, "a", "node-1/gpu-2", 300),
+                                   share(&place, "b", "GPU-zzz", 500)};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    note_value(&bench->out, place.allocation, place.node);
+    assert_string_equal(
+        bench->out.data,
+        "{\"v\":1,\"containers\":{\"b\":[{\"gpu\":\"GPU-zzz\",\"index\":0,\"milli\":500,\"mib\":"
+        "8000},{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":500,\"mib\":8000}],\"a\":[{\"gpu\":"
+        "\"node-1/gpu-2\",\"index\":2,\"milli\":300,\"mib\":4800}]}}");
+    place_done(&place);
+}
+
+static void what_is_written_is_read_back(void **state)
+{
+    struct bench *bench = *state;
+    struct place place = place_new();
+    const struct share shares[] = {share(&place, "a", "GPU-aaa", 300),
+                                   share(&place, "b", "node-1/gpu-1", 700)};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    strbuf_str(&bench->out, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":");
+    note_encode(&bench->out, place.allocation, place.node);
+    strbuf_str(&bench->out, "}}");
+    struct pod pod;
+    assert_int_equal(pod_decode((struct text){bench->out.data, bench->out.len}, &rules,
+                                &bench->arena, &pod, &bench->err),
+                     0);
+    assert_int_equal(pod.note, NOTE_OK);
+    assert_int_equal(pod.shares, 2);
+    assert_string_equal(pod.share[0].container, "a");
+    assert_string_equal(pod.share[0].gpu, "GPU-aaa");
+    assert_int_equal(pod.share[0].index, 12);
+    assert_int_equal(pod.share[0].milli, 300);
+    assert_int_equal(pod.share[0].mib, 4800);
+    assert_string_equal(pod.share[1].gpu, "node-1/gpu-1");
+    place_done(&place);
+}
+
+static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
+{
+    struct bench *bench = *state;
+    struct place place = place_new();
+    const struct share shares[] = {
+        share(&place, "a", "GPU-aaa", 100), share(&place, "a", "node-1/gpu-1", 100),
+        share(&place, "b", "GPU-aaa", 100), share(&place, "c", "node-1/gpu-0", 100)};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    note_encode(&bench->out, place.allocation, place.node);
+    const char *rest = strstr(bench->out.data, ",\"milligpu.io/visible-devices\"");
+    assert_non_null(rest);
+    /* The GPU that is still called by number has a UUID by now. */
+    assert_string_equal(rest, ",\"milligpu.io/visible-devices\":\"GPU-zzz,1,GPU-aaa\","
+                              "\"visible-devices.milligpu.io/a\":\"1,GPU-aaa\","
+                              "\"visible-devices.milligpu.io/b\":\"GPU-aaa\","
+                              "\"visible-devices.milligpu.io/c\":\"GPU-zzz\"}");
+    place_done(&place);
+}
+
+static void a_gpu_that_the_node_does_not_show_keeps_its_name(void **state)
+{
+    struct bench *bench = *state;
+    struct place place = place_new();
+    const struct share shares[] = {share(&place, "a", "GPU-gone", 100),
+                                   share(&place, "b", "node-1/gpu-31", 100)};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    note_encode(&bench->out, place.allocation, place.node);
+    assert_non_null(strstr(bench->out.data, "visible-devices\":\"GPU-gone,31\""));
+    place_done(&place);
+}
+
+static void a_binding_carries_everything_in_one_write(void **state)
+{
+    struct bench *bench = *state;
+    struct place place = place_new();
+    const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    assert_int_equal(binding_encode(&bench->out, place.allocation, place.node, &bench->err), 0);
+    assert_string_equal(
+        bench->out.data,
+        "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
+        "\"namespace\":\"team\",\"uid\":\"cf75\",\"annotations\":{\"milligpu.io/allocation\":\"{"
+        "\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[{\\\"gpu\\\":\\\"GPU-aaa\\\",\\\"index\\\":12,"
+        "\\\"milli\\\":300,\\\"mib\\\":4800}]}}\",\"milligpu.io/visible-devices\":\"GPU-aaa\","
+        "\"visible-devices.milligpu.io/c\":\"GPU-aaa\"}},\"target\":{\"apiVersion\":\"v1\","
+        "\"kind\":\"Node\",\"name\":\"node-1\"}}");
+    place_done(&place);
+}
+
+static void keys_that_the_api_server_would_not_check_are_checked(void **state)
+{
+    static const struct {
+        const char *container;
+        bool good;
+    } cases[] = {
+        {"a", true},
+        {"web-0", true},
+        {"A_b.c", true},
+        {"123456789012345678901234567890123456789012345678901234567890123", true},
+        {"1234567890123456789012345678901234567890123456789012345678901234", false},
+        {"-a", false},
+        {"a-", false},
+        {"a/b", false},
+        {"a b", false},
+        {"\xC3\xA9", false},
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct place place = place_new();
+        const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
+        place_pod(&place, &one, 1);
+        const int result = binding_encode(&bench->out, place.allocation, place.node, &bench->err);
+        assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
+        if (!cases[i].good)
+            assert_says(bench, "annotation visible-devices.milligpu.io/");
+        place_done(&place);
+    }
+}
+
+static int bind_parts(struct bench *bench, int id_bytes)
+{
+    struct place place = place_new();
+    static struct share shares[PARTS_MAX];
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        char id[512];
+        (void)snprintf(id, sizeof id, "GPU-%0*u", id_bytes - 4, i);
+        shares[i] = share(&place, "container-with-a-long-name", id, 1);
+    }
+    place_pod(&place, shares, PARTS_MAX);
+    strbuf_reset(&bench->out);
+    const int result = binding_encode(&bench->out, place.allocation, place.node, &bench->err);
+    place_done(&place);
+    return result;
+}
+
+static void annotations_that_are_too_large_are_refused(void **state)
+{
+    struct bench *bench = *state;
+    assert_int_equal(bind_parts(bench, GPU_ID_BYTES_MAX), 0);
+    assert_true(bench->out.len > 200 * 1024);
+    assert_int_equal(bind_parts(bench, 300), -ERR_TOO_LARGE);
+    assert_says(bench, "more than 262144 (ANNOTATION_BYTES_MAX)");
+}
+
+static void an_event_is_complete_and_cut(void **state)
+{
+    struct bench *bench = *state;
+    char note[1400];
+    memset(note, 'x', sizeof note);
+    memcpy(note + 999, "\xC3\xA9", 2); /* stands across the limit */
+    note[sizeof note - 1] = '\0';
+    struct kube_event_facts facts = {.namespace = "team",
+                                     .name = "web-0.1",
+                                     .kind = "Pod",
+                                     .regarding = "web-0",
+                                     .uid = "u",
+                                     .reason = "Absent",
+                                     .action = "Observed",
+                                     .note = "gone",
+                                     .instance = "milligpud-0",
+                                     .at_ms = INT64_C(1767323045678),
+                                     .warning = true};
+    event_encode(&bench->out, &facts);
+    assert_string_equal(
+        bench->out.data,
+        "{\"apiVersion\":\"events.k8s.io/v1\",\"kind\":\"Event\",\"metadata\":{\"name\":"
+        "\"web-0.1\",\"namespace\":\"team\"},\"eventTime\":\"2026-01-02T03:04:05.678000Z\","
+        "\"reportingController\":\"milligpu.io/milligpud\",\"reportingInstance\":\"milligpud-0\","
+        "\"action\":\"Observed\",\"reason\":\"Absent\",\"type\":\"Warning\",\"regarding\":{"
+        "\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"namespace\":\"team\",\"name\":\"web-0\",\"uid\":"
+        "\"u\"},\"note\":\"gone\"}");
+
+    facts.note = note;
+    facts.kind = "Node";
+    facts.uid = NULL;
+    facts.warning = false;
+    strbuf_reset(&bench->out);
+    event_encode(&bench->out, &facts);
+    const char *written = strstr(bench->out.data, "\"note\":\"");
+    assert_non_null(written);
+    assert_int_equal(strlen(written), strlen("\"note\":\"") + 999 + strlen("\"}"));
+    assert_non_null(strstr(bench->out.data,
+                           "\"regarding\":{\"apiVersion\":\"v1\",\"kind\":\"Node\","
+                           "\"name\":\"web-0\"}"));
+    assert_non_null(strstr(bench->out.data, "\"type\":\"Normal\""));
+}
+
+static void the_bell_and_the_patches(void **state)
+{
+    struct bench *bench = *state;
+    bell_encode(&bench->out, "milligpu", "milligpu-bell");
+    assert_string_equal(bench->out.data,
+                        "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
+                        "\"metadata\":{\"name\":\"milligpu-bell\",\"namespace\":\"milligpu\"},"
+                        "\"storageClassName\":\"milligpu.io-bell\"}");
+    strbuf_reset(&bench->out);
+    bell_patch(&bench->out, 7, INT64_C(1767323045678));
+    assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
+                                         "\"7 2026-01-02T03:04:05.678Z\"}}}");
+    strbuf_reset(&bench->out);
+    node_bell_patch(&bench->out, 0, 0);
+    assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
+                                         "\"0 1970-01-01T00:00:00.000Z\"}}}");
+    strbuf_reset(&bench->out);
+    advertise_patch(&bench->out, "nvidia.com/vgpu", 8000);
+    assert_string_equal(bench->out.data,
+                        "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8000\"}}}");
+    strbuf_reset(&bench->out);
+    advertise_patch(&bench->out, "r", UINT32_MAX);
+    assert_non_null(strstr(bench->out.data, "\"4294967295\""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(a_note_lists_shares_by_container_and_index),
+        bench_test(what_is_written_is_read_back),
+        bench_test(devices_are_uuids_where_real_else_indexes_each_once),
+        bench_test(a_gpu_that_the_node_does_not_show_keeps_its_name),
+        bench_test(a_binding_carries_everything_in_one_write),
+        bench_test(keys_that_the_api_server_would_not_check_are_checked),
+        bench_test(annotations_that_are_too_large_are_refused),
+        bench_test(an_event_is_complete_and_cut),
+        bench_test(the_bell_and_the_patches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+#include "support.h"
+
+struct seen {
+    struct text item[8];
+    uint32_t items;
+    uint32_t stop_after;
+};
+
+static int see(void *user, struct text bytes, struct err *err)
+{
+    struct seen *seen = user;
+    assert_true(seen->items < ARRAY_LEN(seen->item));
+    seen->item[seen->items++] = bytes;
+    if (seen->items == seen->stop_after)
+        return err_set(err, ERR_CONFLICT, "enough");
+    return 0;
+}
+
+static int list(struct bench *bench, const char *bytes, struct seen *seen, struct list_page *page)
+{
+    const uint32_t stop_after = seen->stop_after;
+    *seen = (struct seen){.stop_after = stop_after};
+    bench->err = (struct err){0};
+    return list_decode(exact(bench, text_of(bytes)), &bench->arena, seen, see, page, &bench->err);
+}
+
+static void items_come_one_by_one_wherever_the_metadata_stands(void **state)
+{
+    struct bench *bench = *state;
+    struct seen seen = {0};
+    struct list_page page;
+    assert_int_equal(list(bench,
+                          "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"42\","
+                          "\"continue\":\"tok\\u003d\"},\"items\":[{\"a\":1}, {} ]}",
+                          &seen, &page),
+                     0);
+    assert_int_equal(seen.items, 2);
+    assert_true(text_is(seen.item[0], "{\"a\":1}"));
+    assert_true(text_is(seen.item[1], "{}"));
+    assert_string_equal(page.resource_version, "42");
+    assert_string_equal(page.continue_token, "tok=");
+
+    assert_int_equal(list(bench,
+                          "{\"items\":[{}],\"kind\":\"List\",\"metadata\":{\"continue\":\"c\"}}",
+                          &seen, &page),
+                     0);
+    assert_int_equal(seen.items, 1);
+    assert_string_equal(page.continue_token, "c");
+    assert_string_equal(page.resource_version, "");
+}
+
+static void an_empty_list_is_a_list(void **state)
+{
+    static const char *const empty[] = {
+        "{\"kind\":\"NodeList\",\"metadata\":{},\"items\":[]}",
+        "{\"kind\":\"NodeList\",\"metadata\":null,\"items\":null}",
+        "{\"kind\":\"NodeList\"}",
+        "{\"kind\":\"NodeList\",\"items\":[null]}",
+    };
+    struct seen seen = {0};
+    struct list_page page;
+    for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
+        assert_int_equal(list(*state, empty[i], &seen, &page), 0);
+        assert_int_equal(seen.items, 0);
+        assert_string_equal(page.continue_token, "");
+    }
+}
+
+static void an_item_can_stop_the_list(void **state)
+{
+    struct bench *bench = *state;
+    struct seen seen = {.stop_after = 2};
+    struct list_page page;
+    assert_int_equal(list(bench, "{\"items\":[1,2,3]}", &seen, &page), -ERR_CONFLICT);
+    assert_int_equal(seen.items, 2);
+    assert_string_equal(bench->err.text, "enough");
+}
+
+static void what_is_no_list_is_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } bad[] = {
+        {"", "List: expected an object, found the end"},
+        {"[]", "List: expected an object, found an array"},
+        {"{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\"}}", "List.kind: is not a List"},
+        {"{\"kind\":\"Status\",\"code\":410}", "List.kind: is not a List"},
+        {"{\"items\":{}}", "List.items: expected an array"},
+        {"{\"items\":[{}]", "found the end"},
+        {"{\"items\":[{\"a\":}]}", "List.items[0].a: expected a value"},
+        {"{\"items\":[],\"items\":[]}", "List.items: comes twice"},
+        {"{\"items\":[]}x", "after the value"},
+    };
+    struct bench *bench = *state;
+    struct seen seen = {0};
+    struct list_page page;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(list(bench, bad[i].bytes, &seen, &page), -ERR_INVALID);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static int watch(struct bench *bench, const char *line, struct watch_event *event)
+{
+    bench->err = (struct err){0};
+    return watch_decode(exact(bench, text_of(line)), &bench->arena, event, &bench->err);
+}
+
+static void events_are_read(void **state)
+{
+    struct bench *bench = *state;
+    struct watch_event event;
+    assert_int_equal(watch(bench,
+                           "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{"
+                           "\"name\":\"p\",\"resourceVersion\":\"7\"},\"spec\":{}}}\n",
+                           &event),
+                     0);
+    assert_int_equal(event.type, WATCH_ADDED);
+    assert_string_equal(event.resource_version, "7");
+    assert_true(text_starts(event.object, "{\"kind\":\"Pod\"") &&
+                event.object.at[event.object.len - 1] == '}');
+
+    assert_int_equal(watch(bench, "{\"object\":{\"metadata\":{}},\"type\":\"MODIFIED\"}", &event),
+                     0);
+    assert_int_equal(event.type, WATCH_MODIFIED);
+    assert_string_equal(event.resource_version, "");
+    assert_int_equal(watch(bench, "{\"type\":\"DELETED\",\"object\":{}}", &event), 0);
+    assert_int_equal(event.type, WATCH_DELETED);
+    assert_int_equal(watch(bench,
+                           "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":"
+                           "\"v1\",\"metadata\":{\"resourceVersion\":\"12746\","
+                           "\"creationTimestamp\":null},\"spec\":{\"containers\":null},"
+                           "\"status\":{}}}",
+                           &event),
+                     0);
+    assert_int_equal(event.type, WATCH_BOOKMARK);
+    assert_string_equal(event.resource_version, "12746");
+}
+
+static void an_error_event_carries_its_status(void **state)
+{
+    struct watch_event event;
+    assert_int_equal(watch(*state,
+                           "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":"
+                           "\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"too old "
+                           "resource version: 1 (9)\",\"reason\":\"Expired\",\"code\":410}}",
+                           &event),
+                     0);
+    assert_int_equal(event.type, WATCH_ERROR);
+    assert_int_equal(event.status.code, 410);
+    assert_string_equal(event.status.reason, "Expired");
+    assert_string_equal(event.status.message, "too old resource version: 1 (9)");
+}
+
+static void broken_events_are_refused(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *says;
+    } bad[] = {
+        {"", "event: expected an object"},
+        {"{}", "event: has no \"type\""},
+        {"{\"type\":\"ADDED\"}", "event: has no \"object\""},
+        {"{\"type\":\"ADDED\",\"object\":null}", "event: has no \"object\""},
+        {"{\"type\":null,\"object\":{}}", "event: has no \"type\""},
+        {"{\"type\":\"MOVED\",\"object\":{}}", "event.type: must be ADDED"},
+        {"{\"type\":\"ADDED\",\"object\":[]}", "event.object: expected an object"},
+        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":7}}}",
+         "event.object.metadata.resourceVersion: expected a string"},
+        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":", "found the end"},
+        {"{\"type\":\"ADDED\",\"object\":{}} {}", "after the value"},
+    };
+    struct bench *bench = *state;
+    struct watch_event event;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(watch(bench, bad[i].line, &event), -ERR_INVALID);
+        assert_says(bench, bad[i].says);
+    }
+}
+
+static void a_status_is_read_and_anything_else_is_shown(void **state)
+{
+    struct bench *bench = *state;
+    struct status status;
+    status_decode(TEXT("{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"m\",\"reason\":"
+                       "\"TooManyRequests\",\"details\":{\"retryAfterSeconds\":3},\"code\":429}"),
+                  &bench->arena, &status);
+    assert_int_equal(status.code, 429);
+    assert_string_equal(status.reason, "TooManyRequests");
+    assert_int_equal(status.retry_after_s, 3);
+
+    static const char *const other[] = {"Too many requests, please try again later.\n",
+                                        "{\"kind\":\"Pod\",\"code\":429}", "{\"kind\":\"Status\"",
+                                        "", "\xFF\001x"};
+    for (size_t i = 0; i < ARRAY_LEN(other); i++) {
+        status_decode(exact(bench, text_of(other[i])), &bench->arena, &status);
+        assert_int_equal(status.code, 0);
+        assert_string_equal(status.reason, "");
+        assert_int_equal(strlen(status.message), strlen(other[i]));
+    }
+    char large[1000];
+    memset(large, 'x', sizeof large);
+    status_decode((struct text){large, sizeof large}, &bench->arena, &status);
+    assert_int_equal(strlen(status.message), 200);
+}
+
+static void the_metadata_of_any_object_is_read(void **state)
+{
+    struct bench *bench = *state;
+    struct object_meta meta;
+    assert_int_equal(
+        meta_decode(TEXT("{\"kind\":\"Namespace\",\"metadata\":{\"name\":\"kube-system\","
+                         "\"uid\":\"u\",\"resourceVersion\":\"4\"},\"spec\":{}}"),
+                    &bench->arena, &meta, &bench->err),
+        0);
+    assert_string_equal(meta.kind, "Namespace");
+    assert_string_equal(meta.name, "kube-system");
+    assert_string_equal(meta.uid, "u");
+    assert_string_equal(meta.namespace, "");
+    assert_string_equal(meta.resource_version, "4");
+    assert_int_equal(meta_decode(TEXT("{\"metadata\":7}"), &bench->arena, &meta, &bench->err),
+                     -ERR_INVALID);
+    assert_says(bench, "object.metadata: expected an object");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(items_come_one_by_one_wherever_the_metadata_stands),
+        bench_test(an_empty_list_is_a_list),
+        bench_test(an_item_can_stop_the_list),
+        bench_test(what_is_no_list_is_refused),
+        bench_test(events_are_read),
+        bench_test(an_error_event_carries_its_status),
+        bench_test(broken_events_are_refused),
+        bench_test(a_status_is_read_and_anything_else_is_shown),
+        bench_test(the_metadata_of_any_object_is_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

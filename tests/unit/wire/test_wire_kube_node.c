@@ -1,0 +1,264 @@
+#include "support.h"
+
+static struct node_facts decode(struct bench *bench, const char *bytes)
+{
+    struct node_facts node;
+    if (node_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &node, &bench->err) != 0)
+        fail_msg("%s", bench->err.text);
+    return node;
+}
+
+static void refuse(struct bench *bench, const char *bytes, const char *says)
+{
+    struct node_facts node;
+    bench->err = (struct err){0};
+    if (node_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &node, &bench->err) == 0)
+        fail_msg("%s was taken", bytes);
+    assert_says(bench, says);
+}
+
+static void a_whole_node_is_read(void **state)
+{
+    const struct node_facts node = decode(
+        *state,
+        "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u1\",\"resourceVersion\":\"9\",\"labels\":{"
+        "\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.product\":\"NVIDIA-A100-SXM4-80GB\","
+        "\"nvidia.com/gpu.memory\":\"81920\",\"nvidia.com/gpu.replicas\":\"1\","
+        "\"nvidia.com/gpu.sharing-strategy\":\"none\",\"nvidia.com/mig.capable\":\"true\","
+        "\"nvidia.com/mig.config\":\"all-disabled\",\"nvidia.com/mig.strategy\":\"single\","
+        "\"zone\":\"a\"},\"annotations\":{\"milligpu.io/cordon\":\"all\",\"x\":\"y\"}},"
+        "\"spec\":{\"unschedulable\":true,\"taints\":[]},\"status\":{\"capacity\":{\"cpu\":\"64\","
+        "\"nvidia.com/vgpu\":\"8k\"},\"allocatable\":{\"nvidia.com/vgpu\":7000}}}");
+    assert_string_equal(node.name, "n1");
+    assert_string_equal(node.uid, "u1");
+    assert_string_equal(node.resource_version, "9");
+    assert_true(node.unschedulable);
+    assert_string_equal(node.capacity_milli, "8k");
+    assert_string_equal(node.allocatable_milli, "7000");
+    assert_string_equal(node.label_count, "8");
+    assert_string_equal(node.label_product, "NVIDIA-A100-SXM4-80GB");
+    assert_string_equal(node.label_memory, "81920");
+    assert_null(node.label_mig);
+    assert_null(node.label_sharing);
+    assert_string_equal(node.cordon, "all");
+    assert_false(node.has_gpus);
+    assert_null(node.gpus_error);
+}
+
+static void a_bare_node_has_nothing(void **state)
+{
+    const struct node_facts node = decode(
+        *state, "{\"metadata\":{\"name\":\"n\",\"labels\":null,\"annotations\":null},\"spec\":{"
+                "\"unschedulable\":null},\"status\":{\"capacity\":null,\"allocatable\":{"
+                "\"nvidia.com/vgpu\":null}}}");
+    assert_string_equal(node.uid, "");
+    assert_false(node.unschedulable);
+    assert_null(node.capacity_milli);
+    assert_null(node.allocatable_milli);
+    assert_null(node.label_count);
+    assert_null(node.cordon);
+    assert_false(node.has_gpus);
+    assert_int_equal(node.gpus, 0);
+}
+
+static struct node_facts labelled(struct bench *bench, const char *labels)
+{
+    struct strbuf bytes;
+    strbuf_init(&bytes);
+    strbuf_printf(&bytes, "{\"metadata\":{\"name\":\"n\",\"labels\":{%s}}}", labels);
+    const struct node_facts node = decode(bench, bytes.data);
+    strbuf_done(&bytes);
+    return node;
+}
+
+#define MIG(word)     "\"nvidia.com/mig." word
+#define PRODUCT(word) "\"nvidia.com/gpu.product\":\"" word "\""
+
+static void mig_is_seen_where_it_is_and_only_there(void **state)
+{
+    static const char *const yes[] = {
+        PRODUCT("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
+        MIG("strategy\":\"mixed\""),
+        MIG("strategy\":\"single\""),
+        "\"nvidia.com/mig-1g.10gb.count\":\"7\"",
+        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\""),
+        PRODUCT("NVIDIA-H100") "," MIG("config\":\"all-1g.10gb\",") MIG("strategy\":\"mixed\""),
+    };
+    static const char *const no[] = {
+        "",
+        PRODUCT("Tesla-T4"),
+        MIG("strategy\":\"none\""),
+        MIG("strategy\":\"\""),
+        MIG("capable\":\"false\",") MIG("strategy\":\"mixed\""),
+        MIG("config\":\"all-disabled\",") MIG("strategy\":\"mixed\""),
+        PRODUCT("NVIDIA-H100-80GB-HBM3") "," MIG("strategy\":\"single\""),
+        "\"nvidia.com/mig-1g.10gb.count\":\"0\"",
+        MIG("capable\":\"true\""),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(yes); i++)
+        if (labelled(*state, yes[i]).label_mig == NULL)
+            fail_msg("%s is not MIG", yes[i]);
+    for (size_t i = 0; i < ARRAY_LEN(no); i++)
+        if (labelled(*state, no[i]).label_mig != NULL)
+            fail_msg("%s is MIG", no[i]);
+}
+
+static void time_slicing_is_seen(void **state)
+{
+#define GPU(word) "\"nvidia.com/gpu." word
+    assert_string_equal(labelled(*state, GPU("sharing-strategy\":\"time-slicing\"")).label_sharing,
+                        "time-slicing");
+    assert_string_equal(labelled(*state, GPU("sharing-strategy\":\"mps\"")).label_sharing, "mps");
+    assert_string_equal(labelled(*state, GPU("replicas\":\"4\"")).label_sharing, "4");
+    assert_string_equal(labelled(*state, PRODUCT("Tesla-T4-SHARED")).label_sharing,
+                        "Tesla-T4-SHARED");
+    assert_null(labelled(*state, GPU("sharing-strategy\":\"none\"")).label_sharing);
+    assert_null(labelled(*state, GPU("replicas\":\"1\"")).label_sharing);
+    assert_null(labelled(*state, GPU("replicas\":\"0\"")).label_sharing);
+}
+
+static struct node_facts with_gpus(struct bench *bench, const char *gpus)
+{
+    struct strbuf bytes;
+    strbuf_init(&bytes);
+    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"milligpu.io/gpus\":");
+    strbuf_json(&bytes, text_of(gpus));
+    strbuf_str(&bytes, "}}}");
+    const struct node_facts node = decode(bench, bytes.data);
+    strbuf_done(&bytes);
+    return node;
+}
+
+static void gpus_are_read(void **state)
+{
+    const struct node_facts node = with_gpus(
+        *state,
+        "[{\"uuid\":\"GPU-a\",\"index\":1,\"milli\":500,\"mib\":40536,\"model\":\"NVIDIA A100\","
+        "\"numa\":1,\"health\":\"Healthy\",\"serial\":{}},{\"uuid\":\"GPU-b\",\"index\":0,"
+        "\"health\":\"Unhealthy\"},{\"uuid\":\"GPU-c\",\"index\":2,\"milli\":null,\"mib\":null,"
+        "\"model\":null,\"numa\":null,\"health\":null},{\"uuid\":\"GPU-d\",\"index\":7,"
+        "\"numa\":-1,\"health\":\"healthy\"}]");
+    assert_null(node.gpus_error);
+    assert_true(node.has_gpus);
+    assert_int_equal(node.gpus, 4);
+    assert_string_equal(node.gpu[0].id, "GPU-a");
+    assert_int_equal(node.gpu[0].index, 1);
+    assert_int_equal(node.gpu[0].milli, 500);
+    assert_int_equal(node.gpu[0].mib, 40536);
+    assert_string_equal(node.gpu[0].model, "NVIDIA A100");
+    assert_int_equal(node.gpu[0].numa, 1);
+    assert_true(node.gpu[0].healthy);
+    assert_false(node.gpu[1].healthy);
+    assert_int_equal(node.gpu[1].milli, GPU_MILLI);
+    assert_int_equal(node.gpu[1].mib, 0);
+    assert_int_equal(node.gpu[1].numa, -1);
+    assert_null(node.gpu[1].model);
+    assert_true(node.gpu[2].healthy);
+    assert_int_equal(node.gpu[2].milli, GPU_MILLI);
+    assert_true(node.gpu[3].healthy);
+
+    const struct node_facts empty = with_gpus(*state, " [ ] ");
+    assert_true(empty.has_gpus);
+    assert_int_equal(empty.gpus, 0);
+}
+
+static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
+{
+    static const struct {
+        const char *gpus;
+        const char *says;
+    } cases[] = {
+        {"", "milligpu.io/gpus: expected an array, found the end"},
+        {"{}", "milligpu.io/gpus: expected an array, found an object"},
+        {"[", "found the end"},
+        {"[1]", "milligpu.io/gpus[0]: expected an object"},
+        {"[null]", "milligpu.io/gpus[0]: expected an object"},
+        {"[{}]", "[0]: has no \"uuid\""},
+        {"[{\"uuid\":\"a\"}]", "[0]: has no \"index\""},
+        {"[{\"uuid\":null,\"index\":0}]", "[0]: has a null where uuid should be"},
+        {"[{\"uuid\":\"\",\"index\":0}]", "[0].uuid: must not be empty"},
+        {"[{\"uuid\":\"a,b\",\"index\":0}]", "[0].uuid: must be printable ASCII"},
+        {"[{\"uuid\":7,\"index\":0}]", "[0].uuid: expected a string"},
+        {"[{\"uuid\":\"a\",\"index\":-1}]", "[0].index: is -1, but must be 0 to 65535"},
+        {"[{\"uuid\":\"a\",\"index\":\"0\"}]", "[0].index: expected a whole number"},
+        {"[{\"milli\":0}]", "[0].milli: is 0, but must be 1 to 1000"},
+        {"[{\"milli\":1001}]", "[0].milli: is 1001"},
+        {"[{\"milli\":-5}]", "[0].milli: is -5"},
+        {"[{\"milli\":1e99}]", "[0].milli: is 1e99, beyond"},
+        {"[{\"mib\":-1}]", "[0].mib: is -1"},
+        {"[{\"mib\":1.5}]", "[0].mib: is 1.5, but must be a whole number"},
+        {"[{\"numa\":32768}]", "[0].numa: is 32768"},
+        {"[{\"health\":true}]", "[0].health: expected a string"},
+        {"[{\"model\":[]}]", "[0].model: expected a string"},
+        {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"a\",\"index\":1}]",
+         "[1]: has the uuid of another GPU"},
+        {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"b\",\"index\":0}]",
+         "[1]: has the index of another GPU"},
+        {"[{\"uuid\":\"a\",\"uuid\":\"a\",\"index\":0}]", "[0].uuid: comes twice"},
+        {"[] []", "after the value"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct node_facts node = with_gpus(*state, cases[i].gpus);
+        assert_false(node.has_gpus);
+        assert_int_equal(node.gpus, 0);
+        assert_non_null(node.gpus_error);
+        if (strstr(node.gpus_error, cases[i].says) == NULL)
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, node.gpus_error, cases[i].says);
+    }
+}
+
+static void too_many_gpus_can_be_seen(void **state)
+{
+    struct strbuf gpus;
+    strbuf_init(&gpus);
+    for (int i = 0; i < 200; i++)
+        strbuf_printf(&gpus, "%s{\"uuid\":\"GPU-%d\",\"index\":%d}", i > 0 ? "," : "[", i, i);
+    strbuf_str(&gpus, "]");
+    const struct node_facts node = with_gpus(*state, gpus.data);
+    assert_true(node.has_gpus);
+    assert_int_equal(node.gpus, GPUS_PER_NODE_MAX + 1);
+    strbuf_done(&gpus);
+}
+
+static void a_node_that_cannot_be_one_is_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } cases[] = {
+        {"", "Node: expected an object, found the end"},
+        {"{}", "Node: has no metadata.name"},
+        {"{\"kind\":\"Pod\"}", "Node.kind: is another kind of object, not \"Node\""},
+        {"{\"metadata\":{\"name\":\"n\",\"labels\":[]}}",
+         "Node.metadata.labels: expected an object"},
+        {"{\"metadata\":{\"name\":\"n\",\"labels\":{\"nvidia.com/gpu.count\":8}}}",
+         "labels[\"nvidia.com/gpu.count\"]: expected a string, found a number"},
+        {"{\"metadata\":{\"name\":\"n\",\"labels\":{\"nvidia.com/gpu.count\":\"8\","
+         "\"nvidia.com/gpu.count\":\"9\"}}}",
+         "comes twice"},
+        {"{\"spec\":{\"unschedulable\":\"yes\"}}",
+         "Node.spec.unschedulable: expected true or false"},
+        {"{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":{}}}}",
+         "Node.status.capacity[\"nvidia.com/vgpu\"]: expected a quantity"},
+        {"{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":1,\"nvidia.com/vgpu\":1}}}",
+         "comes twice"},
+        {"{\"metadata\":{\"name\":\"n\"}}}", "1 bytes after the value"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        refuse(*state, cases[i].bytes, cases[i].says);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(a_whole_node_is_read),
+        bench_test(a_bare_node_has_nothing),
+        bench_test(mig_is_seen_where_it_is_and_only_there),
+        bench_test(time_slicing_is_seen),
+        bench_test(gpus_are_read),
+        bench_test(a_broken_inventory_is_a_fact_that_names_the_field),
+        bench_test(too_many_gpus_can_be_seen),
+        bench_test(a_node_that_cannot_be_one_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

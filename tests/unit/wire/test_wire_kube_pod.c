@@ -1,0 +1,504 @@
+#include "support.h"
+
+static struct pod decode(struct bench *bench, const char *bytes)
+{
+    struct pod pod;
+    if (pod_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &pod, &bench->err) != 0)
+        fail_msg("%s", bench->err.text);
+    return pod;
+}
+
+static void refuse(struct bench *bench, const char *bytes, const char *says)
+{
+    struct pod pod;
+    bench->err = (struct err){0};
+    if (pod_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &pod, &bench->err) == 0)
+        fail_msg("%s was taken", bytes);
+    assert_says(bench, says);
+}
+
+#define META             "\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"u\"}"
+#define SPEC(containers) "{" META ",\"spec\":{" containers "}}"
+#define NOTES(annotations)                                                                         \
+    "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{" annotations                    \
+    "}},\"spec\":{\"containers\":[{\"name\":\"a\"},{\"name\":\"b\"}]}}"
+
+static void a_whole_pod_is_read(void **state)
+{
+    const struct pod pod = decode(
+        *state,
+        "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"web-0\",\"namespace\":"
+        "\"team\",\"uid\":\"cf75\",\"resourceVersion\":\"192\",\"creationTimestamp\":"
+        "\"2026-11-21T01:28:29Z\",\"deletionTimestamp\":\"2026-11-21T01:28:30Z\",\"labels\":{"
+        "\"a\":\"b\"},\"ownerReferences\":[{\"uid\":\"x\",\"name\":\"y\"}]},\"spec\":{\"nodeName\":"
+        "\"node-1\",\"schedulerName\":\"default-scheduler\",\"priority\":-5,\"containers\":[{"
+        "\"name\":\"c\",\"env\":[{\"name\":\"x\",\"value\":\"{\"}],\"resources\":{\"limits\":{"
+        "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"2\"},\"requests\":{\"nvidia.com/vgpu\":\"300\","
+        "\"cpu\":\"1500m\",\"memory\":\"1Gi\",\"example.com/x\":\"1\"}}}]},\"status\":{\"phase\":"
+        "\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\","
+        "\"lastTransitionTime\":\"2026-11-21T02:00:00Z\"},{\"type\":\"PodScheduled\",\"status\":"
+        "\"True\",\"lastProbeTime\":null,\"lastTransitionTime\":\"2026-11-21T01:28:31Z\"}]}}");
+    assert_string_equal(pod.name, "web-0");
+    assert_string_equal(pod.namespace, "team");
+    assert_string_equal(pod.uid, "cf75");
+    assert_string_equal(pod.resource_version, "192");
+    assert_string_equal(pod.node, "node-1");
+    assert_string_equal(pod.scheduler, "default-scheduler");
+    assert_int_equal(pod.priority, -5);
+    assert_int_equal(pod.phase, POD_RUNNING);
+    assert_int_equal(pod.created_ms, INT64_C(1795224509000));
+    assert_int_equal(pod.terminating_ms, INT64_C(1795224510000));
+    assert_int_equal(pod.scheduled_ms, INT64_C(1795224511000));
+    assert_int_equal(pod.cpu_milli, 1500);
+    assert_int_equal(pod.memory_bytes, 1 << 30);
+    assert_true(pod.ours);
+    assert_int_equal(pod.whole_gpus, 0);
+    assert_int_equal(pod.containers, 1);
+    assert_string_equal(pod.container[0].name, "c");
+    assert_string_equal(pod.container[0].amount, "300");
+    assert_int_equal(pod.container[0].kind, CONTAINER_APP);
+    assert_null(pod.container[0].count);
+    assert_null(pod.count);
+    assert_null(pod.model);
+    assert_null(pod.memory);
+    assert_int_equal(pod.note, NOTE_NONE);
+}
+
+static void every_null_that_go_writes_is_no_key(void **state)
+{
+    const struct pod pod = decode(
+        *state,
+        "{\"kind\":null,\"metadata\":{\"name\":\"p\",\"namespace\":null,\"uid\":\"u\","
+        "\"creationTimestamp\":null,\"deletionTimestamp\":null,\"labels\":null,\"annotations\":"
+        "null,\"managedFields\":null},\"spec\":{\"nodeName\":null,\"priority\":null,"
+        "\"initContainers\":null,\"containers\":[{\"name\":\"c\",\"resources\":null},{\"name\":"
+        "\"d\",\"restartPolicy\":null,\"resources\":{\"limits\":null,\"requests\":null}}],"
+        "\"overhead\":null,\"resources\":null},\"status\":{\"phase\":null,\"conditions\":null,"
+        "\"containerStatuses\":null}}");
+    assert_string_equal(pod.namespace, "");
+    assert_string_equal(pod.node, "");
+    assert_int_equal(pod.created_ms, 0);
+    assert_int_equal(pod.containers, 2);
+    assert_int_equal(pod.phase, POD_PENDING);
+    assert_false(pod.ours);
+
+    const struct pod bare = decode(*state, "{" META ",\"spec\":null,\"status\":null}");
+    assert_int_equal(bare.containers, 0);
+    const struct pod none = decode(*state, "{" META ",\"spec\":{\"containers\":null}}");
+    assert_int_equal(none.containers, 0);
+    assert_false(none.ours);
+}
+
+static void a_null_annotation_is_none(void **state)
+{
+    const struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-count\":null,"
+                                                "\"milligpu.io/allocation\":null"));
+    assert_null(pod.count);
+    assert_int_equal(pod.note, NOTE_NONE);
+}
+
+static void lower_case_keys_are_read(void **state)
+{
+    const struct pod pod =
+        decode(*state, "{\"Metadata\":{\"NAME\":\"p\",\"uid\":\"u\",\"resourceversion\":\"7\"},"
+                       "\"SPEC\":{\"initcontainers\":[{\"name\":\"i\",\"restartpolicy\":"
+                       "\"Always\"}],\"nodename\":\"n\"}}");
+    assert_string_equal(pod.name, "p");
+    assert_string_equal(pod.resource_version, "7");
+    assert_string_equal(pod.node, "n");
+    assert_int_equal(pod.container[0].kind, CONTAINER_SIDECAR);
+}
+
+static void containers_stand_in_the_order_of_life(void **state)
+{
+    const struct pod pod = decode(
+        *state,
+        SPEC("\"containers\":[{\"name\":\"a\"},{\"name\":\"b\",\"restartPolicy\":\"Always\"}],"
+             "\"ephemeralContainers\":[{\"name\":\"e\",\"resources\":{\"limits\":{"
+             "\"nvidia.com/vgpu\":\"1\"}}}],"
+             "\"initContainers\":[{\"name\":\"i\"},{\"name\":\"s\",\"restartPolicy\":\"Always\"},"
+             "{\"name\":\"j\",\"restartPolicy\":\"Never\"}]"));
+    static const struct {
+        const char *name;
+        enum container_kind kind;
+    } expected[] = {{"i", CONTAINER_INIT},
+                    {"s", CONTAINER_SIDECAR},
+                    {"j", CONTAINER_INIT},
+                    {"a", CONTAINER_APP},
+                    {"b", CONTAINER_APP}};
+    assert_int_equal(pod.containers, ARRAY_LEN(expected));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        assert_string_equal(pod.container[i].name, expected[i].name);
+        assert_int_equal(pod.container[i].kind, expected[i].kind);
+    }
+    assert_false(pod.ours);
+}
+
+static const char *amount_of(struct bench *bench, const char *resources)
+{
+    struct strbuf bytes;
+    strbuf_init(&bytes);
+    strbuf_printf(&bytes,
+                  "{" META ",\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{%s}}]}}",
+                  resources);
+    const struct pod pod = decode(bench, bytes.data);
+    strbuf_done(&bytes);
+    assert_true(pod.ours == (pod.container[0].amount != NULL));
+    return pod.container[0].amount;
+}
+
+static void the_amount_is_the_limit_else_the_request_as_written(void **state)
+{
+    struct bench *bench = *state;
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"1k\"},"
+                                         "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"),
+                        "1k");
+    assert_string_equal(amount_of(bench, "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"), "2");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":300}"), "300");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":3e2}"), "3e2");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":-1.5}"), "-1.5");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"0\"}"), "0");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"junk\"}"), "junk");
+    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":null}"), "0");
+    assert_null(amount_of(bench, "\"limits\":{\"nvidia.com/VGPU\":\"300\"}"));
+    assert_null(amount_of(bench, "\"limits\":{\"cpu\":\"1\"},\"requests\":{}"));
+}
+
+static void amounts_of_a_wrong_type_are_refused(void **state)
+{
+    struct bench *bench = *state;
+    refuse(bench,
+           SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":"
+                "[1]}}}]"),
+           "Pod.spec.containers[0].resources.limits[\"nvidia.com/vgpu\"]: expected a quantity");
+    refuse(bench,
+           SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":1,"
+                "\"nvidia.com/vgpu\":2}}}]"),
+           "comes twice");
+    refuse(
+        bench,
+        SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{\"requests\":{\"cpu\":\"fast\"}}}]"),
+        "requests.cpu: is no quantity");
+    refuse(
+        bench,
+        SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{\"requests\":{\"memory\":\"-1\"}}}]"),
+        "requests.memory: must not be negative");
+    refuse(bench,
+           SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{\"requests\":{\"memory\":true}}}]"),
+           "expected a quantity");
+}
+
+#define ASKS(name, cpu, more)                                                                      \
+    "{\"name\":\"" name "\"," more "\"resources\":{\"requests\":{\"cpu\":\"" cpu "\"}}}"
+#define SIDECAR "\"restartPolicy\":\"Always\","
+
+static void the_effective_request_is_the_peak_over_the_pods_life(void **state)
+{
+    static const struct {
+        const char *bytes;
+        int64_t cpu_milli;
+    } cases[] = {
+        {SPEC("\"containers\":[" ASKS("a", "1", "") "," ASKS("b", "250m", "") "]"), 1250},
+        {SPEC("\"initContainers\":[" ASKS("i", "3", "") "," ASKS(
+             "j", "2", "") "],"
+                           "\"containers\":[" ASKS("a", "1", "") "]"),
+         3000},
+        {SPEC("\"initContainers\":[" ASKS("s", "1", SIDECAR) "," ASKS(
+             "j", "2", "") "],"
+                           "\"containers\":[" ASKS("a", "1", "") "]"),
+         3000},
+        {SPEC("\"initContainers\":[" ASKS("j", "2", "") "," ASKS(
+             "s", "1", SIDECAR) "],"
+                                "\"containers\":[" ASKS("a", "1", "") "]"),
+         2000},
+        {SPEC("\"initContainers\":[" ASKS("s", "1", SIDECAR) "," ASKS(
+             "t", "1", SIDECAR) "],"
+                                "\"containers\":[" ASKS("a", "1",
+                                                        "") "],\"overhead\":{\"cpu\":\"100m\"}"),
+         3100},
+        {SPEC("\"containers\":[" ASKS("a", "1", "") "],\"resources\":{\"requests\":{\"cpu\":"
+                                                    "\"5\"}}"),
+         5000},
+        {SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{\"cpu\":\"2\"}}}]"),
+         2000},
+        {SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"requests\":{\"cpu\":\"0\"},"
+              "\"limits\":{\"cpu\":\"2\"}}}]"),
+         0},
+        {SPEC("\"containers\":[" ASKS("a", "1e30", "") "," ASKS("b", "1", "") "]"), INT64_MAX},
+        {SPEC("\"containers\":[" ASKS("a", "0.1m", "") "]"), 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct pod pod = decode(*state, cases[i].bytes);
+        if (pod.cpu_milli != cases[i].cpu_milli)
+            fail_msg("case %zu: %lld", i, (long long)pod.cpu_milli);
+    }
+}
+
+static void whole_gpus_are_counted_alike(void **state)
+{
+    const struct pod pod = decode(
+        *state, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
+                     "\"nvidia.com/gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"limits\":{"
+                     "\"nvidia.com/gpu\":1}}}]"));
+    assert_int_equal(pod.whole_gpus, 3);
+    assert_false(pod.ours);
+    const struct pod many =
+        decode(*state, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
+                            "\"nvidia.com/gpu\":\"1E\"}}}]"));
+    assert_int_equal(many.whole_gpus, UINT32_MAX);
+}
+
+static void a_resize_in_place_counts_with_the_largest(void **state)
+{
+#define RESIZED(conditions)                                                                        \
+    "{" META ",\"status\":{" conditions "\"containerStatuses\":[{\"name\":\"a\","                  \
+    "\"allocatedResources\":{\"cpu\":\"2\"},\"resources\":{\"requests\":{\"cpu\":\"3\"}}}]},"      \
+    "\"spec\":{\"containers\":[" ASKS("a", "9", "") "]}}"
+    assert_int_equal(decode(*state, RESIZED("")).cpu_milli, 9000);
+    assert_int_equal(decode(*state, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
+                                            "\"status\":\"True\",\"reason\":\"Infeasible\"}],"))
+                         .cpu_milli,
+                     3000);
+    assert_int_equal(decode(*state, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
+                                            "\"status\":\"True\",\"reason\":\"Deferred\"}],"))
+                         .cpu_milli,
+                     9000);
+}
+
+static void phases_are_read(void **state)
+{
+    static const struct {
+        const char *bytes;
+        enum pod_phase phase;
+    } cases[] = {
+        {"{" META ",\"status\":{\"phase\":\"Pending\"}}", POD_PENDING},
+        {"{" META ",\"status\":{\"phase\":\"Running\"}}", POD_RUNNING},
+        {"{" META ",\"status\":{\"phase\":\"Succeeded\"}}", POD_SUCCEEDED},
+        {"{" META ",\"status\":{\"phase\":\"Failed\"}}", POD_FAILED},
+        {"{" META ",\"status\":{\"phase\":\"Unknown\"}}", POD_UNKNOWN},
+        {"{" META ",\"status\":{\"phase\":\"Later\"}}", POD_UNKNOWN},
+        {"{" META ",\"status\":{\"phase\":\"\"}}", POD_PENDING},
+        {"{" META ",\"status\":{}}", POD_PENDING},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(decode(*state, cases[i].bytes).phase, cases[i].phase);
+}
+
+static void our_annotations_are_read(void **state)
+{
+    const struct pod pod =
+        decode(*state, NOTES("\"gpu-count.milligpu.io/b\":\"3\",\"milligpu.io/gpu-count\":\"2\","
+                             "\"milligpu.io/gpu-model\":\"A100*,H100*\",\"milligpu.io/gpu-memory\":"
+                             "\"16Gi\",\"gpu-count.milligpu.io/zzz\":\"4\",\"other\":\"{\\\"\","
+                             "\"gpu-count.milligpu.io/\":\"5\""));
+    assert_string_equal(pod.count, "2");
+    assert_string_equal(pod.model, "A100*,H100*");
+    assert_string_equal(pod.memory, "16Gi");
+    assert_null(pod.container[0].count);
+    assert_string_equal(pod.container[1].count, "3");
+    refuse(*state, NOTES("\"milligpu.io/gpu-count\":\"2\",\"milligpu.io/gpu-count\":\"3\""),
+           "annotations[\"milligpu.io/gpu-count\"]: comes twice");
+    refuse(*state, NOTES("\"gpu-count.milligpu.io/b\":\"2\",\"gpu-count.milligpu.io/b\":\"3\""),
+           "gpu-count.milligpu.io/b comes twice");
+    refuse(*state, NOTES("\"milligpu.io/gpu-count\":2"),
+           "annotations[\"milligpu.io/gpu-count\"]: expected a string, found a number");
+}
+
+#define NOTE(json) NOTES("\"milligpu.io/allocation\":\"" json "\"")
+#define SHARE      "{\\\"gpu\\\":\\\"GPU-1\\\",\\\"index\\\":3,\\\"milli\\\":300,\\\"mib\\\":4915}"
+
+static void a_note_becomes_shares(void **state)
+{
+    const struct pod pod = decode(
+        *state,
+        NOTE("{\\\"v\\\":1,\\\"new\\\":[],\\\"containers\\\":{\\\"a\\\":[" SHARE "],\\\"b\\\":["
+             "{\\\"gpu\\\":\\\"node-1/gpu-0\\\",\\\"index\\\":0,\\\"milli\\\":1e3,\\\"mib\\\":0},"
+             "{\\\"mib\\\":4294967295,\\\"milli\\\":1,\\\"index\\\":65535,\\\"gpu\\\":\\\"G\\\","
+             "\\\"x\\\":1}]}}"));
+    if (pod.note != NOTE_OK)
+        fail_msg("%s", pod.note_error);
+    assert_int_equal(pod.shares, 3);
+    assert_string_equal(pod.share[0].container, "a");
+    assert_string_equal(pod.share[0].gpu, "GPU-1");
+    assert_int_equal(pod.share[0].index, 3);
+    assert_int_equal(pod.share[0].milli, 300);
+    assert_int_equal(pod.share[0].mib, 4915);
+    assert_string_equal(pod.share[1].container, "b");
+    assert_string_equal(pod.share[1].gpu, "node-1/gpu-0");
+    assert_int_equal(pod.share[1].milli, 1000);
+    assert_int_equal(pod.share[2].mib, UINT32_MAX);
+}
+
+static void a_broken_note_is_a_fact_that_names_the_field(void **state)
+{
+#define ONE(share) "{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":[" share "]}}"
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } cases[] = {
+        {NOTE(""), "milligpu.io/allocation: expected an object, found the end"},
+        {NOTE("null"), "expected an object"},
+        {NOTE("[]"), "milligpu.io/allocation: expected an object, found an array"},
+        {NOTE("{"), "found the end"},
+        {NOTE("{\\\"v\\\":1,\\\"containers\\\":{}} x"), "has no \"containers\""},
+        {NOTE("{\\\"containers\\\":{\\\"a\\\":[" SHARE "]}}"), "has no \"v\""},
+        {NOTE("{\\\"v\\\":2,\\\"containers\\\":{}}"),
+         "milligpu.io/allocation.v: is 2, but only 1 is known"},
+        {NOTE("{\\\"v\\\":\\\"1\\\"}"), "milligpu.io/allocation.v: expected a whole number"},
+        {NOTE("{\\\"v\\\":1}"), "has no \"containers\""},
+        {NOTE("{\\\"v\\\":1,\\\"v\\\":1}"), "comes twice"},
+        {NOTE("{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":[]}}"), "containers.a: holds no share"},
+        {NOTE("{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":{}}}"),
+         "containers.a: expected an array"},
+        {NOTE("{\\\"v\\\":1,\\\"containers\\\":{\\\"\\\":[" SHARE "]}}"), "is no name"},
+        {NOTE("{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":[" SHARE "],\\\"a\\\":[" SHARE "]}}"),
+         "containers.a: comes twice"},
+        {NOTE(ONE(SHARE "," SHARE)), "containers.a[1]: gives the container the same GPU twice"},
+        {NOTE(ONE("7")), "containers.a[0]: expected an object"},
+        {NOTE(ONE("{}")), "has no \"gpu\""},
+        {NOTE(ONE("{\\\"gpu\\\":\\\"G\\\",\\\"index\\\":0,\\\"milli\\\":1}")), "has no \"mib\""},
+        {NOTE(ONE("{\\\"gpu\\\":null,\\\"index\\\":0,\\\"milli\\\":1,\\\"mib\\\":1}")), "null"},
+        {NOTE(ONE("{\\\"gpu\\\":\\\"\\\"}")), "[0].gpu: must not be empty"},
+        {NOTE(ONE("{\\\"gpu\\\":\\\"a,b\\\"}")), "[0].gpu: must be printable ASCII"},
+        {NOTE(ONE("{\\\"gpu\\\":\\\"a b\\\"}")), "[0].gpu: must be printable ASCII"},
+        {NOTE(ONE("{\\\"milli\\\":0}")), "[0].milli: is 0, but must be 1 to 1000"},
+        {NOTE(ONE("{\\\"milli\\\":-300}")), "[0].milli: is -300, but must be 1 to 1000"},
+        {NOTE(ONE("{\\\"milli\\\":1001}")), "[0].milli: is 1001, but must be 1 to 1000"},
+        {NOTE(ONE("{\\\"milli\\\":0.5}")), "[0].milli: is 0.5, but must be a whole number"},
+        {NOTE(ONE("{\\\"milli\\\":1e400}")), "[0].milli: is 1e400, beyond"},
+        {NOTE(ONE("{\\\"milli\\\":\\\"300\\\"}")), "[0].milli: expected a whole number"},
+        {NOTE(ONE("{\\\"index\\\":-1}")), "[0].index: is -1"},
+        {NOTE(ONE("{\\\"index\\\":65536}")), "[0].index: is 65536"},
+        {NOTE(ONE("{\\\"mib\\\":4294967296}")), "[0].mib: is 4294967296"},
+        {NOTE(ONE(SHARE) "0"), "1 bytes after the value"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct pod pod = decode(*state, cases[i].bytes);
+        assert_int_equal(pod.note, NOTE_BROKEN);
+        if (strstr(pod.note_error, cases[i].says) == NULL)
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, pod.note_error, cases[i].says);
+        assert_int_equal(pod.shares, 0);
+        assert_null(pod.share);
+        assert_non_null(pod.note_text);
+    }
+}
+
+static void a_note_beyond_its_limits_is_broken(void **state)
+{
+    struct strbuf many;
+    strbuf_init(&many);
+    strbuf_str(&many, "{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":[");
+    for (int i = 0; i <= PARTS_MAX; i++)
+        strbuf_printf(&many,
+                      "%s{\\\"gpu\\\":\\\"G%d\\\",\\\"index\\\":0,\\\"milli\\\":1,\\\"mib\\\":0}",
+                      i > 0 ? "," : "", i);
+    strbuf_str(&many, "]}}");
+    struct strbuf bytes;
+    strbuf_init(&bytes);
+    strbuf_printf(&bytes, NOTE("%s"), many.data);
+    const struct pod pod = decode(*state, bytes.data);
+    assert_int_equal(pod.note, NOTE_BROKEN);
+    assert_non_null(strstr(pod.note_error, "more than 512 shares (PARTS_MAX)"));
+
+    strbuf_reset(&many);
+    for (int i = 0; i <= ANNOTATION_BYTES_MAX; i++)
+        strbuf_char(&many, ' ');
+    strbuf_reset(&bytes);
+    strbuf_printf(&bytes, NOTE("%s"), many.data);
+    const struct pod large = decode(*state, bytes.data);
+    assert_int_equal(large.note, NOTE_BROKEN);
+    assert_non_null(strstr(large.note_error, "more than 262144"));
+    strbuf_done(&many);
+    strbuf_done(&bytes);
+}
+
+static void too_many_containers_can_be_seen_and_are_still_counted(void **state)
+{
+    enum { MANY = 500 };
+    struct strbuf bytes;
+    strbuf_init(&bytes);
+    strbuf_str(&bytes, "{" META ",\"spec\":{\"containers\":[");
+    for (int i = 0; i < MANY; i++)
+        strbuf_printf(&bytes, "%s{\"name\":\"c%d\",\"resources\":{\"requests\":{\"cpu\":\"1\"%s}}}",
+                      i > 0 ? "," : "", i, i == MANY - 1 ? ",\"nvidia.com/vgpu\":\"1\"" : "");
+    strbuf_str(&bytes, "]}}");
+    const struct pod pod = decode(*state, bytes.data);
+    assert_int_equal(pod.containers, CONTAINERS_MAX + 1);
+    assert_int_equal(pod.cpu_milli, MANY * 1000);
+    assert_true(pod.ours);
+    strbuf_done(&bytes);
+}
+
+static void a_pod_that_cannot_be_one_is_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *says;
+    } cases[] = {
+        {"", "Pod: expected an object, found the end"},
+        {"[]", "Pod: expected an object, found an array"},
+        {"null", "Pod: expected an object"},
+        {"{}", "Pod: has no metadata.name"},
+        {"{\"metadata\":{\"name\":\"p\"}}", "Pod: has no metadata.uid"},
+        {"{\"kind\":\"Node\"," META "}", "Pod.kind: is another kind of object, not \"Pod\""},
+        {"{" META "} {}", "after the value"},
+        {"{" META "," META "}", "Pod.metadata: comes twice"},
+        {"{\"metadata\":{\"name\":1}}", "Pod.metadata.name: expected a string, found a number"},
+        {"{\"metadata\":{\"name\":\"a\\u0000b\"}}", "Pod.metadata.name: must not hold a NUL"},
+        {"{\"metadata\":{\"creationTimestamp\":\"yesterday\"}}",
+         "Pod.metadata.creationTimestamp: is no RFC 3339 time"},
+        {"{\"metadata\":{\"annotations\":[]}}", "Pod.metadata.annotations: expected an object"},
+        {"{\"metadata\":[]}", "Pod.metadata: expected an object"},
+        {SPEC("\"priority\":2147483648"), "Pod.spec.priority: is 2147483648, but must be"},
+        {SPEC("\"priority\":\"high\""), "Pod.spec.priority: expected a whole number"},
+        {SPEC("\"containers\":{}"), "Pod.spec.containers: expected an array"},
+        {SPEC("\"containers\":[null]"), "Pod.spec.containers[0]: expected an object"},
+        {SPEC("\"containers\":[{\"name\":\"a\"},{}]"), "Pod.spec.containers[1]: has no \"name\""},
+        {SPEC("\"containers\":[{\"name\":\"a\",\"resources\":[]}]"),
+         "Pod.spec.containers[0].resources: expected an object"},
+        {"{" META ",\"status\":{\"phase\":7}}", "Pod.status.phase: expected a string"},
+        {"{" META ",\"status\":{\"conditions\":[{\"type\":7}]}}", "conditions[0].type: expected"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        refuse(*state, cases[i].bytes, cases[i].says);
+}
+
+static void names_have_limits(void **state)
+{
+    char bytes[1024];
+    char name[400];
+    memset(name, 'n', sizeof name);
+    (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"%.*s\",\"uid\":\"u\"}}", 253,
+                   name);
+    assert_int_equal(strlen(decode(*state, bytes).name), 253);
+    (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"%.*s\",\"uid\":\"u\"}}", 254,
+                   name);
+    refuse(*state, bytes, "Pod.metadata.name: has 254 bytes, more than 253");
+    (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"uid\":\"%.*s\"}}", 129, name);
+    refuse(*state, bytes, "Pod.metadata.uid: has 129 bytes, more than 128");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bench_test(a_whole_pod_is_read),
+        bench_test(every_null_that_go_writes_is_no_key),
+        bench_test(a_null_annotation_is_none),
+        bench_test(lower_case_keys_are_read),
+        bench_test(containers_stand_in_the_order_of_life),
+        bench_test(the_amount_is_the_limit_else_the_request_as_written),
+        bench_test(amounts_of_a_wrong_type_are_refused),
+        bench_test(the_effective_request_is_the_peak_over_the_pods_life),
+        bench_test(whole_gpus_are_counted_alike),
+        bench_test(a_resize_in_place_counts_with_the_largest),
+        bench_test(phases_are_read),
+        bench_test(our_annotations_are_read),
+        bench_test(a_note_becomes_shares),
+        bench_test(a_broken_note_is_a_fact_that_names_the_field),
+        bench_test(a_note_beyond_its_limits_is_broken),
+        bench_test(too_many_containers_can_be_seen_and_are_still_counted),
+        bench_test(a_pod_that_cannot_be_one_is_refused),
+        bench_test(names_have_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
