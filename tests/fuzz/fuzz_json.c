@@ -1,0 +1,91 @@
+/* Any value that is read can be written, and then reads and writes the same. */
+#include <string.h>
+
+#include "milligpu/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void copy(struct json *in, struct jw *out)
+{
+    struct text text;
+    int64_t number;
+    bool flag;
+    switch (json_peek(in)) {
+    case JSON_OBJECT:
+        (void)json_object(in);
+        jw_object(out);
+        while (json_key(in, &text)) {
+            jw_key_text(out, text);
+            copy(in, out);
+        }
+        jw_object_end(out);
+        return;
+    case JSON_ARRAY:
+        (void)json_array(in);
+        jw_array(out);
+        while (json_element(in))
+            copy(in, out);
+        jw_array_end(out);
+        return;
+    case JSON_STRING:
+        if (json_string(in, &text))
+            jw_text(out, text);
+        return;
+    case JSON_NUMBER:
+        if (json_i64(in, &number))
+            jw_i64(out, number);
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        if (json_bool(in, &flag))
+            jw_bool(out, flag);
+        return;
+    default:
+        if (json_null(in))
+            jw_null(out);
+        else
+            json_fail(in, "no value");
+    }
+}
+
+static int copy_all(struct text bytes, struct arena *arena, struct strbuf *out)
+{
+    struct json in;
+    struct jw jw;
+    struct err err;
+    json_init(&in, bytes, "value", arena, &err);
+    jw_init(&jw, out);
+    copy(&in, &jw);
+    const int result = json_finish(&in);
+    must(result <= 0 && (result == 0 || strlen(err.text) > 0));
+    return result;
+}
+
+static bool skips(struct text bytes, struct arena *arena)
+{
+    struct json in;
+    struct err err;
+    json_init(&in, bytes, "value", arena, &err);
+    (void)json_skip(&in); /* json_finish knows */
+    return json_finish(&in) == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct text bytes = {(const char *)data, size};
+    struct arena arena;
+    CLEANUP(strbuf_done) struct strbuf once;
+    CLEANUP(strbuf_done) struct strbuf twice;
+    arena_init(&arena);
+    strbuf_init(&once);
+    strbuf_init(&twice);
+    const bool whole = skips(bytes, &arena);
+    if (copy_all(bytes, &arena, &once) == 0) {
+        const struct text written = {once.data, once.len};
+        must(whole);
+        must(copy_all(written, &arena, &twice) == 0);
+        must(text_eq(written, (struct text){twice.data, twice.len}));
+    }
+    arena_done(&arena);
+    return 0;
+}
