@@ -283,10 +283,10 @@ static void place_one(const struct room *room, const struct want *want, gpu_set 
 
 enum { LOAVES_MAX = 1 << EXACT_WANTS_MAX, STATES_ON_STACK = 64 };
 
-static const uint64_t NO_WAY = UINT64_MAX;
+/* Worse than any way, and still so with a loaf on top. */
+static const uint64_t NO_WAY = UINT64_MAX / 2;
 
 struct way {
-    uint64_t cost; /* rule 1 above rule 2 */
     uint32_t some; /* wants of which this state has a part */
     gpu_set on[EXACT_WANTS_MAX];
 };
@@ -300,6 +300,15 @@ struct table {
     uint32_t charge[LOAVES_MAX]; /* of the loaf, on any GPU */
     uint32_t step[LOAVES_MAX];   /* from a state without the loaf to the one with it */
     struct way *best;
+    uint64_t
+        *cost; /* of best: rule 1 above rule 2; apart, because most offers end at a look at it */
+};
+
+/* A loaf that the GPU at hand can take. */
+struct loaf {
+    uint32_t wants;
+    uint32_t step;
+    uint64_t cost;
 };
 
 static uint64_t cost_of(uint32_t charge_milli, uint32_t left_milli)
@@ -363,7 +372,8 @@ static void init_ways(struct table *table)
 
     for (uint32_t state = 0; state < table->states; state++) {
         uint32_t rest = state;
-        table->best[state] = (struct way){.cost = NO_WAY};
+        table->best[state] = (struct way){0};
+        table->cost[state] = NO_WAY;
         for (uint32_t w = 0; w < request->wants; w++) {
             const uint32_t radix = request->want[w].parts + 1;
             table->best[state].some |= (uint32_t)(rest % radix != 0) << w;
@@ -371,7 +381,7 @@ static void init_ways(struct table *table)
         }
         must(rest == 0);
     }
-    table->best[0].cost = cost_of(0, 0);
+    table->cost[0] = cost_of(0, 0);
     must(table->best[0].some == 0);
 }
 
@@ -391,8 +401,7 @@ static bool mib_fits(const struct table *table, const struct gpu_room *gpu, uint
     return loaf_peak(request, loaf, mib) <= gpu->free_mib;
 }
 
-/* The loaves that this GPU can take. */
-static uint32_t list_loaves(const struct table *table, uint32_t gpu, uint32_t list[LOAVES_MAX])
+static uint32_t list_loaves(const struct table *table, uint32_t gpu, struct loaf list[LOAVES_MAX])
 {
     const struct gpu_room *room = &table->room->gpu[gpu];
     uint32_t wants = 0;
@@ -400,10 +409,13 @@ static uint32_t list_loaves(const struct table *table, uint32_t gpu, uint32_t li
 
     for (uint32_t w = 0; w < table->request->wants; w++)
         wants |= (uint32_t)((table->fits[w] & one_gpu(gpu)) != 0) << w;
-    for (uint32_t loaf = 1; loaf < table->loaves; loaf++)
-        if ((loaf & ~wants) == 0 && table->charge[loaf] <= room->free_milli &&
-            mib_fits(table, room, loaf))
-            list[count++] = loaf;
+    for (uint32_t loaf = 1; loaf < table->loaves; loaf++) {
+        const uint32_t charge = table->charge[loaf];
+        if ((loaf & ~wants) != 0 || charge > room->free_milli || !mib_fits(table, room, loaf))
+            continue;
+        list[count++] =
+            (struct loaf){loaf, table->step[loaf], cost_of(charge, room->free_milli - charge)};
+    }
     must(count < LOAVES_MAX);
     return count;
 }
@@ -417,66 +429,71 @@ static bool comes_first(const struct way *a, const struct way *b)
     must_not_reach("two ways to a state differ by a GPU");
 }
 
-/* Come to state by putting a loaf onto the GPU, if that is better than how one came so far. */
-static void offer(struct table *table, uint32_t state, uint32_t loaf, uint32_t gpu)
+/* Come to state by a way of this cost, with the loaf on the GPU, unless the way so far is better. */
+static void take_way(struct table *table, uint32_t state, const struct loaf *loaf, uint32_t gpu)
 {
+    const uint64_t cost = table->cost[state - loaf->step] + loaf->cost;
     struct way *best = &table->best[state];
-    const struct way *from = best - table->step[loaf];
+    struct way way = table->best[state - loaf->step];
 
-    must_debug(state >= table->step[loaf]);
-    if (from->cost == NO_WAY)
-        return;
-    const uint32_t left = table->room->gpu[gpu].free_milli - table->charge[loaf];
-    const uint64_t cost = from->cost + cost_of(table->charge[loaf], left);
-    if (cost > best->cost)
-        return;
-
-    struct way way = *from;
-    way.cost = cost;
+    must(cost <= table->cost[state] && cost < NO_WAY);
     way.some = best->some;
     for (uint32_t w = 0; w < table->request->wants; w++)
-        way.on[w] |= (loaf >> w & 1) != 0 ? one_gpu(gpu) : 0;
-    if (cost < best->cost || comes_first(&way, best))
+        way.on[w] |= (loaf->wants >> w & 1) != 0 ? one_gpu(gpu) : 0;
+    if (cost < table->cost[state] || comes_first(&way, best)) {
+        table->cost[state] = cost;
         *best = way;
+    }
 }
 
 /* From the fullest state down, so that what a way comes from has not seen this GPU yet. */
 static void visit_gpu(struct table *table, uint32_t gpu)
 {
-    uint32_t list[LOAVES_MAX];
+    struct loaf list[LOAVES_MAX];
     const uint32_t loaves = list_loaves(table, gpu, list);
 
     must(table->states > 1);
     if (loaves == 0)
         return;
-    for (uint32_t state = table->states - 1; state > 0; state--)
-        for (uint32_t i = 0; i < loaves; i++)
-            if ((list[i] & ~table->best[state].some) == 0)
-                offer(table, state, list[i], gpu);
+    for (uint32_t state = table->states - 1; state > 0; state--) {
+        const uint32_t none = ~table->best[state].some;
+        for (uint32_t i = 0; i < loaves; i++) {
+            if ((list[i].wants & none) != 0)
+                continue;
+            if (table->cost[state - list[i].step] + list[i].cost <= table->cost[state])
+                take_way(table, state, &list[i], gpu);
+        }
+    }
 }
 
 static enum reason place_exactly(const struct room *room, const struct request *request,
                                  const gpu_set *fits, uint32_t states, struct placement *out)
 {
     struct way few[STATES_ON_STACK];
+    uint64_t few_costs[STATES_ON_STACK];
     CLEANUP(xfreep) struct way *many = NULL;
+    CLEANUP(xfreep) uint64_t *many_costs = NULL;
     struct table table = {.room = room, .request = request, .fits = fits, .states = states};
 
     must(request->wants <= EXACT_WANTS_MAX);
-    if (states > STATES_ON_STACK)
+    if (states > STATES_ON_STACK) {
         many = xmalloc(states * sizeof *many);
+        many_costs = xmalloc(states * sizeof *many_costs);
+    }
     table.best = many != NULL ? many : few;
+    table.cost = many_costs != NULL ? many_costs : few_costs;
     init_loaves(&table);
     init_ways(&table);
     for (uint32_t gpu = 0; gpu < room->gpus; gpu++)
         visit_gpu(&table, gpu);
 
     const struct way *way = &table.best[states - 1];
-    if (way->cost == NO_WAY)
+    const uint64_t cost = table.cost[states - 1];
+    if (cost == NO_WAY)
         return REASON_ROOM;
     start_placement(out, room, true);
-    out->charge_milli = (uint32_t)(way->cost >> 32);
-    out->left_milli = (uint32_t)way->cost;
+    out->charge_milli = (uint32_t)(cost >> 32);
+    out->left_milli = (uint32_t)cost;
     for (uint32_t w = 0; w < request->wants; w++) {
         must(count_of(way->on[w]) == request->want[w].parts);
         add_parts(out, w, way->on[w]);
