@@ -19,7 +19,7 @@ enum {
 
     NAME_BYTES_MAX       = 253, /* a Kubernetes object name */
     UID_BYTES_MAX        = 128,
-    GPU_ID_BYTES_MAX     = 128,
+    GPU_ID_BYTES_MAX     = 288, /* a made-up id is the name of a node and a number */
     MODEL_BYTES_MAX      = 128,
     ANNOTATION_BYTES_MAX = 256 * 1024,
     REASON_BYTES_MAX     = 256,

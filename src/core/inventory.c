@@ -184,13 +184,13 @@ static bool check_entry(struct judge *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = &judge->facts->gpu[entry];
     must(entry < judge->facts->gpus);
-    static_assert(GPU_ID_BYTES_MAX == 128 && MODEL_BYTES_MAX == 128 && GPU_MILLI == 1000 &&
+    static_assert(GPU_ID_BYTES_MAX == 288 && MODEL_BYTES_MAX == 128 && GPU_MILLI == 1000 &&
                       INDEX_MAX == 65535 && NUMA_MAX == 32767,
                   "the texts below say these numbers");
 
     if (!is_id(text_of(gpu->id)))
         return leave_out_entry(judge, entry,
-                               "uuid: 1 to 128 printable characters without blanks, commas and "
+                               "uuid: 1 to 288 printable characters without blanks, commas and "
                                "quotes would be right");
     if (gpu->index > INDEX_MAX)
         return leave_out_entry(judge, entry, "index: 0 to 65535 would be right");

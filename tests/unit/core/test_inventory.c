@@ -341,7 +341,7 @@ static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
 static void a_broken_annotation_names_the_field(void **state)
 {
     (void)state;
-    static const char uuid[] = "uuid: 1 to 128 printable characters without blanks, commas and "
+    static const char uuid[] = "uuid: 1 to 288 printable characters without blanks, commas and "
                                "quotes would be right";
     static char huge[GPU_ID_BYTES_MAX + 2];
     memset(huge, 'a', sizeof huge - 1);

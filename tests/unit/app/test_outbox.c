@@ -1,0 +1,440 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "app/message.h"
+#include "app/outbox.h"
+#include "milligpu/alloc.h"
+
+/* An API server that says what the test tells it, one request at a time. */
+struct script {
+    struct outbox *outbox;
+    struct kube_request last;
+    char method[16];
+    char path[256];
+    char body[2048];
+    uint32_t started;
+    uint32_t cancelled;
+    struct message *result;
+    uint32_t results;
+    int64_t now;
+};
+
+static int script_start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct script *script = ctx;
+
+    (void)err;
+    script->last = *request;
+    script->started++;
+    (void)snprintf(script->method, sizeof script->method, "%s", request->method);
+    (void)snprintf(script->path, sizeof script->path, "%s", request->path);
+    (void)snprintf(script->body, sizeof script->body, "%.*s", TEXT_ARG(request->body));
+    return 0;
+}
+
+static void script_cancel(void *ctx, uint64_t id)
+{
+    struct script *script = ctx;
+
+    (void)id;
+    script->cancelled++;
+}
+
+static void script_wake(void *ctx)
+{
+    (void)ctx;
+}
+
+static void script_result(void *user, struct message *take_message)
+{
+    struct script *script = user;
+
+    message_free(script->result);
+    script->result = take_message;
+    script->results++;
+}
+
+static const struct wire_rules wire = {.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
+static struct kube_ops ops = {.start = script_start, .cancel = script_cancel, .wake = script_wake};
+
+static int set_up(void **state)
+{
+    struct script *script = xcalloc(1, sizeof *script);
+
+    ops.ctx = script;
+    const struct outbox_rules rules = {.ops = &ops,
+                                       .wire = &wire,
+                                       .wake = "bell",
+                                       .namespace = "milligpu-system",
+                                       .instance = "test",
+                                       .resource = "nvidia.com/vgpu",
+                                       .user = script,
+                                       .result = script_result};
+    script->outbox = outbox_new(&rules);
+    script->now = 1000;
+    *state = script;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct script *script = *state;
+
+    outbox_free(script->outbox);
+    message_free(script->result);
+    xfree(script);
+    return 0;
+}
+
+static void step(struct script *script)
+{
+    (void)outbox_step(script->outbox, script->now, 1700000000000 + script->now);
+}
+
+/* An answer to the request that was started last. */
+static void say(struct script *script, int status, const char *body)
+{
+    struct kube_answer answer = {.id = script->last.id, .piece = KUBE_HEAD, .status = status};
+
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DATA;
+    answer.data = text_of(body);
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DONE;
+    outbox_answer(script->outbox, script->now, &answer);
+}
+
+static void lose(struct script *script, bool unsent)
+{
+    struct err err;
+
+    (void)err_set(&err, ERR_IO, "connection lost");
+    const struct kube_answer answer = {
+        .id = script->last.id, .piece = KUBE_FAILED, .unsent = unsent, .err = &err};
+    outbox_answer(script->outbox, script->now, &answer);
+}
+
+static const char note[] = "{\"v\":1,\"containers\":{}}";
+
+static void send(struct script *script)
+{
+    const struct outbox_binding binding = {.uid = "u1",
+                                           .namespace = "ns",
+                                           .name = "pod",
+                                           .node = "n1",
+                                           .note = note,
+                                           .body = TEXT("{\"kind\":\"Binding\"}"),
+                                           .deadline_ms = script->now + 4000};
+    outbox_bind(script->outbox, &binding);
+    step(script);
+}
+
+static void ends(const struct script *script, enum bind_outcome outcome)
+{
+    assert_int_equal(script->results, 1);
+    assert_int_equal(script->result->kind, MESSAGE_OUTCOME);
+    assert_string_equal(script->result->uid, "u1");
+    assert_int_equal(script->result->outcome, outcome);
+    assert_int_equal(outbox_open(script->outbox), 0);
+}
+
+static void a_binding_is_one_post_and_201_means_bound(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    assert_string_equal(script->method, "POST");
+    assert_string_equal(script->path, "/api/v1/namespaces/ns/pods/pod/binding");
+    assert_string_equal(script->body, "{\"kind\":\"Binding\"}");
+    assert_int_equal(outbox_open(script->outbox), 1);
+    say(script, 201, "{\"kind\":\"Status\",\"code\":201}");
+    ends(script, OUTCOME_BOUND);
+    assert_int_equal(script->started, 1);
+}
+
+static void a_pod_that_is_not_there_voids_the_binding(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    say(script, 404, "{\"kind\":\"Status\",\"message\":\"pods not found\",\"code\":404}");
+    ends(script, OUTCOME_VOID);
+    assert_int_equal(script->result->reason, REASON_UNKNOWN_POD);
+    assert_non_null(strstr(script->result->text, "pods not found"));
+}
+
+static void a_forbidden_binding_is_void_and_says_why(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    say(script, 403, "{\"kind\":\"Status\",\"message\":\"may not create pods/binding\",\"code\":403}");
+    ends(script, OUTCOME_VOID);
+    assert_non_null(strstr(script->result->text, "may not create"));
+}
+
+static void the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    say(script, 500, "etcd leader changed");
+    script->now += 60;
+    step(script);
+    assert_int_equal(script->started, 2);
+    assert_string_equal(script->body, "{\"kind\":\"Binding\"}");
+    lose(script, false);
+    script->now += 200;
+    step(script);
+    assert_int_equal(script->started, 3);
+    say(script, 201, "{}");
+    ends(script, OUTCOME_BOUND);
+}
+
+static void retry_after_is_kept(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    struct kube_answer answer = {
+        .id = script->last.id, .piece = KUBE_HEAD, .status = 429, .retry_after_s = 1};
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DONE;
+    outbox_answer(script->outbox, script->now, &answer);
+    script->now += 900;
+    step(script);
+    assert_int_equal(script->started, 1);
+    script->now += 200;
+    step(script);
+    assert_int_equal(script->started, 2);
+}
+
+static void pod_says(struct script *script, const char *uid, const char *node, const char *value)
+{
+    char body[1024];
+    char annotation[512] = "{}";
+
+    if (value != NULL)
+        (void)snprintf(annotation, sizeof annotation, "{\"milligpu.io/allocation\":\"%s\"}", value);
+    (void)snprintf(body, sizeof body,
+                   "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"namespace\":\"ns\",\"uid\":\"%s\","
+                   "\"annotations\":%s},\"spec\":{\"nodeName\":\"%s\",\"containers\":[]},\"status\":{}}",
+                   uid, annotation, node);
+    say(script, 200, body);
+}
+
+static const char escaped_note[] = "{\\\"v\\\":1,\\\"containers\\\":{}}";
+
+static void conflict(struct script *script)
+{
+    send(script);
+    say(script, 409, "{\"kind\":\"Status\",\"message\":\"is already assigned\",\"code\":409}");
+    step(script);
+    assert_string_equal(script->method, "GET");
+    assert_string_equal(script->path, "/api/v1/namespaces/ns/pods/pod");
+}
+
+static void a_conflict_with_our_own_binding_is_success(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    pod_says(script, "u1", "n1", escaped_note);
+    ends(script, OUTCOME_BOUND);
+}
+
+static void a_conflict_with_another_uid_is_void(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    pod_says(script, "u2", "n1", escaped_note);
+    ends(script, OUTCOME_VOID);
+    assert_non_null(strstr(script->result->text, "u2"));
+}
+
+static void a_conflict_with_another_node_is_void(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    pod_says(script, "u1", "n2", escaped_note);
+    ends(script, OUTCOME_VOID);
+    assert_non_null(strstr(script->result->text, "n2"));
+}
+
+static void a_pod_on_our_node_without_our_annotation_was_bound_by_somebody_else(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    pod_says(script, "u1", "n1", NULL);
+    ends(script, OUTCOME_VOID);
+}
+
+static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    for (int i = 0; i < 40; i++) {
+        lose(script, false);
+        script->now += 150;
+        step(script);
+    }
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void no_answer_until_the_deadline_is_unknown(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    script->now += 4000;
+    step(script);
+    assert_int_equal(script->cancelled, 1);
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void what_was_certainly_never_sent_is_void(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    while (script->results == 0) {
+        lose(script, true);
+        script->now += 500;
+        step(script);
+    }
+    ends(script, OUTCOME_VOID);
+    assert_non_null(strstr(script->result->text, "connection lost"));
+}
+
+static void once_it_may_have_been_sent_a_refusal_proves_nothing(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    lose(script, false);
+    script->now += 60;
+    step(script);
+    say(script, 403, "{}");
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void an_answer_to_a_cancelled_try_is_not_taken_for_another(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    const uint64_t old = script->last.id;
+    lose(script, false);
+    script->now += 60;
+    step(script);
+    const struct kube_answer late = {.id = old, .piece = KUBE_DONE, .status = 404};
+    outbox_answer(script->outbox, script->now, &late);
+    assert_int_equal(script->results, 0);
+    say(script, 201, "{}");
+    ends(script, OUTCOME_BOUND);
+}
+
+static void the_bell_is_hung_when_there_is_none_and_rung_with_pauses(void **state)
+{
+    struct script *script = *state;
+    struct outbox_stats stats;
+
+    outbox_ring(script->outbox, 3, NULL);
+    step(script);
+    assert_string_equal(script->method, "PATCH");
+    assert_string_equal(script->path, "/apis/storage.k8s.io/v1/namespaces/milligpu-system/"
+                                      "csistoragecapacities/milligpu-bell");
+    say(script, 404, "{}");
+    step(script);
+    assert_string_equal(script->method, "POST");
+    say(script, 201, "{}");
+    outbox_ring(script->outbox, 100, NULL);
+    step(script);
+    assert_int_equal(script->started, 2); /* too soon */
+    script->now += 250;
+    step(script);
+    assert_int_equal(script->started, 3);
+    say(script, 200, "{}");
+    outbox_ring(script->outbox, 100, NULL);
+    script->now += 900; /* a hundred waiting pods: a second between two rings */
+    step(script);
+    assert_int_equal(script->started, 3);
+    script->now += 100;
+    step(script);
+    assert_int_equal(script->started, 4);
+    outbox_stats(script->outbox, &stats);
+    assert_int_equal(stats.rings, 2);
+    assert_false(stats.bell_failing);
+}
+
+static void a_ring_that_failed_is_tried_again_and_shown(void **state)
+{
+    struct script *script = *state;
+    struct outbox_stats stats;
+
+    outbox_ring(script->outbox, 1, NULL);
+    step(script);
+    say(script, 403, "{\"kind\":\"Status\",\"message\":\"may not patch\",\"code\":403}");
+    outbox_stats(script->outbox, &stats);
+    assert_true(stats.bell_failing);
+    assert_non_null(strstr(stats.bell_error, "may not patch"));
+    script->now += 1000;
+    step(script);
+    assert_int_equal(script->started, 2);
+}
+
+static void events_beyond_the_bound_are_dropped_and_not_queued(void **state)
+{
+    struct script *script = *state;
+    const struct kube_event_facts facts = {.namespace = "ns",
+                                           .name = "e",
+                                           .kind = "Pod",
+                                           .regarding = "pod",
+                                           .uid = "u",
+                                           .reason = "GPULedgerDrift",
+                                           .action = "over",
+                                           .note = "text",
+                                           .instance = "test",
+                                           .at_ms = 1};
+
+    for (int i = 0; i < 1000; i++)
+        outbox_event(script->outbox, &facts);
+    step(script);
+    assert_int_equal(script->started, 256);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_binding_is_one_post_and_201_means_bound),
+        TEST(a_pod_that_is_not_there_voids_the_binding),
+        TEST(a_forbidden_binding_is_void_and_says_why),
+        TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer),
+        TEST(retry_after_is_kept),
+        TEST(a_conflict_with_our_own_binding_is_success),
+        TEST(a_conflict_with_another_uid_is_void),
+        TEST(a_conflict_with_another_node_is_void),
+        TEST(a_pod_on_our_node_without_our_annotation_was_bound_by_somebody_else),
+        TEST(a_conflict_that_nobody_can_look_into_stays_unknown),
+        TEST(no_answer_until_the_deadline_is_unknown),
+        TEST(what_was_certainly_never_sent_is_void),
+        TEST(once_it_may_have_been_sent_a_refusal_proves_nothing),
+        TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another),
+        TEST(the_bell_is_hung_when_there_is_none_and_rung_with_pauses),
+        TEST(a_ring_that_failed_is_tried_again_and_shown),
+        TEST(events_beyond_the_bound_are_dropped_and_not_queued),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
