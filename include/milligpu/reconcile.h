@@ -37,9 +37,7 @@ bool reconcile_believable(const struct pod *pod, const struct request *request);
 
 /* One disagreement that somebody should look at. */
 struct drift {
-    const char
-        *kind; /* adopted presumed over absent mixed unplaced foreign_units excluded annotation
-                         duplicate_gpu node_gone */
+    const char *kind; /* one of DRIFT_KINDS */
     const struct node *node;
     const struct gpu *gpu;               /* NULL: the node, or the pod */
     const struct allocation *allocation; /* NULL: the node, or the GPU */

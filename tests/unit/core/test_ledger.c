@@ -127,6 +127,13 @@ static void the_same_inventory_again_is_same(void **state)
     (void)world_reserve(world, "a", "n1", "300");
     assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_SAME);
 
+    struct inventory *renamed = world_inventory(world, "n1", "node-uid", two_a100, 2);
+    renamed->gpu[1].model = "NVIDIA H100";
+    const struct command other_model = {.kind = COMMAND_NODE, .inventory = renamed};
+    assert_int_equal(world_do(world, &other_model), VERDICT_OK);
+    assert_int_equal(world_do(world, &other_model), VERDICT_SAME);
+    assert_string_equal(world_gpu(world, "n1", "GPU-b")->model->text, "NVIDIA H100");
+
     const int64_t since = ledger_node(world->ledger, TEXT("n1"))->since_ms;
     struct world_gpu bigger[] = {two_a100[0], two_a100[1]};
     bigger[0].mib++;
@@ -240,6 +247,14 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
 
     (void)world_node(world, "n1", two_a100, 1); /* now the first is the later one */
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+}
+
+static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_node(world, "GPU", two_a100, 1);
+    assert_int_equal(world_gpu(world, "GPU", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
 static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state)
@@ -370,6 +385,17 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     assert_int_equal(world_observe(world, world_pod(world, "e", "n1"), "100x3"), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("e"))->charges, 2);
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli, 100);
+}
+
+static void several_containers_are_squeezed_in_one_by_one(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "900");
+    (void)world_reserve(world, "b", "n1", "900");
+    assert_int_equal(world_observe(world, world_pod(world, "c", "n1"), "200+200"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 200);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 200);
 }
 
 static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **state)
@@ -618,7 +644,34 @@ static void what_is_restored_is_what_was(void **state)
     CLEANUP(xfreep) char *after = world_dump(copy);
     assert_string_equal(before, after);
     assert_null(ledger_stale_duplicate(copy));
+    const struct snapshot *snapshot = ledger_publish(copy, NULL, 0);
+    assert_int_equal(snapshot->room, 0); /* it was there all the time */
+    snapshot_unref(snapshot);
     ledger_free(copy);
+}
+
+static void a_missing_gpu_cannot_be_restored_beside_its_owner(void **state)
+{
+    struct world *world = *state;
+    struct names *names = ledger_names(world->ledger);
+    const struct atom *empty = names_intern(names, TEXT(""));
+    struct err err;
+    struct gpu gpu = {.id = names_intern(names, TEXT("GPU-a")),
+                      .model = empty,
+                      .milli = 500,
+                      .numa = -1,
+                      .flags = GPU_ABSENT};
+    struct node_build build = {.name = names_intern(names, TEXT("n1")),
+                               .uid = empty,
+                               .problem_text = empty,
+                               .gpus = 1,
+                               .gpu = &gpu};
+    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
+    (void)world_node(world, "n2", two_a100, 1);
+    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
+                     -ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "GPU-a is another node's"));
+    ledger_audit(world->ledger);
 }
 
 /* ---- the random walk */
@@ -843,11 +896,13 @@ int main(void)
         IN_A_WORLD(made_up_names_become_aliases_and_back),
         IN_A_WORLD(a_made_up_name_stays_with_its_gpu_when_indexes_move),
         IN_A_WORLD(one_uuid_is_granted_on_one_node_only),
+        IN_A_WORLD(a_node_named_like_a_uuid_owns_no_uuids),
         IN_A_WORLD(a_gone_node_stays_for_its_pods_and_leaves_with_the_last),
         IN_A_WORLD(a_name_that_comes_again_keeps_the_pods_counted),
         IN_A_WORLD(a_believable_annotation_is_believed),
         IN_A_WORLD(what_cannot_be_believed_is_adopted),
         IN_A_WORLD(an_adopted_pod_is_squeezed_in_where_nothing_fits),
+        IN_A_WORLD(several_containers_are_squeezed_in_one_by_one),
         IN_A_WORLD(a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing),
         IN_A_WORLD(whole_gpus_of_another_resource_close_the_node),
         IN_A_WORLD(an_amount_nobody_may_ask_for_is_counted_as_unplaced),
@@ -858,6 +913,7 @@ int main(void)
         IN_A_WORLD(rows_that_contradict_the_invariants_are_named),
         IN_A_WORLD(node_rows_that_contradict_the_invariants_are_named),
         IN_A_WORLD(what_is_restored_is_what_was),
+        IN_A_WORLD(a_missing_gpu_cannot_be_restored_beside_its_owner),
         IN_A_WORLD(the_ledger_survives_a_random_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
