@@ -165,13 +165,15 @@ static int fill_container(struct arena *arena, const char *where, struct doc *co
     int status = strict ? check_amounts(arena, at_limits, limits, err) : 0;
     if (status == 0 && strict)
         status = check_amounts(arena, at_requests, doc_get(resources, "requests"), err);
-    if (status != 0 || limits == NULL || limits->kind != DOC_OBJECT)
+    if (status != 0)
         return status;
-    struct doc *requests = doc_object(arena, resources, "requests");
-    for (const struct doc *at = limits->first; at != NULL; at = at->next)
+    const bool limited = limits != NULL && limits->kind == DOC_OBJECT;
+    struct doc *requests =
+        limited ? doc_object(arena, resources, "requests") : doc_get(resources, "requests");
+    for (const struct doc *at = limited ? limits->first : NULL; at != NULL; at = at->next)
         if (doc_get(requests, at->key.at) == NULL)
             doc_set(arena, requests, at->key, doc_copy(arena, at));
-    return strict ? check_overcommit(where, limits, requests, err) : 0;
+    return strict && requests != NULL ? check_overcommit(where, limits, requests, err) : 0;
 }
 
 int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err)

@@ -274,6 +274,8 @@ void standin_shelf_fill(struct standin *standin, enum resource_id id, struct doc
 {
     struct shelf *shelf = &standin->shelf[id];
 
+    if (count == 0)
+        return;
     for (size_t i = 0; i < count; i++) {
         struct object *object = versioned(standin, docs[i], arena);
         shelf_insert(shelf, shelf->count, object);

@@ -1,0 +1,806 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/reflector.h"
+#include "milligpu/standin.h"
+
+struct bench {
+    struct standin *standin;
+    struct strbuf out;
+    int status;
+};
+
+static int64_t fixed_wall(void *ctx)
+{
+    (void)ctx;
+    return 1767323045678; /* 2026-01-02T03:04:05.678Z */
+}
+
+static int set_up(void **state)
+{
+    struct bench *bench = xcalloc(1, sizeof *bench);
+    bench->standin = standin_new("test");
+    standin_set_clock(bench->standin, fixed_wall, NULL);
+    strbuf_init(&bench->out);
+    *state = bench;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *bench = *state;
+    standin_free(bench->standin);
+    strbuf_done(&bench->out);
+    xfree(bench);
+    return 0;
+}
+
+static int ask(struct bench *bench, const char *method, const char *path, const char *body)
+{
+    bench->status = standin_request(bench->standin, method, path, text_of(body), &bench->out);
+    return bench->status;
+}
+
+static void expect(struct bench *bench, int status, const char *part)
+{
+    if (bench->status != status || strstr(bench->out.data, part) == NULL)
+        fail_msg("expected %d and \"%s\", got %d and %s", status, part, bench->status,
+                 bench->out.data);
+}
+
+static void lacks(struct bench *bench, const char *part)
+{
+    if (strstr(bench->out.data, part) != NULL)
+        fail_msg("\"%s\" is in %s", part, bench->out.data);
+}
+
+/* The value of the first "key":"value". */
+static const char *field(struct bench *bench, const char *key)
+{
+    static char value[512];
+    char sought[64];
+
+    (void)snprintf(sought, sizeof sought, "\"%s\":\"", key);
+    const char *at = strstr(bench->out.data, sought);
+    assert_non_null(at);
+    at += strlen(sought);
+    (void)snprintf(value, sizeof value, "%.*s", (int)strcspn(at, "\""), at);
+    return value;
+}
+
+static unsigned count(struct bench *bench, const char *part)
+{
+    unsigned found = 0;
+    for (const char *at = bench->out.data; (at = strstr(at, part)) != NULL; at++)
+        found++;
+    return found;
+}
+
+#define PODS "/api/v1/namespaces/default/pods"
+
+static const char vgpu_pod[] =
+    "{\"metadata\":{\"name\":\"a\",\"labels\":{\"app\":\"x\"}},\"spec\":{\"containers\":[{\"name\":"
+    "\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":300,\"cpu\":\"500m\"}}}]}}";
+
+static void add_pod(struct bench *bench, const char *name)
+{
+    char body[256];
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}",
+                   name);
+    assert_int_equal(ask(bench, "POST", PODS, body), 201);
+}
+
+static int bind_to(struct bench *bench, const char *name, const char *node)
+{
+    char path[256];
+    char body[512];
+    (void)snprintf(path, sizeof path, PODS "/%s/binding", name);
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"%s\",\"annotations\":{\"milligpu.io/x\":\"1\"}},"
+                   "\"target\":{\"kind\":\"Node\",\"name\":\"%s\"}}",
+                   name, node);
+    return ask(bench, "POST", path, body);
+}
+
+/* ---- objects ---- */
+
+static void a_created_pod_is_what_the_api_server_makes_of_it(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", PODS, vgpu_pod);
+    expect(bench, 201, "\"phase\":\"Pending\"");
+    expect(bench, 201, "\"namespace\":\"default\"");
+    expect(bench, 201, "\"creationTimestamp\":\"2026-01-02T03:04:05Z\"");
+    expect(bench, 201, "\"schedulerName\":\"default-scheduler\"");
+    expect(bench, 201, "\"requests\":{\"nvidia.com/vgpu\":\"300\",\"cpu\":\"500m\"}");
+    assert_int_equal(strlen(field(bench, "uid")), 36);
+    assert_true(strtoull(field(bench, "resourceVersion"), NULL, 10) > 1);
+    ask(bench, "GET", PODS "/a", "");
+    expect(bench, 200, "\"kind\":\"Pod\",\"apiVersion\":\"v1\"");
+    ask(bench, "POST", PODS, vgpu_pod);
+    expect(bench, 409, "pods \\\"a\\\" already exists");
+}
+
+static void uids_are_the_same_in_every_run_and_differ_within_one(void **state)
+{
+    struct bench *bench = *state;
+    void *other = NULL;
+    char first[64];
+
+    add_pod(bench, "a");
+    (void)snprintf(first, sizeof first, "%s", field(bench, "uid"));
+    add_pod(bench, "b");
+    assert_string_not_equal(field(bench, "uid"), first);
+    assert_int_equal(set_up(&other), 0);
+    add_pod(other, "z");
+    assert_string_equal(field(other, "uid"), first);
+    (void)tear_down(&other);
+}
+
+static void amounts_become_canonical(void **state)
+{
+    struct bench *bench = *state;
+    static const struct {
+        const char *given;
+        const char *stored;
+    } row[] = {{"1000", "\"1k\""}, {"\"3e2\"", "\"300\""}, {"\"8000\"", "\"8k\""},
+               {"0", "\"0\""},     {"1500", "\"1500\""},   {"\"2M\"", "\"2M\""}};
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char body[512];
+        char part[64];
+        (void)snprintf(body, sizeof body,
+                       "{\"metadata\":{\"generateName\":\"p-\"},\"spec\":{\"containers\":[{"
+                       "\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":%s}}}]}}",
+                       row[i].given);
+        ask(bench, "POST", PODS, body);
+        (void)snprintf(part, sizeof part, "\"limits\":{\"nvidia.com/vgpu\":%s}", row[i].stored);
+        expect(bench, 201, part);
+    }
+}
+
+static void amounts_that_the_api_server_refuses_are_refused(void **state)
+{
+    struct bench *bench = *state;
+    static const struct {
+        const char *given;
+        int status;
+        const char *text;
+    } row[] = {
+        {"\"limits\":{\"nvidia.com/vgpu\":\"0.3\"}", 422, "must be an integer"},
+        {"\"limits\":{\"nvidia.com/vgpu\":\"300m\"}", 422, "must be an integer"},
+        {"\"limits\":{\"nvidia.com/vgpu\":\"-1\"}", 422, "greater than or equal to 0"},
+        {"\"limits\":{\"nvidia.com/vgpu\":\"many\"}", 400, "quantities must match"},
+        {"\"limits\":{\"nvidia.com/vgpu\":[]}", 400, "expected a quantity, found an array"},
+        {"\"requests\":{\"nvidia.com/vgpu\":\"1\"}", 422, "Limit must be set"},
+        {"\"limits\":{\"nvidia.com/vgpu\":2},\"requests\":{\"nvidia.com/vgpu\":1}", 422,
+         "equal to the limit"},
+        {"\"limits\":[]", 400, "expected an object, found an array"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char body[512];
+        (void)snprintf(body, sizeof body,
+                       "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{"
+                       "\"name\":\"c\",\"resources\":{%s}}]}}",
+                       row[i].given);
+        ask(bench, "POST", PODS, body);
+        expect(bench, row[i].status, row[i].text);
+    }
+    ask(bench, "GET", PODS, "");
+    expect(bench, 200, "\"items\":[]");
+}
+
+static void bad_bodies_are_refused_with_a_reason(void **state)
+{
+    struct bench *bench = *state;
+    static const struct {
+        const char *body;
+        int status;
+        const char *text;
+    } row[] = {
+        {"", 400, "body"},
+        {"{", 400, "body"},
+        {"[]", 400, "expected an object, found an array"},
+        {"{} x", 400, "body"},
+        {"{\"a\":1,\"a\":2}", 400, "twice"},
+        {"{\"metadata\":3}", 400, "metadata: expected an object, found a number"},
+        {"{\"metadata\":{\"name\":3}}", 400, "metadata.name: expected a string"},
+        {"{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":1}}}", 400, "annotations"},
+        {"{\"metadata\":{\"name\":\"Upper\"}}", 422, "metadata.name"},
+        {"{\"metadata\":{\"name\":\"a\"}}", 422, "spec: Required value"},
+        {"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"containers\":[]}}", 422, "spec.containers"},
+        {"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"containers\":[{}]}}", 422,
+         "containers[0].name"},
+        {"{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400, "kind: expected"},
+        {"{\"metadata\":{\"name\":\"a\",\"namespace\":\"other\"}}", 400, "does not match"},
+        {"{\"metadata\":{\"name\":\"a\\u0000b\"}}", 400, "NUL"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        ask(bench, "POST", PODS, row[i].body);
+        expect(bench, row[i].status, row[i].text);
+    }
+}
+
+static void paths_and_methods_that_are_not_there_say_so(void **state)
+{
+    struct bench *bench = *state;
+    static const struct {
+        const char *method;
+        const char *path;
+        int status;
+    } row[] = {
+        {"GET", "/", 404},
+        {"GET", "/api/v1", 404},
+        {"GET", "/api/v1/services", 404},
+        {"GET", "/api/v1/pods/a", 404},
+        {"GET", "/api/v1/nodes/none", 404},
+        {"GET", "/api/v1/namespaces/default/nodes/n", 404},
+        {"GET", PODS "/a/exec", 404},
+        {"GET", PODS "/a/b/c", 404},
+        {"GET", PODS "/%zz", 404},
+        {"PUT", PODS, 405},
+        {"DELETE", PODS, 405},
+        {"POST", "/api/v1/pods", 405},
+        {"POST", PODS "/a", 405},
+        {"GET", PODS "/a/binding", 405},
+        {"GET", PODS "?limit=x", 400},
+        {"GET", PODS "?limit=-1", 400},
+        {"GET", PODS "?continue=x", 400},
+        {"GET", PODS "?resourceVersion=x", 400},
+        {"GET", PODS "?fieldSelector=spec.color%3Dred", 400},
+        {"GET", "/api/v1/nodes?fieldSelector=spec.nodeName%3Dx", 400},
+        {"GET", PODS "?fieldSelector=x", 400},
+        {"GET", PODS "?labelSelector=a", 400},
+        {"GET", PODS "?a=%g", 400},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        ask(bench, row[i].method, row[i].path, "");
+        if (bench->status != row[i].status)
+            fail_msg("%s %s: %d", row[i].method, row[i].path, bench->status);
+        expect(bench, row[i].status, "\"kind\":\"Status\"");
+    }
+}
+
+static void the_cluster_has_an_identity_and_a_version(void **state)
+{
+    struct bench *bench = *state;
+    char first[64];
+    struct standin *other = standin_new("other");
+
+    ask(bench, "GET", "/api/v1/namespaces/kube-system", "");
+    (void)snprintf(first, sizeof first, "%s", field(bench, "uid"));
+    assert_int_equal(strlen(first), 36);
+    (void)standin_request(other, "GET", "/api/v1/namespaces/kube-system", TEXT(""), &bench->out);
+    assert_string_not_equal(field(bench, "uid"), first);
+    standin_free(other);
+    ask(bench, "GET", "/version", "");
+    expect(bench, 200, "gitVersion");
+    ask(bench, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "{\"spec\":{\"resourceAttributes\":{\"verb\":\"list\"}}}");
+    expect(bench, 201, "\"status\":{\"allowed\":true}");
+}
+
+/* ---- binding ---- */
+
+static void a_binding_is_one_write(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    const unsigned long long before = strtoull(field(bench, "resourceVersion"), NULL, 10);
+    bind_to(bench, "a", "n1");
+    expect(bench, 201, "\"status\":\"Success\",\"code\":201");
+    char path[128];
+    (void)snprintf(path, sizeof path, "/api/v1/pods?watch=1&resourceVersion=%llu", before);
+    ask(bench, "GET", path, "");
+    assert_int_equal(count(bench, "\"type\":\"MODIFIED\""), 1);
+    assert_int_equal(count(bench, "\n"), 1);
+    expect(bench, 200, "\"nodeName\":\"n1\"");
+    expect(bench, 200, "\"annotations\":{\"milligpu.io/x\":\"1\"}");
+    expect(bench, 200,
+           "{\"type\":\"PodScheduled\",\"status\":\"True\",\"lastTransitionTime\":"
+           "\"2026-01-02T03:04:05Z\"}");
+}
+
+static void annotations_of_a_binding_are_merged(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", PODS,
+        "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"old\",\"kept\":\"yes\"}},\"spec\":{"
+        "\"containers\":[{\"name\":\"c\"}]}}");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"new\"}},\"target\":{\"name\":\"n\"}}");
+    ask(bench, "GET", PODS "/a", "");
+    expect(bench, 200, "\"annotations\":{\"k\":\"new\",\"kept\":\"yes\"}");
+}
+
+static void a_bound_pod_is_not_bound_again(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    bind_to(bench, "a", "n1");
+    bind_to(bench, "a", "n1");
+    expect(bench, 409, "pod a is already assigned to node \\\"n1\\\"");
+    expect(bench, 409, "\"reason\":\"Conflict\"");
+    expect(bench, 409, "pods/binding");
+}
+
+static void a_binding_for_another_uid_is_a_conflict(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\",\"uid\":\"other\"},\"target\":{\"name\":\"n\"}}");
+    expect(bench, 409, "Precondition failed: UID in precondition: other");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"},\"target\":{\"name\":\"n\"}}");
+    expect(bench, 409, "Precondition failed");
+    ask(bench, "GET", PODS "/a", "");
+    lacks(bench, "nodeName");
+}
+
+static void a_binding_is_judged_before_the_pod_is(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    ask(bench, "POST", PODS "/none/binding",
+        "{\"metadata\":{\"name\":\"none\"},\"target\":{\"name\":\"n\"}}");
+    expect(bench, 404, "pods \\\"none\\\" not found");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"b\"},\"target\":{\"name\":\"n\"}}");
+    expect(bench, 400, "name in URL does not match");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\",\"namespace\":\"x\"},\"target\":{\"name\":\"n\"}}");
+    expect(bench, 400, "namespace");
+    ask(bench, "POST", PODS "/a/binding", "{\"metadata\":{\"name\":\"a\"}}");
+    expect(bench, 500, "target.name: Required value");
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\"},\"target\":{\"kind\":\"Pod\",\"name\":\"n\"}}");
+    expect(bench, 500, "target.kind");
+    ask(bench, "POST", PODS "/a/binding", "{");
+    expect(bench, 400, "Binding");
+}
+
+static void a_pod_that_waits_for_its_gates_or_its_end_is_not_bound(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", PODS,
+        "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingGates\":[{\"name\":\"x\"}],"
+        "\"containers\":[{\"name\":\"c\"}]}}");
+    bind_to(bench, "g", "n");
+    expect(bench, 409, "non-empty .spec.schedulingGates");
+    add_pod(bench, "a");
+    bind_to(bench, "a", "n");
+    ask(bench, "DELETE", PODS "/a", "");
+    expect(bench, 200, "\"deletionTimestamp\":\"2026-01-02T03:04:05Z\"");
+    bind_to(bench, "a", "n");
+    expect(bench, 409, "is being deleted");
+}
+
+/* ---- patches ---- */
+
+static void a_patch_of_status_leaves_the_rest_alone(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    ask(bench, "PATCH", PODS "/a/status",
+        "{\"status\":{\"phase\":\"Running\"},\"spec\":{\"nodeName\":\"x\"}}");
+    expect(bench, 200, "\"phase\":\"Running\"");
+    lacks(bench, "nodeName");
+    ask(bench, "PATCH", PODS "/a",
+        "{\"status\":{\"phase\":\"Failed\"},\"metadata\":{\"name\":\"b\",\"labels\":{\"l\":\"1\"}}}");
+    expect(bench, 200, "\"phase\":\"Running\"");
+    expect(bench, 200, "\"labels\":{\"l\":\"1\"}");
+    expect(bench, 200, "\"name\":\"a\"");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":null}}}");
+    expect(bench, 200, "\"labels\":{}");
+}
+
+static void a_patch_that_changes_nothing_writes_nothing(void **state)
+{
+    struct bench *bench = *state;
+    char rv[32];
+
+    add_pod(bench, "a");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
+    (void)snprintf(rv, sizeof rv, "%s", field(bench, "resourceVersion"));
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
+    assert_string_equal(field(bench, "resourceVersion"), rv);
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"2\"}}}");
+    assert_string_not_equal(field(bench, "resourceVersion"), rv);
+}
+
+static void patches_have_preconditions_and_limits(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    ask(bench, "PATCH", PODS "/none", "{}");
+    expect(bench, 404, "not found");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"resourceVersion\":\"1\"}}");
+    expect(bench, 409, "has been modified");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"uid\":\"x\"}}");
+    expect(bench, 409, "UID in precondition");
+    ask(bench, "PATCH", PODS "/a", "{\"spec\":{\"nodeName\":\"n\"}}");
+    expect(bench, 422, "spec: Forbidden");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":1}}}");
+    expect(bench, 400, "annotations");
+    ask(bench, "PATCH", PODS "/a", "[]");
+    expect(bench, 400, "expected an object");
+}
+
+static void advertised_capacity_shows_in_allocatable(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", "/api/v1/nodes",
+        "{\"metadata\":{\"name\":\"n1\"},\"status\":{\"capacity\":{\"cpu\":\"8\"}}}");
+    expect(bench, 201, "\"allocatable\":{\"cpu\":\"8\"}");
+    ask(bench, "PATCH", "/api/v1/nodes/n1/status",
+        "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8k\"}}}");
+    expect(bench, 200, "\"allocatable\":{\"cpu\":\"8\",\"nvidia.com/vgpu\":\"8k\"}");
+    ask(bench, "PATCH", "/api/v1/nodes/n1",
+        "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
+    expect(bench, 200, "\"milligpu.io/bell\":\"1\"");
+    ask(bench, "DELETE", "/api/v1/nodes/n1", "");
+    assert_int_equal(bench->status, 200);
+    ask(bench, "GET", "/api/v1/nodes/n1", "");
+    expect(bench, 404, "nodes \\\"n1\\\" not found");
+}
+
+static void the_bell_is_created_once_and_rung_often(void **state)
+{
+    struct bench *bench = *state;
+    static const char path[] = "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities";
+    static const char body[] = "{\"metadata\":{\"name\":\"bell\"},\"storageClassName\":\"none\"}";
+
+    ask(bench, "POST", path, body);
+    expect(bench, 201, "\"kind\":\"CSIStorageCapacity\"");
+    ask(bench, "POST", path, body);
+    expect(bench, 409, "AlreadyExists");
+    ask(bench, "PATCH", "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities/bell",
+        "{\"metadata\":{\"annotations\":{\"ring\":\"2\"}}}");
+    expect(bench, 200, "\"ring\":\"2\"");
+    ask(bench, "GET", path, "");
+    expect(bench, 200, "\"kind\":\"CSIStorageCapacityList\"");
+}
+
+static void only_the_last_thousand_events_are_kept(void **state)
+{
+    struct bench *bench = *state;
+
+    for (int i = 0; i < 1010; i++) {
+        char body[128];
+        (void)snprintf(body, sizeof body, "{\"metadata\":{\"name\":\"e%d\"},\"note\":\"n\"}", i);
+        assert_int_equal(
+            ask(bench, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", body), 201);
+    }
+    ask(bench, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "");
+    assert_int_equal(count(bench, "\"note\""), 1000);
+    lacks(bench, "\"name\":\"e9\"");
+    expect(bench, 200, "\"name\":\"e10\"");
+}
+
+/* ---- deletion ---- */
+
+static void a_pod_that_runs_ends_in_two_steps(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    bind_to(bench, "a", "n");
+    ask(bench, "DELETE", PODS "/a", "{\"preconditions\":{\"uid\":\"other\"}}");
+    expect(bench, 409, "Precondition failed");
+    ask(bench, "DELETE", PODS "/a", "");
+    expect(bench, 200, "\"deletionGracePeriodSeconds\":30");
+    ask(bench, "GET", PODS "/a", "");
+    expect(bench, 200, "deletionTimestamp");
+    ask(bench, "DELETE", PODS "/a?gracePeriodSeconds=0", "");
+    assert_int_equal(bench->status, 200);
+    ask(bench, "GET", PODS "/a", "");
+    assert_int_equal(bench->status, 404);
+}
+
+static void a_pod_that_no_kubelet_saw_is_gone_at_once(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    ask(bench, "DELETE", PODS "/a", "");
+    assert_int_equal(bench->status, 200);
+    ask(bench, "DELETE", PODS "/a", "");
+    expect(bench, 404, "not found");
+    add_pod(bench, "b");
+    bind_to(bench, "b", "n");
+    ask(bench, "DELETE", PODS "/b", "{\"gracePeriodSeconds\":0}");
+    ask(bench, "GET", PODS "/b", "");
+    assert_int_equal(bench->status, 404);
+}
+
+/* ---- lists and watches ---- */
+
+static void a_list_in_pages_is_one_snapshot(void **state)
+{
+    struct bench *bench = *state;
+    char path[256];
+
+    for (int i = 0; i < 5; i++) {
+        const char name[] = {(char)('e' - i), '\0'};
+        add_pod(bench, name);
+    }
+    ask(bench, "GET", "/api/v1/pods?limit=2", "");
+    assert_int_equal(count(bench, "\"kind\":\"Pod\","), 2);
+    expect(bench, 200, "\"name\":\"a\"");
+    char rv[32];
+    (void)snprintf(rv, sizeof rv, "%s", field(bench, "resourceVersion"));
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s", field(bench, "continue"));
+    ask(bench, "DELETE", PODS "/d", "");
+    add_pod(bench, "cc");
+    ask(bench, "GET", path, "");
+    expect(bench, 200, "\"name\":\"c\"");
+    expect(bench, 200, "\"name\":\"d\"");
+    lacks(bench, "\"name\":\"cc\"");
+    assert_string_equal(field(bench, "resourceVersion"), rv);
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s", field(bench, "continue"));
+    ask(bench, "GET", path, "");
+    expect(bench, 200, "\"name\":\"e\"");
+    lacks(bench, "continue");
+}
+
+static void an_old_continue_token_is_expired(void **state)
+{
+    struct bench *bench = *state;
+    char path[256];
+
+    add_pod(bench, "a");
+    add_pod(bench, "b");
+    ask(bench, "GET", "/api/v1/pods?limit=1", "");
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=1&continue=%s", field(bench, "continue"));
+    standin_compact(bench->standin);
+    ask(bench, "GET", path, "");
+    expect(bench, 410, "\"reason\":\"Expired\"");
+}
+
+static void field_selectors_select(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    add_pod(bench, "b");
+    bind_to(bench, "b", "n1");
+    ask(bench, "PATCH", PODS "/b/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
+    ask(bench, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "");
+    lacks(bench, "\"name\":\"a\"");
+    expect(bench, 200, "\"name\":\"b\"");
+    ask(bench, "GET",
+        "/api/v1/pods?fieldSelector=status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed", "");
+    expect(bench, 200, "\"name\":\"a\"");
+    lacks(bench, "\"name\":\"b\"");
+    ask(bench, "GET", "/api/v1/pods?fieldSelector=metadata.name%3D%3Da", "");
+    assert_int_equal(count(bench, "\"uid\""), 1);
+    ask(bench, "GET", "/api/v1/namespaces/other/pods", "");
+    expect(bench, 200, "\"items\":[]");
+}
+
+static void leaving_a_selection_is_being_deleted(void **state)
+{
+    struct bench *bench = *state;
+    static const char path[] =
+        "/api/v1/pods?watch=1&resourceVersion=1&fieldSelector=status.phase!%3DSucceeded";
+
+    add_pod(bench, "a");
+    ask(bench, "PATCH", PODS "/a/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}");
+    ask(bench, "GET", path, "");
+    assert_int_equal(count(bench, "\n"), 2);
+    expect(bench, 200, "{\"type\":\"ADDED\"");
+    expect(bench, 200, "{\"type\":\"DELETED\"");
+}
+
+static void a_watch_from_before_the_compaction_is_gone(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    standin_compact(bench->standin);
+    ask(bench, "GET", "/api/v1/pods?watch=true&resourceVersion=1", "");
+    expect(bench, 200, "{\"type\":\"ERROR\"");
+    expect(bench, 200, "\"reason\":\"Expired\",\"code\":410");
+    ask(bench, "GET", "/api/v1/pods?watch=true", "");
+    expect(bench, 200, "{\"type\":\"ADDED\"");
+    ask(bench, "GET", "/api/v1/pods?watch=true&resourceVersion=99999", "");
+    expect(bench, 200, "\"code\":504");
+}
+
+static void the_oldest_events_are_compacted_away_by_themselves(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    for (int i = 0; i <= STANDIN_EVENTS_MAX; i++) {
+        char body[96];
+        (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{\"i\":\"%d\"}}}", i);
+        assert_int_equal(ask(bench, "PATCH", PODS "/a", body), 200);
+    }
+    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=2", "");
+    expect(bench, 200, "\"code\":410");
+    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=8000", "");
+    expect(bench, 200, "MODIFIED");
+}
+
+/* ---- kube_ops ---- */
+
+struct heard {
+    struct kube_ops ops;
+    struct strbuf text;
+    unsigned pieces;
+    int status;
+    bool done;
+    uint64_t cancel_at_data;
+    bool start_more;
+};
+
+static void hear(void *user, const struct kube_answer *answer)
+{
+    struct heard *heard = user;
+
+    assert_false(heard->done);
+    heard->pieces++;
+    heard->status = answer->status;
+    if (answer->piece == KUBE_DATA)
+        strbuf_text(&heard->text, answer->data);
+    if (answer->piece == KUBE_DATA && heard->cancel_at_data == answer->id)
+        heard->ops.cancel(heard->ops.ctx, answer->id);
+    heard->done = answer->piece == KUBE_DONE;
+    if (heard->done && heard->start_more) {
+        const struct kube_request more = {
+            .id = answer->id + 1, .method = "GET", .path = "/version", .body = TEXT("")};
+        struct err err;
+        heard->start_more = false;
+        heard->done = false;
+        assert_int_equal(heard->ops.start(heard->ops.ctx, &more, &err), 0);
+    }
+}
+
+static void begin(struct heard *heard, uint64_t id, const char *path)
+{
+    const struct kube_request request = {.id = id, .method = "GET", .path = path, .body = TEXT("")};
+    struct err err;
+    assert_int_equal(heard->ops.start(heard->ops.ctx, &request, &err), 0);
+}
+
+static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **state)
+{
+    struct bench *bench = *state;
+    struct heard heard = {.start_more = true};
+
+    strbuf_init(&heard.text);
+    standin_ops(bench->standin, &heard.ops);
+    assert_string_equal(heard.ops.name(heard.ops.ctx), "test");
+    begin(&heard, 1, "/api/v1/nodes");
+    heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
+    assert_true(heard.done);
+    assert_int_equal(heard.pieces, 6);
+    assert_non_null(strstr(heard.text.data, "NodeList"));
+    assert_non_null(strstr(heard.text.data, "gitVersion"));
+    heard.ops.free(heard.ops.ctx);
+    strbuf_done(&heard.text);
+}
+
+static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
+{
+    struct bench *bench = *state;
+    struct heard heard = {.done = false};
+
+    strbuf_init(&heard.text);
+    standin_ops(bench->standin, &heard.ops);
+    begin(&heard, 1, "/api/v1/pods?watch=1&resourceVersion=1");
+    heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
+    assert_int_equal(heard.pieces, 1);
+    heard.ops.poll(heard.ops.ctx, 1, &heard, hear);
+    assert_int_equal(heard.pieces, 1);
+    add_pod(bench, "a");
+    heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
+    assert_int_equal(heard.pieces, 2);
+    heard.cancel_at_data = 1;
+    add_pod(bench, "b");
+    heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
+    add_pod(bench, "unheard");
+    heard.ops.wake(heard.ops.ctx);
+    heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
+    assert_int_equal(heard.pieces, 3);
+    assert_null(strstr(heard.text.data, "unheard"));
+    assert_false(heard.done);
+    heard.ops.free(heard.ops.ctx);
+    strbuf_done(&heard.text);
+}
+
+static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
+{
+    struct bench *bench = *state;
+    struct heard heard = {.done = false};
+
+    strbuf_init(&heard.text);
+    standin_ops(bench->standin, &heard.ops);
+    begin(&heard, 1,
+          "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true");
+    for (int i = 0; i < 50 && !heard.done; i++)
+        heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
+    assert_true(heard.done);
+    assert_non_null(strstr(heard.text.data, "BOOKMARK"));
+    heard.ops.free(heard.ops.ctx);
+    strbuf_done(&heard.text);
+}
+
+static void one_request_can_be_fetched(void **state)
+{
+    struct bench *bench = *state;
+    const struct kube_request request = {.id = 5,
+                                         .method = "GET",
+                                         .path = "/api/v1/namespaces/kube-system",
+                                         .body = TEXT(""),
+                                         .timeout_ms = 1000};
+    struct kube_ops ops;
+    struct err err;
+
+    standin_ops(bench->standin, &ops);
+    assert_int_equal(kube_fetch(&ops, &request, &bench->out, &err), 200);
+    assert_int_equal(strlen(field(bench, "uid")), 36);
+    ops.free(ops.ctx);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_created_pod_is_what_the_api_server_makes_of_it),
+        TEST(uids_are_the_same_in_every_run_and_differ_within_one),
+        TEST(amounts_become_canonical),
+        TEST(amounts_that_the_api_server_refuses_are_refused),
+        TEST(bad_bodies_are_refused_with_a_reason),
+        TEST(paths_and_methods_that_are_not_there_say_so),
+        TEST(the_cluster_has_an_identity_and_a_version),
+        TEST(a_binding_is_one_write),
+        TEST(annotations_of_a_binding_are_merged),
+        TEST(a_bound_pod_is_not_bound_again),
+        TEST(a_binding_for_another_uid_is_a_conflict),
+        TEST(a_binding_is_judged_before_the_pod_is),
+        TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound),
+        TEST(a_patch_of_status_leaves_the_rest_alone),
+        TEST(a_patch_that_changes_nothing_writes_nothing),
+        TEST(patches_have_preconditions_and_limits),
+        TEST(advertised_capacity_shows_in_allocatable),
+        TEST(the_bell_is_created_once_and_rung_often),
+        TEST(only_the_last_thousand_events_are_kept),
+        TEST(a_pod_that_runs_ends_in_two_steps),
+        TEST(a_pod_that_no_kubelet_saw_is_gone_at_once),
+        TEST(a_list_in_pages_is_one_snapshot),
+        TEST(an_old_continue_token_is_expired),
+        TEST(field_selectors_select),
+        TEST(leaving_a_selection_is_being_deleted),
+        TEST(a_watch_from_before_the_compaction_is_gone),
+        TEST(the_oldest_events_are_compacted_away_by_themselves),
+        TEST(an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile),
+        TEST(a_watch_hears_of_writes_until_it_is_cancelled),
+        TEST(a_watch_ends_in_its_time_with_a_bookmark),
+        TEST(one_request_can_be_fetched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

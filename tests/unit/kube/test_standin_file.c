@@ -1,0 +1,280 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/standin.h"
+
+struct bench {
+    struct standin *standin;
+    struct strbuf out;
+    struct err err;
+};
+
+static struct bench bench;
+
+static int set_up(void **state)
+{
+    (void)state;
+    bench.standin = standin_new("file");
+    strbuf_init(&bench.out);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    standin_free(bench.standin);
+    strbuf_done(&bench.out);
+    return 0;
+}
+
+static int load(const char *text)
+{
+    return standin_load_text(bench.standin, "cluster", text_of(text), &bench.err);
+}
+
+static void refuses(const char *text, const char *why)
+{
+    struct standin_counts counts;
+
+    if (load(text) >= 0)
+        fail_msg("accepted: %s", text);
+    if (strstr(bench.err.text, "cluster: ") != bench.err.text ||
+        strstr(bench.err.text, why) == NULL)
+        fail_msg("expected \"%s\", got \"%s\"", why, bench.err.text);
+    standin_counts(bench.standin, &counts);
+    assert_int_equal(counts.nodes + counts.pods + counts.ignored, 0);
+    (void)standin_request(bench.standin, "GET", "/api/v1/pods", TEXT(""), &bench.out);
+    assert_non_null(strstr(bench.out.data, "\"items\":[]"));
+}
+
+static bool shows(const char *path, const char *part)
+{
+    const int status = standin_request(bench.standin, "GET", path, TEXT(""), &bench.out);
+    return status == 200 && strstr(bench.out.data, part) != NULL;
+}
+
+#define NODE                                                                                       \
+    "{\"kind\":\"Node\",\"metadata\":{\"name\":\"n1\",\"uid\":\"u-n1\"},"                          \
+    "\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8k\"}}}"
+#define POD                                                                                        \
+    "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"u-p\","         \
+    "\"resourceVersion\":\"999\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":\"c\","  \
+    "\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]},\"status\":{\"phase\":\"Running\"}}"
+
+static void what_kubectl_prints_is_read(void **state)
+{
+    struct standin_counts counts;
+
+    (void)state;
+    assert_int_equal(load("{\"apiVersion\":\"v1\",\"items\":[" NODE "," POD
+                          ",{\"kind\":\"Service\",\"metadata\":{}}],\"kind\":\"List\","
+                          "\"metadata\":{\"resourceVersion\":\"\"}}\n"),
+                     0);
+    standin_counts(bench.standin, &counts);
+    assert_int_equal(counts.nodes, 1);
+    assert_int_equal(counts.pods, 1);
+    assert_int_equal(counts.ignored, 1);
+    assert_true(shows("/api/v1/nodes/n1", "\"allocatable\":{\"nvidia.com/vgpu\":\"8k\"}"));
+    assert_true(shows("/api/v1/nodes/n1", "\"uid\":\"u-n1\""));
+    assert_true(
+        shows("/api/v1/namespaces/ns/pods/p", "\"requests\":{\"nvidia.com/vgpu\":\"300\"}"));
+    assert_null(strstr(bench.out.data, "\"999\""));
+}
+
+static void yaml_says_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(load("apiVersion: v1\n"
+                          "kind: List\n"
+                          "items:\n"
+                          "- kind: Node\n"
+                          "  metadata:\n"
+                          "    name: n1\n"
+                          "    labels: {nvidia.com/gpu.count: \"8\", empty: ''}\n"
+                          "    annotations:\n"
+                          "      text: |\n"
+                          "        two\n"
+                          "        lines\n"
+                          "  spec: {unschedulable: true}\n"
+                          "  status: {capacity: {cpu: 8, memory: 1Gi}}\n"
+                          "- kind: Pod\n"
+                          "  metadata: {name: p}\n"
+                          "  spec:\n"
+                          "    containers:\n"
+                          "    - name: c\n"
+                          "      resources: {limits: {nvidia.com/vgpu: 300}}\n"),
+                     0);
+    assert_true(shows("/api/v1/nodes/n1", "\"nvidia.com/gpu.count\":\"8\",\"empty\":\"\""));
+    assert_true(shows("/api/v1/nodes/n1", "\"two\\nlines\\n\""));
+    assert_true(shows("/api/v1/nodes/n1", "\"unschedulable\":true"));
+    assert_true(shows("/api/v1/nodes/n1", "\"allocatable\":{\"cpu\":8,\"memory\":\"1Gi\"}"));
+    assert_true(shows("/api/v1/namespaces/default/pods/p", "\"phase\":\"Pending\""));
+    assert_true(
+        shows("/api/v1/namespaces/default/pods/p", "\"requests\":{\"nvidia.com/vgpu\":300}"));
+}
+
+static void several_documents_are_one_cluster(void **state)
+{
+    (void)state;
+    assert_int_equal(load("---\nkind: Node\nmetadata: {name: n1}\n---\n---\nkind: PodList\n"
+                          "items:\n- metadata: {name: a}\n- metadata: {name: b}\n"),
+                     0);
+    assert_true(shows("/api/v1/nodes", "\"name\":\"n1\""));
+    assert_true(shows("/api/v1/pods", "\"name\":\"b\""));
+    assert_true(shows("/api/v1/pods", "\"kind\":\"Pod\""));
+}
+
+static void a_single_object_is_a_cluster_too(void **state)
+{
+    (void)state;
+    assert_int_equal(load(NODE), 0);
+    assert_int_equal(load("{\"kind\":\"List\",\"items\":[]}"), 0);
+    assert_true(shows("/api/v1/nodes", "n1"));
+}
+
+static void what_is_no_list_is_refused(void **state)
+{
+    (void)state;
+    refuses("", "is empty");
+    refuses("\n# nothing\n", "is empty");
+    refuses("[]",
+            "line 1: expected a List, as `kubectl get nodes,pods -A -o json` prints it, found "
+            "an array");
+    refuses("[" NODE "]", "found an array");
+    refuses("hello", "found a string");
+    refuses("42", "found a number");
+    refuses("{}", "found an object without a kind");
+    refuses("{\"kind\":\"List\"}", "items: expected an array, found nothing");
+    refuses("{\"kind\":\"List\",\"items\":{}}", "items: expected an array, found an object");
+}
+
+static void half_a_file_is_refused(void **state)
+{
+    static const char text[] = "{\"kind\":\"List\",\"items\":[" NODE "," POD "]}";
+    char part[sizeof text];
+
+    (void)state;
+    for (size_t len = 1; len + 1 < sizeof text; len++) {
+        memcpy(part, text, len);
+        part[len] = '\0';
+        refuses(part, "cluster: ");
+    }
+    refuses("kind: List\nitems:\n- kind: Node\n  metadata: {name: n1", "line 4: ");
+    refuses("kind: List\nitems: [\n", "line 3: ");
+    refuses("kind: \"List\nitems:", "line ");
+}
+
+static void items_are_named_with_line_and_field(void **state)
+{
+    (void)state;
+    refuses("{\"kind\":\"List\",\"items\":[\n" NODE ",\n7]}",
+            "line 3: items[1].expected an object, found a number");
+    refuses("{\"kind\":\"List\",\"items\":[{\"metadata\":{}}]}", "items[0].kind: expected");
+    refuses("{\"kind\":\"List\",\"items\":[{\"kind\":\"Pod\"}]}",
+            "items[0].metadata: expected an object, found nothing");
+    refuses("{\"kind\":\"List\",\"items\":[{\"kind\":\"Pod\",\"metadata\":{}}]}",
+            "items[0].metadata.name: expected a name, found nothing");
+    refuses("kind: Node\nmetadata: {name: 7}\n",
+            "metadata.name: expected a string, found a number");
+    refuses("kind: Node\nmetadata: {name: Big_Name}\n", "metadata.name: expected lower case");
+    refuses("kind: Node\nmetadata: {name: a, labels: {x: 1}}\n", "metadata.labels[\"x\"]");
+    refuses("kind: Node\nmetadata: {name: a, labels: [x]}\n",
+            "metadata.labels: expected an object");
+    refuses("kind: Pod\nmetadata: {name: a}\nspec:\n  nodeName: [x]\n",
+            "line 4: spec.nodeName: expected a string, found an array");
+    refuses("kind: Pod\nmetadata: {name: a}\nstatus: 3\n", "status: expected an object");
+    refuses("--- {kind: Node, metadata: {name: a}}\n--- {kind: Node}\n", "document 2.metadata");
+}
+
+static void one_name_twice_is_refused(void **state)
+{
+    (void)state;
+    refuses("{\"kind\":\"List\",\"items\":[" POD "," POD "]}", "the Pod ns/p is there twice");
+    assert_int_equal(load(NODE), 0);
+    assert_true(load(NODE) < 0);
+    assert_non_null(strstr(bench.err.text, "the Node n1 is there twice"));
+}
+
+static void a_key_twice_is_refused(void **state)
+{
+    (void)state;
+    refuses("{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"name\":\"b\"}}", "twice");
+    refuses("kind: Node\nmetadata:\n  name: a\n  name: b\n",
+            "line 4: the key \"name\" is there twice");
+    /* Also where there are so many that they are looked up by hash. */
+    struct strbuf text;
+    strbuf_init(&text);
+    strbuf_str(&text, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"labels\":{");
+    for (int i = 0; i < 100; i++)
+        strbuf_printf(&text, "\"k%d\":\"v\",", i);
+    strbuf_str(&text, "\"k57\":\"v\"}}}");
+    refuses(text.data, "\"k57\" is there twice");
+    strbuf_done(&text);
+}
+
+static void yaml_bombs_do_not_go_off(void **state)
+{
+    struct strbuf text;
+
+    (void)state;
+    refuses("a: &a [x]\nb: *a\n", "line 2: the alias *a");
+    refuses("a: &a {b: *a}\n", "alias");
+    strbuf_init(&text);
+    for (int i = 0; i < 2000; i++)
+        strbuf_char(&text, '[');
+    refuses(text.data, "cluster: ");
+    strbuf_reset(&text);
+    strbuf_str(&text, "a: ");
+    for (int i = 0; i < 2000; i++)
+        strbuf_char(&text, '[');
+    refuses(text.data, "nested deeper than 96");
+    strbuf_done(&text);
+    refuses("? [a]\n: b\n", "line 1: a key must be a plain word");
+    refuses("a: \"x\\0y\"\n", "NUL");
+    refuses("a: \xff\xfe\n", "byte ");
+}
+
+static void a_file_is_read_and_named(void **state)
+{
+    char path[] = "/tmp/milligpu-standin-XXXXXX";
+    const int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, NODE, sizeof NODE - 1), sizeof NODE - 1);
+    assert_int_equal(standin_load(bench.standin, path, &bench.err), 0);
+    assert_true(shows("/api/v1/nodes", "n1"));
+    assert_int_equal(ftruncate(fd, 20), 0);
+    assert_true(standin_load(bench.standin, path, &bench.err) < 0);
+    assert_non_null(strstr(bench.err.text, path));
+    (void)close(fd);
+    (void)unlink(path);
+    assert_true(standin_load(bench.standin, path, &bench.err) < 0);
+    assert_int_equal(bench.err.code, ERR_NOT_FOUND);
+    assert_true(standin_load(bench.standin, "/", &bench.err) < 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_kubectl_prints_is_read),
+        TEST(yaml_says_the_same),
+        TEST(several_documents_are_one_cluster),
+        TEST(a_single_object_is_a_cluster_too),
+        TEST(what_is_no_list_is_refused),
+        TEST(half_a_file_is_refused),
+        TEST(items_are_named_with_line_and_field),
+        TEST(one_name_twice_is_refused),
+        TEST(a_key_twice_is_refused),
+        TEST(yaml_bombs_do_not_go_off),
+        TEST(a_file_is_read_and_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
