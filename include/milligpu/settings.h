@@ -1,8 +1,9 @@
 /*
  * settings - every setting, once.
  *
- * Later sources win: default, YAML file, environment, flag.  Whatever is wrong is an error that names
- * where it stands (file and line, variable, flag), the setting, and what would be right; an unknown key too.
+ * Later sources win: default, YAML file, environment, flag.  Whatever is wrong is an error that
+ * names where it stands (file and line, variable, flag), the setting, and what would be right; an
+ * unknown key too.
  */
 #ifndef MILLIGPU_SETTINGS_H
 #define MILLIGPU_SETTINGS_H
@@ -35,7 +36,13 @@ enum setting_id {
 /* settings with where each came from; strings live as long as it. */
 struct settings_set;
 
-enum settings_action { SETTINGS_RUN, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_CHECK, SETTINGS_PRINT };
+enum settings_action {
+    SETTINGS_RUN,
+    SETTINGS_HELP,
+    SETTINGS_VERSION,
+    SETTINGS_CHECK,
+    SETTINGS_PRINT
+};
 
 /* Flags, environment (envp, "NAME=value" terminated by NULL), and the file they name. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
@@ -52,8 +59,9 @@ bool settings_reloadable(enum setting_id id);
 /* The value as text, as the YAML file would have it. */
 void settings_value(const struct settings_set *set, enum setting_id id, char *out, size_t bytes);
 
-void settings_help(struct strbuf *out);                                  /* --help */
-void settings_print(struct strbuf *out, const struct settings_set *set); /* --print-config: a YAML file that loads */
-void settings_markdown(struct strbuf *out);                              /* docs/CONFIG.md */
+void settings_help(struct strbuf *out); /* --help */
+/* --print-config: a YAML file that loads. */
+void settings_print(struct strbuf *out, const struct settings_set *set);
+void settings_markdown(struct strbuf *out); /* docs/CONFIG.md */
 
 #endif

@@ -4,9 +4,17 @@
  *   request complete -> handler(call) in one of the listener's threads
  *                          web_answer(call) now, or later from any thread: the connection sleeps
  *
- * Every call is answered exactly once.  Until then its body, path and headers stay valid; web_answer() ends that.
- * Handlers must not block: a slow answer is given later (bind).  libmicrohttpd's pitfalls are this layer's:
- * answers are queued on the second callback, bodies live in buffers of our own, answers carry Content-Length.
+ * Every call is answered exactly once.  Until then its body, path and headers stay valid;
+ * web_answer() ends that.  Handlers must not block: a slow answer is given later (bind).
+ * libmicrohttpd's pitfalls are this layer's: answers are queued on the second callback, bodies
+ * live in buffers of our own, answers carry Content-Length.
+ *
+ *  W1  A call is answered once: by web_answer(), or with 503 by web_stop(), after which
+ *      nobody else may.
+ *  W2  A request has request_ms from its first byte to its last, however steadily its bytes drip.
+ *  W3  A connection uses the certificates that were loaded when it was accepted.
+ *
+ * Any thread, unless a function says otherwise; one call is touched by one thread at a time.
  */
 #ifndef MILLIGPU_WEB_H
 #define MILLIGPU_WEB_H
@@ -31,7 +39,10 @@ struct web_rules {
     bool loopback_hosts_only;   /* refuse Host headers that are no loopback name (DNS rebinding) */
     void *user;
     void (*handler)(void *user, struct web_call *call);
-    /* A request that never reached the handler: 400, 408, 413, 431, TLS.  May be NULL. */
+    /*
+     * A request that never reached the handler: 400, 403, 408, 413, 431, 503; 0: the TLS
+     * handshake failed.  From any thread; must not call web_*.  May be NULL.
+     */
     void (*refused)(void *user, int status, const char *why);
 };
 
@@ -50,27 +61,45 @@ uint32_t web_pending(const struct web *web);
 /* Answers what is left with 503 and stops.  NULL is fine. */
 void web_stop(struct web *web);
 
-/* Read certificate, key and CA again; the old ones stay when the new do not load. */
+/*
+ * Read certificate, key and CA again; the old ones stay when the new do not load.
+ * Plain HTTP: nothing to do.
+ */
 int web_reload(struct web *web, struct err *err) MUST_USE;
+
+/* Did one of these files change since they were last read, with success or without? */
+bool web_files_changed(struct web *web);
+
+/* "127.0.0.1:8910", "[::1]:0", "localhost:80": the forms that web_start() takes. */
+int web_address_check(const char *address, struct err *err) MUST_USE;
+/* Of an address that passed the check: can only this machine reach it? */
+bool web_address_is_loopback(const char *address);
 
 const char *web_method(const struct web_call *call);
 const char *web_path(const struct web_call *call); /* decoded, without the query; begins with '/' */
-const char *web_query(struct web_call *call, const char *name); /* decoded; NULL if absent; "" if empty */
+/* Decoded; NULL if absent; "" if empty. */
+const char *web_query(struct web_call *call, const char *name);
 /* Visit the query's names, for refusing those that nobody knows. */
 void web_query_each(struct web_call *call, void *user,
                     void (*name)(void *user, const char *name, const char *value));
 const char *web_header(struct web_call *call, const char *name); /* NULL if absent */
 struct text web_body(const struct web_call *call);
-uint64_t web_id(const struct web_call *call); /* request id, unique in the process */
+uint64_t web_id(const struct web_call *call);      /* request id, unique in the process */
 int64_t web_began_ns(const struct web_call *call); /* monotonic, when the request was complete */
 
-/* Called with user when the peer is gone before the answer, or when the call was answered: frees. */
+/*
+ * done(user) is called when the call is answered, by web_answer() itself or by web_stop(): frees.
+ * A peer that goes away meanwhile changes nothing; the answer is then dropped.
+ */
 void web_attach(struct web_call *call, void *user, void (*done)(void *user));
 
 /* Swallows body (it is reset).  type: "application/json".  Any thread, exactly once. */
 void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body);
 
-/* More headers, before the answer; both are copied. */
+/*
+ * More headers, at most 8, before the answer; both are copied.  One whose value a header cannot
+ * carry is left out.
+ */
 void web_set_header(struct web_call *call, const char *name, const char *value);
 
 #endif

@@ -1,0 +1,227 @@
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "web/web_inside.h"
+
+/* --- connections come and go --- */
+
+static gnutls_session_t session_of(struct MHD_Connection *peer)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+    must(info != NULL);
+    return info->tls_session;
+}
+
+static int fd_of(struct MHD_Connection *peer)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    must(info != NULL);
+    return info->connect_fd;
+}
+
+/* All that the peer ever sent on this connection, TLS included. */
+static uint64_t bytes_received(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    must(fd >= 0);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return 0;
+    return info.tcpi_bytes_received;
+}
+
+static void open_connection(struct web *web, struct MHD_Connection *peer, void **context)
+{
+    struct connection *connection = xcalloc(1, sizeof *connection);
+
+    call_init(&connection->call, web, peer);
+    connection->fd = fd_of(peer);
+    web_lock(web);
+    if (web->tls != NULL) {
+        atomic_fetch_add(&web->tls->refs, 1);
+        connection->tls = web->tls;
+    }
+    connection->next = web->connections;
+    if (web->connections != NULL)
+        web->connections->last = connection;
+    web->connections = connection;
+    web_unlock(web);
+    if (connection->tls != NULL)
+        tls_install(connection->tls, session_of(peer));
+    *context = connection;
+}
+
+/* Without a request from a client that did speak: its handshake went wrong. */
+static void report_handshake(const struct connection *connection, struct MHD_Connection *peer)
+{
+    if (connection->tls == NULL || atomic_load(&connection->call.requests) > 0)
+        return;
+    gnutls_session_t session = session_of(peer);
+    if (gnutls_handshake_get_last_in(session) == GNUTLS_HANDSHAKE_FINISHED)
+        return;
+    if (bytes_received(connection->fd) == 0)
+        return;
+    must(connection->call.web != NULL);
+    const unsigned doubts = gnutls_session_get_verify_cert_status(session);
+    web_refused(connection->call.web, 0,
+                doubts != 0 && doubts != (unsigned)-1
+                    ? "TLS handshake: the client's certificate is not one of our client CA"
+                    : "TLS handshake failed");
+}
+
+static void close_connection(struct web *web, struct MHD_Connection *peer,
+                             struct connection *connection)
+{
+    must(connection->call.peer == peer);
+
+    report_handshake(connection, peer);
+    web_lock(web);
+    if (connection->last != NULL)
+        connection->last->next = connection->next;
+    else
+        web->connections = connection->next;
+    if (connection->next != NULL)
+        connection->next->last = connection->last;
+    web_unlock(web);
+    call_drop(&connection->call);
+    tls_unref(connection->tls);
+    xfree(connection);
+}
+
+void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,
+                   enum MHD_ConnectionNotificationCode code)
+{
+    must(cls != NULL && socket_context != NULL);
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        open_connection(cls, peer, socket_context);
+    else if (*socket_context != NULL)
+        close_connection(cls, peer, STEAL(*socket_context));
+}
+
+/* --- the watch --- */
+
+/*
+ * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
+ * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
+ */
+static bool cut(struct connection *connection, enum call_state from)
+{
+    static const char answer[] = "HTTP/1.1 408 Request Timeout\r\n"
+                                 "Connection: close\r\n"
+                                 "Content-Length: 0\r\n\r\n";
+    int expected = (int)from;
+
+    must(connection->fd >= 0);
+    if (from != CALL_ANSWERED &&
+        !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
+        return false;
+    /* Between the records of TLS there is no place for it. */
+    if (from != CALL_ANSWERED && connection->tls == NULL)
+        (void)send(connection->fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)shutdown(connection->fd, SHUT_RDWR);
+    return true;
+}
+
+/*
+ * When the request that is coming in began.  Its first lines pass no callback, so bytes are
+ * counted by the kernel; what came in between the last answer and our next look escapes, the
+ * byte after it does not.
+ */
+static int64_t incoming_since(struct connection *connection, enum call_state state,
+                              uint64_t requests, int64_t now)
+{
+    must(requests >= connection->seen_requests);
+    if (requests != connection->seen_requests) {
+        connection->seen_requests = requests;
+        connection->seen_bytes = bytes_received(connection->fd);
+        connection->first_ns = 0;
+    }
+    if (connection->first_ns == 0 && state == CALL_READING)
+        connection->first_ns = atomic_load(&connection->call.since_ns);
+    if (connection->first_ns == 0 && bytes_received(connection->fd) > connection->seen_bytes)
+        connection->first_ns = now;
+    return connection->first_ns;
+}
+
+/* True if a request was cut off. */
+static bool look_at(struct connection *connection, int64_t now)
+{
+    const struct web *web = connection->call.web;
+    const int64_t patience = web->rules.request_ms * 1000000;
+    const uint64_t requests = atomic_load(&connection->call.requests);
+    const enum call_state state = (enum call_state)atomic_load(&connection->call.state);
+
+    must(patience > 0);
+    if (requests != atomic_load(&connection->call.requests))
+        return false; /* the state is of one request, the number of another */
+    if (state == CALL_ANSWERED) {
+        const int64_t since = atomic_load(&connection->call.since_ns);
+        if (now - since > patience * ANSWER_PATIENCE)
+            (void)cut(connection, state);
+        return false;
+    }
+    if (state != CALL_WAITING && state != CALL_READING)
+        return false;
+    const int64_t since = incoming_since(connection, state, requests, now);
+    return since != 0 && now - since > patience && cut(connection, state);
+}
+
+static void look_around(struct web *web)
+{
+    const int64_t now = clock_ns();
+    size_t count = 0;
+
+    must(web->watch_runs);
+    for (struct connection *at = web->connections; at != NULL; at = at->next)
+        count += look_at(at, now) ? 1 : 0;
+    web_unlock(web);
+    for (size_t i = 0; i < count; i++)
+        web_refused(web, 408, "the request did not come to its end in time");
+    web_lock(web);
+}
+
+static void *watch(void *arg)
+{
+    struct web *web = arg;
+    int64_t every_ms = web->rules.request_ms / 10;
+
+    must(every_ms >= 0);
+    every_ms = every_ms < 10 ? 10 : every_ms > 1000 ? 1000 : every_ms;
+    web_lock(web);
+    while (!web->watch_ends) {
+        web_wait(web, every_ms);
+        look_around(web);
+    }
+    web_unlock(web);
+    return NULL;
+}
+
+void watch_start(struct web *web)
+{
+    must(!web->watch_runs);
+    web->watch_runs = true;
+    must(pthread_create(&web->watch, NULL, watch, web) == 0);
+}
+
+void watch_stop(struct web *web)
+{
+    if (!web->watch_runs)
+        return;
+    web_lock(web);
+    web->watch_ends = true;
+    must(pthread_cond_broadcast(&web->changed) == 0);
+    web_unlock(web);
+    must(pthread_join(web->watch, NULL) == 0);
+    web->watch_runs = false;
+}

@@ -1,0 +1,501 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "web/web_inside.h"
+
+static atomic_uint_fast64_t last_id;
+
+static enum call_state state_of(const struct web_call *call)
+{
+    return (enum call_state)atomic_load(&call->state);
+}
+
+/* False if another thread moved it first. */
+static bool move(struct web_call *call, enum call_state from, enum call_state to)
+{
+    int expected = (int)from;
+
+    must(from != to);
+    return atomic_compare_exchange_strong(&call->state, &expected, (int)to);
+}
+
+void call_init(struct web_call *call, struct web *web, struct MHD_Connection *peer)
+{
+    must(web != NULL && peer != NULL);
+
+    *call = (struct web_call){.web = web, .peer = peer};
+    strbuf_init(&call->body);
+}
+
+/* --- answers --- */
+
+static void free_headers(struct web_call *call)
+{
+    must(call->headers <= CALL_HEADERS_MAX);
+    for (size_t i = 0; i < call->headers; i++) {
+        xfree(call->header[i].name);
+        xfree(call->header[i].value);
+    }
+    call->headers = 0;
+}
+
+static struct MHD_Response *response_of(struct strbuf *body)
+{
+    static char nothing[1];
+
+    if (body->len == 0)
+        return MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    const size_t len = body->len;
+    return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
+}
+
+static void compose(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+{
+    must(status >= 200 && status <= 599);
+    must(call->response == NULL);
+
+    struct MHD_Response *response = response_of(take_body);
+    must(response != NULL);
+    if (type != NULL)
+        must(MHD_add_response_header(response, "Content-Type", type) == MHD_YES);
+    if (atomic_load(&call->web->quiesced))
+        must(MHD_add_response_header(response, "Connection", "close") == MHD_YES);
+    /* A value that a header cannot carry came from outside: the answer goes without it. */
+    for (size_t i = 0; i < call->headers; i++)
+        (void)MHD_add_response_header(response, call->header[i].name, call->header[i].value);
+    free_headers(call);
+    atomic_store(&call->since_ns, clock_ns()); /* before the state says what it is the time of */
+    call->status = status;
+    call->response = response;
+}
+
+static void compose_problem(struct web_call *call, int status, const char *why)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+
+    must(why != NULL);
+    strbuf_init(&body);
+    strbuf_printf(
+        &body,
+        "{\"type\":\"about:blank\",\"title\":\"Request not served\",\"status\":%d,\"detail\":",
+        status);
+    strbuf_json(&body, text_of(why));
+    strbuf_char(&body, '}');
+    compose(call, status, "application/problem+json", &body);
+}
+
+static void let_go(struct web_call *call)
+{
+    void (*done)(void *user) = call->done;
+
+    must(atomic_load(&call->web->pending) > 0);
+    call->done = NULL;
+    if (done != NULL)
+        done(call->user);
+    atomic_fetch_sub(&call->web->pending, 1);
+}
+
+/* In the connection's own thread. */
+static enum MHD_Result send_answer(struct web_call *call)
+{
+    must(state_of(call) == CALL_ANSWERED);
+    must(call->response != NULL);
+
+    const enum MHD_Result queued =
+        MHD_queue_response(call->peer, (unsigned)call->status, call->response);
+    MHD_destroy_response(call->response);
+    call->response = NULL;
+    return queued;
+}
+
+static enum MHD_Result refuse(struct web_call *call, int status, const char *why)
+{
+    must(status >= 400);
+
+    web_refused(call->web, status, why);
+    if (!move(call, CALL_READING, CALL_ANSWERED))
+        return MHD_NO;
+    compose_problem(call, status, why);
+    return send_answer(call);
+}
+
+static void remove_asleep(struct web_call *call)
+{
+    struct web *web = call->web;
+
+    if (call->asleep_last != NULL)
+        call->asleep_last->asleep_next = call->asleep_next;
+    else
+        web->asleep = call->asleep_next;
+    if (call->asleep_next != NULL)
+        call->asleep_next->asleep_last = call->asleep_last;
+    call->asleep_next = NULL;
+    call->asleep_last = NULL;
+    must(web->asleep != call);
+}
+
+static void add_asleep(struct web_call *call)
+{
+    struct web *web = call->web;
+
+    must(call->asleep_next == NULL && call->asleep_last == NULL);
+    call->asleep_next = web->asleep;
+    if (web->asleep != NULL)
+        web->asleep->asleep_last = call;
+    web->asleep = call;
+}
+
+/* The lock is held; behind the last line the call is its connection's again. */
+static void wake(struct web_call *call)
+{
+    must(state_of(call) == CALL_ANSWERED);
+    remove_asleep(call);
+    MHD_resume_connection(call->peer);
+}
+
+void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+{
+    struct web *web = call->web;
+
+    compose(call, status, type, take_body);
+    strbuf_reset(take_body);
+    let_go(call);
+    const int before = atomic_exchange(&call->state, CALL_ANSWERED);
+    must(before == CALL_HANDLING || before == CALL_SLEEPING);
+    if (before == CALL_HANDLING)
+        return; /* its thread is still in settle() and will see */
+    web_lock(web);
+    wake(call);
+    web_unlock(web);
+}
+
+static void answer_stopping(struct web_call *call)
+{
+    static const char why[] = "the server is stopping";
+
+    compose_problem(call, 503, why);
+    web_refused(call->web, 503, why);
+    let_go(call);
+}
+
+void call_answer_all(struct web *web)
+{
+    struct web_call *next;
+
+    must(atomic_load(&web->stopping));
+    for (struct web_call *call = web->asleep; call != NULL; call = next) {
+        next = call->asleep_next;
+        if (!move(call, CALL_SLEEPING, CALL_ANSWERED))
+            continue; /* web_answer() has it and waits for the lock */
+        answer_stopping(call);
+        wake(call);
+    }
+}
+
+/* --- requests --- */
+
+static void reset(struct web_call *call)
+{
+    must(call->response == NULL && call->done == NULL);
+
+    free_headers(call);
+    if (call->body.capacity > BODY_KEEP_BYTES)
+        strbuf_done(&call->body);
+    else
+        strbuf_reset(&call->body);
+    call->method = NULL;
+    call->path = NULL;
+    call->refuse = 0;
+    call->refuse_why = NULL;
+    call->user = NULL;
+}
+
+void call_drop(struct web_call *call)
+{
+    must(state_of(call) == CALL_WAITING || state_of(call) == CALL_CUT);
+    reset(call);
+    strbuf_done(&call->body);
+}
+
+void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    (void)cls;
+    must(info != NULL && info->socket_context != NULL);
+    struct web_call *call = &((struct connection *)info->socket_context)->call;
+    reset(call);
+    atomic_store(&call->since_ns, clock_ns());
+    (void)move(call, CALL_WAITING, CALL_READING); /* or it was cut: call_step() will see */
+    if (uri[0] != '/') {
+        call->refuse = 400;
+        call->refuse_why = "the path does not begin with '/'";
+    } else if (strstr(uri, "%00") != NULL) {
+        call->refuse = 400;
+        call->refuse_why = "a NUL byte in the path or the query";
+    }
+    return call;
+}
+
+static const char too_large[] = "the body is larger than this server takes";
+
+static enum MHD_Result begin(struct web_call *call, const char *path, const char *method)
+{
+    must(path != NULL && method != NULL);
+
+    call->path = path;
+    call->method = method;
+    const char *length =
+        MHD_lookup_connection_value(call->peer, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    /* libmicrohttpd has refused what is no number; what overflows is large, too.  An answer
+       now ends the connection, which spares us the body. */
+    if (length != NULL && strtoull(length, NULL, 10) > call->web->rules.body_bytes_max)
+        return refuse(call, 413, too_large);
+    return MHD_YES; /* answered now, a GET would cost its connection */
+}
+
+static void take(struct web_call *call, const char *bytes, size_t count)
+{
+    must(call->body.len <= call->web->rules.body_bytes_max);
+
+    if (call->refuse != 0)
+        return;
+    if (count <= call->web->rules.body_bytes_max - call->body.len) {
+        strbuf_add(&call->body, bytes, count);
+        return;
+    }
+    /* Without a Content-Length; the rest is read, until W2 ends it, and forgotten. */
+    strbuf_reset(&call->body);
+    call->refuse = 413;
+    call->refuse_why = too_large;
+}
+
+static bool host_is_ours(const char *host)
+{
+    char address[80];
+    const char *bracket = strchr(host, ']');
+    const bool has_port = strchr(bracket != NULL ? bracket : host, ':') != NULL;
+
+    must(host != NULL);
+    const int len = snprintf(address, sizeof address, "%s%s", host, has_port ? "" : ":0");
+    if (len < 0 || (size_t)len >= sizeof address)
+        return false;
+    if (strncasecmp(address, "localhost:", 10) == 0)
+        memcpy(address, "localhost", 9);
+    return web_address_is_loopback(address);
+}
+
+static void judge(struct web_call *call)
+{
+    must(call->path != NULL);
+
+    if (call->refuse != 0)
+        return;
+    if (atomic_load(&call->web->stopping)) {
+        call->refuse = 503;
+        call->refuse_why = "the server is stopping";
+        return;
+    }
+    if (!call->web->rules.loopback_hosts_only)
+        return;
+    const char *host =
+        MHD_lookup_connection_value(call->peer, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    if (host == NULL || host_is_ours(host))
+        return;
+    call->refuse = 403;
+    call->refuse_why =
+        "the Host header is no name of this machine's loopback: write localhost or 127.0.0.1";
+}
+
+/* The handler returned.  Sleep, unless the answer is there already. */
+static enum MHD_Result settle(struct web_call *call)
+{
+    struct web *web = call->web;
+
+    if (state_of(call) == CALL_ANSWERED)
+        return send_answer(call);
+    web_lock(web);
+    if (atomic_load(&web->stopping)) {
+        if (move(call, CALL_HANDLING, CALL_ANSWERED))
+            answer_stopping(call);
+        web_unlock(web);
+        return send_answer(call);
+    }
+    MHD_suspend_connection(call->peer);
+    add_asleep(call);
+    if (!move(call, CALL_HANDLING, CALL_SLEEPING))
+        wake(call);
+    web_unlock(web);
+    return MHD_YES;
+}
+
+static enum MHD_Result hand_over(struct web_call *call)
+{
+    struct web *web = call->web;
+
+    judge(call);
+    if (call->refuse != 0)
+        return refuse(call, call->refuse, call->refuse_why);
+    if (!move(call, CALL_READING, CALL_HANDLING))
+        return MHD_NO;
+    must(!call->counted);
+    call->counted = true;
+    call->id = atomic_fetch_add(&last_id, 1) + 1;
+    call->began_ns = clock_ns();
+    atomic_fetch_add(&web->open, 1);
+    atomic_fetch_add(&web->pending, 1);
+    web->rules.handler(web->rules.user, call);
+    return settle(call);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd's form */
+enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *path,
+                          const char *method, const char *version, const char *bytes, size_t *count,
+                          void **request)
+{
+    struct web_call *call = *request;
+
+    (void)cls;
+    (void)version;
+    must(call != NULL && call->peer == peer);
+    const enum call_state state = state_of(call);
+    if (state == CALL_ANSWERED)
+        return send_answer(call); /* woken up */
+    if (state == CALL_CUT)
+        return MHD_NO;
+    must(state == CALL_READING);
+    if (call->method == NULL)
+        return begin(call, path, method);
+    if (*count == 0)
+        return hand_over(call);
+    take(call, bytes, *count);
+    *count = 0;
+    return MHD_YES;
+}
+
+void call_ended(void *cls, struct MHD_Connection *peer, void **request,
+                enum MHD_RequestTerminationCode code)
+{
+    struct web *web = cls;
+    struct web_call *call = *request;
+
+    (void)peer;
+    (void)code;
+    if (call == NULL)
+        return;
+    const enum call_state state = state_of(call);
+    must(state != CALL_HANDLING && state != CALL_SLEEPING);
+    if (call->response != NULL)
+        MHD_destroy_response(STEAL(call->response));
+    reset(call);
+    atomic_fetch_add(&call->requests, 1);
+    if (state != CALL_CUT)
+        (void)move(call, state, CALL_WAITING); /* or it was cut just now */
+    *request = NULL;
+    if (!call->counted)
+        return;
+    call->counted = false;
+    atomic_fetch_sub(&web->open, 1);
+    if (!atomic_load(&web->stopping))
+        return;
+    web_lock(web);
+    must(pthread_cond_broadcast(&web->changed) == 0);
+    web_unlock(web);
+}
+
+/* --- what a handler may ask --- */
+
+const char *web_method(const struct web_call *call)
+{
+    must(call->method != NULL);
+    return call->method;
+}
+
+const char *web_path(const struct web_call *call)
+{
+    must(call->path != NULL);
+    return call->path;
+}
+
+static const char *lookup(struct web_call *call, enum MHD_ValueKind kind, const char *name)
+{
+    const char *value = NULL;
+
+    must(call->method != NULL && name != NULL);
+    if (MHD_lookup_connection_value_n(call->peer, kind, name, strlen(name), &value, NULL) !=
+        MHD_YES)
+        return NULL;
+    return value != NULL ? value : "";
+}
+
+const char *web_query(struct web_call *call, const char *name)
+{
+    return lookup(call, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *web_header(struct web_call *call, const char *name)
+{
+    return lookup(call, MHD_HEADER_KIND, name);
+}
+
+struct visit {
+    void *user;
+    void (*name)(void *user, const char *name, const char *value);
+};
+
+static enum MHD_Result visit_one(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    const struct visit *visit = cls;
+
+    must(kind == MHD_GET_ARGUMENT_KIND);
+    visit->name(visit->user, name != NULL ? name : "", value != NULL ? value : "");
+    return MHD_YES;
+}
+
+void web_query_each(struct web_call *call, void *user,
+                    void (*name)(void *user, const char *name, const char *value))
+{
+    struct visit visit = {user, name};
+
+    must(name != NULL);
+    (void)MHD_get_connection_values(call->peer, MHD_GET_ARGUMENT_KIND, visit_one, &visit);
+}
+
+struct text web_body(const struct web_call *call)
+{
+    must(call->method != NULL);
+    return (struct text){call->body.data, call->body.len};
+}
+
+uint64_t web_id(const struct web_call *call)
+{
+    must(call->id > 0);
+    return call->id;
+}
+
+int64_t web_began_ns(const struct web_call *call)
+{
+    return call->began_ns;
+}
+
+void web_attach(struct web_call *call, void *user, void (*done)(void *user))
+{
+    must(call->done == NULL && done != NULL);
+    call->user = user;
+    call->done = done;
+}
+
+void web_set_header(struct web_call *call, const char *name, const char *value)
+{
+    must(call->headers < CALL_HEADERS_MAX);
+    must(name != NULL && value != NULL);
+
+    struct call_header *header = &call->header[call->headers++];
+    header->name = xstrdup(name);
+    header->value = xstrdup(value);
+}

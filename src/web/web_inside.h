@@ -1,0 +1,160 @@
+/*
+ * web_inside - what the parts of web share.
+ *
+ *   web.c          a listener: start, quiesce, stop
+ *   web_accept.c   connections: limits in time, certificates, who is turned away
+ *   web_call.c     requests: read, hand over, answer
+ *   web_tls.c      certificates
+ *   web_address.c  "127.0.0.1:8910"
+ *
+ * A connection serves one request at a time, so each has one call, used again and again:
+ *
+ *   WAITING -> READING -> HANDLING ------------> ANSWERED -> WAITING
+ *      \         |            \-> SLEEPING ------^
+ *       \--> CUT <-- the watch found it too slow
+ *
+ *  I1  Only the connection's own thread of libmicrohttpd moves it, but for SLEEPING -> ANSWERED
+ *      and HANDLING -> ANSWERED (web_answer), and -> CUT (the watch).
+ *  I2  A call that sleeps is in web->asleep; the lock is held to put it there and to wake it.
+ *  I3  A connection is in web->connections, under the lock, as long as its socket is open.
+ */
+#ifndef MILLIGPU_WEB_WEB_INSIDE_H
+#define MILLIGPU_WEB_WEB_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include <gnutls/gnutls.h>
+#include <microhttpd.h>
+
+#include "milligpu/web.h"
+
+enum {
+    CALL_HEADERS_MAX = 8,
+    BODY_KEEP_BYTES = 256 * 1024, /* a connection keeps no larger buffer between requests */
+    CONNECTION_BYTES = 32 * 1024, /* libmicrohttpd's own; more costs on every request */
+    ANSWER_PATIENCE = 4,          /* times request_ms for the peer to take its answer */
+    STOP_PATIENCE_MS = 1000,      /* for last answers to leave */
+    LISTEN_BACKLOG = 1024,
+};
+
+enum call_state {
+    CALL_WAITING,  /* between requests */
+    CALL_READING,  /* the request line is there */
+    CALL_HANDLING, /* complete; the handler has it */
+    CALL_SLEEPING, /* the handler returned without an answer */
+    CALL_ANSWERED, /* the answer is made, perhaps on its way */
+    CALL_CUT,      /* given up; the socket is shut down */
+};
+
+struct call_header {
+    char *name;
+    char *value;
+};
+
+struct web_call {
+    struct web *web;
+    struct MHD_Connection *peer;
+    atomic_int state;              /* enum call_state */
+    atomic_int_fast64_t since_ns;  /* READING, ANSWERED: when that began */
+    atomic_uint_fast64_t requests; /* finished on this connection */
+
+    const char *method; /* NULL until the headers are complete */
+    const char *path;
+    struct strbuf body;
+    int refuse; /* this status instead of asking the handler; 0: ask */
+    const char *refuse_why;
+    bool counted; /* in web->open */
+    uint64_t id;
+    int64_t began_ns;
+
+    void *user;
+    void (*done)(void *user);
+    struct call_header header[CALL_HEADERS_MAX];
+    size_t headers;
+    int status;
+    struct MHD_Response *response;
+
+    struct web_call *asleep_next;
+    struct web_call *asleep_last;
+};
+
+struct web_tls {
+    atomic_uint refs;
+    gnutls_certificate_credentials_t credentials;
+    bool asks_client;
+};
+
+struct connection {
+    struct web_call call;
+    int fd;
+    struct web_tls *tls; /* NULL: plain */
+    struct connection *next;
+    struct connection *last;
+    /* The watch's own. */
+    uint64_t seen_requests;
+    uint64_t seen_bytes;
+    int64_t first_ns; /* when the present request was first seen to come in; 0: not yet */
+};
+
+struct web {
+    struct web_rules rules; /* strings are copies */
+    int fd;
+    uint16_t port;
+    struct MHD_Daemon *daemon;
+    pthread_t starter;
+    char complaint[256]; /* libmicrohttpd's last, in the thread that starts it */
+    atomic_bool quiesced;
+    atomic_bool stopping;
+    atomic_uint pending; /* handed over, not answered */
+    atomic_uint open;    /* handed over, answer not yet sent */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    struct connection *connections;
+    struct web_call *asleep;
+    struct web_tls *tls;
+    uint64_t files_seen; /* a print of the certificate files' identities */
+    bool watch_ends;
+    bool watch_runs;
+    pthread_t watch;
+};
+
+void web_lock(struct web *web);
+void web_unlock(struct web *web);
+void web_refused(const struct web *web, int status, const char *why);
+/* Wait for a change at most so long; the lock is held. */
+void web_wait(struct web *web, int64_t wait_ms);
+
+int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *out_bytes,
+                  struct err *err) MUST_USE;
+
+/* One reference, the caller's. */
+int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err) MUST_USE;
+void tls_unref(struct web_tls *tls); /* NULL is fine */
+/* Certificate, versions and the demand for the client's, for a connection that was just accepted. */
+void tls_install(struct web_tls *tls, gnutls_session_t session);
+uint64_t tls_files_print(const struct web_rules *rules);
+extern const char tls_priorities[];
+
+/* For libmicrohttpd. */
+void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,
+                   enum MHD_ConnectionNotificationCode code);
+void *call_began(void *cls, const char *uri, struct MHD_Connection *peer);
+enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *path,
+                          const char *method, const char *version, const char *bytes, size_t *count,
+                          void **request);
+void call_ended(void *cls, struct MHD_Connection *peer, void **request,
+                enum MHD_RequestTerminationCode code);
+
+void call_init(struct web_call *call, struct web *web, struct MHD_Connection *peer);
+void call_drop(struct web_call *call);
+/* Answer every call that sleeps with 503; the lock is held. */
+void call_answer_all(struct web *web);
+
+/* The thread that cuts what is too slow. */
+void watch_start(struct web *web);
+void watch_stop(struct web *web);
+
+#endif

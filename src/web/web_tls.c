@@ -1,0 +1,127 @@
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <gnutls/x509.h>
+
+#include "milligpu/alloc.h"
+
+#include "web/web_inside.h"
+
+const char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+
+static int read_file(const char *what, const char *file, gnutls_datum_t *out, struct err *err)
+{
+    must(file != NULL);
+    errno = 0;
+    const int rc = gnutls_load_file(file, out);
+    if (rc < 0)
+        return err_set(err, ERR_IO, "%s %s cannot be read: %s", what, file,
+                       errno != 0 ? strerrordesc_np(errno) : gnutls_strerror(rc));
+    return 0;
+}
+
+static int load_pair(struct web_tls *tls, const struct web_rules *rules, struct err *err)
+{
+    gnutls_datum_t cert = {0};
+    gnutls_datum_t key = {0};
+
+    must(tls->credentials != NULL);
+    int rc = read_file("certificate", rules->cert_file, &cert, err);
+    if (rc == 0)
+        rc = read_file("private key", rules->key_file, &key, err);
+    if (rc == 0) {
+        const int pair = gnutls_certificate_set_x509_key_mem2(tls->credentials, &cert, &key,
+                                                              GNUTLS_X509_FMT_PEM, NULL, 0);
+        if (pair < 0)
+            rc = err_set(err, ERR_INVALID, "certificate %s with private key %s: %s (both are PEM)",
+                         rules->cert_file, rules->key_file, gnutls_strerror(pair));
+    }
+    if (key.data != NULL)
+        explicit_bzero(key.data, key.size);
+    gnutls_free(cert.data);
+    gnutls_free(key.data);
+    return rc;
+}
+
+static int load_ca(struct web_tls *tls, const char *file, struct err *err)
+{
+    gnutls_datum_t ca = {0};
+
+    if (read_file("client CA", file, &ca, err) < 0)
+        return -(int)err->code;
+    const int found =
+        gnutls_certificate_set_x509_trust_mem(tls->credentials, &ca, GNUTLS_X509_FMT_PEM);
+    gnutls_free(ca.data);
+    if (found <= 0)
+        return err_set(err, ERR_INVALID, "client CA %s holds no certificate in PEM form", file);
+    tls->asks_client = true;
+    must(tls->credentials != NULL);
+    return 0;
+}
+
+int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err)
+{
+    must(rules->cert_file != NULL && rules->key_file != NULL);
+
+    struct web_tls *tls = xcalloc(1, sizeof *tls);
+    atomic_init(&tls->refs, 1);
+    must(gnutls_certificate_allocate_credentials(&tls->credentials) == 0);
+    int rc = load_pair(tls, rules, err);
+    if (rc == 0 && rules->client_ca_file != NULL)
+        rc = load_ca(tls, rules->client_ca_file, err);
+    if (rc < 0) {
+        tls_unref(tls);
+        return rc;
+    }
+    *out = tls;
+    return 0;
+}
+
+void tls_unref(struct web_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    const unsigned before = atomic_fetch_sub(&tls->refs, 1);
+    must(before > 0);
+    if (before > 1)
+        return;
+    gnutls_certificate_free_credentials(tls->credentials);
+    xfree(tls);
+}
+
+void tls_install(struct web_tls *tls, gnutls_session_t session)
+{
+    static char client_purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
+    static gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                            .data = (unsigned char *)client_purpose};
+
+    must(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->credentials) == 0);
+    if (!tls->asks_client)
+        return;
+    gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+    gnutls_session_set_verify_cert2(session, &purpose, 1, 0);
+}
+
+/* Device, inode, size and time tell a replaced file from the old one, also behind a moved link. */
+static uint64_t mix(uint64_t print, const char *file)
+{
+    struct stat at;
+
+    if (file == NULL)
+        return print;
+    if (stat(file, &at) != 0)
+        return print * 1099511628211U + 1;
+    const uint64_t facts[] = {(uint64_t)at.st_dev, (uint64_t)at.st_ino, (uint64_t)at.st_size,
+                              (uint64_t)at.st_mtim.tv_sec, (uint64_t)at.st_mtim.tv_nsec};
+    for (size_t i = 0; i < ARRAY_LEN(facts); i++)
+        print = (print ^ facts[i]) * 1099511628211U;
+    return print;
+}
+
+uint64_t tls_files_print(const struct web_rules *rules)
+{
+    must(rules != NULL);
+    return mix(mix(mix(14695981039346656037U, rules->cert_file), rules->key_file),
+               rules->client_ca_file);
+}

@@ -1,0 +1,57 @@
+/*
+ * support - a listener with a few paths, and clients that can misbehave.
+ *
+ *   /echo    the body, 200            /hello   "hello"
+ *   /about   method, path, query a, header X-Test, host as lines
+ *   /later   answered by another thread after a while
+ *   /race    answered by another thread at once: before or after the handler returned
+ *   /hold    not answered before site_release(), with what site_attached counts
+ *   else     404
+ */
+#ifndef MILLIGPU_TESTS_UNIT_WEB_SUPPORT_H
+#define MILLIGPU_TESTS_UNIT_WEB_SUPPORT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "milligpu/strbuf.h"
+#include "milligpu/web.h"
+
+enum { HELD_MAX = 64 };
+
+struct site {
+    struct web *web;
+    struct web_rules rules;
+    pthread_mutex_t lock; /* guards held */
+    struct web_call *held[HELD_MAX];
+    size_t held_count;
+    atomic_int attached; /* freed so often */
+    atomic_int handled;
+    atomic_int refused;
+    atomic_int last_status;
+    pthread_t racer;
+    atomic_bool racer_ends;
+    struct web_call *_Atomic race;
+};
+
+/* The usual rules; change site->rules, then site_start(). */
+void site_init(struct site *site);
+void site_start(struct site *site);
+void site_stop(struct site *site);
+size_t site_held(struct site *site);
+void site_release(struct site *site); /* answers what /hold holds */
+/* Waits until so many are held, or two seconds. */
+bool site_await_held(struct site *site, size_t count);
+
+/* Blocking socket with a five-second limit. */
+int client_open(const struct site *site);
+void client_send(int fd, const char *text);
+/* One whole answer, by its Content-Length; "" if the connection ended before any byte. */
+void client_read(int fd, struct strbuf *out);
+/* Everything until the other side ends it. */
+void client_read_end(int fd, struct strbuf *out);
+/* send, read one answer. */
+void client_ask(int fd, const char *text, struct strbuf *out);
+void sleep_ms(int64_t ms);
+
+#endif

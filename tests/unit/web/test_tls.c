@@ -1,0 +1,448 @@
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "milligpu/alloc.h"
+
+#include "support.h"
+
+#define GET "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+struct identity {
+    gnutls_x509_crt_t cert;
+    gnutls_x509_privkey_t key;
+};
+
+static struct site site;
+static char folder[] = "/tmp/milligpu-tls-XXXXXX";
+static struct identity ca, other_ca, server, server2, scheduler, stranger, no_client;
+static int serial;
+
+/* --- certificates --- */
+
+static time_t now(void)
+{
+    struct timespec at;
+
+    must(clock_gettime(CLOCK_REALTIME, &at) == 0);
+    return at.tv_sec;
+}
+
+static void make(struct identity *out, const char *name, const struct identity *issuer,
+                 const char *purpose)
+{
+    unsigned char number[] = {1, 0};
+
+    number[1] = (unsigned char)++serial;
+    must(gnutls_x509_privkey_init(&out->key) == 0);
+    must(gnutls_x509_privkey_generate(out->key, GNUTLS_PK_ECDSA,
+                                      GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0) == 0);
+    must(gnutls_x509_crt_init(&out->cert) == 0);
+    must(gnutls_x509_crt_set_version(out->cert, 3) == 0);
+    must(gnutls_x509_crt_set_serial(out->cert, number, sizeof number) == 0);
+    must(gnutls_x509_crt_set_activation_time(out->cert, now() - 3600) == 0);
+    must(gnutls_x509_crt_set_expiration_time(out->cert, now() + 3600) == 0);
+    must(gnutls_x509_crt_set_dn_by_oid(out->cert, GNUTLS_OID_X520_COMMON_NAME, 0, name,
+                                       (unsigned)strlen(name)) == 0);
+    must(gnutls_x509_crt_set_key(out->cert, out->key) == 0);
+    must(gnutls_x509_crt_set_basic_constraints(out->cert, issuer == NULL, -1) == 0);
+    if (purpose != NULL)
+        must(gnutls_x509_crt_set_key_purpose_oid(out->cert, purpose, 0) == 0);
+    if (issuer == NULL)
+        issuer = out;
+    must(gnutls_x509_crt_sign2(out->cert, issuer->cert, issuer->key, GNUTLS_DIG_SHA256, 0) == 0);
+}
+
+static void drop(struct identity *identity)
+{
+    gnutls_x509_crt_deinit(identity->cert);
+    gnutls_x509_privkey_deinit(identity->key);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[4][64];
+    static size_t at;
+
+    at = (at + 1) % ARRAY_LEN(path);
+    (void)snprintf(path[at], sizeof path[at], "%s/%s", folder, name);
+    return path[at];
+}
+
+static void write_file(const char *name, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path_of(name), "we");
+    must(file != NULL);
+    must(fwrite(bytes, 1, count, file) == count);
+    must(fclose(file) == 0);
+}
+
+static void write_identity(const struct identity *from, const char *cert, const char *key)
+{
+    gnutls_datum_t pem;
+
+    must(gnutls_x509_crt_export2(from->cert, GNUTLS_X509_FMT_PEM, &pem) == 0);
+    write_file(cert, pem.data, pem.size);
+    gnutls_free(pem.data);
+    if (key == NULL)
+        return;
+    must(gnutls_x509_privkey_export2(from->key, GNUTLS_X509_FMT_PEM, &pem) == 0);
+    write_file(key, pem.data, pem.size);
+    gnutls_free(pem.data);
+}
+
+/* --- a client --- */
+
+struct tls_client {
+    int fd;
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t credentials;
+};
+
+/* 0, or what GnuTLS says. */
+static int tls_open(struct tls_client *client, const struct identity *self, const char *versions)
+{
+    gnutls_x509_crt_t trusted[] = {ca.cert};
+    struct identity own = self != NULL ? *self : (struct identity){0};
+
+    client->fd = client_open(&site);
+    must(client->fd >= 0);
+    must(gnutls_certificate_allocate_credentials(&client->credentials) == 0);
+    must(gnutls_certificate_set_x509_trust(client->credentials, trusted, 1) == 1);
+    if (self != NULL)
+        must(gnutls_certificate_set_x509_key(client->credentials, &own.cert, 1, own.key) >= 0);
+    must(gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) == 0);
+    must(gnutls_priority_set_direct(client->session, versions, NULL) == 0);
+    must(gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->credentials) == 0);
+    gnutls_session_set_verify_cert(client->session, NULL, 0);
+    gnutls_transport_set_int(client->session, client->fd);
+    gnutls_handshake_set_timeout(client->session, 5000);
+    int rc;
+    do
+        rc = gnutls_handshake(client->session);
+    while (rc < 0 && gnutls_error_is_fatal(rc) == 0);
+    return rc;
+}
+
+static void tls_close(struct tls_client *client)
+{
+    gnutls_deinit(client->session);
+    gnutls_certificate_free_credentials(client->credentials);
+    (void)close(client->fd);
+}
+
+/* True if the answer is hello. */
+static bool tls_hello(struct tls_client *client)
+{
+    char got[4096] = "";
+    size_t len = 0;
+
+    if (gnutls_record_send(client->session, GET, strlen(GET)) != (ssize_t)strlen(GET))
+        return false;
+    while (strstr(got, "\r\n\r\nhello") == NULL && len < sizeof got - 1) {
+        const ssize_t now = gnutls_record_recv(client->session, got + len, sizeof got - 1 - len);
+        if (now == GNUTLS_E_AGAIN || now == GNUTLS_E_INTERRUPTED)
+            continue;
+        if (now <= 0)
+            return false;
+        len += (size_t)now;
+        got[len] = '\0';
+    }
+    return strncmp(got, "HTTP/1.1 200 ", 13) == 0;
+}
+
+/* In TLS 1.3 the client learns only by reading that its certificate was not accepted. */
+static bool gets_hello(const struct identity *self, const char *versions)
+{
+    struct tls_client client;
+    const bool well = tls_open(&client, self, versions) == 0 && tls_hello(&client);
+
+    tls_close(&client);
+    return well;
+}
+
+static int serial_seen(struct tls_client *client)
+{
+    unsigned count = 0;
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(client->session, &count);
+    gnutls_x509_crt_t cert;
+    unsigned char number[20];
+    size_t bytes = sizeof number;
+
+    must(chain != NULL && count > 0);
+    must(gnutls_x509_crt_init(&cert) == 0);
+    must(gnutls_x509_crt_import(cert, &chain[0], GNUTLS_X509_FMT_DER) == 0);
+    must(gnutls_x509_crt_get_serial(cert, number, &bytes) == 0);
+    gnutls_x509_crt_deinit(cert);
+    return number[bytes - 1];
+}
+
+static int serial_of(const struct identity *identity)
+{
+    unsigned char number[20];
+    size_t bytes = sizeof number;
+
+    must(gnutls_x509_crt_get_serial(identity->cert, number, &bytes) == 0);
+    return number[bytes - 1];
+}
+
+static bool await_refused(int least)
+{
+    for (int i = 0; i < 400 && atomic_load(&site.refused) < least; i++)
+        sleep_ms(5);
+    return atomic_load(&site.refused) >= least;
+}
+
+/* --- tests --- */
+
+static char cert_file[64], key_file[64], ca_file[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    site_init(&site);
+    write_identity(&server, "cert.pem", "key.pem");
+    write_identity(&ca, "ca.pem", NULL);
+    (void)snprintf(cert_file, sizeof cert_file, "%s", path_of("cert.pem"));
+    (void)snprintf(key_file, sizeof key_file, "%s", path_of("key.pem"));
+    (void)snprintf(ca_file, sizeof ca_file, "%s", path_of("ca.pem"));
+    site.rules.cert_file = cert_file;
+    site.rules.key_file = key_file;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    site_stop(&site);
+    return 0;
+}
+
+static void tls_serves_without_asking_for_a_certificate(void **state)
+{
+    (void)state;
+    site_start(&site);
+    assert_true(gets_hello(NULL, "NORMAL"));
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    assert_true(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.2"));
+    struct tls_client client;
+    assert_int_equal(tls_open(&client, NULL, "NORMAL"), 0);
+    for (int i = 0; i < 5; i++)
+        assert_true(tls_hello(&client));
+    tls_close(&client);
+    assert_int_equal(atomic_load(&site.refused), 0);
+}
+
+static void versions_before_1_2_are_turned_away(void **state)
+{
+    (void)state;
+    site_start(&site);
+    assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.1:%COMPAT"));
+    assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.0:%COMPAT"));
+    assert_true(await_refused(2));
+    assert_int_equal(atomic_load(&site.last_status), 0);
+    assert_true(gets_hello(NULL, "NORMAL"));
+}
+
+static void only_clients_of_our_ca_are_served(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
+    site.rules.client_ca_file = ca_file;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        assert_true(gets_hello(&scheduler, versions[i]));
+        assert_false(gets_hello(NULL, versions[i]));
+        assert_false(gets_hello(&stranger, versions[i]));
+        assert_false(gets_hello(&no_client, versions[i]));
+    }
+    assert_int_equal(atomic_load(&site.handled), 2);
+    assert_true(await_refused(6));
+    assert_int_equal(atomic_load(&site.last_status), 0);
+}
+
+static void plain_http_on_a_tls_port_is_turned_away(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf answer;
+    strbuf_init(&answer);
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_send(fd, GET);
+    client_read_end(fd, &answer);
+    (void)close(fd);
+    assert_null(strstr(answer.data, "hello"));
+    assert_true(await_refused(1));
+    assert_int_equal(atomic_load(&site.handled), 0);
+    assert_true(gets_hello(NULL, "NORMAL"));
+}
+
+static void a_handshake_that_never_ends_is_cut_off(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf answer;
+    strbuf_init(&answer);
+    site.rules.request_ms = 100;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_send(fd, "\x16\x03\x01\x02");
+    client_read_end(fd, &answer);
+    (void)close(fd);
+    assert_int_equal(answer.len, 0);
+    assert_true(await_refused(1));
+}
+
+static void new_connections_get_the_new_certificate(void **state)
+{
+    (void)state;
+    struct tls_client before;
+    struct tls_client after;
+    struct err err;
+    site_start(&site);
+    assert_false(web_files_changed(site.web));
+    assert_int_equal(tls_open(&before, NULL, "NORMAL"), 0);
+    assert_int_equal(serial_seen(&before), serial_of(&server));
+    write_identity(&server2, "cert.pem", "key.pem");
+    assert_true(web_files_changed(site.web));
+    assert_int_equal(web_reload(site.web, &err), 0);
+    assert_false(web_files_changed(site.web));
+    assert_int_equal(tls_open(&after, NULL, "NORMAL"), 0);
+    assert_int_equal(serial_seen(&after), serial_of(&server2));
+    assert_true(tls_hello(&before));
+    assert_true(tls_hello(&after));
+    tls_close(&before);
+    tls_close(&after);
+}
+
+static void new_connections_are_judged_by_the_new_ca(void **state)
+{
+    (void)state;
+    struct err err;
+    site.rules.client_ca_file = ca_file;
+    site_start(&site);
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    assert_false(gets_hello(&stranger, "NORMAL"));
+    write_identity(&other_ca, "ca.pem", NULL);
+    assert_int_equal(web_reload(site.web, &err), 0);
+    assert_false(gets_hello(&scheduler, "NORMAL"));
+    assert_true(gets_hello(&stranger, "NORMAL"));
+}
+
+static void files_that_do_not_load_leave_the_old_ones(void **state)
+{
+    (void)state;
+    struct err err;
+    site.rules.client_ca_file = ca_file;
+    site_start(&site);
+    write_identity(&server2, "cert.pem", NULL); /* the key is still the old one's */
+    assert_true(web_reload(site.web, &err) < 0);
+    assert_non_null(strstr(err.text, "cert.pem"));
+    assert_non_null(strstr(err.text, "key.pem"));
+    assert_false(web_files_changed(site.web)); /* once is enough */
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    write_file("cert.pem", "nonsense", 8);
+    assert_true(web_reload(site.web, &err) < 0);
+    assert_true(unlink(path_of("cert.pem")) == 0);
+    assert_true(web_files_changed(site.web));
+    assert_true(web_reload(site.web, &err) < 0);
+    assert_non_null(strstr(err.text, "No such file"));
+    write_identity(&server, "cert.pem", NULL);
+    write_file("ca.pem", "", 0);
+    assert_true(web_reload(site.web, &err) < 0);
+    assert_non_null(strstr(err.text, "ca.pem"));
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    assert_false(gets_hello(&stranger, "NORMAL"));
+}
+
+static void a_certificate_that_does_not_load_is_a_clear_error(void **state)
+{
+    (void)state;
+    struct err err;
+    site.rules.cert_file = "/nowhere/cert.pem";
+    assert_true(web_start(&site.rules, &site.web, &err) < 0);
+    assert_non_null(strstr(err.text, "/nowhere/cert.pem"));
+    assert_non_null(strstr(err.text, "No such file"));
+    site.rules.cert_file = cert_file;
+    site.rules.client_ca_file = key_file;
+    assert_true(web_start(&site.rules, &site.web, &err) < 0);
+    assert_non_null(strstr(err.text, "no certificate"));
+    assert_null(site.web);
+}
+
+static void stopping_answers_sleepers_over_tls(void **state)
+{
+    (void)state;
+    static const char hold[] = "GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    struct tls_client client;
+    char got[1024] = "";
+    site_start(&site);
+    assert_int_equal(tls_open(&client, NULL, "NORMAL"), 0);
+    assert_int_equal(gnutls_record_send(client.session, hold, strlen(hold)), strlen(hold));
+    assert_true(site_await_held(&site, 1));
+    site_stop(&site);
+    ssize_t len;
+    do
+        len = gnutls_record_recv(client.session, got, sizeof got - 1);
+    while (len == GNUTLS_E_AGAIN || len == GNUTLS_E_INTERRUPTED);
+    assert_true(len > 0);
+    assert_int_equal(strncmp(got, "HTTP/1.1 503 ", 13), 0);
+    tls_close(&client);
+    assert_int_equal(atomic_load(&site.attached), 1);
+}
+
+static int make_all(void **state)
+{
+    (void)state;
+    must(mkdtemp(folder) != NULL);
+    make(&ca, "our CA", NULL, NULL);
+    make(&other_ca, "another CA", NULL, NULL);
+    make(&server, "milligpud", &ca, GNUTLS_KP_TLS_WWW_SERVER);
+    make(&server2, "milligpud", &ca, GNUTLS_KP_TLS_WWW_SERVER);
+    make(&scheduler, "kube-scheduler", &ca, GNUTLS_KP_TLS_WWW_CLIENT);
+    make(&stranger, "stranger", &other_ca, GNUTLS_KP_TLS_WWW_CLIENT);
+    make(&no_client, "a server", &ca, GNUTLS_KP_TLS_WWW_SERVER);
+    return 0;
+}
+
+static int drop_all(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"cert.pem", "key.pem", "ca.pem"};
+    struct identity *all[] = {&ca, &other_ca, &server, &server2, &scheduler, &stranger, &no_client};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        drop(all[i]);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        (void)unlink(path_of(files[i]));
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(tls_serves_without_asking_for_a_certificate),
+        TEST(versions_before_1_2_are_turned_away),
+        TEST(only_clients_of_our_ca_are_served),
+        TEST(plain_http_on_a_tls_port_is_turned_away),
+        TEST(a_handshake_that_never_ends_is_cut_off),
+        TEST(new_connections_get_the_new_certificate),
+        TEST(new_connections_are_judged_by_the_new_ca),
+        TEST(files_that_do_not_load_leave_the_old_ones),
+        TEST(a_certificate_that_does_not_load_is_a_clear_error),
+        TEST(stopping_answers_sleepers_over_tls),
+    };
+    return cmocka_run_group_tests(tests, make_all, drop_all);
+}

@@ -1,0 +1,759 @@
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "support.h"
+
+#define HEAD "Host: localhost\r\n\r\n"
+
+static struct site site;
+static struct strbuf answer;
+
+static int set_up(void **state)
+{
+    (void)state;
+    site_init(&site);
+    strbuf_init(&answer);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    site_stop(&site);
+    strbuf_done(&answer);
+    return 0;
+}
+
+static void assert_contains(const char *part)
+{
+    if (strcasestr(answer.data, part) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", part, answer.data);
+}
+
+static void assert_status(int status)
+{
+    char line[32];
+    (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(answer.data, line, strlen(line)) != 0)
+        fail_msg("not %d: \"%s\"", status, answer.data);
+}
+
+static void ask_once(const char *request)
+{
+    const int fd = client_open(&site);
+    assert_true(fd >= 0);
+    client_ask(fd, request, &answer);
+    (void)close(fd);
+}
+
+static bool await(atomic_int *count, int least)
+{
+    for (int i = 0; i < 400 && atomic_load(count) < least; i++)
+        sleep_ms(5);
+    return atomic_load(count) >= least;
+}
+
+static void one_connection_serves_many_requests(void **state)
+{
+    (void)state;
+    site_start(&site);
+    assert_string_equal(web_name(site.web), "test");
+    const int fd = client_open(&site);
+    for (int i = 0; i < 20; i++) {
+        client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+        assert_status(200);
+        assert_contains("\r\nContent-Length: 5\r\n");
+        assert_contains("\r\n\r\nhello");
+        assert_null(strcasestr(answer.data, "Connection: close"));
+        client_ask(fd, "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc", &answer);
+        assert_status(200);
+        assert_contains("\r\n\r\nabc");
+    }
+    (void)close(fd);
+    assert_int_equal(atomic_load(&site.handled), 40);
+    assert_int_equal(web_pending(site.web), 0);
+}
+
+static void pipelined_requests_are_answered_in_order(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_send(fd, "POST /later HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "1"
+                    "POST /echo HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "2"
+                    "GET /hello HTTP/1.1\r\nConnection: close\r\n" HEAD);
+    client_read_end(fd, &answer);
+    (void)close(fd);
+    const char *one = strstr(answer.data, "\r\n\r\n1");
+    const char *two = strstr(answer.data, "\r\n\r\n2");
+    const char *three = strstr(answer.data, "\r\n\r\nhello");
+    assert_non_null(one);
+    assert_non_null(two);
+    assert_non_null(three);
+    assert_true(one < two && two < three);
+}
+
+static void a_handler_sees_the_request_decoded(void **state)
+{
+    (void)state;
+    site_start(&site);
+    ask_once("GET /about/n%20%2Fx?a=1%262&b&c= HTTP/1.1\r\nX-Test: yes\r\n" HEAD);
+    assert_status(203);
+    assert_contains("\r\n\r\nGET /about/n /x a=1&2 test=yes [a=1&2][b=][c=]");
+    assert_contains("\r\nX-Answer: 42\r\n");
+    assert_null(strcasestr(answer.data, "\r\nX-Injected"));
+    ask_once("DELETE /about?b HTTP/1.1\r\n" HEAD);
+    assert_contains("DELETE /about a=(none) test=(none) [b=]");
+    ask_once("GET /about?a HTTP/1.1\r\n" HEAD);
+    assert_contains("GET /about a= test");
+}
+
+static void an_empty_answer_has_a_length_too(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_ask(fd, "GET /nowhere HTTP/1.1\r\n" HEAD, &answer);
+    assert_status(404);
+    assert_contains("\r\nContent-Length: 0\r\n");
+    client_send(fd, "HEAD /hello HTTP/1.1\r\nConnection: close\r\n" HEAD);
+    client_read_end(fd, &answer);
+    assert_status(200);
+    assert_contains("\r\nContent-Length: 5\r\n");
+    assert_null(strstr(answer.data, "hello"));
+    (void)close(fd);
+}
+
+static void a_body_arrives_whole_in_any_pieces(void **state)
+{
+    (void)state;
+    site.rules.body_bytes_max = 1000000;
+    site_start(&site);
+    CLEANUP(strbuf_done) struct strbuf request;
+    strbuf_init(&request);
+    const int fd = client_open(&site);
+    for (size_t size = 1; size <= 1000000; size = size * 10 - (size == 100000 ? 0 : 1) + 1) {
+        strbuf_reset(&request);
+        strbuf_printf(&request, "POST /echo HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, size);
+        for (size_t i = 0; i < size; i++)
+            strbuf_char(&request, (char)('a' + i % 23));
+        client_ask(fd, request.data, &answer);
+        assert_status(200);
+        const char *body = strstr(answer.data, "\r\n\r\n") + 4;
+        assert_int_equal(strlen(body), size);
+        for (size_t i = 0; i < size; i++)
+            if (body[i] != (char)('a' + i % 23))
+                fail_msg("byte %zu of %zu is another", i, size);
+    }
+    client_ask(fd,
+               "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD
+               "3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n",
+               &answer);
+    assert_contains("\r\n\r\nabcdefgh");
+    (void)close(fd);
+}
+
+static void a_large_body_is_refused_before_it_is_read(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 100001\r\n" HEAD);
+    client_read_end(fd, &answer);
+    assert_status(413);
+    assert_contains("application/problem+json");
+    assert_contains("\"status\":413");
+    (void)close(fd);
+    ask_once("POST /echo HTTP/1.1\r\nContent-Length: 104857600\r\nExpect: 100-continue\r\n" HEAD);
+    assert_status(413);
+    assert_int_equal(atomic_load(&site.handled), 0);
+    assert_int_equal(atomic_load(&site.refused), 2);
+    assert_int_equal(atomic_load(&site.last_status), 413);
+}
+
+static void a_chunked_body_is_counted_while_it_is_read(void **state)
+{
+    (void)state;
+    site_start(&site);
+    CLEANUP(strbuf_done) struct strbuf chunk;
+    strbuf_init(&chunk);
+    strbuf_str(&chunk, "1000\r\n");
+    for (int i = 0; i < 4096; i++)
+        strbuf_char(&chunk, 'x');
+    strbuf_str(&chunk, "\r\n");
+    const int fd = client_open(&site);
+    client_send(fd, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD);
+    for (int i = 0; i < 25; i++)
+        client_send(fd, chunk.data);
+    client_ask(fd, "0\r\n\r\n", &answer);
+    assert_status(413);
+    /* Up to the limit is fine, and the connection is still good. */
+    client_send(fd, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD);
+    for (int i = 0; i < 24; i++)
+        client_send(fd, chunk.data);
+    client_ask(fd, "0\r\n\r\n", &answer);
+    assert_status(200);
+    (void)close(fd);
+    assert_int_equal(atomic_load(&site.handled), 1);
+}
+
+static void nonsense_is_answered_400(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /a%00b HTTP/1.1\r\n" HEAD,
+        "GET /?a=%00 HTTP/1.1\r\n" HEAD,
+        "GET hello HTTP/1.1\r\n" HEAD,
+        "OPTIONS * HTTP/1.1\r\n" HEAD,
+        "GET /hello HTTP/1.1\r\n\r\n", /* no Host */
+        "POST /echo HTTP/1.1\r\nContent-Length: -1\r\n" HEAD,
+        "POST /echo HTTP/1.1\r\nContent-Length: abc\r\n" HEAD,
+    };
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        ask_once(requests[i]);
+        assert_status(400);
+        assert_true(await(&site.refused, (int)i + 1));
+        assert_int_equal(atomic_load(&site.last_status), 400);
+    }
+    assert_int_equal(atomic_load(&site.handled), 0);
+}
+
+static void headers_that_never_end_are_refused(void **state)
+{
+    (void)state;
+    site_start(&site);
+    CLEANUP(strbuf_done) struct strbuf request;
+    strbuf_init(&request);
+    strbuf_str(&request, "GET /hello HTTP/1.1\r\nX-Long: ");
+    for (int i = 0; i < 70000; i++)
+        strbuf_char(&request, 'x');
+    strbuf_str(&request, "\r\n" HEAD);
+    ask_once(request.data);
+    if (answer.len > 0)
+        assert_status(431);
+    assert_true(await(&site.refused, 1));
+    strbuf_reset(&request);
+    strbuf_str(&request, "GET /");
+    for (int i = 0; i < 70000; i++)
+        strbuf_char(&request, 'x');
+    strbuf_str(&request, " HTTP/1.1\r\n" HEAD);
+    ask_once(request.data);
+    if (answer.len > 0)
+        assert_status(414);
+    assert_int_equal(atomic_load(&site.handled), 0);
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+}
+
+static void bytes_that_are_no_http_do_no_harm(void **state)
+{
+    (void)state;
+    static const char *const noise[] = {
+        "\r\n\r\n\r\n", "\x16\x03\x01\x02",       "GET",
+        "}{\n\n",       "GET / HTTP/9.9\r\n\r\n", "POST /echo HTTP/1.1\r\n"};
+    site.rules.request_ms = 300; /* what is never complete ends by time */
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(noise); i++) {
+        const int fd = client_open(&site);
+        client_send(fd, noise[i]);
+        (void)shutdown(fd, SHUT_WR);
+        client_read_end(fd, &answer);
+        (void)close(fd);
+    }
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+}
+
+/* True if the server ended it before the client was done. */
+static bool drip(int fd, const char *text, int64_t each_ms)
+{
+    char byte;
+
+    for (; *text != '\0'; text++) {
+        if (send(fd, text, 1, MSG_NOSIGNAL) != 1)
+            return true;
+        sleep_ms(each_ms);
+        if (recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0)
+            return true;
+    }
+    return false;
+}
+
+static void a_client_that_drips_its_body_is_cut_off(void **state)
+{
+    (void)state;
+    site.rules.request_ms = 200;
+    site_start(&site);
+    const int fd = client_open(&site);
+    const int64_t start = clock_ns();
+    client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 100\r\n" HEAD);
+    assert_true(
+        drip(fd, "0123456789012345678901234567890123456789012345678901234567890123456789", 20));
+    assert_true(clock_ns() - start < 1000000000);
+    client_read_end(fd, &answer);
+    assert_status(408);
+    (void)close(fd);
+    assert_int_equal(atomic_load(&site.handled), 0);
+    assert_true(await(&site.refused, 1));
+    assert_int_equal(atomic_load(&site.last_status), 408);
+}
+
+static void a_client_that_drips_its_headers_is_cut_off(void **state)
+{
+    (void)state;
+    site.rules.request_ms = 200;
+    site_start(&site);
+    for (int round = 0; round < 2; round++) {
+        const int fd = client_open(&site);
+        if (round == 1) { /* not the first request of its connection */
+            client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+            assert_status(200);
+        }
+        assert_true(
+            drip(fd, "GET /hello HTTP/1.1\r\nX-Some-Header: 1234567890123456789012345", 20));
+        client_read_end(fd, &answer);
+        assert_status(408);
+        (void)close(fd);
+    }
+    assert_true(await(&site.refused, 2));
+}
+
+static void a_client_that_stops_in_the_middle_is_cut_off(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"G", "GET /hello HTTP/1.1\r\n",
+                                        "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123"};
+    site.rules.request_ms = 100;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        const int fd = client_open(&site);
+        client_send(fd, parts[i]);
+        client_read_end(fd, &answer);
+        assert_status(408);
+        (void)close(fd);
+    }
+}
+
+static void an_idle_connection_outlives_the_limit_of_a_request(void **state)
+{
+    (void)state;
+    site.rules.request_ms = 50;
+    site_start(&site);
+    const int fd = client_open(&site);
+    for (int i = 0; i < 3; i++) {
+        sleep_ms(200);
+        client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+        assert_status(200);
+    }
+    /* An answer that takes its time is no slow request. */
+    client_send(fd, "GET /hold HTTP/1.1\r\n" HEAD);
+    assert_true(site_await_held(&site, 1));
+    sleep_ms(400);
+    site_release(&site);
+    client_read(fd, &answer);
+    assert_status(200);
+    (void)close(fd);
+}
+
+static void an_idle_connection_ends_after_its_time(void **state)
+{
+    (void)state;
+    site.rules.idle_ms = 1000;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+    const int64_t start = clock_ns();
+    client_read_end(fd, &answer);
+    assert_int_equal(answer.len, 0);
+    assert_true(clock_ns() - start > 800000000);
+    (void)close(fd);
+}
+
+static void a_client_that_does_not_take_its_answer_is_cut_off(void **state)
+{
+    (void)state;
+    site.rules.request_ms = 50;
+    site.rules.body_bytes_max = 32 * 1024 * 1024;
+    site_start(&site);
+    CLEANUP(strbuf_done) struct strbuf request;
+    strbuf_init(&request);
+    strbuf_printf(&request, "POST /echo HTTP/1.1\r\nContent-Length: %d\r\n" HEAD, 16 << 20);
+    for (int i = 0; i < 16 << 20; i++)
+        strbuf_char(&request, 'x');
+    const int fd = client_open(&site);
+    client_send(fd, request.data);
+    sleep_ms(1500);
+    client_read_end(fd, &answer); /* what lay in the socket, then the end */
+    assert_true(answer.len < 16 << 20);
+    (void)close(fd);
+}
+
+static void an_answer_may_come_later_from_another_thread(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    for (int i = 0; i < 3; i++) {
+        client_ask(fd, "POST /later HTTP/1.1\r\nContent-Length: 4\r\n" HEAD "body", &answer);
+        assert_status(200);
+        assert_contains("\r\nX-Late: yes\r\n");
+        assert_contains("\r\n\r\nbody");
+        sleep_ms(1);
+    }
+    (void)close(fd);
+}
+
+static void many_calls_sleep_and_wake(void **state)
+{
+    (void)state;
+    int fd[32];
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = client_open(&site);
+        client_send(fd[i], "GET /hold HTTP/1.1\r\n" HEAD);
+    }
+    assert_true(site_await_held(&site, ARRAY_LEN(fd)));
+    assert_int_equal(web_pending(site.web), ARRAY_LEN(fd));
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* sleepers are in nobody's way */
+    assert_status(200);
+    site_release(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        client_read(fd[i], &answer);
+        assert_contains("\r\n\r\nreleased");
+        (void)close(fd[i]);
+    }
+    assert_int_equal(web_pending(site.web), 0);
+    assert_int_equal(atomic_load(&site.attached), ARRAY_LEN(fd));
+}
+
+static void an_answer_may_race_with_the_end_of_the_handler(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    for (int i = 0; i < 2000; i++) {
+        client_ask(fd, "GET /race HTTP/1.1\r\n" HEAD, &answer);
+        assert_status(200);
+        assert_contains("\r\n\r\n/race");
+    }
+    (void)close(fd);
+}
+
+static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
+{
+    (void)state;
+    const struct linger hard = {.l_onoff = 1};
+    site_start(&site);
+    for (int i = 0; i < 8; i++) {
+        const int fd = client_open(&site);
+        client_send(fd, "GET /hold HTTP/1.1\r\n" HEAD);
+        assert_true(site_await_held(&site, (size_t)i + 1));
+        if (i % 2 == 0) /* a reset, else a friendly end */
+            (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+        (void)close(fd);
+    }
+    sleep_ms(50);
+    site_release(&site);
+    assert_int_equal(atomic_load(&site.attached), 8);
+    assert_int_equal(web_pending(site.web), 0);
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+}
+
+static void a_peer_that_is_gone_in_its_request_is_forgotten(void **state)
+{
+    (void)state;
+    site_start(&site);
+    for (int i = 0; i < 20; i++) {
+        const int fd = client_open(&site);
+        client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123");
+        (void)close(fd);
+    }
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+    assert_int_equal(atomic_load(&site.handled), 1);
+}
+
+static void stopping_answers_what_is_left(void **state)
+{
+    (void)state;
+    int fd[10];
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = client_open(&site);
+        client_send(fd[i], "GET /hold HTTP/1.1\r\n" HEAD);
+    }
+    assert_true(site_await_held(&site, ARRAY_LEN(fd)));
+    const int idle = client_open(&site);
+    client_send(idle, "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123");
+    const int64_t start = clock_ns();
+    site_stop(&site);
+    assert_true(clock_ns() - start < 1000000000);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        client_read_end(fd[i], &answer);
+        assert_status(503);
+        assert_contains("Connection: close");
+        (void)close(fd[i]);
+    }
+    client_read_end(idle, &answer);
+    assert_int_equal(answer.len, 0);
+    (void)close(idle);
+    assert_int_equal(atomic_load(&site.attached), ARRAY_LEN(fd));
+}
+
+static void stopping_waits_for_nobody_that_is_slow(void **state)
+{
+    (void)state;
+    site.rules.body_bytes_max = 32 * 1024 * 1024;
+    site_start(&site);
+    CLEANUP(strbuf_done) struct strbuf request;
+    strbuf_init(&request);
+    strbuf_printf(&request, "POST /echo HTTP/1.1\r\nContent-Length: %d\r\n" HEAD, 16 << 20);
+    for (int i = 0; i < 16 << 20; i++)
+        strbuf_char(&request, 'x');
+    const int fd = client_open(&site);
+    client_send(fd, request.data);
+    assert_true(await(&site.handled, 1));
+    const int64_t start = clock_ns();
+    site_stop(&site);
+    assert_true(clock_ns() - start < 5000000000);
+    (void)close(fd);
+    web_stop(NULL);
+}
+
+static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = client_open(&site);
+    client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+    assert_status(200);
+    const int asleep = client_open(&site);
+    client_send(asleep, "GET /hold HTTP/1.1\r\n" HEAD);
+    assert_true(site_await_held(&site, 1));
+    web_quiesce(site.web);
+    web_quiesce(site.web);
+    assert_true(client_open(&site) < 0);
+    client_send(fd, "GET /hello HTTP/1.1\r\n" HEAD);
+    client_read_end(fd, &answer);
+    assert_status(200);
+    assert_contains("\r\nConnection: close\r\n");
+    assert_contains("\r\n\r\nhello");
+    site_release(&site);
+    client_read_end(asleep, &answer);
+    assert_status(200);
+    (void)close(fd);
+    (void)close(asleep);
+}
+
+static void connections_beyond_the_limit_wait(void **state)
+{
+    (void)state;
+    site.rules.threads = 1;
+    site.rules.connections = 2;
+    site_start(&site);
+    int fd[3];
+    for (size_t i = 0; i < 2; i++) {
+        fd[i] = client_open(&site);
+        client_ask(fd[i], "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+        assert_status(200);
+    }
+    fd[2] = client_open(&site);
+    assert_true(fd[2] >= 0);
+    client_send(fd[2], "GET /hello HTTP/1.1\r\n" HEAD);
+    sleep_ms(100);
+    assert_int_equal(atomic_load(&site.handled), 2);
+    (void)close(fd[0]);
+    client_read(fd[2], &answer);
+    assert_status(200);
+    (void)close(fd[1]);
+    (void)close(fd[2]);
+}
+
+static void hosts_that_are_not_loopback_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        int status;
+    } cases[] = {
+        {"localhost", 200},        {"localhost:8911", 200}, {"LocalHost:1", 200},
+        {"127.0.0.1", 200},        {"127.9.9.9:80", 200},   {"[::1]", 200},
+        {"[::1]:8911", 200},       {"evil.example", 403},   {"evil.example:8911", 403},
+        {"127.0.0.1.evil.x", 403}, {"10.0.0.1:8911", 403},  {"localhost.evil.example", 403},
+        {"[fe80::1]", 403},        {"localhostx", 403},     {"", 403},
+    };
+    site.rules.loopback_hosts_only = true;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char request[200];
+        (void)snprintf(request, sizeof request, "GET /hello HTTP/1.1\r\nHost: %s\r\n\r\n",
+                       cases[i].host);
+        ask_once(request);
+        print_message("Host: %s\n", cases[i].host);
+        assert_status(cases[i].status);
+    }
+}
+
+static void ipv6_is_listened_on(void **state)
+{
+    (void)state;
+    site.rules.listen = "[::1]:0";
+    struct err err;
+    if (web_start(&site.rules, &site.web, &err) < 0) {
+        print_message("no IPv6 here: %s\n", err.text);
+        skip();
+    }
+    web_stop(STEAL(site.web));
+    site_start(&site);
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+}
+
+static void a_port_in_use_is_a_clear_error(void **state)
+{
+    (void)state;
+    struct site other;
+    struct err err;
+    char address[40];
+    site_start(&site);
+    site_init(&other);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)web_port(site.web));
+    other.rules.listen = address;
+    assert_int_equal(web_start(&other.rules, &other.web, &err), -ERR_CONFLICT);
+    assert_non_null(strstr(err.text, address));
+    assert_non_null(strstr(err.text, "in use"));
+    other.rules.listen = "198.51.100.7:0";
+    assert_true(web_start(&other.rules, &other.web, &err) < 0);
+    assert_non_null(strstr(err.text, "no address of this machine"));
+    other.rules.listen = "nonsense";
+    assert_int_equal(web_start(&other.rules, &other.web, &err), -ERR_INVALID);
+    assert_null(other.web);
+}
+
+static void a_second_listener_has_its_own_limits(void **state)
+{
+    (void)state;
+    struct site other;
+    site_start(&site);
+    site_init(&other);
+    other.rules.threads = 1;
+    other.rules.connections = 1;
+    site_start(&other);
+    assert_true(web_port(site.web) != web_port(other.web));
+    assert_int_equal(web_reload(site.web, &(struct err){0}), 0);
+    assert_false(web_files_changed(site.web));
+    site_stop(&other);
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD);
+    assert_status(200);
+}
+
+struct hammer {
+    pthread_t thread;
+    int number;
+};
+
+static void *hammer(void *arg)
+{
+    static const char *const requests[] = {
+        "GET /hello HTTP/1.1\r\n" HEAD,
+        "GET /hold HTTP/1.1\r\n" HEAD,
+        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
+        "GET /nowhere HTTP/1.1\r\n" HEAD,
+        "POST /later HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
+    };
+    const struct hammer *self = arg;
+    struct strbuf got;
+
+    strbuf_init(&got);
+    for (int i = 0; i < 60; i++) {
+        const int fd = client_open(&site);
+        must(fd >= 0);
+        const char *request = requests[(size_t)(self->number + i) % ARRAY_LEN(requests)];
+        client_send(fd, request);
+        if (i % 4 != 3) { /* every fourth hangs up */
+            client_read(fd, &got);
+            must(got.len > 0);
+        }
+        (void)close(fd);
+    }
+    strbuf_done(&got);
+    return NULL;
+}
+
+static void everything_at_once_holds(void **state)
+{
+    (void)state;
+    struct hammer hammers[6];
+    site.rules.request_ms = 500;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
+        hammers[i].number = (int)i;
+        assert_int_equal(pthread_create(&hammers[i].thread, NULL, hammer, &hammers[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
+        while (pthread_tryjoin_np(hammers[i].thread, NULL) != 0) {
+            site_release(&site);
+            sleep_ms(1);
+        }
+    }
+    sleep_ms(200); /* the last of /later */
+    site_release(&site);
+    for (int i = 0; i < 200 && web_pending(site.web) > 0; i++) {
+        site_release(&site);
+        sleep_ms(10);
+    }
+    assert_int_equal(web_pending(site.web), 0);
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(one_connection_serves_many_requests),
+        TEST(pipelined_requests_are_answered_in_order),
+        TEST(a_handler_sees_the_request_decoded),
+        TEST(an_empty_answer_has_a_length_too),
+        TEST(a_body_arrives_whole_in_any_pieces),
+        TEST(a_large_body_is_refused_before_it_is_read),
+        TEST(a_chunked_body_is_counted_while_it_is_read),
+        TEST(nonsense_is_answered_400),
+        TEST(headers_that_never_end_are_refused),
+        TEST(bytes_that_are_no_http_do_no_harm),
+        TEST(a_client_that_drips_its_body_is_cut_off),
+        TEST(a_client_that_drips_its_headers_is_cut_off),
+        TEST(a_client_that_stops_in_the_middle_is_cut_off),
+        TEST(an_idle_connection_outlives_the_limit_of_a_request),
+        TEST(an_idle_connection_ends_after_its_time),
+        TEST(a_client_that_does_not_take_its_answer_is_cut_off),
+        TEST(an_answer_may_come_later_from_another_thread),
+        TEST(many_calls_sleep_and_wake),
+        TEST(an_answer_may_race_with_the_end_of_the_handler),
+        TEST(a_peer_that_is_gone_before_its_answer_does_no_harm),
+        TEST(a_peer_that_is_gone_in_its_request_is_forgotten),
+        TEST(stopping_answers_what_is_left),
+        TEST(stopping_waits_for_nobody_that_is_slow),
+        TEST(after_quiesce_the_old_are_served_and_the_new_turned_away),
+        TEST(connections_beyond_the_limit_wait),
+        TEST(hosts_that_are_not_loopback_are_refused),
+        TEST(ipv6_is_listened_on),
+        TEST(a_port_in_use_is_a_clear_error),
+        TEST(a_second_listener_has_its_own_limits),
+        TEST(everything_at_once_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
