@@ -1,0 +1,452 @@
+/* Runs tests/table/place.txt; the language is described at its top. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/place.h"
+
+enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160 };
+
+static const char *const file = "tests/table/place.txt";
+
+/* What a node is made of; it is built anew for every sentence that adds to it. */
+struct made {
+    const char *name;
+    struct gpu gpu[GPUS];
+    uint32_t gpus;
+    const struct allocation *pod[PODS];
+    uint32_t pods;
+    struct node *node;
+};
+
+struct table {
+    struct arena arena; /* what the sentences say */
+    struct names *names;
+    struct made made[NODES];
+    uint32_t nodes;
+    int line;
+    const char *word[WORDS_MAX + 1];
+    uint32_t at; /* the next word */
+    uint32_t reached[REASONS];
+};
+
+#define WRONG(table, ...)                                                                          \
+    do {                                                                                           \
+        print_error("%s:%d: ", file, (table)->line);                                               \
+        print_error(__VA_ARGS__);                                                                  \
+        fail_msg("\n%s:%d", file, (table)->line);                                                  \
+    } while (0)
+
+static const struct atom *atom(const struct table *table, const char *text)
+{
+    return names_intern(table->names, text_of(text));
+}
+
+/*
+ * Words
+ */
+
+static bool has_more(const struct table *table)
+{
+    return table->word[table->at] != NULL;
+}
+
+static bool next_is(struct table *table, const char *word)
+{
+    if (!has_more(table) || strcmp(table->word[table->at], word) != 0)
+        return false;
+    table->at++;
+    return true;
+}
+
+static const char *next(struct table *table)
+{
+    if (!has_more(table))
+        WRONG(table, "something is missing at the end");
+    return table->word[table->at++];
+}
+
+static uint32_t number(struct table *table)
+{
+    const char *word = next(table);
+    char *end = NULL;
+    const unsigned long value = strtoul(word, &end, 10);
+    if (*end != '\0' || end == word)
+        WRONG(table, "'%s' is no number", word);
+    return (uint32_t)value;
+}
+
+static void need(struct table *table, const char *word)
+{
+    if (!next_is(table, word))
+        WRONG(table, "'%s' was expected, not '%s'", word, has_more(table) ? next(table) : "");
+}
+
+/* A comma is a word of its own; a comment is none. */
+static void split(struct table *table, char *text)
+{
+    uint32_t words = 0;
+    char *rest = NULL;
+    char *spaced = arena_alloc(&table->arena, 2 * strlen(text) + 1);
+    char *out = spaced;
+
+    text[strcspn(text, "#\n")] = '\0';
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == ',')
+            *out++ = ' ';
+        *out++ = *c;
+    }
+    for (char *word = strtok_r(spaced, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        assert_true(words < WORDS_MAX);
+        table->word[words++] = word;
+    }
+    table->word[words] = NULL;
+    table->at = 0;
+}
+
+/*
+ * Nodes
+ */
+
+static struct made *find_made(struct table *table, const char *name)
+{
+    for (uint32_t i = 0; i < table->nodes; i++)
+        if (strcmp(table->made[i].name, name) == 0)
+            return &table->made[i];
+    return NULL;
+}
+
+static void add_pod(struct table *table, struct made *made, const struct share *share,
+                    uint32_t held, uint32_t unplaced)
+{
+    const char *uid = arena_printf(&table->arena, "%s-%03u", made->name, made->pods);
+    const struct allocation_facts facts = {
+        .uid = uid,
+        .namespace = "default",
+        .name = uid,
+        .node = atom(table, made->name),
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .held_gpus = held,
+        .unplaced_milli = unplaced,
+        .shares = share != NULL,
+        .share = share,
+    };
+    assert_true(made->pods < PODS);
+    made->pod[made->pods++] = allocation_new(&facts);
+}
+
+static void use(struct table *table, struct made *made, const struct gpu *gpu, uint32_t milli,
+                uint32_t mib)
+{
+    const struct share share = {.container = "c", .gpu = gpu->id, .milli = milli, .mib = mib};
+    if (milli > 0)
+        add_pod(table, made, &share, 0, 0);
+}
+
+static void read_words_of_gpu(struct table *table, struct gpu *gpu, bool *crowded)
+{
+    static const struct {
+        const char *word;
+        enum gpu_flag flag;
+    } flag[] = {{"absent", GPU_ABSENT},
+                {"unhealthy", GPU_UNHEALTHY},
+                {"cordoned", GPU_CORDONED},
+                {"duplicate", GPU_DUPLICATE}};
+
+    while (has_more(table) && strcmp(table->word[table->at], ",") != 0) {
+        if (next_is(table, "crowded")) {
+            *crowded = true;
+            continue;
+        }
+        bool known = false;
+        for (size_t i = 0; i < ARRAY_LEN(flag) && !known; i++) {
+            known = next_is(table, flag[i].word);
+            gpu->flags |= known ? (uint16_t)flag[i].flag : 0;
+        }
+        if (!known)
+            gpu->model = atom(table, next(table));
+    }
+}
+
+static void read_gpu(struct table *table, struct made *made)
+{
+    struct gpu *gpu = &made->gpu[made->gpus];
+    const uint32_t free_milli = number(table);
+    bool crowded = false;
+
+    *gpu = (struct gpu){.model = atom(table, ""), .milli = GPU_MILLI, .numa = -1};
+    gpu->id = atom(table, arena_printf(&table->arena, "%s/gpu-%u", made->name, made->gpus));
+    gpu->index = (uint16_t)made->gpus++;
+    if (next_is(table, "of"))
+        gpu->milli = number(table);
+    if (free_milli > gpu->milli)
+        WRONG(table, "more is free than there is");
+    const uint32_t used = gpu->milli - free_milli;
+    uint32_t used_mib = 0;
+    if (next_is(table, "with")) {
+        gpu->mib = number(table);
+        used_mib = inventory_share_mib(gpu->mib, gpu->milli, used);
+        if (next_is(table, "of")) {
+            const uint32_t free_mib = gpu->mib;
+            gpu->mib = number(table);
+            used_mib = gpu->mib - free_mib;
+        }
+        need(table, "MiB");
+        if (used == 0 && used_mib > 0)
+            WRONG(table, "nobody holds MiB without milli");
+    }
+    read_words_of_gpu(table, gpu, &crowded);
+    const uint32_t others = crowded ? CHARGES_PER_GPU_MAX - 1 : 0;
+    for (uint32_t i = 0; i < others; i++)
+        use(table, made, gpu, 1, 0);
+    use(table, made, gpu, used - others, used_mib);
+}
+
+static void rebuild(struct table *table, struct made *made)
+{
+    const struct node_build build = {
+        .name = atom(table, made->name),
+        .uid = atom(table, "uid"),
+        .problem_text = atom(table, ""),
+        .gpus = made->gpus,
+        .gpu = made->gpu,
+        .allocations = made->pods,
+        .allocation = made->pod,
+    };
+    node_unref(made->node);
+    made->node = node_new(&build);
+    node_audit(made->node);
+}
+
+static void run_node(struct table *table)
+{
+    const char *name = next(table);
+    struct made *made = find_made(table, name);
+    if (made == NULL) {
+        assert_true(table->nodes < NODES);
+        made = &table->made[table->nodes++];
+        *made = (struct made){.name = name};
+    }
+    if (next_is(table, "holds")) {
+        if (next_is(table, "other")) {
+            need(table, "GPUs");
+            add_pod(table, made, NULL, 1, 0);
+        } else {
+            need(table, "a");
+            need(table, "lost");
+            need(table, "pod");
+            add_pod(table, made, NULL, 0, 300);
+        }
+    } else {
+        need(table, "has");
+        if (!next_is(table, "nothing"))
+            do
+                read_gpu(table, made);
+            while (next_is(table, ","));
+    }
+    rebuild(table, made);
+}
+
+static void forget_nodes(struct table *table)
+{
+    for (uint32_t i = 0; i < table->nodes; i++) {
+        node_unref(table->made[i].node);
+        while (table->made[i].pods > 0)
+            allocation_unref(table->made[i].pod[--table->made[i].pods]);
+    }
+    table->nodes = 0;
+}
+
+/*
+ * Pods
+ */
+
+static void read_want(struct table *table, struct request *request)
+{
+    struct want *want = &request->want[request->wants];
+    assert_true(request->wants < CONTAINERS_MAX);
+
+    *want = (struct want){.parts = 1};
+    want->container = arena_printf(&table->arena, "c%u", request->wants++);
+    if (next_is(table, "init"))
+        want->kind = CONTAINER_INIT;
+    else if (next_is(table, "sidecar"))
+        want->kind = CONTAINER_SIDECAR;
+    want->milli = number(table);
+    if (next_is(table, "x")) {
+        want->parts = want->milli;
+        want->milli = number(table);
+    }
+}
+
+static void read_request(struct table *table, struct request *out)
+{
+    *out = (struct request){.wants = 0};
+    out->want = arena_array(&table->arena, CONTAINERS_MAX, sizeof *out->want);
+    do
+        read_want(table, out);
+    while (next_is(table, "+"));
+    if (next_is(table, "on")) {
+        out->models = 1;
+        out->model = arena_array(&table->arena, 1, sizeof(char *));
+        out->model[0] = next(table);
+    }
+    if (next_is(table, "with")) {
+        out->memory_mib = number(table);
+        need(table, "MiB");
+    }
+}
+
+static enum reason search(const struct node *node, const struct request *request,
+                          struct placement *out)
+{
+    struct room room;
+    room_of(node, &room);
+    return place_search(&room, request, out);
+}
+
+static const char *places_of(struct table *table, const struct node *node,
+                             const struct placement *placement)
+{
+    const char *said = "";
+    for (uint32_t i = 0; i < placement->parts; i++)
+        said = arena_printf(&table->arena, "%s%s%s/%u", said, i > 0 ? " " : "", node->name->text,
+                            placement->part[i].gpu);
+    return said;
+}
+
+static void expect_places(struct table *table, const struct request *request)
+{
+    const struct node *best_node = NULL;
+    struct placement best;
+    struct placement placement;
+    const char *expected = "";
+
+    while (has_more(table))
+        expected = arena_printf(&table->arena, "%s%s%s", expected, *expected != '\0' ? " " : "",
+                                next(table));
+    for (uint32_t i = 0; i < table->nodes; i++) {
+        const struct node *node = table->made[i].node;
+        if (search(node, request, &placement) != REASON_NONE)
+            continue;
+        if (best_node == NULL ||
+            placement_cmp(&placement, node->name, &best, best_node->name) < 0) {
+            best_node = node;
+            best = placement;
+        }
+    }
+    const char *found = best_node != NULL ? places_of(table, best_node, &best) : "nowhere";
+    if (strcmp(found, expected) != 0)
+        WRONG(table, "goes to %s, not to %s", found, expected);
+    table->reached[REASON_NONE]++;
+}
+
+static void expect_reason(struct table *table, const struct node *node,
+                          const struct request *request, const char *expected)
+{
+    struct placement placement;
+    const enum reason why = search(node, request, &placement);
+    if (strcmp(reason_name(why), expected) != 0)
+        WRONG(table, "node %s: %s, not %s", node->name->text, reason_name(why), expected);
+    table->reached[why]++;
+}
+
+static void expect_refusals(struct table *table, const struct request *request)
+{
+    const char *word = next(table);
+    if (!has_more(table)) {
+        assert_true(table->nodes > 0);
+        for (uint32_t i = 0; i < table->nodes; i++)
+            expect_reason(table, table->made[i].node, request, word);
+        return;
+    }
+    for (;; word = next(table)) {
+        const struct made *made = find_made(table, word);
+        if (made == NULL) {
+            WRONG(table, "there is no node %s", word);
+            return;
+        }
+        expect_reason(table, made->node, request, next(table));
+        if (!next_is(table, ","))
+            break;
+    }
+}
+
+static void run_pod(struct table *table)
+{
+    struct request request;
+
+    need(table, "pod");
+    need(table, "of");
+    read_request(table, &request);
+    if (next_is(table, "goes")) {
+        need(table, "to");
+        expect_places(table, &request);
+        return;
+    }
+    need(table, "is");
+    need(table, "refused:");
+    expect_refusals(table, &request);
+}
+
+static void run_line(struct table *table)
+{
+    if (next_is(table, "node")) {
+        run_node(table);
+    } else if (next_is(table, "a")) {
+        run_pod(table);
+    } else {
+        need(table, "forget");
+        need(table, "the");
+        need(table, "nodes");
+        forget_nodes(table);
+    }
+    if (has_more(table))
+        WRONG(table, "'%s' is one word too many", next(table));
+}
+
+static void every_sentence_of_the_table_holds(void **state)
+{
+    (void)state;
+    static struct table table;
+    char text[512];
+    int lines = 0;
+    FILE *in = fopen(file, "r");
+    if (in == NULL)
+        fail_msg("%s: run me in the source tree", file);
+
+    arena_init(&table.arena);
+    table.names = names_new();
+    while (fgets(text, sizeof text, in) != NULL) {
+        table.line++;
+        assert_non_null(strchr(text, '\n')); /* no line is cut */
+        split(&table, text);
+        if (!has_more(&table))
+            continue;
+        run_line(&table);
+        lines++;
+    }
+    (void)fclose(in);
+    assert_true(lines > 80);
+    assert_true(table.reached[REASON_NONE] > 0);
+    for (enum reason why = REASON_NO_GPU; why <= REASON_ROOM; why++)
+        assert_true(table.reached[why] > 0); /* every reason that placement can give */
+    forget_nodes(&table);
+    names_free(table.names);
+    arena_done(&table.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_sentence_of_the_table_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
