@@ -1,0 +1,643 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/filter.h"
+
+#include "support/world.h"
+
+enum { NAMES_MAX = 64, GHOSTS = 24 };
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+/* One question, with everything that it borrows. */
+struct asked {
+    struct arena arena;
+    struct snapshot *snapshot;
+    struct text name[NAMES_MAX];
+    struct filter_question question;
+    struct filter_answer answer;
+};
+
+static void ask_init(struct asked *asked, struct world *world, const char *words)
+{
+    *asked = (struct asked){.snapshot = ledger_publish(world->ledger, NULL, 0)};
+    arena_init(&asked->arena);
+    asked->question = (struct filter_question){
+        .snapshot = asked->snapshot,
+        .request = world_request(world, words),
+        .uid = TEXT("asking"),
+        .name = asked->name,
+    };
+}
+
+static void ask_done(struct asked *asked)
+{
+    snapshot_unref(asked->snapshot);
+    arena_done(&asked->arena);
+}
+
+static void ask_about(struct asked *asked, const char *name)
+{
+    assert_true(asked->question.names < NAMES_MAX);
+    asked->name[asked->question.names++] = text_of(name);
+}
+
+static void ask(struct asked *asked)
+{
+    filter_ask(&asked->question, &asked->arena, &asked->answer);
+}
+
+static void one_gpu_node(struct world *world, const char *name, uint32_t milli)
+{
+    const struct world_gpu gpu = {.index = 0, .milli = milli, .mib = 8000};
+    assert_int_equal(world_node(world, name, &gpu, 1), VERDICT_OK);
+}
+
+static void three_nodes(struct world *world)
+{
+    one_gpu_node(world, "n1", 1000);
+    one_gpu_node(world, "n2", 600);
+    one_gpu_node(world, "n3", 400);
+}
+
+static void assert_candidates(const struct asked *asked, const char *const *name, uint32_t count)
+{
+    assert_int_equal(asked->answer.candidates, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct candidate *candidate = &asked->answer.candidate[i];
+        assert_string_equal(candidate->node->name->text, name[i]);
+        assert_true(text_is(asked->name[candidate->name], name[i]));
+    }
+}
+
+static void the_best_come_first_and_no_more_than_asked_for(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    ask_init(&asked, world, "300");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    ask(&asked);
+    static const char *const order[] = {"n3", "n2", "n1"};
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.fitting, 3);
+    assert_candidates(&asked, order, 3);
+    assert_non_null(asked.answer.candidate[0].placement);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 1);
+    assert_int_equal(asked.answer.candidate[0].placement->left_milli, 100);
+    assert_null(asked.answer.candidate[1].placement);
+
+    asked.question.shortlist = 2;
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 3);
+    assert_candidates(&asked, order, 2);
+    asked.question.shortlist = 99;
+    ask(&asked);
+    assert_candidates(&asked, order, 3);
+    ask_done(&asked);
+}
+
+static void whoever_does_not_fit_says_why(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    ask_init(&asked, world, "600");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "nobody");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.fitting, 0);
+    assert_int_equal(asked.answer.reason[0], REASON_ROOM);
+    assert_int_equal(asked.answer.reason[1], REASON_SMALL);
+    assert_int_equal(asked.answer.reason[2], REASON_UNKNOWN_NODE);
+    assert_null(asked.answer.held);
+
+    ask_about(&asked, "n2");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.reason[3], REASON_NONE);
+    assert_int_equal(asked.answer.reason[0], REASON_ROOM); /* known also where others fit */
+    ask_done(&asked);
+}
+
+static void no_names_fit_nowhere(void **state)
+{
+    struct asked asked;
+    ask_init(&asked, *state, "300");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    asked.question.shortlist = 16;
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    uint8_t score[1] = {77};
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 77);
+    ask_done(&asked);
+}
+
+static void names_that_come_twice_keep_the_order_of_the_question(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    ask_init(&asked, world, "300");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n2");
+    ask(&asked);
+    static const char *const order[] = {"n3", "n2", "n2"};
+    assert_candidates(&asked, order, 3);
+    assert_int_equal(asked.answer.candidate[1].name, 0);
+    assert_int_equal(asked.answer.candidate[2].name, 2);
+    ask_done(&asked);
+}
+
+static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    assert_int_equal(world_reserve(world, "asking", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, world, "300");
+    ask_about(&asked, "n3"); /* tighter, but no longer the question */
+    ask_about(&asked, "n1");
+    ask(&asked);
+    static const char *const order[] = {"n1"};
+    assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
+    assert_candidates(&asked, order, 1);
+    assert_string_equal(asked.answer.held->is.uid, "asking");
+    assert_int_equal(asked.answer.candidate[0].placement->charge_milli, 700);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
+    assert_int_equal(asked.answer.reason[0], REASON_ELSEWHERE);
+    uint8_t score[2];
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 0);
+    assert_int_equal(score[1], 10);
+
+    asked.question.names = 1;
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_HELD_ELSEWHERE);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 0);
+
+    asked.question.uid = TEXT("somebody else");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    asked.question.uid = (struct text){0};
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    ask_done(&asked);
+}
+
+static void full_node_objects_stand_in_for_unknown_names_only(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    struct names *names = names_new();
+    one_gpu_node(world, "n1", 400);
+    const struct gpu gpu = {.id = names_intern(names, TEXT("g")),
+                            .model = names_intern(names, TEXT("")),
+                            .milli = 1000};
+    struct node_build build = {.name = names_intern(names, TEXT("n1")),
+                               .uid = names_intern(names, TEXT("")),
+                               .problem_text = names_intern(names, TEXT("")),
+                               .gpus = 1,
+                               .gpu = &gpu};
+    struct node *known = node_new(&build);
+    build.name = names_intern(names, TEXT("new"));
+    struct node *unknown = node_new(&build);
+
+    ask_init(&asked, world, "600");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "new");
+    ask_about(&asked, "newer");
+    const struct node *const given[] = {known, unknown, NULL};
+    asked.question.node = given;
+    ask(&asked);
+    static const char *const order[] = {"new"};
+    assert_candidates(&asked, order, 1);
+    assert_int_equal(asked.answer.reason[0], REASON_SMALL); /* the ledger knows better */
+    assert_int_equal(asked.answer.reason[2], REASON_UNKNOWN_NODE);
+    ask_done(&asked);
+    node_unref(known);
+    node_unref(unknown);
+    names_free(names);
+}
+
+static void ghosts_push_a_node_back(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    ask_init(&asked, world, "300");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    const struct node *n2 = snapshot_node(asked.snapshot, TEXT("n2"));
+    const struct node *n3 = snapshot_node(asked.snapshot, TEXT("n3"));
+    struct ghost ghost[] = {{n3->name, n3->gpu[0].id, 300},
+                            {n2->name, n2->gpu[0].id, 300},
+                            {n2->name, n3->gpu[0].id, 999}}; /* the last haunts nobody */
+    asked.question.ghosts = 3;
+    asked.question.ghost = ghost;
+    ask(&asked);
+    static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 fits no longer */
+    assert_candidates(&asked, order, 3);
+    assert_int_equal(asked.answer.fitting, 3); /* but may be offered all the same */
+    assert_int_equal(asked.answer.candidate[0].rank.left_milli, 0);
+    assert_true(asked.answer.candidate[2].rank.behind);
+    assert_int_equal(asked.answer.candidate[2].rank.left_milli, 100);
+
+    asked.question.names = 1;
+    asked.name[0] = TEXT("n3");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 1);
+    ask_done(&asked);
+}
+
+static void scores_fall_evenly_from_ten(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    ask_init(&asked, world, "1");
+    ask_done(&asked);
+    for (uint32_t i = 0; i < 40; i++) {
+        char *name = arena_printf(&world->arena, "node-%02u", i);
+        one_gpu_node(world, name, 100 + i);
+    }
+    static const uint32_t counts[] = {1, 2, 3, 11, 21, 40};
+    for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
+        uint8_t score[NAMES_MAX];
+        uint32_t times[11] = {0};
+        ask_init(&asked, world, "100");
+        ask_about(&asked, "unknown");
+        for (uint32_t i = 0; i < counts[c]; i++)
+            ask_about(&asked, arena_printf(&world->arena, "node-%02u", counts[c] - 1 - i));
+        filter_score(&asked.question, &asked.arena, score);
+        assert_int_equal(score[0], 0);
+        assert_int_equal(score[counts[c]], 10); /* node-00, the tightest */
+        for (uint32_t i = 1; i <= counts[c]; i++) {
+            assert_true(score[i] <= 10 && (i == 1 || score[i] >= score[i - 1]));
+            times[score[i]]++;
+        }
+        assert_int_equal(times[10], 1);
+        for (uint32_t s = 0; s < 10; s++) /* evenly: no score much oftener than another */
+            assert_in_range(times[s], (counts[c] - 1) / 10, (counts[c] - 1 + 9) / 10);
+        ask_done(&asked);
+    }
+}
+
+static void preemption_asks_for_the_room_without_the_victims(void **state)
+{
+    struct world *world = *state;
+    one_gpu_node(world, "n1", 1000);
+    assert_int_equal(world_reserve(world, "a", "n1", "400"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    const struct request *request = world_request(world, "500");
+    const struct text victims[] = {TEXT("a"), TEXT("b"), TEXT("not here")};
+    assert_int_equal(preempt_ask(node, request, NULL, 0), REASON_ROOM);
+    assert_int_equal(preempt_ask(node, request, victims, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(node, world_request(world, "600"), victims, 1), REASON_ROOM);
+    assert_int_equal(preempt_ask(node, world_request(world, "1000"), victims, 3), REASON_NONE);
+    assert_int_equal(preempt_ask(node, world_request(world, "2000"), victims, 3), REASON_FEW);
+}
+
+static void an_explanation_has_the_numbers_of_the_moment(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu[] = {{.index = 0, .mib = 8000},
+                                    {.index = 1, .mib = 8000, .cordoned = true},
+                                    {.index = 2, .mib = 8000, .sick = true},
+                                    {.index = 3, .mib = 8000}};
+    char text[256];
+    assert_int_equal(world_node(world, "n1", gpu, 4), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "780"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "580"), VERDICT_OK);
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    filter_explain(node, world_request(world, "500"), text, sizeof text);
+    assert_string_equal(text, "room: not enough milli or MiB left in one piece; largest free piece "
+                              "420 milli, 640 milli free on 2 of 4 GPUs, at most 3360 MiB on one, "
+                              "1 unhealthy, 1 cordoned");
+    filter_explain(node, world_request(world, "100"), text, sizeof text);
+    assert_memory_equal(text, "fits; largest free piece 420", 28);
+    char small[12];
+    filter_explain(node, world_request(world, "500"), small, sizeof small);
+    assert_int_equal(strlen(small), sizeof small - 1);
+    assert_memory_equal(small, "room: no", 8);
+}
+
+struct heard {
+    uint32_t count;
+    char name[NAMES_MAX][16];
+    char text[NAMES_MAX][300];
+};
+
+static void hear(void *user, struct text name, const char *text)
+{
+    struct heard *heard = user;
+    (void)snprintf(heard->name[heard->count], sizeof heard->name[0], "%.*s", TEXT_ARG(name));
+    (void)snprintf(heard->text[heard->count++], sizeof heard->text[0], "%s", text);
+}
+
+static void refusals_are_one_each_or_one_for_all_alike(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    struct heard heard = {0};
+    struct refusal room;
+    const struct world_gpu sick = {.index = 0, .mib = 8000, .sick = true};
+    three_nodes(world);
+    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n2", "200"), VERDICT_OK);
+    assert_int_equal(world_node(world, "n4", &sick, 1), VERDICT_OK);
+    ask_init(&asked, world, "500");
+    static const char *const names[] = {"n3", "n1", "n2", "n4", "nobody"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        ask_about(&asked, names[i]);
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    request_refuse(asked.question.request, REASON_ROOM, &room);
+
+    filter_refusals(&asked.question, &asked.answer, 5, &heard, hear);
+    assert_int_equal(heard.count, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_string_equal(heard.name[i], names[i]);
+    assert_string_equal(heard.text[1], room.text);
+    assert_string_equal(heard.text[3], room.text); /* unhealthy: of the moment, the same text */
+
+    heard.count = 0;
+    filter_refusals(&asked.question, &asked.answer, 4, &heard, hear);
+    assert_int_equal(heard.count, 3);
+    assert_string_equal(heard.name[0], "n3");
+    assert_string_equal(heard.name[1], "n1");
+    assert_string_equal(heard.name[2], "nobody");
+    assert_memory_equal(heard.text[1], room.text, strlen(room.text));
+    assert_string_equal(heard.text[1] + strlen(room.text), " (one entry for all such nodes)");
+
+    heard.count = 0;
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    snapshot_unref(asked.snapshot);
+    asked.snapshot = ledger_publish(world->ledger, NULL, 0);
+    asked.question.snapshot = asked.snapshot;
+    ask(&asked);
+    filter_refusals(&asked.question, &asked.answer, 100, &heard, hear);
+    assert_int_equal(heard.count, 0); /* something fits: nothing is said of the others */
+    ask_done(&asked);
+}
+
+/*
+ * Against a judge that ranks all names the plain way
+ */
+
+struct judged {
+    uint32_t name;
+    const struct node *node;
+    bool behind;
+    struct placement placement;
+};
+
+static int judged_cmp(const void *left, const void *right)
+{
+    const struct judged *a = left;
+    const struct judged *b = right;
+    if (a->behind != b->behind)
+        return a->behind - b->behind;
+    return placement_cmp(&a->placement, a->node->name, &b->placement, b->node->name);
+}
+
+static uint32_t judge_all(const struct asked *asked, struct judged *judged)
+{
+    const struct filter_question *question = &asked->question;
+    uint32_t fitting = 0;
+
+    for (uint32_t i = 0; i < question->names; i++) {
+        struct judged *one = &judged[fitting];
+        struct room room;
+        *one =
+            (struct judged){.name = i, .node = snapshot_node(asked->snapshot, question->name[i])};
+        if (one->node == NULL)
+            continue;
+        room_of(one->node, &room);
+        if (place_search(&room, question->request, &one->placement) != REASON_NONE)
+            continue;
+        for (uint32_t g = 0; g < question->ghosts; g++)
+            for (uint32_t k = 0; k < one->node->gpus; k++)
+                if (question->ghost[g].node == one->node->name &&
+                    question->ghost[g].gpu == one->node->gpu[k].id)
+                    room_take(&room, k, question->ghost[g].milli);
+        struct placement haunted;
+        if (place_search(&room, question->request, &haunted) == REASON_NONE)
+            one->placement = haunted;
+        else
+            one->behind = true;
+        fitting++;
+    }
+    qsort(judged, fitting, sizeof *judged, judged_cmp);
+    return fitting;
+}
+
+static void draw_world(uint64_t *seed, struct world *world, uint32_t nodes)
+{
+    for (uint32_t n = 0; n < nodes; n++) {
+        struct world_gpu gpu[4];
+        const uint32_t gpus = draw(seed, 5);
+        for (uint32_t i = 0; i < gpus; i++) {
+            gpu[i] = (struct world_gpu){.index = i, .mib = 8000};
+            gpu[i].sick = draw(seed, 15) == 0;
+            gpu[i].cordoned = draw(seed, 15) == 0;
+            if (draw(seed, 6) == 0)
+                gpu[i].milli = 500;
+        }
+        const char *name = arena_printf(&world->arena, "node-%02u", n);
+        (void)world_node(world, name, gpu, gpus);
+        for (uint32_t p = 0; p < 4; p++) {
+            const uint32_t milli = 100 * (1 + draw(seed, 6));
+            (void)world_reserve(world, arena_printf(&world->arena, "%s-%u", name, p), name,
+                                arena_printf(&world->arena, "%u", milli));
+        }
+    }
+}
+
+static void draw_question(uint64_t *seed, struct asked *asked, struct ghost *ghost)
+{
+    const uint32_t names = 1 + draw(seed, 30);
+    for (uint32_t i = 0; i < names; i++)
+        ask_about(asked, arena_printf(&asked->arena, "node-%02u", (i * 7 + names) % 32));
+    asked->question.ghost = ghost;
+    const uint32_t ghosts = draw(seed, 2) * draw(seed, GHOSTS + 1);
+    for (uint32_t i = 0; i < ghosts; i++) {
+        const uint32_t at = draw(seed, names);
+        const struct node *node = snapshot_node(asked->snapshot, asked->name[at]);
+        if (node == NULL || node->gpus == 0)
+            continue;
+        const struct gpu *gpu = &node->gpu[draw(seed, node->gpus)];
+        const uint32_t milli = 100 * (1 + draw(seed, 9));
+        ghost[asked->question.ghosts++] = (struct ghost){node->name, gpu->id, milli};
+    }
+}
+
+static void assert_as_judged(const struct asked *asked, const struct judged *judged,
+                             uint32_t fitting)
+{
+    const struct filter_answer *answer = &asked->answer;
+    const uint32_t shortlist = asked->question.shortlist;
+    const uint32_t listed = shortlist > 0 && shortlist < fitting ? shortlist : fitting;
+
+    assert_int_equal(answer->fitting, fitting);
+    assert_int_equal(answer->candidates, listed);
+    assert_int_equal(answer->verdict, fitting > 0 ? FILTER_FITS : FILTER_NONE);
+    for (uint32_t i = 0; i < listed; i++) {
+        assert_int_equal(answer->candidate[i].name, judged[i].name);
+        assert_int_equal(answer->candidate[i].rank.behind, judged[i].behind);
+        assert_int_equal(answer->candidate[i].rank.charge_milli, judged[i].placement.charge_milli);
+        assert_int_equal(answer->candidate[i].rank.left_milli, judged[i].placement.left_milli);
+    }
+    if (listed > 0)
+        assert_int_equal(placement_cmp(answer->candidate[0].placement, judged[0].node->name,
+                                       &judged[0].placement, judged[0].node->name),
+                         0);
+}
+
+static void answers_are_those_of_a_plain_ranking(void **state)
+{
+    struct world *world = *state;
+    static const char *const wishes[] = {"100",   "300",     "600",           "1000",
+                                         "2000",  "300x2",   "400+400",       "i700+400+400",
+                                         "200x3", "900+100", "s100+i500+300", "4000"};
+    static struct judged judged[NAMES_MAX];
+    const char *env = getenv("FILTER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
+    print_message("FILTER_SEED=%llu\n", (unsigned long long)seed);
+    draw_world(&seed, world, 28);
+
+    uint32_t seen[2] = {0};
+    uint32_t behind = 0;
+    uint32_t reordered = 0;
+    for (int i = 0; i < 3000; i++) {
+        struct asked asked;
+        struct ghost ghost[GHOSTS];
+        ask_init(&asked, world, wishes[draw(&seed, ARRAY_LEN(wishes))]);
+        draw_question(&seed, &asked, ghost);
+        asked.question.shortlist = draw(&seed, 6);
+        const uint32_t fitting = judge_all(&asked, judged);
+        ask(&asked);
+        assert_as_judged(&asked, judged, fitting);
+        const struct filter_answer first = asked.answer;
+        ask(&asked); /* I5: the same question, the same answer */
+        assert_as_judged(&asked, judged, fitting);
+        assert_memory_equal(first.reason, asked.answer.reason,
+                            asked.question.names * sizeof first.reason[0]);
+        asked.question.ghosts = 0; /* ghosts change order only */
+        ask(&asked);
+        assert_int_equal(asked.answer.fitting, fitting);
+        assert_memory_equal(first.reason, asked.answer.reason,
+                            asked.question.names * sizeof first.reason[0]);
+        seen[fitting > 0]++;
+        behind += fitting > 0 && judged[fitting - 1].behind;
+        reordered += fitting > 0 && asked.answer.candidate[0].name != first.candidate[0].name;
+        ask_done(&asked);
+    }
+    assert_true(seen[0] > 100 && seen[1] > 1000 && behind > 100 && reordered > 100);
+}
+
+static void thousands_of_names_are_ranked_in_passing(void **state)
+{
+    struct world *world = *state;
+    enum { MANY = 5000 };
+    struct arena arena;
+    struct text *name = xcalloc(MANY, sizeof *name);
+    uint64_t seed = 42;
+    arena_init(&arena);
+    for (uint32_t n = 0; n < 200; n++) {
+        const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
+                                        {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7}};
+        char *node = arena_printf(&world->arena, "node-%03u", n);
+        (void)world_node(world, node, gpu, 8);
+        (void)world_reserve(world, arena_printf(&world->arena, "pod-%03u", n), node,
+                            arena_printf(&world->arena, "%u", 1 + draw(&seed, 1000)));
+        world_settle(world);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        name[i] = text_of(arena_printf(&world->arena, "node-%03u", i % 200));
+    struct snapshot *snapshot = ledger_publish(world->ledger, NULL, 0);
+    static const char *const wish[] = {"300", "300+300", "i700+400+400", "8000", "9000"};
+    for (size_t w = 0; w < ARRAY_LEN(wish); w++) {
+        const struct filter_question question = {.snapshot = snapshot,
+                                                 .request = world_request(world, wish[w]),
+                                                 .names = MANY,
+                                                 .name = name,
+                                                 .shortlist = 16};
+        struct filter_answer answer;
+        struct timespec start;
+        struct timespec end;
+        filter_ask(&question, &arena, &answer);
+        arena_reset(&arena);
+        (void)clock_gettime(CLOCK_MONOTONIC, &start);
+        filter_ask(&question, &arena, &answer);
+        (void)clock_gettime(CLOCK_MONOTONIC, &end);
+        const double ns =
+            (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
+        print_message("%s: %.0f ns a name, %u fit\n", wish[w], ns / MANY, answer.fitting);
+        assert_int_equal(answer.candidates, w < 3 ? 16 : 0);
+        assert_int_equal(answer.fitting, w < 3 ? MANY : 0);
+    }
+    snapshot_unref(snapshot);
+    arena_done(&arena);
+    xfree(name);
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(the_best_come_first_and_no_more_than_asked_for),
+        IN_A_WORLD(whoever_does_not_fit_says_why),
+        IN_A_WORLD(no_names_fit_nowhere),
+        IN_A_WORLD(names_that_come_twice_keep_the_order_of_the_question),
+        IN_A_WORLD(a_pod_with_a_reservation_gets_its_node_alone),
+        IN_A_WORLD(full_node_objects_stand_in_for_unknown_names_only),
+        IN_A_WORLD(ghosts_push_a_node_back),
+        IN_A_WORLD(scores_fall_evenly_from_ten),
+        IN_A_WORLD(preemption_asks_for_the_room_without_the_victims),
+        IN_A_WORLD(an_explanation_has_the_numbers_of_the_moment),
+        IN_A_WORLD(refusals_are_one_each_or_one_for_all_alike),
+        IN_A_WORLD(answers_are_those_of_a_plain_ranking),
+        IN_A_WORLD(thousands_of_names_are_ranked_in_passing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
