@@ -164,7 +164,7 @@ static void half_a_file_is_refused(void **state)
         part[len] = '\0';
         refuses(part, "cluster: ");
     }
-    refuses("kind: List\nitems:\n- kind: Node\n  metadata: {name: n1", "line 4: ");
+    refuses("kind: List\nitems:\n- kind: Node\n  metadata: {name: n1", "line 5: did not find");
     refuses("kind: List\nitems: [\n", "line 3: ");
     refuses("kind: \"List\nitems:", "line ");
 }

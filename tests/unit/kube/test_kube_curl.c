@@ -1,0 +1,680 @@
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/reflector.h"
+
+#include "kube/config.h"
+#include "support/fake_api.h"
+
+enum { PATIENCE_MS = 20 * 1000 };
+
+/* A stand-in, served over loopback, and a client of it. */
+struct bench {
+    struct standin *standin;
+    struct fake_api *api;
+    struct kube_config *config;
+    struct kube_ops ops;
+    struct strbuf text;
+    struct strbuf pieces; /* a letter each: H D E(nd) F */
+    int status;
+    int64_t retry_after_s;
+    bool unsent;
+    struct err err;
+    unsigned ended;
+    uint64_t cancel_id; /* at its first data */
+    char folder[64];
+};
+
+static int64_t clock_now_ms(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void connect_to(struct bench *bench, const char *url, const char *user)
+{
+    struct strbuf text;
+
+    strbuf_init(&text);
+    strbuf_printf(
+        &text,
+        "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
+        "clusters: [{name: x, cluster: {server: \"%s\"}}]\nusers: [{name: x, user: {%s}}]\n",
+        url, user);
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/config", bench->folder);
+    const int rc = kube_config_parse((struct text){text.data, text.len}, path, NULL, &bench->config,
+                                     &bench->err);
+    if (rc < 0)
+        fail_msg("%s\n%s", bench->err.text, text.data);
+    strbuf_done(&text);
+    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &bench->err), 0);
+}
+
+static struct bench *bench_new(void)
+{
+    struct bench *bench = xcalloc(1, sizeof *bench);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/milligpu-curl-XXXXXX");
+    assert_non_null(mkdtemp(bench->folder));
+    strbuf_init(&bench->text);
+    strbuf_init(&bench->pieces);
+    bench->standin = standin_new("fake");
+    return bench;
+}
+
+static int set_up(void **state)
+{
+    struct bench *bench = bench_new();
+    bench->api = fake_api_new(bench->standin, NULL);
+    connect_to(bench, fake_api_url(bench->api), "token: t1");
+    *state = bench;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *bench = *state;
+    char path[128];
+
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    fake_api_free(bench->api);
+    standin_free(bench->standin);
+    strbuf_done(&bench->text);
+    strbuf_done(&bench->pieces);
+    (void)snprintf(path, sizeof path, "%s/token", bench->folder);
+    (void)unlink(path);
+    (void)snprintf(path, sizeof path, "%s/ca", bench->folder);
+    (void)unlink(path);
+    assert_int_equal(rmdir(bench->folder), 0);
+    xfree(bench);
+    return 0;
+}
+
+static void hear(void *user, const struct kube_answer *answer)
+{
+    struct bench *bench = user;
+
+    strbuf_char(&bench->pieces, "HDEF"[answer->piece]);
+    bench->status = answer->status;
+    bench->retry_after_s = answer->retry_after_s;
+    if (answer->piece == KUBE_DATA)
+        strbuf_text(&bench->text, answer->data);
+    if (answer->piece == KUBE_DATA && bench->cancel_id == answer->id)
+        bench->ops.cancel(bench->ops.ctx, answer->id);
+    if (answer->piece == KUBE_FAILED) {
+        bench->unsent = answer->unsent;
+        bench->err = *answer->err;
+    }
+    bench->ended += answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
+}
+
+static void begin(struct bench *bench, const struct kube_request *request)
+{
+    if (bench->ops.start(bench->ops.ctx, request, &bench->err) != 0)
+        fail_msg("%s", bench->err.text);
+}
+
+static void poll_until(struct bench *bench, unsigned ended)
+{
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+    while (bench->ended < ended && clock_now_ms() < until_ms)
+        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
+    assert_int_equal(bench->ended, ended);
+}
+
+static void forget(struct bench *bench)
+{
+    strbuf_reset(&bench->text);
+    strbuf_reset(&bench->pieces);
+    bench->ended = 0;
+    bench->status = 0;
+    bench->unsent = false;
+}
+
+static void ask(struct bench *bench, const char *method, const char *path, const char *body)
+{
+    const struct kube_request request = {.id = 1,
+                                         .method = method,
+                                         .path = path,
+                                         .content_type =
+                                             body[0] != '\0' ? "application/json" : NULL,
+                                         .body = text_of(body),
+                                         .timeout_ms = 10000};
+    forget(bench);
+    begin(bench, &request);
+    poll_until(bench, 1);
+}
+
+static const char a_pod[] =
+    "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}";
+
+#define PODS       "/api/v1/namespaces/default/pods"
+#define FAULT(...) fake_api_fault(bench->api, &(struct fault){__VA_ARGS__})
+
+/* ---- the plain way ---- */
+
+static void requests_come_back_answered(void **state)
+{
+    struct bench *bench = *state;
+
+    assert_string_equal(bench->ops.name(bench->ops.ctx), fake_api_url(bench->api));
+    ask(bench, "POST", PODS, a_pod);
+    assert_int_equal(bench->status, 201);
+    assert_non_null(strstr(bench->text.data, "\"uid\""));
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":\"v\"}}}");
+    assert_int_equal(bench->status, 200);
+    ask(bench, "GET", "/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DFailed", "");
+    assert_int_equal(bench->status, 200);
+    assert_non_null(strstr(bench->text.data, "\"l\":\"v\""));
+    ask(bench, "DELETE", PODS "/a", "");
+    assert_int_equal(bench->status, 200);
+    ask(bench, "GET", PODS "/a", "");
+    assert_int_equal(bench->status, 404);
+    assert_int_equal(bench->pieces.data[0], 'H');
+    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'E');
+    assert_int_equal(fake_api_connections(bench->api), 1);
+    assert_int_equal(fake_api_seen(bench->api, "Authorization: Bearer t1"), 5);
+}
+
+static void one_request_can_be_fetched(void **state)
+{
+    struct bench *bench = *state;
+    const struct kube_request request = {
+        .id = 9, .method = "GET", .path = "/version", .body = TEXT(""), .timeout_ms = 5000};
+
+    assert_int_equal(kube_fetch(&bench->ops, &request, &bench->text, &bench->err), 200);
+    assert_non_null(strstr(bench->text.data, "gitVersion"));
+    FAULT(.match = "GET /version", .kind = FAULT_REFUSE, .times = 9);
+    assert_true(kube_fetch(&bench->ops, &request, &bench->text, &bench->err) < 0);
+}
+
+static void many_requests_fly_at_once(void **state)
+{
+    struct bench *bench = *state;
+
+    forget(bench);
+    for (uint64_t id = 1; id <= 20; id++)
+        begin(bench, &(struct kube_request){
+                         .id = id, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    poll_until(bench, 20);
+    assert_true(fake_api_connections(bench->api) > 1);
+}
+
+static void a_watch_brings_events_as_they_happen(void **state)
+{
+    struct bench *bench = *state;
+    struct strbuf out;
+
+    begin(bench, &(struct kube_request){
+                     .id = 1, .method = "GET", .path = "/api/v1/pods?watch=1&resourceVersion=1"});
+    for (int i = 0; i < 200 && bench->status == 0; i++)
+        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
+    assert_int_equal(bench->status, 200);
+    assert_string_equal(bench->pieces.data, "H");
+    strbuf_init(&out);
+    assert_int_equal(standin_request(bench->standin, "POST", PODS, text_of(a_pod), &out), 201);
+    strbuf_done(&out);
+    for (int i = 0; i < 200 && strchr(bench->text.data, '\n') == NULL; i++)
+        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
+    assert_non_null(strstr(bench->text.data, "{\"type\":\"ADDED\""));
+    /* Other requests do not wait for it. */
+    begin(bench, &(struct kube_request){
+                     .id = 2, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    poll_until(bench, 1);
+}
+
+static void cancelling_inside_an_answer_is_the_last_of_it(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 5);
+    bench->cancel_id = 1;
+    begin(bench, &(struct kube_request){
+                     .id = 1, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+    while (bench->text.len == 0 && clock_now_ms() < until_ms)
+        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
+    for (int i = 0; i < 5; i++)
+        bench->ops.poll(bench->ops.ctx, 20, bench, hear);
+    assert_string_equal(bench->pieces.data, "HD");
+    /* The id is free again. */
+    bench->cancel_id = 0;
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+    bench->ops.cancel(bench->ops.ctx, 1);
+    bench->ops.cancel(bench->ops.ctx, 77);
+}
+
+static void a_wake_ends_a_poll(void **state)
+{
+    struct bench *bench = *state;
+    const int64_t begin_ms = clock_now_ms();
+
+    bench->ops.wake(bench->ops.ctx);
+    bench->ops.poll(bench->ops.ctx, PATIENCE_MS, bench, hear);
+    assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
+}
+
+static void a_path_with_a_blank_is_refused(void **state)
+{
+    struct bench *bench = *state;
+    const struct kube_request request = {.id = 1, .method = "GET", .path = "/a b"};
+
+    assert_true(bench->ops.start(bench->ops.ctx, &request, &bench->err) < 0);
+    assert_int_equal(bench->err.code, ERR_INVALID);
+}
+
+/* ---- what goes wrong ---- */
+
+static void dripping_is_slow_but_whole(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 2);
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+    assert_int_equal(bench->text.data[bench->text.len - 1], '}');
+    assert_true(bench->pieces.len > 10);
+}
+
+static void dripping_does_not_outlive_the_timeout(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 100);
+    begin(bench,
+          &(struct kube_request){
+              .id = 1, .method = "GET", .path = "/version", .timeout_ms = 400, .silence_ms = 5000});
+    poll_until(bench, 1);
+    assert_int_equal(bench->err.code, ERR_TIMEOUT);
+    assert_false(bench->unsent);
+}
+
+static void a_cut_body_is_a_failure(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_TRUNCATE, .times = 1, .number = 10);
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'F');
+    assert_int_equal(bench->err.code, ERR_IO);
+    assert_false(bench->unsent);
+}
+
+static void a_chunk_that_is_cut_is_a_failure(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "?watch", .kind = FAULT_TRUNCATE, .times = 1, .number = 0);
+    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=1", "");
+    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'F');
+    assert_false(bench->unsent);
+}
+
+static void half_open_is_noticed_by_its_silence(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_HALF_OPEN, .times = 1, .number = 5);
+    const int64_t begin_ms = clock_now_ms();
+    begin(bench,
+          &(struct kube_request){.id = 1, .method = "GET", .path = "/version", .silence_ms = 300});
+    poll_until(bench, 1);
+    assert_true(clock_now_ms() - begin_ms >= 300);
+    assert_string_equal(bench->pieces.data, "HDF");
+    assert_int_equal(bench->err.code, ERR_TIMEOUT);
+    assert_non_null(strstr(bench->err.text, "not a byte for"));
+    assert_false(bench->unsent);
+}
+
+static void a_binding_whose_answer_is_lost_is_not_called_unsent(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", PODS, a_pod);
+    /* curl tries again by itself on a kept connection: each of its tries must fail. */
+    FAULT(.match = "/binding", .kind = FAULT_LOSE, .times = 5);
+    ask(bench, "POST", PODS "/a/binding",
+        "{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}");
+    assert_int_equal(bench->pieces.data[0], 'F');
+    assert_false(bench->unsent);
+    ask(bench, "GET", PODS "/a", "");
+    assert_non_null(strstr(bench->text.data, "\"nodeName\":\"n\""));
+}
+
+static void a_server_that_goes_away_after_the_request_is_not_called_unsent(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "POST", PODS, a_pod);
+    FAULT(.match = "/binding", .kind = FAULT_SILENT, .times = 1);
+    forget(bench);
+    begin(bench, &(struct kube_request){
+                     .id = 1,
+                     .method = "POST",
+                     .path = PODS "/a/binding",
+                     .content_type = "application/json",
+                     .body = TEXT("{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}"),
+                     .timeout_ms = 300});
+    poll_until(bench, 1);
+    assert_int_equal(bench->err.code, ERR_TIMEOUT);
+    assert_false(bench->unsent);
+    fake_api_release(bench->api);
+}
+
+static void nobody_there_is_certainly_unsent(void **state)
+{
+    struct bench *bench = *state;
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof here;
+    char url[64];
+
+    /* Bound and not listening: nobody else can have that port meanwhile. */
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &len), 0);
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(here.sin_port));
+    connect_to(bench, url, "token: t1");
+    ask(bench, "POST", PODS, a_pod);
+    assert_string_equal(bench->pieces.data, "F");
+    assert_int_equal(bench->err.code, ERR_UNAVAILABLE);
+    assert_true(bench->unsent);
+    (void)close(fd);
+}
+
+static void a_name_that_is_none_is_certainly_unsent(void **state)
+{
+    struct bench *bench = *state;
+
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    connect_to(bench, "http://no-such-host.invalid", "token: t1");
+    ask(bench, "POST", PODS, a_pod);
+    assert_true(bench->unsent);
+}
+
+static void a_kept_connection_that_died_is_replaced(void **state)
+{
+    struct bench *bench = *state;
+
+    ask(bench, "GET", "/version", "");
+    FAULT(.match = "/version", .kind = FAULT_REFUSE, .times = 1);
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+    assert_int_equal(fake_api_connections(bench->api), 2);
+}
+
+static void statuses_and_retry_after_come_through(void **state)
+{
+    struct bench *bench = *state;
+
+    FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 429, .text = "slow down",
+          .retry_after_s = 7);
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 429);
+    assert_int_equal(bench->retry_after_s, 7);
+    assert_string_equal(bench->text.data, "slow down");
+    FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 503);
+    assert_int_equal(bench->retry_after_s, 0);
+    assert_string_equal(bench->pieces.data, "HE");
+    FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 307, .text = "");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 307);
+}
+
+/* ---- credentials ---- */
+
+static void put(struct bench *bench, const char *name, const char *text)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", bench->folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void use_token_file(struct bench *bench)
+{
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    put(bench, "token", "first");
+    connect_to(bench, fake_api_url(bench->api), "tokenFile: token");
+}
+
+static void a_rotated_token_is_read_after_a_401_unseen_by_the_caller(void **state)
+{
+    struct bench *bench = *state;
+
+    use_token_file(bench);
+    fake_api_token(bench->api, "first");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+    fake_api_token(bench->api, "second");
+    put(bench, "token", "second\n");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+    assert_non_null(strstr(bench->text.data, "gitVersion"));
+    assert_null(strstr(bench->text.data, "Unauthorized"));
+    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 3);
+}
+
+static void a_second_401_is_the_answer(void **state)
+{
+    struct bench *bench = *state;
+
+    use_token_file(bench);
+    fake_api_token(bench->api, "other");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 401);
+    assert_non_null(strstr(bench->text.data, "Unauthorized"));
+    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 2);
+}
+
+static void a_401_for_a_fixed_token_is_the_answer_at_once(void **state)
+{
+    struct bench *bench = *state;
+
+    fake_api_token(bench->api, "other");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 401);
+    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 1);
+}
+
+static void credentials_that_cannot_be_had_are_an_unsent_failure(void **state)
+{
+    struct bench *bench = *state;
+
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    connect_to(bench, fake_api_url(bench->api), "tokenFile: token");
+    ask(bench, "GET", "/version", "");
+    assert_string_equal(bench->pieces.data, "F");
+    assert_true(bench->unsent);
+    assert_non_null(strstr(bench->err.text, "/token: No such file"));
+    put(bench, "token", "t");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+}
+
+static void a_plugin_is_waited_for(void **state)
+{
+    struct bench *bench = *state;
+
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    connect_to(bench, fake_api_url(bench->api),
+               "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [\"-c\", "
+               "\"sleep 0.2; echo '{\\\"kind\\\":\\\"ExecCredential\\\",\\\"apiVersion\\\":"
+               "\\\"client.authentication.k8s.io/v1\\\",\\\"status\\\":{\\\"token\\\":"
+               "\\\"made\\\"}}'\"]}");
+    fake_api_token(bench->api, "made");
+    ask(bench, "GET", "/version", "");
+    assert_int_equal(bench->status, 200);
+}
+
+/* ---- the whole way: a reflector over the wire ---- */
+
+struct mirror {
+    struct bench *bench;
+    struct reflector *reflector;
+    unsigned objects;
+    unsigned lists;
+    unsigned troubles;
+};
+
+static void on_list_begin(void *user)
+{
+    struct mirror *mirror = user;
+    mirror->objects = 0;
+}
+
+static void on_object(void *user, struct text object)
+{
+    struct mirror *mirror = user;
+    mirror->objects++;
+    assert_true(object.len > 10);
+}
+
+static void on_list_end(void *user)
+{
+    struct mirror *mirror = user;
+    mirror->lists++;
+}
+
+static void on_list_failed(void *user)
+{
+    (void)user;
+}
+
+static void on_trouble(void *user, const struct err *err)
+{
+    struct mirror *mirror = user;
+    assert_true(err->text[0] != '\0');
+    mirror->troubles++;
+}
+
+/* The reflector's clock runs faster, so that its backoff costs the test little. */
+enum { HASTE = 10 };
+
+static void on_answer(void *user, const struct kube_answer *answer)
+{
+    struct mirror *mirror = user;
+    assert_true(reflector_answer(mirror->reflector, clock_now_ms() * HASTE, answer));
+}
+
+static void turn_until(struct mirror *mirror, const unsigned *counter, unsigned value)
+{
+    struct kube_ops *ops = &mirror->bench->ops;
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+
+    while (*counter < value && clock_now_ms() < until_ms) {
+        const int64_t wait_ms = reflector_step(mirror->reflector, clock_now_ms() * HASTE);
+        ops->poll(ops->ctx, wait_ms < 20 ? wait_ms : 20, mirror, on_answer);
+    }
+    assert_int_equal(*counter, value);
+}
+
+static void create_pods(struct bench *bench, unsigned from, unsigned to)
+{
+    struct strbuf out;
+    strbuf_init(&out);
+    for (unsigned i = from; i < to; i++) {
+        char body[160];
+        (void)snprintf(
+            body, sizeof body,
+            "{\"metadata\":{\"name\":\"p%u\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}", i);
+        assert_int_equal(standin_request(bench->standin, "POST", PODS, text_of(body), &out), 201);
+    }
+    strbuf_done(&out);
+}
+
+static void a_reflector_keeps_up_over_a_bad_wire(void **state)
+{
+    struct bench *bench = *state;
+    struct mirror mirror = {.bench = bench};
+    const struct reflector_sink sink = {&mirror,        on_list_begin, on_object, on_list_end,
+                                        on_list_failed, on_object,     on_object, on_trouble};
+    const struct reflector_rules rules = {.path = "/api/v1/pods",
+                                          .page = 3,
+                                          .watch_ms = 600000,
+                                          .silence_ms = 500,
+                                          .list_timeout_ms = 5000,
+                                          .seed = 1,
+                                          .id_base = 100};
+
+    create_pods(bench, 0, 10);
+    mirror.reflector = reflector_new(&rules, &bench->ops, &sink);
+    FAULT(.match = "GET /api/v1/pods", .kind = FAULT_TRUNCATE, .times = 1, .number = 50);
+    turn_until(&mirror, &mirror.lists, 1);
+    assert_int_equal(mirror.objects, 10);
+    assert_int_equal(mirror.troubles, 1);
+    create_pods(bench, 10, 12);
+    turn_until(&mirror, &mirror.objects, 12);
+    /* Silence: nothing comes for half a second, so the watch is taken up again. */
+    unsigned before = mirror.troubles;
+    turn_until(&mirror, &mirror.troubles, before + 1);
+    create_pods(bench, 12, 13);
+    turn_until(&mirror, &mirror.objects, 13);
+    /* Compaction while we are away: everything is listed anew. */
+    fake_api_release(bench->api);
+    FAULT(.match = "?watch", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
+    before = mirror.troubles;
+    turn_until(&mirror, &mirror.troubles, before + 1);
+    create_pods(bench, 13, 14);
+    standin_compact(bench->standin);
+    turn_until(&mirror, &mirror.lists, 2);
+    assert_int_equal(mirror.objects, 14);
+    reflector_free(mirror.reflector);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(requests_come_back_answered),
+        TEST(one_request_can_be_fetched),
+        TEST(many_requests_fly_at_once),
+        TEST(a_watch_brings_events_as_they_happen),
+        TEST(cancelling_inside_an_answer_is_the_last_of_it),
+        TEST(a_wake_ends_a_poll),
+        TEST(a_path_with_a_blank_is_refused),
+        TEST(dripping_is_slow_but_whole),
+        TEST(dripping_does_not_outlive_the_timeout),
+        TEST(a_cut_body_is_a_failure),
+        TEST(a_chunk_that_is_cut_is_a_failure),
+        TEST(half_open_is_noticed_by_its_silence),
+        TEST(a_binding_whose_answer_is_lost_is_not_called_unsent),
+        TEST(a_server_that_goes_away_after_the_request_is_not_called_unsent),
+        TEST(nobody_there_is_certainly_unsent),
+        TEST(a_name_that_is_none_is_certainly_unsent),
+        TEST(a_kept_connection_that_died_is_replaced),
+        TEST(statuses_and_retry_after_come_through),
+        TEST(a_rotated_token_is_read_after_a_401_unseen_by_the_caller),
+        TEST(a_second_401_is_the_answer),
+        TEST(a_401_for_a_fixed_token_is_the_answer_at_once),
+        TEST(credentials_that_cannot_be_had_are_an_unsent_failure),
+        TEST(a_plugin_is_waited_for),
+        TEST(a_reflector_keeps_up_over_a_bad_wire),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

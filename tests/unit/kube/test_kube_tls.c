@@ -1,0 +1,356 @@
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/config.h"
+#include "support/fake_api.h"
+
+/* Made once by openssl's own program, in a folder that is removed at the end. */
+static char folder[64];
+
+static const char *at(const char *name)
+{
+    static char path[4][128];
+    static unsigned turn;
+    char *out = path[turn++ % ARRAY_LEN(path)];
+    (void)snprintf(out, sizeof path[0], "%s/%s", folder, name);
+    return out;
+}
+
+static char *text_at(const char *name)
+{
+    struct err err;
+    char *text;
+    size_t len;
+    if (kube_file_read(at(name), 1 << 20, &text, &len, &err) < 0)
+        fail_msg("%s", err.text);
+    return text;
+}
+
+static void write_at(const char *name, const char *text)
+{
+    FILE *file = fopen(at(name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void copy_at(const char *from, const char *to)
+{
+    char *text = text_at(from);
+    write_at(to, text);
+    xfree(text);
+}
+
+/* name.crt and name.key, signed by the CA called issuer, or by itself. */
+static void make_certificate(const char *name, const char *issuer)
+{
+    char key[128], crt[128], config[128], ca_crt[128], ca_key[128], subject[64];
+    pid_t pid;
+    int status = -1;
+
+    (void)snprintf(key, sizeof key, "%s/%s.key", folder, name);
+    (void)snprintf(crt, sizeof crt, "%s/%s.crt", folder, name);
+    (void)snprintf(config, sizeof config, "%s/openssl.cnf", folder);
+    (void)snprintf(subject, sizeof subject, "/CN=%s", name);
+    (void)snprintf(ca_crt, sizeof ca_crt, "%s/%s.crt", folder, issuer != NULL ? issuer : "");
+    (void)snprintf(ca_key, sizeof ca_key, "%s/%s.key", folder, issuer != NULL ? issuer : "");
+    const char *const args[] = {"openssl",
+                                "req",
+                                "-x509",
+                                "-newkey",
+                                "ec",
+                                "-pkeyopt",
+                                "ec_paramgen_curve:prime256v1",
+                                "-nodes",
+                                "-days",
+                                "2",
+                                "-config",
+                                config,
+                                "-subj",
+                                subject,
+                                "-keyout",
+                                key,
+                                "-out",
+                                crt,
+                                "-extensions",
+                                issuer != NULL ? "leaf" : "ca",
+                                issuer != NULL ? "-CA" : NULL,
+                                ca_crt,
+                                "-CAkey",
+                                ca_key,
+                                NULL};
+    union {
+        const char *const *given;
+        char *const *wanted;
+    } argv = {args};
+    posix_spawn_file_actions_t files;
+    (void)posix_spawn_file_actions_init(&files);
+    (void)posix_spawn_file_actions_addopen(&files, 2, at("log"), O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(posix_spawnp(&pid, "openssl", &files, NULL, argv.wanted, environ), 0);
+    (void)posix_spawn_file_actions_destroy(&files);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static int make_all(void **state)
+{
+    (void)state;
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)snprintf(folder, sizeof folder, "/tmp/milligpu-tls-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    write_at("openssl.cnf", "[req]\ndistinguished_name = dn\n[dn]\n"
+                            "[ca]\nbasicConstraints = critical, CA:TRUE\n"
+                            "subjectKeyIdentifier = hash\n"
+                            "[leaf]\nbasicConstraints = critical, CA:FALSE\n"
+                            "subjectAltName = IP:127.0.0.1, DNS:kube.test\n"
+                            "extendedKeyUsage = serverAuth, clientAuth\n");
+    make_certificate("ca", NULL);
+    make_certificate("other-ca", NULL);
+    make_certificate("server", "ca");
+    make_certificate("client", "ca");
+    make_certificate("stranger", "other-ca");
+    return 0;
+}
+
+static int remove_all(void **state)
+{
+    static const char *const name[] = {"ca",       "other-ca", "server", "client",
+                                       "stranger", "mine",     "used"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+        char file[64];
+        (void)snprintf(file, sizeof file, "%s.crt", name[i]);
+        (void)unlink(at(file));
+        (void)snprintf(file, sizeof file, "%s.key", name[i]);
+        (void)unlink(at(file));
+    }
+    (void)unlink(at("openssl.cnf"));
+    (void)unlink(at("log"));
+    return rmdir(folder);
+}
+
+struct bench {
+    struct standin *standin;
+    struct fake_api *api;
+    struct kube_config *config;
+    struct kube_ops ops;
+    struct strbuf text;
+    struct err err;
+};
+
+static void serve(struct bench *bench, const char *client_ca)
+{
+    CLEANUP(xfreep) char *cert = text_at("server.crt");
+    CLEANUP(xfreep) char *key = text_at("server.key");
+    CLEANUP(xfreep) char *ca = client_ca != NULL ? text_at(client_ca) : NULL;
+    const struct fake_tls tls = {cert, key, ca};
+
+    *bench = (struct bench){.standin = standin_new("tls")};
+    bench->api = fake_api_new(bench->standin, &tls);
+    strbuf_init(&bench->text);
+}
+
+static void hang_up(struct bench *bench)
+{
+    if (bench->config == NULL)
+        return;
+    bench->ops.free(bench->ops.ctx);
+    kube_config_free(bench->config);
+    bench->config = NULL;
+}
+
+static void finish(struct bench *bench)
+{
+    hang_up(bench);
+    fake_api_free(bench->api);
+    standin_free(bench->standin);
+    strbuf_done(&bench->text);
+}
+
+static void connect_as(struct bench *bench, const char *cluster, const char *user)
+{
+    struct strbuf text;
+
+    hang_up(bench);
+    strbuf_init(&text);
+    strbuf_printf(
+        &text,
+        "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
+        "clusters: [{name: x, cluster: {server: \"%s\", %s}}]\nusers: [{name: x, user: {%s}}]\n",
+        fake_api_url(bench->api), cluster, user);
+    if (kube_config_parse((struct text){text.data, text.len}, at("config"), NULL, &bench->config,
+                          &bench->err) < 0)
+        fail_msg("%s", bench->err.text);
+    strbuf_done(&text);
+    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &bench->err), 0);
+}
+
+static int get(struct bench *bench)
+{
+    static const struct kube_request request = {
+        .id = 1, .method = "GET", .path = "/version", .body = {"", 0}, .timeout_ms = 10000};
+    return kube_fetch(&bench->ops, &request, &bench->text, &bench->err);
+}
+
+/* ---- the server's certificate ---- */
+
+static void the_clusters_ca_is_believed(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    connect_as(&bench, "certificate-authority: ca.crt", "token: t");
+    assert_int_equal(get(&bench), 200);
+    CLEANUP(xfreep) char *pem = text_at("ca.crt");
+    CLEANUP(xfreep) char *data = base64_encode(text_of(pem));
+    struct strbuf cluster;
+    strbuf_init(&cluster);
+    strbuf_printf(&cluster, "certificate-authority-data: %s", data);
+    connect_as(&bench, cluster.data, "token: t");
+    assert_int_equal(get(&bench), 200);
+    strbuf_done(&cluster);
+    finish(&bench);
+}
+
+static void another_ca_is_not_and_nothing_is_sent(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    connect_as(&bench, "certificate-authority: other-ca.crt", "token: t");
+    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
+    assert_non_null(strstr(bench.err.text, "certificate"));
+    connect_as(&bench, "disable-compression: true", "token: t");
+    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
+    assert_int_equal(fake_api_seen(bench.api, ""), 0);
+    finish(&bench);
+}
+
+static void verification_can_be_switched_off(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    connect_as(&bench, "insecure-skip-tls-verify: true", "token: t");
+    assert_int_equal(get(&bench), 200);
+    finish(&bench);
+}
+
+static void the_name_that_is_verified_can_be_said(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    connect_as(&bench, "certificate-authority: ca.crt, tls-server-name: kube.test", "token: t");
+    assert_int_equal(get(&bench), 200);
+    connect_as(&bench, "certificate-authority: ca.crt, tls-server-name: evil.test", "token: t");
+    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
+    finish(&bench);
+}
+
+static void a_renewed_ca_is_read_after_a_failure(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    copy_at("other-ca.crt", "used.crt");
+    connect_as(&bench, "certificate-authority: used.crt", "token: t");
+    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
+    copy_at("ca.crt", "used.crt");
+    assert_int_equal(get(&bench), 200);
+    finish(&bench);
+}
+
+static void a_ca_that_is_none_is_an_error(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, NULL);
+    write_at("used.crt", "not a certificate\n");
+    connect_as(&bench, "certificate-authority: used.crt", "token: t");
+    assert_true(get(&bench) < 0);
+    assert_int_equal(fake_api_seen(bench.api, ""), 0);
+    finish(&bench);
+}
+
+/* ---- ours ---- */
+
+static void a_client_certificate_opens_the_door(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, "ca.crt");
+    connect_as(&bench, "certificate-authority: ca.crt",
+               "client-certificate: client.crt, client-key: client.key");
+    assert_int_equal(get(&bench), 200);
+    connect_as(&bench, "certificate-authority: ca.crt", "token: t");
+    assert_int_not_equal(get(&bench), 200);
+    connect_as(&bench, "certificate-authority: ca.crt",
+               "client-certificate: stranger.crt, client-key: stranger.key");
+    assert_int_not_equal(get(&bench), 200);
+    finish(&bench);
+}
+
+static void a_renewed_client_certificate_gets_a_new_connection(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, "ca.crt");
+    copy_at("stranger.crt", "mine.crt");
+    copy_at("stranger.key", "mine.key");
+    connect_as(&bench, "certificate-authority: ca.crt",
+               "client-certificate: mine.crt, client-key: mine.key");
+    assert_int_equal(get(&bench), 401);
+    copy_at("client.crt", "mine.crt");
+    copy_at("client.key", "mine.key");
+    assert_int_equal(get(&bench), 200);
+    finish(&bench);
+}
+
+static void a_key_of_another_certificate_is_an_error(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    serve(&bench, "ca.crt");
+    connect_as(&bench, "certificate-authority: ca.crt",
+               "client-certificate: client.crt, client-key: server.key");
+    assert_true(get(&bench) < 0);
+    assert_int_equal(fake_api_seen(bench.api, ""), 0);
+    finish(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_clusters_ca_is_believed),
+        cmocka_unit_test(another_ca_is_not_and_nothing_is_sent),
+        cmocka_unit_test(verification_can_be_switched_off),
+        cmocka_unit_test(the_name_that_is_verified_can_be_said),
+        cmocka_unit_test(a_renewed_ca_is_read_after_a_failure),
+        cmocka_unit_test(a_ca_that_is_none_is_an_error),
+        cmocka_unit_test(a_client_certificate_opens_the_door),
+        cmocka_unit_test(a_renewed_client_certificate_gets_a_new_connection),
+        cmocka_unit_test(a_key_of_another_certificate_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, make_all, remove_all);
+}
