@@ -37,6 +37,10 @@ void metric_set(enum metric_id id, const char *labels, int64_t value);
 void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns);
 void metric_observe(enum metric_id id, const char *labels, uint64_t value);
 
+/* The series of a counter or gauge that were touched, for doctor. */
+void metric_each(enum metric_id id, void *user,
+                 void (*visit)(void *user, const char *labels, int64_t value));
+
 /* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from the start. */
 void metric_expose(struct strbuf *out);
 

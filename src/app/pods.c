@@ -189,3 +189,14 @@ size_t pods_count(struct pods *pods)
     unlock(pods);
     return count;
 }
+
+void pods_each(struct pods *pods, void *user,
+               void (*visit)(void *user, const struct pod_record *record))
+{
+    const struct pod_record *record;
+
+    lock(pods);
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;)
+        visit(user, record);
+    unlock(pods);
+}

@@ -48,5 +48,8 @@ void pods_sweep(struct pods *pods, uint64_t epoch, void *user, void (*gone)(void
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;
 void pod_record_free(struct pod_record *record);
 size_t pods_count(struct pods *pods);
+/* Visit under the lock: copy what you need. */
+void pods_each(struct pods *pods, void *user,
+               void (*visit)(void *user, const struct pod_record *record));
 
 #endif

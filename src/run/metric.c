@@ -125,6 +125,19 @@ void metric_observe(enum metric_id id, const char *labels, uint64_t value)
     atomic_fetch_add(&series->count, 1);
 }
 
+void metric_each(enum metric_id id, void *user,
+                 void (*visit)(void *user, const char *labels, int64_t value))
+{
+    const enum metric_type type = metric_info(id)->type;
+    const size_t used = atomic_load(&families[id].used);
+
+    must(type == METRIC_COUNTER || type == METRIC_GAUGE);
+    for (size_t i = 0; i < used; i++) {
+        const struct series *series = atomic_load(&families[id].series[i]);
+        visit(user, series->labels, atomic_load(&series->value));
+    }
+}
+
 static const char *type_name(enum metric_type type)
 {
     static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
