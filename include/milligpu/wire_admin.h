@@ -1,0 +1,82 @@
+/*
+ * wire_admin - what operators read over REST, as JSON.
+ *
+ * One encoder per shape; src/app/schemas.json says the same shapes to machines, and a test holds answers
+ * to it.  Amounts are thousandths and MiB, times RFC 3339 in UTC with milliseconds; a time that is not
+ * known is left out.
+ *
+ * Of free room only that counts which new shares can take: what is left on a closed GPU or node is not free.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_WIRE_ADMIN_H
+#define MILLIGPU_WIRE_ADMIN_H
+
+#include "milligpu/json.h"
+#include "milligpu/node.h"
+#include "milligpu/reconcile.h"
+
+/* Sums over GPUs.  An absent GPU counts with what is charged, not with its size. */
+struct admin_amounts {
+    uint32_t gpus;
+    uint64_t capacity_milli;
+    uint64_t used_milli;
+    uint64_t reserved_milli;
+    uint64_t free_milli;
+    uint32_t largest_free_milli;
+};
+void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
+                       const struct gpu *gpu);
+/* The members capacityMilli ... largestFreeMilli of an object that is open. */
+void admin_amounts(struct jw *jw, const struct admin_amounts *amounts);
+
+/* What a new share can take on this GPU now. */
+uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);
+const char *admin_gpu_state(const struct gpu *gpu);
+const char *admin_node_state(const struct node *node);
+
+/* pods: name at each GPU who holds how much of it. */
+void admin_node(struct jw *jw, const struct node *node, bool pods);
+
+/* node: where it is, for the indexes of its GPUs. */
+void admin_allocation(struct jw *jw, const struct allocation *allocation, const struct node *node);
+
+void admin_drift(struct jw *jw, const struct drift *drift);
+
+struct admin_waiting {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const struct request *request; /* NULL: the request itself is refused */
+    const char *text;
+    int64_t since_ms;
+    int64_t last_ms;
+    uint64_t asks;
+};
+void admin_waiting(struct jw *jw, const struct admin_waiting *waiting);
+/* Its part in the view of one pod. */
+void admin_waiting_brief(struct jw *jw, const struct admin_waiting *waiting);
+
+/* One charge, live or past. */
+struct admin_history {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const char *node_uid;
+    const char *gpu;
+    const char *state;
+    uint32_t milli;
+    uint32_t mib;
+    int64_t reserved_ms;
+    int64_t bound_ms;
+    int64_t released_ms;
+};
+void admin_history(struct jw *jw, const struct admin_history *row);
+/* The charges of one allocation that has ended, as an Allocation; containers are no longer told apart. */
+void admin_released(struct jw *jw, const struct admin_history *row, size_t rows);
+
+/* application/problem+json; the title is the status' own. */
+void admin_problem(struct strbuf *out, int status, const char *detail);
+
+#endif

@@ -1,0 +1,462 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/metric.h"
+
+#include "api_inside.h"
+#include "milligpu_version.h"
+
+/*
+ * Each check says what was seen, and what to do where it is not well.  Nothing is tried out here: what the daemon
+ * met while it worked is the truth about its rights and its scheduler.
+ */
+
+enum {
+    HEARD_LATE_MS = 180000, /* bookmarks come about once a minute */
+    ERROR_FRESH_MS = 60000,
+    WAL_LATE_BYTES = 256 * 1024 * 1024,
+    ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
+    UNASKED_MAX = 4096,
+};
+
+enum health { HEALTH_OK, HEALTH_WARNING, HEALTH_FAILED };
+
+struct doctor {
+    struct api_call *call;
+    struct app *app;
+    const struct settings *settings;
+    const struct snapshot *snapshot;
+    int64_t now_ms;
+    struct jw jw;
+};
+
+/* fix: what to do; empty when there is nothing to be done. */
+static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
+                const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
+                const char *fmt, ...)
+{
+    static const char *const words[] = {"ok", "warning", "failed"};
+    char text[1024];
+    va_list args;
+
+    must((health == HEALTH_OK) == (fix[0] == '\0'));
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    va_end(args);
+    jw_object(&doctor->jw);
+    jw_key(&doctor->jw, "name");
+    jw_str(&doctor->jw, name);
+    jw_key(&doctor->jw, "status");
+    jw_str(&doctor->jw, words[health]);
+    jw_key(&doctor->jw, "text");
+    jw_str(&doctor->jw, text);
+    jw_key(&doctor->jw, "fix");
+    jw_str(&doctor->jw, fix);
+    jw_object_end(&doctor->jw);
+}
+
+/* --- the daemon and its ledger --- */
+
+static void check_daemon(struct doctor *doctor)
+{
+    const char *why = NULL;
+
+    must(doctor->snapshot != NULL);
+    if (atomic_load(&doctor->app->draining))
+        say(doctor, "daemon", HEALTH_WARNING, "wait for its successor", "it is stopping");
+    else if (!app_ready(doctor->app, &why))
+        say(doctor, "daemon", HEALTH_FAILED,
+            "see the failed checks below; webhooks answer with an error until then",
+            "not ready: %s", why);
+    else
+        say(doctor, "daemon", HEALTH_OK, "", "milligpud %s (%s), ready, %u nodes, generation %llu",
+            MILLIGPU_VERSION, MILLIGPU_COMMIT, doctor->snapshot->nodes,
+            (unsigned long long)doctor->snapshot->generation);
+}
+
+static void check_ledger_file(struct doctor *doctor)
+{
+    struct store_facts facts;
+    struct err err;
+
+    if (store_facts(doctor->app->store, &facts, &err) < 0) {
+        say(doctor, "ledger", HEALTH_FAILED, "look at the disk and at the log of milligpud", "%s",
+            err.text);
+        return;
+    }
+    must(facts.bytes >= 0 && facts.wal_bytes >= 0);
+    if (facts.wal_bytes > WAL_LATE_BYTES)
+        say(doctor, "ledger", HEALTH_WARNING,
+            "something keeps an old reader open on the file: no program but milligpud may",
+            "%s: its log has grown to %lld MiB", facts.path, (long long)facts.wal_bytes / 1048576);
+    else
+        say(doctor, "ledger", HEALTH_OK, "",
+            "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u", facts.path,
+            (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
+            (unsigned long long)facts.journal_rows, facts.schema);
+}
+
+static void check_ledger(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+
+    must(app->store != NULL);
+    if (atomic_load(&app->safe_mode))
+        say(doctor, "ledger", HEALTH_FAILED,
+            "keep a copy (milligpuctl backup FILE) and the log, then restart milligpud: it loads "
+            "what is on disk and compares it with the pods",
+            "ledger and memory disagreed: nothing is granted any more");
+    else if (atomic_load(&app->disk_broken))
+        say(doctor, "ledger", HEALTH_FAILED, "make room on the disk, or mend it; it is tried again",
+            "it cannot be written");
+    else
+        check_ledger_file(doctor);
+}
+
+static void check_history(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+
+    must(app->store != NULL);
+    if (atomic_load(&app->history_broken))
+        say(doctor, "history", HEALTH_FAILED,
+            "granting is not affected; restore an older backup to get the past back",
+            "the past in the ledger is damaged: see the log");
+    else if (!atomic_load(&app->history_checked))
+        say(doctor, "history", HEALTH_OK, "", "still being checked in the background");
+    else
+        say(doctor, "history", HEALTH_OK, "", "checked at the start");
+}
+
+/* --- the API server --- */
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void check_api(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+    const int64_t heard_ms =
+        later(atomic_load(&app->nodes_heard_ms), atomic_load(&app->pods_heard_ms));
+    const int64_t error_ms = atomic_load(&app->api_error_ms);
+    const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
+
+    must(app->server != NULL);
+    if (heard_ms == 0)
+        say(doctor, "api", HEALTH_FAILED,
+            "check --kubeconfig, the network and the certificate; the log says what each try met",
+            "%s has not answered yet", app->server);
+    else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
+        say(doctor, "api", HEALTH_WARNING, "the log says which call failed, and how",
+            "%s: a call failed %lld s ago, nothing was heard since", app->server,
+            (long long)error_age_s);
+    else
+        say(doctor, "api", HEALTH_OK, "", "%s, heard %lld s ago", app->server,
+            (long long)(doctor->now_ms - heard_ms) / 1000);
+}
+
+static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
+{
+    const int64_t age_ms = doctor->now_ms - heard_ms;
+
+    must(resource[0] != '\0');
+    if (!synced)
+        say(doctor, resource, HEALTH_FAILED,
+            "the account needs list and watch on nodes and pods: see manifests; the log has the "
+            "API server's words",
+            "no complete list of %s has come yet", resource);
+    else if (age_ms > HEARD_LATE_MS)
+        say(doctor, resource, HEALTH_WARNING, "it is begun anew by itself; see the log",
+            "the watch of %s has been silent for %lld s", resource, (long long)age_ms / 1000);
+    else
+        say(doctor, resource, HEALTH_OK, "", "complete, watched, heard %lld s ago",
+            (long long)(age_ms > 0 ? age_ms : 0) / 1000);
+}
+
+/* What the API server said to our calls. */
+struct calls {
+    int64_t all;
+    int64_t denied;
+    char words[256]; /* of those denied */
+};
+
+static void count_call(void *user, const char *labels, int64_t value)
+{
+    struct calls *calls = user;
+    const char *call = strchr(labels, '"');
+    const size_t used = strlen(calls->words);
+
+    must(value >= 0);
+    calls->all += value;
+    if (call == NULL ||
+        (strstr(labels, "code=\"401\"") == NULL && strstr(labels, "code=\"403\"") == NULL))
+        return;
+    calls->denied += value;
+    (void)snprintf(calls->words + used, sizeof calls->words - used, "%s%.*s", used > 0 ? ", " : "",
+                   (int)strcspn(call + 1, "\""), call + 1);
+}
+
+static void check_rights(struct doctor *doctor)
+{
+    struct calls calls = {.all = 0};
+
+    if (doctor->app->standin != NULL) {
+        say(doctor, "rights", HEALTH_OK, "", "standalone: none are needed");
+        return;
+    }
+    metric_each(M_API_REQUESTS, &calls, count_call);
+    must(calls.denied <= calls.all);
+    if (calls.denied > 0)
+        say(doctor, "rights", HEALTH_FAILED,
+            "apply the roles of manifests again: bind needs create on pods/binding, fetch and check "
+            "get on pods, event create on events, ring and hang_bell create and patch on "
+            "csistoragecapacities, advertise patch on nodes/status",
+            "%lld calls were denied: %s", (long long)calls.denied, calls.words);
+    else
+        say(doctor, "rights", HEALTH_OK, "", "of %lld calls since the start none was denied",
+            (long long)calls.all);
+}
+
+static void check_bell(struct doctor *doctor)
+{
+    struct outbox_stats stats;
+
+    must(doctor->app->outbox != NULL);
+    outbox_stats(doctor->app->outbox, &stats);
+    if (strcmp(doctor->settings->wake, "off") == 0)
+        say(doctor, "bell", HEALTH_WARNING, "set wake to bell",
+            "wake is off: a refused pod may wait up to 330 s after room came free");
+    else if (stats.bell_failing)
+        say(doctor, "bell", HEALTH_FAILED,
+            "the account needs create and patch on csistoragecapacities in that namespace: see "
+            "manifests",
+            "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->bell_namespace,
+            stats.bell_error);
+    else
+        say(doctor, "bell", HEALTH_OK, "", "rung %llu times since the start, in namespace %s",
+            (unsigned long long)stats.rings, doctor->app->bell_namespace);
+}
+
+/* --- the scheduler --- */
+
+struct asked {
+    int64_t filters;
+    int64_t passed; /* filters that found room */
+    int64_t binds;
+    int64_t errors;
+};
+
+static void count_webhook(void *user, const char *labels, int64_t value)
+{
+    struct asked *asked = user;
+    const bool filter = strstr(labels, "verb=\"filter\"") != NULL;
+
+    must(value >= 0);
+    if (filter)
+        asked->filters += value;
+    if (filter && strstr(labels, "outcome=\"ok\"") != NULL)
+        asked->passed += value;
+    if (strstr(labels, "verb=\"bind\"") != NULL)
+        asked->binds += value;
+    if (strstr(labels, "outcome=\"error\"") != NULL)
+        asked->errors += value;
+}
+
+/* Pods that ask for a share, are not bound, and about which no filter has come. */
+struct unasked {
+    struct arena *arena;
+    int64_t wall_ms;
+    size_t count;
+    const char *uid[UNASKED_MAX];
+    const char *name[UNASKED_MAX];
+};
+
+static void note_unbound(void *user, const struct pod_record *record)
+{
+    struct unasked *unasked = user;
+
+    must(record->uid[0] != '\0');
+    if (record->node[0] != '\0' || record->request == NULL || record->terminating_ms != 0 ||
+        unasked->wall_ms - record->created_ms < ASKED_LATE_MS || unasked->count == UNASKED_MAX)
+        return;
+    unasked->uid[unasked->count] = arena_copy(unasked->arena, text_of(record->uid));
+    unasked->name[unasked->count++] =
+        arena_printf(unasked->arena, "%s/%s", record->namespace, record->name);
+}
+
+static size_t count_unasked(struct doctor *doctor, const char **out_example)
+{
+    struct arena *arena = &doctor->call->arena;
+    struct unasked *unasked = arena_alloc(arena, sizeof *unasked);
+    struct waiting waiting;
+    size_t count = 0;
+
+    unasked->arena = arena;
+    unasked->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
+    pods_each(doctor->app->pods, unasked, note_unbound);
+    for (size_t i = 0; i < unasked->count; i++) {
+        const struct text uid = text_of(unasked->uid[i]);
+        if (hints_find(doctor->app->hints, uid, arena, &waiting) ||
+            snapshot_open(doctor->snapshot, uid) != NULL)
+            continue;
+        *out_example = unasked->name[i];
+        count++;
+    }
+    must(count <= unasked->count);
+    return count;
+}
+
+static void check_scheduler(struct doctor *doctor)
+{
+    static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
+                               "filterVerb, managedResources) and the schedulerName of the pods";
+    struct asked asked = {0};
+    const char *example = "";
+    const size_t unasked = count_unasked(doctor, &example);
+
+    metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
+    must(asked.passed <= asked.filters);
+    if (unasked > 0)
+        say(doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
+            "%zu pods wait that no scheduler has asked about since the start, %s among them",
+            unasked, example);
+    else if (asked.filters == 0)
+        say(doctor, "scheduler", HEALTH_WARNING, wire,
+            "no scheduler has asked since the start; no pod waits either");
+    else if (asked.passed > 2 && asked.binds == 0)
+        say(doctor, "scheduler", HEALTH_FAILED,
+            "set bindVerb: bind at the extender, and no bind plugin of another product before it",
+            "filter found room %lld times, but bind was never called", (long long)asked.passed);
+    else
+        say(doctor, "scheduler", HEALTH_OK, "",
+            "filter was asked %lld times, bind %lld times, %lld answers were errors",
+            (long long)asked.filters, (long long)asked.binds, (long long)asked.errors);
+}
+
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", strlen("127.")) == 0 ||
+           strncmp(address, "[::1]:", strlen("[::1]:")) == 0 ||
+           strncmp(address, "localhost:", strlen("localhost:")) == 0;
+}
+
+/* Whoever reaches the webhooks binds pods with our rights. */
+static void check_webhooks(struct doctor *doctor)
+{
+    const struct settings *settings = doctor->settings;
+    const char *address = settings->webhook_listen;
+    const bool tls = settings->webhook_cert[0] != '\0';
+
+    must(address[0] != '\0');
+    if (tls && settings->webhook_client_ca[0] != '\0')
+        say(doctor, "webhooks", HEALTH_OK, "", "%s, TLS, only with a certificate of %s", address,
+            settings->webhook_client_ca);
+    else if (is_loopback(address))
+        say(doctor, "webhooks", HEALTH_OK, "", "%s%s, reached from this machine or pod only",
+            address, tls ? ", TLS" : "");
+    else
+        say(doctor, "webhooks", HEALTH_FAILED,
+            "set webhook_cert, webhook_key and webhook_client_ca, or listen on 127.0.0.1",
+            "%s%s: whoever reaches it can bind pods with our rights", address,
+            tls ? ", TLS without client certificates" : ", plain HTTP");
+}
+
+static void check_drift(struct doctor *doctor)
+{
+    const uint32_t drift = api_drift_count(doctor->snapshot);
+
+    must(doctor->snapshot != NULL);
+    if (drift > 0)
+        say(doctor, "drift", HEALTH_WARNING, "milligpuctl drift names them",
+            "ledger and cluster disagree in %u places", drift);
+    else
+        say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
+}
+
+void api_doctor(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct app *app = call->app;
+    struct doctor doctor = {
+        .call = call,
+        .app = app,
+        .settings = atomic_load(&app->settings),
+        .snapshot = snapshot,
+        .now_ms = app->clock.now_ms(app->clock.ctx),
+    };
+
+    if (snapshot == NULL)
+        return;
+    jw_init(&doctor.jw, &call->body);
+    jw_object(&doctor.jw);
+    jw_key(&doctor.jw, "checks");
+    jw_array(&doctor.jw);
+    check_daemon(&doctor);
+    check_ledger(&doctor);
+    check_history(&doctor);
+    check_api(&doctor);
+    check_watch(&doctor, "nodes", atomic_load(&app->nodes_synced),
+                atomic_load(&app->nodes_heard_ms));
+    check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
+    check_rights(&doctor);
+    check_bell(&doctor);
+    check_scheduler(&doctor);
+    check_webhooks(&doctor);
+    check_drift(&doctor);
+    jw_array_end(&doctor.jw);
+    jw_object_end(&doctor.jw);
+    must(call->body.len > 0);
+}
+
+/* --- settings --- */
+
+static const char *const setting_help[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help) help,
+#include "milligpu/settings.def"
+#undef SETTING
+};
+
+struct setting {
+    const struct settings_set *set;
+    enum setting_id id;
+};
+
+/* None of them holds a secret: keys and tokens are files, and only their names stand here. */
+static void encode_setting(struct jw *jw, const struct api_item *item)
+{
+    const struct setting *setting = item->what;
+    char value[4096];
+
+    must((size_t)setting->id < ARRAY_LEN(setting_help));
+    settings_value(setting->set, setting->id, value, sizeof value);
+    jw_object(jw);
+    jw_key(jw, "name");
+    jw_str(jw, settings_name(setting->id));
+    jw_key(jw, "value");
+    jw_str(jw, value);
+    jw_key(jw, "source");
+    jw_str(jw, settings_source_name(settings_source(setting->set, setting->id)));
+    jw_key(jw, "text");
+    jw_str(jw, setting_help[setting->id]);
+    jw_object_end(jw);
+}
+
+void api_settings(struct api_call *call)
+{
+    const struct settings_set *set = atomic_load(&call->app->set);
+    struct setting *setting = arena_array(&call->arena, SETTINGS, sizeof *setting);
+    struct api_list list = {0};
+
+    must(set != NULL);
+    for (int id = 0; id < SETTINGS; id++) {
+        setting[id] = (struct setting){set, (enum setting_id)id};
+        /* The order of the table says more than the alphabet. */
+        api_list_add(call, &list, arena_printf(&call->arena, "%03d", id), &setting[id], NULL);
+    }
+    api_list_write(call, &list, encode_setting);
+}

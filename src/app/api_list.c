@@ -1,0 +1,92 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "api_inside.h"
+
+/*
+ * A token is the last key in hexadecimal: it needs no escaping in a URL and no memory here.
+ */
+static const char digits[] = "0123456789abcdef";
+
+void api_continue(struct jw *jw, const char *key)
+{
+    CLEANUP(strbuf_done) struct strbuf token;
+
+    if (key == NULL)
+        return;
+    must(key[0] != '\0');
+    strbuf_init(&token);
+    for (const char *at = key; *at != '\0'; at++) {
+        strbuf_char(&token, digits[(unsigned char)*at >> 4]);
+        strbuf_char(&token, digits[(unsigned char)*at & 15]);
+    }
+    jw_key(jw, "continue");
+    jw_str(jw, token.data);
+}
+
+static int digit_of(char c)
+{
+    const char *at = c != '\0' ? strchr(digits, c) : NULL;
+    return at != NULL ? (int)(at - digits) : -1;
+}
+
+bool api_token_read(const char *token, struct arena *arena, const char **out)
+{
+    const size_t bytes = strlen(token) / 2;
+    char *key = arena_alloc(arena, bytes + 1);
+
+    if (bytes == 0 || strlen(token) % 2 != 0)
+        return false;
+    for (size_t i = 0; i < bytes; i++) {
+        const int high = digit_of(token[2 * i]);
+        const int low = digit_of(token[2 * i + 1]);
+        if (high < 0 || low < 0 || (high == 0 && low == 0))
+            return false;
+        key[i] = (char)(high * 16 + low);
+    }
+    must(strlen(key) == bytes);
+    *out = key;
+    return true;
+}
+
+void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
+                  const void *where)
+{
+    must(key[0] != '\0');
+    if (call->after != NULL && strcmp(key, call->after) <= 0)
+        return;
+    list->item = xgrow(list->item, list->count, &list->capacity, sizeof *list->item);
+    list->item[list->count++] = (struct api_item){key, what, where};
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct api_item *left = a;
+    const struct api_item *right = b;
+    return strcmp(left->key, right->key);
+}
+
+void api_list_write(struct api_call *call, struct api_list *list,
+                    void (*encode)(struct jw *jw, const struct api_item *item))
+{
+    const size_t shown = list->count < call->limit ? list->count : call->limit;
+    struct jw jw;
+
+    must(call->limit > 0);
+    if (list->count > 0)
+        qsort(list->item, list->count, sizeof *list->item, by_key);
+    jw_init(&jw, &call->body);
+    jw_object(&jw);
+    jw_key(&jw, "items");
+    jw_array(&jw);
+    for (size_t i = 0; i < shown; i++) {
+        must(i == 0 || strcmp(list->item[i - 1].key, list->item[i].key) < 0);
+        encode(&jw, &list->item[i]);
+    }
+    jw_array_end(&jw);
+    api_continue(&jw, shown < list->count ? list->item[shown - 1].key : NULL);
+    jw_object_end(&jw);
+    xfree(list->item);
+    *list = (struct api_list){0};
+}

@@ -1,0 +1,109 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+#include "api_inside.h"
+#include "milligpu_version.h"
+
+static struct api_model *model_of(struct api_models *models, const struct atom *model)
+{
+    for (size_t i = 0; i < models->count; i++)
+        if (models->model[i].model == model)
+            return &models->model[i];
+    models->model = xgrow(models->model, models->count, &models->capacity, sizeof *models->model);
+    models->model[models->count] = (struct api_model){.model = model};
+    return &models->model[models->count++];
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct api_model *left = a;
+    const struct api_model *right = b;
+    return strcmp(left->model->text, right->model->text);
+}
+
+void api_models(const struct snapshot *snapshot, struct api_models *out)
+{
+    const struct node *node;
+
+    must(snapshot != NULL);
+    *out = (struct api_models){0};
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus; i++)
+            admin_amounts_add(&model_of(out, node->gpu[i].model)->amounts, node, &node->gpu[i]);
+    if (out->count > 0)
+        qsort(out->model, out->count, sizeof *out->model, by_name);
+}
+
+static void put_sample(struct strbuf *out, enum metric_id id, const struct api_model *model,
+                       uint64_t milli)
+{
+    const bool named = model->model->len > 0;
+
+    must(milli <= INT64_MAX);
+    metric_sample(out, id, "model", named ? atom_text(model->model) : TEXT("unknown"),
+                  (int64_t)milli);
+}
+
+/* Their labels are not a closed set, so they are made anew for each scrape. */
+static void put_models(struct strbuf *out, const struct api_models *models)
+{
+    metric_head(out, M_ALLOCATED);
+    for (size_t i = 0; i < models->count; i++) {
+        const struct admin_amounts *amounts = &models->model[i].amounts;
+        put_sample(out, M_ALLOCATED, &models->model[i],
+                   amounts->used_milli + amounts->reserved_milli);
+    }
+    metric_head(out, M_FREE);
+    for (size_t i = 0; i < models->count; i++)
+        put_sample(out, M_FREE, &models->model[i], models->model[i].amounts.free_milli);
+    metric_head(out, M_LARGEST_FREE);
+    for (size_t i = 0; i < models->count; i++)
+        put_sample(out, M_LARGEST_FREE, &models->model[i],
+                   models->model[i].amounts.largest_free_milli);
+    must(out->len > 0);
+}
+
+static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
+{
+    const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
+
+    must(heard_ms >= 0);
+    if (heard_ms > 0) /* never heard is told by milligpu_ready */
+        metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
+}
+
+static void set_gauges(const struct app *app)
+{
+    char build[128];
+
+    metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
+    metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
+    metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
+    metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
+    set_age(app, "resource=\"nodes\"", atomic_load(&app->nodes_heard_ms));
+    set_age(app, "resource=\"pods\"", atomic_load(&app->pods_heard_ms));
+    const int used = snprintf(build, sizeof build, "version=\"%s\",commit=\"%s\"", MILLIGPU_VERSION,
+                              MILLIGPU_COMMIT);
+    must(used > 0 && (size_t)used < sizeof build);
+    metric_set(M_BUILD_INFO, build, 1);
+}
+
+void api_metrics(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(call->app->view);
+    struct api_models models = {0};
+
+    set_gauges(call->app);
+    if (snapshot != NULL) {
+        must(snapshot->generation <= INT64_MAX);
+        metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
+        api_models(snapshot, &models);
+    }
+    metric_expose(&call->body);
+    put_models(&call->body, &models);
+    xfree(models.model);
+    call->type = "text/plain; version=0.0.4; charset=utf-8";
+}

@@ -1,0 +1,337 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "api_inside.h"
+
+/* --- allocations --- */
+
+static void encode_allocation(struct jw *jw, const struct api_item *item)
+{
+    must(item->what != NULL);
+    admin_allocation(jw, item->what, item->where);
+}
+
+static bool is_wanted(const char *filter, const char *value)
+{
+    must(value != NULL);
+    return filter == NULL || strcmp(filter, value) == 0;
+}
+
+static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node)
+{
+    const char *const *value = call->value;
+
+    if (!is_wanted(value[PARAMETER_node], node->name->text))
+        return;
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        const struct allocation_facts *is = &allocation->is;
+        must(is->node == node->name);
+        if (is_wanted(value[PARAMETER_namespace], is->namespace) &&
+            is_wanted(value[PARAMETER_state], allocation_state_name(is->state)))
+            api_list_add(call, list,
+                         arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
+                         allocation, node);
+    }
+}
+
+static void list_live(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct api_list list = {0};
+    const struct node *node;
+
+    if (snapshot == NULL)
+        return;
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        add_allocations(call, &list, node);
+    must(list.count <= snapshot->allocations);
+    api_list_write(call, &list, encode_allocation);
+}
+
+void api_allocations(struct api_call *call)
+{
+    const char *state = call->value[PARAMETER_state];
+
+    must(call->limit > 0);
+    if (state == NULL || strcmp(state, "reserved") == 0 || strcmp(state, "bound") == 0)
+        list_live(call);
+    else if (strcmp(state, "released") == 0)
+        api_allocations_released(call);
+    else
+        api_fail(call, 400, "state is %.40s: it is reserved, bound or released", state);
+}
+
+/* --- waiting --- */
+
+struct waiters {
+    struct api_call *call;
+    struct api_list list;
+};
+
+/* Under the lock of hints, so what is needed is copied. */
+static void add_waiting(void *user, const struct waiting *waiting)
+{
+    struct waiters *waiters = user;
+    struct arena *arena = &waiters->call->arena;
+    struct admin_waiting *copy = arena_alloc(arena, sizeof *copy);
+    struct strbuf *bytes = arena_alloc(arena, sizeof *bytes);
+    struct jw jw;
+
+    *copy = (struct admin_waiting){
+        .uid = waiting->uid,
+        .namespace = waiting->namespace,
+        .name = waiting->name,
+        .request = waiting->request,
+        .text = waiting->text,
+        .since_ms = waiting->since_ms,
+        .last_ms = waiting->last_ms,
+        .asks = waiting->asks,
+    };
+    must(waiting->uid[0] != '\0');
+    strbuf_init(bytes);
+    jw_init(&jw, bytes);
+    admin_waiting(&jw, copy);
+    const struct text text = {bytes->data, bytes->len};
+    const char *json = arena_copy(arena, text);
+    strbuf_done(bytes);
+    api_list_add(waiters->call, &waiters->list,
+                 arena_printf(arena, "%s/%s/%s", waiting->namespace, waiting->name, waiting->uid),
+                 json, NULL);
+}
+
+static void encode_bytes(struct jw *jw, const struct api_item *item)
+{
+    must(item->what != NULL);
+    jw_raw(jw, text_of(item->what));
+}
+
+void api_waiting(struct api_call *call)
+{
+    struct waiters waiters = {.call = call};
+
+    must(call->status == 200);
+    hints_each(call->app->hints, &waiters, add_waiting);
+    api_list_write(call, &waiters.list, encode_bytes);
+}
+
+/* --- one pod --- */
+
+/* What is known of the pod that was asked for; any part may be missing. */
+struct sought {
+    const char *namespace;
+    const char *name;
+    const struct pod_record *record;
+    const struct allocation *allocation; /* borrowed from the snapshot */
+    const struct node *node;             /* of the allocation */
+};
+
+/* By uid where it is known: a name may have come again while the old pod still holds its share. */
+static void find_allocation(const struct snapshot *snapshot, struct sought *sought)
+{
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++) {
+            const struct allocation *allocation = node->allocation[i];
+            const bool same = sought->record != NULL
+                                  ? strcmp(allocation->is.uid, sought->record->uid) == 0
+                                  : strcmp(allocation->is.name, sought->name) == 0 &&
+                                        strcmp(allocation->is.namespace, sought->namespace) == 0;
+            if (!same)
+                continue;
+            must(allocation->is.node == node->name);
+            sought->allocation = allocation;
+            sought->node = node;
+            return;
+        }
+}
+
+static const char *phase_of(const struct sought *sought)
+{
+    static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
+
+    if (sought->record == NULL)
+        return "Unknown"; /* the ledger has it, the watch has not shown it yet */
+    must((size_t)sought->record->phase < ARRAY_LEN(names));
+    return names[sought->record->phase];
+}
+
+static void describe_request(const struct api_call *call, const struct pod_record *record,
+                             char *out, size_t bytes)
+{
+    const struct settings *settings = atomic_load(&call->app->settings);
+
+    must(bytes > 0);
+    out[0] = '\0';
+    if (record == NULL)
+        return;
+    switch (record->verdict) {
+    case REQUEST_OK:
+        request_format(record->request, out, bytes);
+        return;
+    case REQUEST_REFUSED:
+        (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
+        return;
+    case REQUEST_ZERO:
+        (void)snprintf(out, bytes, "0 milli");
+        return;
+    case REQUEST_NOT_OURS:
+        (void)snprintf(out, bytes, "%u of %s", record->whole_gpus, settings->whole_resource);
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+static void put(struct jw *jw, const char *key, const char *value)
+{
+    must(value != NULL);
+    jw_key(jw, key);
+    jw_str(jw, value);
+}
+
+static void put_verdict(struct jw *jw, const struct node *node, const struct request *request)
+{
+    struct placement placement;
+    struct refusal refusal = {.text = ""};
+    struct room room;
+    char detail[512];
+
+    room_of(node, &room);
+    const enum reason why = place_search(&room, request, &placement);
+    if (why != REASON_NONE)
+        request_refuse(request, why, &refusal);
+    must((why == REASON_NONE) == (refusal.text[0] == '\0'));
+    filter_explain(node, request, detail, sizeof detail);
+    jw_object(jw);
+    put(jw, "name", node->name->text);
+    jw_key(jw, "fits");
+    jw_bool(jw, why == REASON_NONE);
+    put(jw, "reason", reason_name(why));
+    put(jw, "text", refusal.text);
+    put(jw, "detail", detail);
+    jw_object_end(jw);
+}
+
+static int by_node_name(const void *a, const void *b)
+{
+    const struct node *const *left = a;
+    const struct node *const *right = b;
+    return strcmp((*left)->name->text, (*right)->name->text);
+}
+
+/* The same question that filter is asked, node by node. */
+static void put_verdicts(struct jw *jw, struct api_call *call, const struct snapshot *snapshot,
+                         const struct request *request)
+{
+    const struct node **all =
+        arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
+    const struct node *node;
+    size_t count = 0;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        all[count++] = node;
+    must(count == snapshot->nodes);
+    qsort(all, count, sizeof *all, by_node_name);
+    jw_key(jw, "nodes");
+    jw_array(jw);
+    for (size_t i = 0; i < count; i++)
+        put_verdict(jw, all[i], request);
+    jw_array_end(jw);
+}
+
+static void put_waiting(struct jw *jw, struct api_call *call, const char *uid)
+{
+    struct waiting found;
+
+    must(uid[0] != '\0');
+    if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
+        return;
+    const struct admin_waiting waiting = {
+        .uid = found.uid,
+        .namespace = found.namespace,
+        .name = found.name,
+        .text = found.text,
+        .since_ms = found.since_ms,
+        .last_ms = found.last_ms,
+        .asks = found.asks,
+    };
+    jw_key(jw, "waiting");
+    admin_waiting_brief(jw, &waiting);
+}
+
+static void put_pod(struct api_call *call, const struct snapshot *snapshot,
+                    const struct sought *sought)
+{
+    const struct pod_record *record = sought->record;
+    const struct allocation *allocation = sought->allocation;
+    const char *node = record != NULL ? record->node : allocation->is.node->text;
+    char request[1024];
+    struct jw jw;
+
+    describe_request(call, record, request, sizeof request);
+    jw_init(&jw, &call->body);
+    jw_object(&jw);
+    put(&jw, "namespace", sought->namespace);
+    put(&jw, "name", sought->name);
+    put(&jw, "uid", record != NULL ? record->uid : allocation->is.uid);
+    put(&jw, "phase", phase_of(sought));
+    put(&jw, "node", node);
+    put(&jw, "request", request);
+    if (allocation != NULL) {
+        jw_key(&jw, "allocation");
+        admin_allocation(&jw, allocation, sought->node);
+    } else if (node[0] == '\0') {
+        must(record != NULL);
+        put_waiting(&jw, call, record->uid);
+        if (record->request != NULL)
+            put_verdicts(&jw, call, snapshot, record->request);
+    }
+    jw_object_end(&jw);
+}
+
+/* Neither the cluster nor the ledger's present knows it: perhaps its past does. */
+static void put_past(struct api_call *call)
+{
+    struct admin_history row[GPUS_PER_NODE_MAX];
+    struct err err;
+    struct jw jw;
+    const size_t rows = api_history_last(call, call->place[0], call->place[1], row, &err);
+
+    must(rows <= GPUS_PER_NODE_MAX);
+    if (rows == 0) {
+        api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs", call->place[1],
+                 call->place[0]);
+        return;
+    }
+    jw_init(&jw, &call->body);
+    jw_object(&jw);
+    put(&jw, "namespace", row->namespace);
+    put(&jw, "name", row->name);
+    put(&jw, "uid", row->uid);
+    put(&jw, "phase", "Ended");
+    put(&jw, "node", row->node);
+    put(&jw, "request", "");
+    jw_key(&jw, "allocation");
+    admin_released(&jw, row, rows);
+    jw_object_end(&jw);
+}
+
+void api_pod(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+
+    if (snapshot == NULL)
+        return;
+    struct pod_record *record = pods_copy(call->app->pods, call->place[0], call->place[1]);
+    struct sought sought = {.namespace = call->place[0], .name = call->place[1], .record = record};
+    find_allocation(snapshot, &sought);
+    must(sought.allocation == NULL || sought.node != NULL);
+    if (record != NULL || sought.allocation != NULL)
+        put_pod(call, snapshot, &sought);
+    else
+        put_past(call);
+    pod_record_free(record);
+}
