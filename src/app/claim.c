@@ -60,8 +60,8 @@ static void try_later(struct claim *claim, int64_t now_ms, const char *why)
     claim->flying = false;
     claim->due_ms = now_ms + RETRY_MS;
     atomic_store(&claim->app->api_error_ms, now_ms);
-    log_write(LOG_WARN, "the cluster cannot be identified yet", log_str("server", claim->app->server),
-              log_str("error", why));
+    log_write(LOG_WARN, "the cluster cannot be identified yet",
+              log_str("server", claim->app->server), log_str("error", why));
 }
 
 int64_t claim_step(struct claim *claim, int64_t now_ms)
@@ -91,7 +91,8 @@ static void learned(struct claim *claim, int64_t now_ms)
     struct err err;
 
     arena_init(&arena);
-    if (meta_decode((struct text){claim->answer.data, claim->answer.len}, &arena, &meta, &err) < 0) {
+    if (meta_decode((struct text){claim->answer.data, claim->answer.len}, &arena, &meta, &err) <
+        0) {
         try_later(claim, now_ms, err.text);
     } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
         try_later(claim, now_ms, "namespace kube-system has no usable uid");

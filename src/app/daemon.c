@@ -9,31 +9,30 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api.h"
-#include "app.h"
-#include "claim.h"
-#include "watcher.h"
-#include "webhooks.h"
-#include "writer.h"
-
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 
+#include "api.h"
+#include "app.h"
+#include "claim.h"
 #include "milligpu_version.h"
+#include "watcher.h"
+#include "webhooks.h"
+#include "writer.h"
 
 enum {
-    ADMIN_THREADS      = 2,
-    CONNECTIONS        = 4096,
-    ADMIN_CONNECTIONS  = 256,
-    ADMIN_BODY_BYTES   = 4 * 1024 * 1024,
-    IDLE_MS            = 120000, /* longer than Go's 90 s: the client closes first */
-    REQUEST_MS         = 10000,
-    DRAIN_MS           = 8000,
-    SIGNAL_LOOK_MS     = 100,
-    WRITER_WAIT_MS     = 200,
-    POLL_MAX_MS        = 1000,
-    PORTS              = 3,
+    ADMIN_THREADS = 2,
+    CONNECTIONS = 4096,
+    ADMIN_CONNECTIONS = 256,
+    ADMIN_BODY_BYTES = 4 * 1024 * 1024,
+    IDLE_MS = 120000, /* longer than Go's 90 s: the client closes first */
+    REQUEST_MS = 10000,
+    DRAIN_MS = 8000,
+    SIGNAL_LOOK_MS = 100,
+    WRITER_WAIT_MS = 200,
+    POLL_MAX_MS = 1000,
+    PORTS = 3,
 };
 
 struct daemon {
@@ -57,7 +56,7 @@ struct daemon {
     pthread_t outbox_thread;
     pthread_t audit_thread;
     bool writer_runs, watcher_runs, outbox_runs, audit_runs;
-    atomic_bool stop_io;     /* watcher and outbox */
+    atomic_bool stop_io; /* watcher and outbox */
     atomic_bool stop_writer;
     atomic_bool failed; /* final trouble: err holds the sentence */
     struct err err;     /* written once, before failed */
@@ -140,7 +139,8 @@ static void *outbox_main(void *user)
     struct app *app = &daemon->app;
 
     while (!atomic_load(&daemon->stop_io)) {
-        const int64_t wait = outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
+        const int64_t wait =
+            outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
         daemon->call_ops.poll(daemon->call_ops.ctx, capped(wait), daemon, call_delivered);
     }
     return NULL;
@@ -224,9 +224,8 @@ static void set_log(const struct settings *settings)
 static int open_store(struct daemon *daemon, struct err *err)
 {
     const struct settings *settings = daemon->app.settings;
-    const bool in_memory =
-        settings->standalone[0] != '\0' &&
-        settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
+    const bool in_memory = settings->standalone[0] != '\0' &&
+                           settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
     const struct store_rules rules = {
         .path = in_memory ? ":memory:" : settings->ledger,
         .on_corrupt =
@@ -464,8 +463,8 @@ static void reload(struct daemon *daemon)
                 log_write(LOG_WARN, "a changed setting needs a restart",
                           log_str("setting", settings_name((enum setting_id)id)));
         }
-        daemon->reloaded = xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity,
-                                 sizeof(void *));
+        daemon->reloaded =
+            xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity, sizeof(void *));
         daemon->reloaded[daemon->reloads++] = set;
         atomic_store(&daemon->app.set, set);
         atomic_store(&daemon->app.settings, settings_get(set));

@@ -10,9 +10,9 @@
 #include "milligpu/reconcile.h"
 
 enum {
-    LOOK_MS          = 2000,
+    LOOK_MS = 2000,
     EVENTS_PER_MINUTE = 30, /* more drift at once is in REST and metrics */
-    MINUTE_MS        = 60000,
+    MINUTE_MS = 60000,
 };
 
 static const char *const kinds[] = {

@@ -15,7 +15,7 @@ struct offer {
     struct ghost_part {
         const struct atom *gpu;
         uint32_t milli;
-    } *part;
+    } * part;
     struct offer *older;
     struct offer *newer;
 };
@@ -152,9 +152,8 @@ uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
         if (text_is(uid, offer->uid))
             continue;
         for (uint32_t i = 0; i < offer->parts && count < GHOSTS_MAX; i++)
-            ghost[count++] = (struct ghost){.node = offer->node,
-                                            .gpu = offer->part[i].gpu,
-                                            .milli = offer->part[i].milli};
+            ghost[count++] = (struct ghost){
+                .node = offer->node, .gpu = offer->part[i].gpu, .milli = offer->part[i].milli};
     }
     unlock(hints);
     return count;
@@ -214,8 +213,8 @@ static const char *lay(char **at, const char *text)
 
 static struct kept *kept_new(const struct waiting *waiting)
 {
-    const size_t bytes = strlen(waiting->uid) + strlen(waiting->namespace) +
-                         strlen(waiting->name) + strlen(waiting->text) + 4;
+    const size_t bytes = strlen(waiting->uid) + strlen(waiting->namespace) + strlen(waiting->name) +
+                         strlen(waiting->text) + 4;
     struct kept *kept = xmalloc(sizeof *kept + bytes);
     char *text = (char *)(kept + 1);
 
@@ -361,8 +360,8 @@ bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t
         size_t i = 0;
         if (kept->request == NULL)
             continue;
-        while (i < count && (tried[i]->hash != kept->hash ||
-                             !request_eq(tried[i]->request, kept->request)))
+        while (i < count &&
+               (tried[i]->hash != kept->hash || !request_eq(tried[i]->request, kept->request)))
             i++;
         if (i < count)
             continue;

@@ -4,21 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "message.h"
-
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
 
+#include "message.h"
+
 enum {
-    RETRY_MS         = 50, /* first pause; doubles */
-    RETRY_MAX_MS     = 1000,
-    ATTEMPT_MS       = 1000, /* least time that one try gets */
-    SIDE_TIMEOUT_MS  = 10000,
-    RING_PAUSE_MS    = 250,
-    RING_PER_POD_MS  = 10,
-    RING_RETRY_MS    = 1000,
-    IDLE_MS          = 1000,
-    SIDE_CALLS_MAX   = 256, /* Events and advertisements in flight; more are dropped and counted */
+    RETRY_MS = 50, /* first pause; doubles */
+    RETRY_MAX_MS = 1000,
+    ATTEMPT_MS = 1000, /* least time that one try gets */
+    SIDE_TIMEOUT_MS = 10000,
+    RING_PAUSE_MS = 250,
+    RING_PER_POD_MS = 10,
+    RING_RETRY_MS = 1000,
+    IDLE_MS = 1000,
+    SIDE_CALLS_MAX = 256, /* Events and advertisements in flight; more are dropped and counted */
     ANSWER_BYTES_MAX = 4 * 1024 * 1024,
 };
 
@@ -201,8 +201,8 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 {
     struct call *call = call_new(CALL_BIND, "POST");
 
-    call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
-                                  binding->namespace, binding->name);
+    call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
+                                  binding->name);
     call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
     call->content_type = "application/json";
     call->body = keep(&call->arena, binding->body);
@@ -236,8 +236,8 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
     struct call *call = call_new(CALL_EVENT, "POST");
     strbuf_init(&body);
     event_encode(&body, facts);
-    call->path = arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events",
-                              facts->namespace);
+    call->path =
+        arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events", facts->namespace);
     call->content_type = "application/json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
@@ -373,7 +373,8 @@ static void fetch_found(struct outbox *outbox, struct call *call)
 {
     struct message *result = call->bind;
     struct err err;
-    const struct text body = keep(&result->arena, (struct text){call->answer.data, call->answer.len});
+    const struct text body =
+        keep(&result->arena, (struct text){call->answer.data, call->answer.len});
 
     if (pod_decode(body, outbox->rules.wire, &result->arena, &result->pod, &err) < 0) {
         fetch_ends(outbox, call, err.text);
@@ -392,8 +393,9 @@ static void give_up(struct outbox *outbox, struct call *call)
     char text[400];
 
     if (call->kind == CALL_FETCH) {
-        fetch_ends(outbox, call, call->last_error[0] != '\0' ? call->last_error
-                                                             : "the API server did not answer");
+        fetch_ends(outbox, call,
+                   call->last_error[0] != '\0' ? call->last_error
+                                               : "the API server did not answer");
         return;
     }
     must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
@@ -471,8 +473,8 @@ static void check_pod(struct outbox *outbox, struct call *call)
     char text[400];
 
     arena_init(&arena);
-    const int rc = pod_decode((struct text){call->answer.data, call->answer.len}, outbox->rules.wire,
-                              &arena, &pod, &err);
+    const int rc = pod_decode((struct text){call->answer.data, call->answer.len},
+                              outbox->rules.wire, &arena, &pod, &err);
     if (rc < 0)
         (void)snprintf(text, sizeof text, "%.390s", err.text);
     else if (strcmp(pod.uid, call->uid) != 0)
@@ -545,9 +547,9 @@ static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
     bell_encode(&body, outbox->rules.namespace, bell_name);
     call->kind = CALL_HANG_BELL;
     call->method = "POST";
-    call->path = arena_printf(&call->arena,
-                              "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
-                              outbox->rules.namespace);
+    call->path =
+        arena_printf(&call->arena, "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
+                     outbox->rules.namespace);
     call->content_type = "application/json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     call->flying = false;
@@ -686,7 +688,8 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     struct strbuf body;
 
     lock(outbox);
-    const bool due = outbox->ring_wanted && !outbox->ringing && now_ms >= outbox->ring_not_before_ms &&
+    const bool due = outbox->ring_wanted && !outbox->ringing &&
+                     now_ms >= outbox->ring_not_before_ms &&
                      (!node || outbox->ring_node[0] != '\0');
     if (due)
         outbox->ring_wanted = false;
@@ -766,9 +769,9 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
         }
     lock(outbox);
     if (outbox->ring_wanted && !outbox->ringing)
-        wait = sooner(wait, outbox->ring_not_before_ms > now_ms
-                                ? outbox->ring_not_before_ms - now_ms
-                                : RING_PAUSE_MS);
+        wait =
+            sooner(wait, outbox->ring_not_before_ms > now_ms ? outbox->ring_not_before_ms - now_ms
+                                                             : RING_PAUSE_MS);
     unlock(outbox);
     return wait;
 }

@@ -66,8 +66,8 @@ static const char *lay(char **at, const char *text)
 /* One block: the record and its four strings. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
-    const size_t bytes = strlen(from->uid) + strlen(from->namespace) + strlen(from->name) +
-                         strlen(from->node) + 4;
+    const size_t bytes =
+        strlen(from->uid) + strlen(from->namespace) + strlen(from->name) + strlen(from->node) + 4;
     struct pod_record *record = xmalloc(sizeof *record + bytes);
     char *text = (char *)(record + 1);
 

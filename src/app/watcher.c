@@ -7,14 +7,15 @@
 #include "milligpu/metric.h"
 
 enum {
-    PAGE_ITEMS      = 500,
-    WATCH_MS        = 300000, /* jittered by the reflector, as client-go does */
-    SILENCE_MS      = 180000, /* bookmarks come about once a minute */
+    PAGE_ITEMS = 500,
+    WATCH_MS = 300000,   /* jittered by the reflector, as client-go does */
+    SILENCE_MS = 180000, /* bookmarks come about once a minute */
     LIST_TIMEOUT_MS = 60000,
 };
 
 /* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
-static const char live_pods[] = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+static const char live_pods[] =
+    "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
 /* One resource: how its objects become messages. */
 struct stream {
@@ -208,7 +209,8 @@ static void note_stats(struct stream *stream)
 
     reflector_stats(stream->reflector, &stats);
     atomic_store(stream->heard, stats.heard_ms);
-    if (stats.watches > stream->watches + 1 || (stream->watches > 0 && stats.watches > stream->watches)) {
+    if (stats.watches > stream->watches + 1 ||
+        (stream->watches > 0 && stats.watches > stream->watches)) {
         (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
         metric_add(M_WATCH_RESTARTS, labels, stats.watches - stream->watches);
     }

@@ -271,8 +271,7 @@ static void refuse(struct question *question, const struct filter_question *aske
 
 static void offer(struct question *question, const struct filter_answer *answer)
 {
-    uint32_t *choice =
-        arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
+    uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
     struct app *app = question->app;
     struct strbuf body;
 
@@ -298,7 +297,8 @@ static const struct node *const *nodes_of(struct question *question,
                                           const struct snapshot *snapshot, struct names *names)
 {
     const struct extender_args *args = &question->args;
-    const struct node **node = arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
+    const struct node **node =
+        arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
 
     for (uint32_t i = 0; i < args->names; i++) {
         struct inventory inventory;
@@ -319,9 +319,8 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 
 static bool answer_again(struct question *question, uint64_t room)
 {
-    const struct refusal_key key = {.request = &question->request,
-                                    .names = digest_names(&question->args),
-                                    .room = room};
+    const struct refusal_key key = {
+        .request = &question->request, .names = digest_names(&question->args), .room = room};
     enum reason reason;
     struct refusal refusal;
     struct strbuf body;
@@ -485,9 +484,9 @@ static void prioritize(struct question *question)
 
 static void judge_request(struct question *question)
 {
-    question->verdict = request_parse(&question->args.pod, &question->app->request_rules,
-                                      &question->scratch->arena, &question->request,
-                                      &question->refusal);
+    question->verdict =
+        request_parse(&question->args.pod, &question->app->request_rules, &question->scratch->arena,
+                      &question->request, &question->refusal);
 }
 
 static void open_args(struct webhooks *webhooks, struct web_call *call, bool scoring)
@@ -587,7 +586,8 @@ static void open_preempt(struct webhooks *webhooks, struct web_call *call)
     }
     question.scratch = take_scratch(webhooks);
     struct arena *arena = &question.scratch->arena;
-    if (extender_preempt_decode(web_body(call), &webhooks->app->wire_rules, arena, &args, &err) < 0) {
+    if (extender_preempt_decode(web_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
+        0) {
         count(call, "preempt", "error");
         answer_problem(call, 400, "the body cannot be read", err.text);
     } else {

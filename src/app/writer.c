@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch.h"
-#include "drift_watch.h"
-#include "webhooks.h"
-
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 #include "milligpu/map.h"
@@ -16,10 +12,14 @@
 #include "milligpu/quantity.h"
 #include "milligpu/reconcile.h"
 
+#include "batch.h"
+#include "drift_watch.h"
+#include "webhooks.h"
+
 enum {
-    DOUBT_MS      = 90000, /* the API server gives up on a request after 60 s */
-    RETRY_MS      = 250,   /* between two tries of a lost batch */
-    TICK_MS       = 1000,
+    DOUBT_MS = 90000, /* the API server gives up on a request after 60 s */
+    RETRY_MS = 250,   /* between two tries of a lost batch */
+    TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
 
@@ -314,7 +314,8 @@ static void send_plain_binding(struct writer *writer, const struct message *mess
     effect->node = xstrdup(message->bind.node);
     effect->note = xstrdup("");
     effect->deadline_ms = message->deadline_ms;
-    must(binding_encode(&effect->body, allocation, node, &err) == 0); /* nothing in it can be too much */
+    must(binding_encode(&effect->body, allocation, node, &err) ==
+         0); /* nothing in it can be too much */
     allocation_unref(allocation);
 }
 
@@ -348,8 +349,7 @@ static bool launch(struct writer *writer, struct message *message,
     return true;
 }
 
-static bool reserve(struct writer *writer, struct message *message,
-                    const struct pod_record *record)
+static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record)
 {
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .at_ms = writer->wall_ms,
@@ -404,7 +404,8 @@ static bool bind_settled(struct writer *writer, struct message *message,
     if (strcmp(record->namespace, bind->namespace) != 0 || strcmp(record->name, bind->pod) != 0) {
         refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
                     bind->namespace, bind->pod);
-    } else if (flight != NULL && flight->node != NULL && strcmp(flight->node->text, bind->node) != 0) {
+    } else if (flight != NULL && flight->node != NULL &&
+               strcmp(flight->node->text, bind->node) != 0) {
         refuse_bind(message, "elsewhere: the pod is being bound to node %s", flight->node->text);
     } else if (flight != NULL) {
         flight_join(flight, message);
@@ -414,8 +415,7 @@ static bool bind_settled(struct writer *writer, struct message *message,
         webhooks_bind_answer(message->call, NULL);
         message->call = NULL;
     } else if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
-        refuse_bind(message, "not_ours: the pod does not name %s",
-                    writer->app->settings->resource);
+        refuse_bind(message, "not_ours: the pod does not name %s", writer->app->settings->resource);
     } else if (record->verdict == REQUEST_REFUSED) {
         refuse_bind(message, "%s", record->refusal);
     } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
@@ -507,9 +507,8 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
     const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
     struct command command[RECONCILE_MAX];
 
-    const size_t count =
-        reconcile_pod(writer->ledger, pod, record != NULL ? record->request : NULL,
-                      writer->wall_ms, command);
+    const size_t count = reconcile_pod(writer->ledger, pod, record != NULL ? record->request : NULL,
+                                       writer->wall_ms, command);
     return run_all(writer, command, count);
 }
 
@@ -561,8 +560,7 @@ static void begin_list(struct writer *writer)
 
 static void keep_listed(struct writer *writer, struct message *take_message)
 {
-    writer->listed =
-        xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
+    writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
     writer->listed[writer->lists++] = take_message;
 }
 
@@ -610,7 +608,8 @@ static bool end_list(struct writer *writer)
 {
     if (!writer->listing)
         return true;
-    qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
+    if (writer->lists > 0)
+        qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
         if (!handle_pod(writer, &writer->listed[i]->pod))
             return false;
@@ -900,8 +899,7 @@ static bool note_clock(struct writer *writer)
     if (wall >= before - CLOCK_STEP_MS)
         return true;
     log_write(LOG_WARN, "the wall clock stepped back", log_i64("by_ms", before - wall));
-    const struct command command = {
-        .kind = COMMAND_CLOCK, .at_ms = wall, .clock_from_ms = before};
+    const struct command command = {.kind = COMMAND_CLOCK, .at_ms = wall, .clock_from_ms = before};
     return run(writer, &command);
 }
 
@@ -950,8 +948,7 @@ static size_t collect(struct writer *writer, struct message **message, int64_t w
         if (wait <= 0) {
             count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
             memcpy(message, writer->kept, count * sizeof *message);
-            memmove(writer->kept, writer->kept + count,
-                    (writer->keeps - count) * sizeof *message);
+            memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
             writer->keeps -= count;
             return count;
         }

@@ -17,9 +17,9 @@ static const struct metric_info infos[] = {
  * Upper bounds.  Seconds: 50 us, the cost of a good filter, to 10 s, past every time-out; counts:
  * powers of two up to the largest batch.
  */
-static const int64_t seconds_ns[] = {50000,    100000,   250000,    500000,    1000000,
-                                     2500000,  5000000,  10000000,  25000000,  50000000,
-                                     100000000, 250000000, 500000000, 1000000000, 2500000000,
+static const int64_t seconds_ns[] = {50000,      100000,     250000,    500000,     1000000,
+                                     2500000,    5000000,    10000000,  25000000,   50000000,
+                                     100000000,  250000000,  500000000, 1000000000, 2500000000,
                                      5000000000, 10000000000};
 static const uint64_t counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 

@@ -1,0 +1,390 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support_rig.h"
+
+static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
+
+static int set_up(void **state)
+{
+    *state = rig_new(two_nodes);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "a", "n1 n2"), "\"n1\""));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_string_equal(rig_where(rig, "a"), "n1");
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_int_equal(rig_reserved(rig, "n1"), 0);
+    assert_int_equal(rig->bindings, 1);
+}
+
+static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct web_call *call = rig_bind_begin(rig, "a", "n1"); /* the watch has not run since */
+    rig_run(rig);
+    assert_string_equal(rig_error(call), "");
+    assert_string_equal(rig_where(rig, "a"), "n1");
+}
+
+static void two_pods_that_saw_the_same_hole_cannot_both_get_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "600");
+    rig_pod(rig, "b", "600");
+    rig_run(rig);
+    struct web_call *a = rig_bind_begin(rig, "a", "n1");
+    struct web_call *b = rig_bind_begin(rig, "b", "n1");
+    rig_run(rig);
+    assert_string_equal(rig_error(a), "");
+    assert_string_equal(rig_error(b), "room: no GPU with 600 milli free");
+    assert_int_equal(rig_taken(rig, "n1"), 600);
+    assert_string_equal(rig_where(rig, "b"), "");
+}
+
+static void binds_that_come_together_are_one_commit(void **state)
+{
+    struct rig *rig = *state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+
+    for (size_t i = 0; i < 4; i++)
+        rig_pod(rig, names[i], "200");
+    rig_run(rig);
+    const uint32_t before = rig->commits;
+    for (size_t i = 0; i < 4; i++)
+        (void)rig_bind_begin(rig, names[i], "n1");
+    (void)writer_step(rig->writer, 0);
+    assert_int_equal(rig->commits, before + 1);
+    assert_int_equal(rig_reserved(rig, "n1"), 800);
+}
+
+static void the_same_bind_twice_at_once_is_one_binding_and_two_successes(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    struct web_call *first = rig_bind_begin(rig, "a", "n1");
+    struct web_call *second = rig_bind_begin(rig, "a", "n1");
+    struct web_call *elsewhere = rig_bind_begin(rig, "a", "n2");
+    rig_run(rig);
+    assert_string_equal(rig_error(first), "");
+    assert_string_equal(rig_error(second), "");
+    assert_non_null(strstr(rig_error(elsewhere), "n1"));
+    assert_int_equal(rig->bindings, 1);
+}
+
+static void nothing_is_sent_and_nothing_is_kept_when_the_commit_fails(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->disk_full = true;
+    assert_non_null(strstr(rig_bind(rig, "a", "n1"), "disk is full"));
+    assert_int_equal(rig->bindings, 0);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+    assert_false(app_ready(&rig->app, NULL));
+    assert_non_null(strstr(rig_filter(rig, "a", "n1"), "cannot be written"));
+}
+
+static void a_disk_that_heals_needs_no_restart(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->disk_full = true;
+    (void)rig_bind(rig, "a", "n1");
+    rig_pass(rig, 3000);
+    assert_false(app_ready(&rig->app, NULL));
+    rig->disk_full = false;
+    rig_pass(rig, 3000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+}
+
+static void what_the_cluster_told_while_the_disk_was_full_is_not_forgotten(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->disk_full = true;
+    rig_delete_pod(rig, "a");
+    rig_bound_pod(rig, "b", "400", "n2");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_int_equal(rig_taken(rig, "n2"), 0);
+    rig->disk_full = false;
+    rig_pass(rig, 2000);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+    assert_int_equal(rig_taken(rig, "n2"), 400);
+}
+
+static void a_contradiction_of_the_database_stops_granting(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "300");
+    rig_run(rig);
+    rig->contradict = true;
+    struct web_call *a = rig_bind_begin(rig, "a", "n1");
+    struct web_call *b = rig_bind_begin(rig, "b", "n1");
+    rig_run(rig);
+    assert_non_null(strstr(rig_error(a), "safe mode"));
+    assert_non_null(strstr(rig_error(b), "safe mode"));
+    assert_true(atomic_load(&rig->app.safe_mode));
+    assert_non_null(strstr(rig_filter(rig, "a", "n1"), "safe mode"));
+}
+
+static void a_lost_answer_is_never_granted_twice(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_answers = true;
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 1000);
+    rig->lose_answers = false;
+    rig_pass(rig, 4000);
+    assert_string_equal(rig_error(call), "");
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+    assert_int_equal(rig_allocations(rig), 1);
+}
+
+static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_requests = true;
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 5000);
+    assert_non_null(strstr(rig_error(call), "in doubt"));
+    assert_int_equal(rig_reserved(rig, "n1"), 700);
+    /* Asked again, filter names the reserved node alone; another node is an error. */
+    const char *answer = rig_filter(rig, "a", "n1 n2");
+    assert_non_null(strstr(answer, "\"n1\""));
+    assert_null(strstr(answer, "\"n2\""));
+    assert_non_null(strstr(rig_filter(rig, "a", "n2"), "reservation on node n1"));
+    rig->lose_requests = false;
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_string_equal(rig_where(rig, "a"), "n1");
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+}
+
+static void a_reservation_that_nobody_confirms_is_released_after_90_seconds(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_requests = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 85000);
+    assert_int_equal(rig_reserved(rig, "n1"), 700);
+    rig_pass(rig, 15000);
+    assert_int_equal(rig_reserved(rig, "n1"), 0);
+}
+
+static void a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    rig_pass(rig, 1000);
+    const uint32_t rings = rig->rings;
+    rig_end_pod(rig, "a");
+    rig_pass(rig, 1000);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+    assert_int_equal(rig->rings, rings + 1);
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "\"NodeNames\":[\"n1\"]"));
+}
+
+static void the_bell_is_silent_where_the_room_helps_nobody(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "2000");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    (void)rig_filter(rig, "b", "n1 n2");
+    rig_pass(rig, 1000);
+    const uint32_t rings = rig->rings;
+    rig_delete_pod(rig, "a");
+    rig_pass(rig, 1000);
+    assert_int_equal(rig->rings, rings);
+}
+
+static void a_deletion_timestamp_alone_frees_nothing(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    struct strbuf out;
+    strbuf_init(&out);
+    (void)standin_request(rig->app.standin, "DELETE",
+                          "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=30", TEXT(""),
+                          &out);
+    strbuf_done(&out);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
+static void a_pod_bound_behind_our_back_is_adopted(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_bound_pod(rig, "x", "400", "n1");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 400);
+    rig_delete_pod(rig, "x");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_run(rig);
+    /* Both changes and their events are compacted away before the watch could tell. */
+    rig_delete_pod(rig, "a");
+    rig_bound_pod(rig, "x", "500", "n2");
+    standin_compact(rig->app.standin);
+    rig_pass(rig, 10000);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+    assert_int_equal(rig_taken(rig, "n2"), 500);
+}
+
+static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_node(rig, "n1", "500");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "FailedAndUnresolvableNodes\":{\"n1\""));
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+}
+
+static void a_node_that_goes_keeps_its_pods_until_they_go_too(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_delete_node(rig, "n1");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+    rig_node(rig, "n1", "1000");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+    rig_delete_pod(rig, "a");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "zero", "0");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "zero", "n1 n2"), "\"NodeNames\":[\"n1\",\"n2\"]"));
+    assert_string_equal(rig_bind(rig, "zero", "n2"), "");
+    assert_string_equal(rig_where(rig, "zero"), "n2");
+    assert_int_equal(rig_allocations(rig), 0);
+}
+
+static void binds_for_who_is_not_there_are_refused(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_non_null(strstr(rig_bind(rig, "nobody", "n1"), "unknown_pod"));
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "a", "nowhere"), "unknown_node"));
+}
+
+static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->wall_ms -= 3600000;
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_bind_ends_on_the_api_server_and_in_the_ledger),
+        TEST(a_pod_that_the_watch_has_not_shown_is_fetched),
+        TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it),
+        TEST(binds_that_come_together_are_one_commit),
+        TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes),
+        TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails),
+        TEST(a_disk_that_heals_needs_no_restart),
+        TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten),
+        TEST(a_contradiction_of_the_database_stops_granting),
+        TEST(a_lost_answer_is_never_granted_twice),
+        TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
+        TEST(a_reservation_that_nobody_confirms_is_released_after_90_seconds),
+        TEST(a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits),
+        TEST(the_bell_is_silent_where_the_room_helps_nobody),
+        TEST(a_deletion_timestamp_alone_frees_nothing),
+        TEST(a_pod_bound_behind_our_back_is_adopted),
+        TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
+        TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
+        TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
+        TEST(pods_that_ask_nothing_or_0_are_told_apart),
+        TEST(binds_for_who_is_not_there_are_refused),
+        TEST(a_wall_clock_that_steps_back_changes_no_decision),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
