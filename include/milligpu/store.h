@@ -1,13 +1,14 @@
 /*
  * store - the ledger on disk: SQLite, WAL, synchronous=FULL, one writer.
  *
- * The writer opens a batch, writes each change under its own SAVEPOINT, and commits once.  Triggers on charges
- * make a grant beyond the GPU impossible in the database itself; CHECKs and foreign keys hold the rest.
+ * The writer opens a batch, writes each change under its own SAVEPOINT, and commits once.  Triggers
+ * on charges make a grant beyond the GPU impossible in the database itself; CHECKs and foreign keys
+ * hold the rest.
  *
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
- * Tables: meta, node, gpu, allocation, share, charge (live and past), journal (append-only), baseline.
- * The schema is src/store/schema.sql; its comments are part of this contract.
+ * Tables: meta, node, gpu, allocation, share, charge (live and past), journal (append-only),
+ * baseline. The schema is src/store/schema.sql; its comments are part of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
@@ -15,7 +16,14 @@
  *   I6. baseline + journal = present: store_replay_check().
  *
  * store_ops is what the writer sees; the simulator and the fault tests put their own in between.
- * History and backup use connections of their own and may run in any thread.
+ * history, backup, audit, replay_check and facts may be called from any thread: each uses a
+ * connection of its own.  In memory there is only one, so there they wait for the end of the
+ * batch, and the writer must not call them within its own.
+ *
+ * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it stays),
+ * and copies that nobody deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.  Links are
+ * followed first. Refused filesystems: NFS, SMB/CIFS, 9p, Ceph, AFS, Coda, OCFS2, GFS2, Lustre,
+ * GPFS, BeeGFS, VirtualBox folders.  FUSE is let through, since local disks come by it, too.
  */
 #ifndef MILLIGPU_STORE_H
 #define MILLIGPU_STORE_H
@@ -34,10 +42,10 @@ struct store_ops {
     int (*begin)(void *ctx, struct err *err);
     enum store_outcome (*write)(void *ctx, const struct command *command,
                                 const struct change *change, struct err *err);
-    /* Negative: the batch is not acknowledged.  It may still appear after a crash: an open reservation then. */
+    /* Negative: not acknowledged.  It may still appear after a crash: an open reservation then. */
     int (*commit)(void *ctx, struct err *err);
     void (*rollback)(void *ctx);
-    /* Between batches: checkpoint, retention.  Cheap when nothing is due. */
+    /* Between batches: checkpoint, retention.  Cheap when nothing is due.  now_ms is UTC. */
     int (*tend)(void *ctx, int64_t now_ms, struct err *err);
 };
 
@@ -55,11 +63,15 @@ struct store_rules {
 struct store;
 
 /*
- * Open or create; lock; migrate; quick_check and the audit of the live tables.  Refuses with a sentence: locked by
- * another daemon, network filesystem, not a milligpu ledger (FOREIGN), newer (NEWER), corrupt (CORRUPT).
+ * Open or create; lock; migrate; quick_check and the audit of the live tables.  Refuses with a
+ * sentence: locked by another daemon (BUSY), network filesystem (INVALID), not a milligpu ledger
+ * (FOREIGN), newer (NEWER), corrupt (CORRUPT).  Only what is corrupt is ever moved aside.
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* checkpoints; NULL is fine */
+
+/* Another retention from now on; any thread. */
+void store_retain(struct store *store, uint32_t days);
 
 /* The uid of the kube-system namespace: written at first, compared later (FOREIGN). */
 int store_claim(struct store *store, const char *cluster, struct err *err) MUST_USE;
@@ -79,14 +91,16 @@ int store_replay_check(struct store *store, struct err *err) MUST_USE;
 int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
 
 struct store_history_query {
-    const char *node;      /* with gpu: only there; NULL */
-    const char *gpu;       /* id; NULL */
-    const char *namespace; /* with pod */
+    const char *node; /* only there; NULL */
+    const char *gpu;  /* id or alias: rows have the name that the GPU was known by then; NULL */
+    const char *namespace; /* NULL */
     const char *pod;       /* name; NULL */
     int64_t at_ms;         /* who held it at this moment; 0: all times */
-    uint64_t before;       /* continue: rows older than this rowid; 0: from the newest */
-    uint32_t limit;
+    uint64_t before;       /* continue: rows older than this row; 0: from the newest */
+    uint32_t limit;        /* 0: all */
 };
+
+/* One charge; a pod that holds nothing of a known GPU has one row with gpu "". */
 
 struct store_history_row {
     uint64_t row;
@@ -110,7 +124,7 @@ int store_history(struct store *store, const struct store_history_query *query, 
                   struct err *err) MUST_USE;
 
 struct store_facts {
-    const char *path;
+    const char *path; /* borrowed until store_close() */
     int64_t bytes;
     int64_t wal_bytes;
     uint64_t journal_rows;

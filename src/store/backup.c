@@ -1,0 +1,105 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+
+static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
+{
+    char mode[16];
+
+    must(from != to);
+    sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
+    if (backup == NULL)
+        return db_fail(to, sqlite3_errcode(to), err, "backup");
+    /* In one go: a reader of a write-ahead log keeps nobody from writing. */
+    const int stepped = sqlite3_backup_step(backup, -1);
+    const int rc = sqlite3_backup_finish(backup);
+    if (rc != SQLITE_OK)
+        return db_fail(to, rc, err, "backup");
+    if (stepped != SQLITE_DONE)
+        return db_fail(to, stepped, err, "backup");
+    /* One file, whole by itself. */
+    int failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
+    if (failed == 0 && strcmp(mode, "delete") != 0)
+        failed = err_set(err, ERR_IO, "backup: SQLite keeps a log beside the copy (%s)", mode);
+    return failed;
+}
+
+static int sync_file(const char *file, struct err *err)
+{
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, ERR_IO, "%s: %m", file);
+    const int failed = fsync(fd) < 0 ? err_set(err, ERR_IO, "%s: %m", file) : 0;
+    (void)close(fd); /* synced, so a close has nothing to tell */
+    return failed;
+}
+
+static int sync_folder_of(const char *file, struct err *err)
+{
+    CLEANUP(xfreep) char *folder = xstrdup(file);
+    char *slash = strrchr(folder, '/');
+
+    if (slash == NULL)
+        return sync_file(".", err);
+    slash[slash == folder] = '\0';
+    must(folder[0] != '\0');
+    return sync_file(folder, err);
+}
+
+/* Never over a file that is there, be it made while we copied. */
+static int put_in_place(const char *from, const char *to, struct err *err)
+{
+    int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
+        errno = EEXIST;
+        if (access(to, F_OK) < 0)
+            rc = rename(from, to);
+    }
+    if (rc < 0 && errno == EEXIST)
+        return err_set(err, ERR_CONFLICT, "%s: is there already; name a new file", to);
+    return rc < 0 ? err_set(err, ERR_IO, "%s: %m", to) : sync_folder_of(to, err);
+}
+
+static int backup_into(sqlite3 *db, const char *part, struct err *err)
+{
+    CLEANUP(db_closep) sqlite3 *copy = NULL;
+
+    must(part[0] != '\0');
+    const int failed = db_open(part, DB_CREATE, &copy, err);
+    return failed != 0 ? failed : copy_pages(db, copy, err);
+}
+
+int backup_to(sqlite3 *db, const char *file, struct err *err)
+{
+    struct strbuf part;
+
+    must(db != NULL);
+    if (file[0] == '\0' || file[strlen(file) - 1] == '/')
+        return err_set(err, ERR_INVALID, "backup: \"%s\" is no name for a file", file);
+    if (access(file, F_OK) == 0)
+        return err_set(err, ERR_CONFLICT, "%s: is there already; name a new file", file);
+
+    strbuf_init(&part);
+    strbuf_printf(&part, "%s.part-XXXXXX", file);
+    const int fd = mkostemp(part.data, O_CLOEXEC); /* ours alone: mode 0600 */
+    int failed = fd < 0 ? err_set(err, ERR_IO, "%s: %m", part.data) : 0;
+    if (fd >= 0)
+        (void)close(fd); /* SQLite opens it by name */
+    if (failed == 0)
+        failed = backup_into(db, part.data, err);
+    if (failed == 0)
+        failed = sync_file(part.data, err);
+    if (failed == 0)
+        failed = put_in_place(part.data, file, err);
+    if (failed != 0 && fd >= 0)
+        (void)unlink(part.data); /* it may be in place already */
+    strbuf_done(&part);
+    return failed;
+}

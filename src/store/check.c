@@ -1,0 +1,350 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+
+static int corrupt(sqlite3 *db, const char *what, struct err *err)
+{
+    must(what[0] != '\0');
+    return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s",
+                   sqlite3_db_filename(db, "main"), what);
+}
+
+/* Each selects what is wrong, as a sentence; none is right. */
+static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, struct err *err)
+{
+    char wrong[256];
+
+    for (size_t i = 0; i < count; i++) {
+        const int failed = db_sentence(db, sql[i], wrong, sizeof wrong, err);
+        if (failed != 0)
+            return failed;
+        if (wrong[0] != '\0')
+            return corrupt(db, wrong, err);
+    }
+    return 0;
+}
+
+int check_file(sqlite3 *db, bool thorough, struct err *err)
+{
+    char answer[256];
+
+    must(db != NULL);
+    const int failed =
+        db_sentence(db, thorough ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)", answer,
+                    sizeof answer, err);
+    if (failed != 0)
+        return failed;
+    if (strcmp(answer, "ok") != 0)
+        return corrupt(db, answer, err);
+    static const char *const orphans[] = {
+        "SELECT 'a row of table ' || \"table\" || ' has lost its ' || parent"
+        " FROM pragma_foreign_key_check LIMIT 1",
+    };
+    return check_sentences(db, orphans, ARRAY_LEN(orphans), err);
+}
+
+/* The charges of one allocation, from the table, against those its shares amount to. */
+struct charge_check {
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+};
+
+static int check_charge(struct row *row, const struct allocation *should, uint32_t i,
+                        struct err *err)
+{
+    const struct charge *charge = &should->charge[i];
+    char wrong[256];
+
+    must(i < should->charges);
+    const bool same = text_is(atom_text(charge->gpu), row_text(row)) &
+                      (row_number(row, 1, UINT32_MAX) == charge->milli) &
+                      (row_number(row, 0, UINT32_MAX) == charge->mib) &
+                      text_is(atom_text(should->is.node), row_text(row)) &
+                      ((row_number(row, 0, 1) != 0) == (should->is.state != STATE_RELEASED));
+    const int failed = row_check(row, "charge", err);
+    if (failed != 0 || same)
+        return failed;
+    text_clip(text_of(should->is.uid), wrong, sizeof wrong);
+    return err_set(err, ERR_CORRUPT,
+                   "the ledger is corrupt: the charge of allocation %s on GPU %s is not what its "
+                   "shares come to",
+                   wrong, charge->gpu->text);
+}
+
+static int check_charges(void *user, int64_t id, const struct allocation_facts *facts,
+                         struct err *err)
+{
+    struct charge_check *check = user;
+    struct allocation *should = allocation_new(facts);
+    struct bind bind = bind_start(check->stmt);
+    uint32_t count = 0;
+    int more;
+
+    bind_number(&bind, id);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(check->stmt, err)) > 0) {
+        struct row row = row_start(check->stmt);
+        more = count < should->charges ? check_charge(&row, should, count, err) : 0;
+        count++;
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(check->stmt); /* repeats the error of the step */
+    if (more == 0 && count != should->charges)
+        more = err_set(err, ERR_CORRUPT,
+                       "the ledger is corrupt: allocation %s has %u charges where its shares make "
+                       "%u",
+                       facts->uid, count, should->charges);
+    allocation_unref(should);
+    return more;
+}
+
+static int check_allocations(sqlite3 *db, bool past, struct err *err)
+{
+    struct charge_check check = {.db = db};
+    struct names *names = names_new();
+
+    int failed = db_prepare(db,
+                            "SELECT gpu, milli, mib, node, live FROM charge"
+                            " WHERE allocation = ? ORDER BY at, gpu",
+                            &check.stmt, err);
+    if (failed == 0)
+        failed = rows_allocations(db, names, past, &check, check_charges, err);
+    if (failed != 0)
+        (void)err_wrap(err, "%s", sqlite3_db_filename(db, "main"));
+    (void)sqlite3_finalize(check.stmt); /* repeats the error of the step */
+    names_free(names);
+    return failed;
+}
+
+int check_live(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'there is not one row in meta' FROM (SELECT count(*) AS rows FROM meta)"
+        " WHERE rows <> 1",
+        "SELECT 'pod ' || uid || ' has two live allocations' FROM allocation"
+        " WHERE state <> 'released' GROUP BY uid HAVING count(*) > 1",
+        "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
+        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id <> a.id"
+        " WHERE a.alias = b.id OR a.alias = b.alias",
+        "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM gpu AS g"
+        " JOIN node AS n ON n.name = g.node WHERE n.gone = 1 AND g.flags & 1 = 0",
+        "SELECT 'a charge is live on GPU ' || gpu || ', its allocation is not' FROM charge"
+        " WHERE live = 1 AND node IS NOT"
+        " (SELECT a.lives_on FROM allocation AS a WHERE a.id = charge.allocation)",
+        "SELECT 'node ' || node || ' does not have GPU ' || gpu || ', which is charged'"
+        " FROM charge WHERE live = 1 AND NOT EXISTS (SELECT 1 FROM gpu AS g"
+        " WHERE g.node = charge.node AND (g.id = charge.gpu OR g.alias = charge.gpu))",
+        /* A GPU may shrink below its grants, but there never was one of more than 1000. */
+        "SELECT 'grants of ' || sum(c.milli) || ' milli on GPU ' || c.gpu FROM charge AS c"
+        " JOIN allocation AS a ON a.id = c.allocation WHERE c.live = 1 AND a.origin = 'granted'"
+        " GROUP BY c.node, c.gpu HAVING sum(c.milli) > 1000",
+    };
+    static_assert(GPU_MILLI == 1000, "the last sentence says so");
+
+    must(db != NULL);
+    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    return failed != 0 ? failed : check_allocations(db, false, err);
+}
+
+int check_past(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'the journal has a gap' FROM (SELECT count(*) AS rows, min(seq) AS first,"
+        " max(seq) AS last FROM journal), meta"
+        " WHERE rows > 0 AND (first <> folded + 1 OR last <> folded + rows)",
+        "SELECT 'journal entry ' || seq || ' is no JSON' FROM journal"
+        " WHERE NOT json_valid(command) OR NOT json_valid(result)",
+        "SELECT 'the baseline knows entry ' || seq || ', which is not folded yet'"
+        " FROM baseline, meta WHERE seq > folded",
+    };
+
+    must(db != NULL);
+    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    return failed != 0 ? failed : check_allocations(db, true, err);
+}
+
+/* One thing as the journal tells it. */
+struct told {
+    char *state;
+    bool seen; /* there is a live row for it, and it is the same */
+    char key[];
+};
+
+struct replay {
+    sqlite3 *db;
+    struct map told;
+    struct strbuf text;
+};
+
+static void told_free(struct told *told)
+{
+    if (told == NULL)
+        return;
+    xfree(told->state);
+    xfree(told);
+}
+
+static void tell(struct replay *replay, const char *kind, const char *name, const char *state)
+{
+    strbuf_reset(&replay->text);
+    strbuf_printf(&replay->text, "%s/%s", kind, name);
+    const size_t len = replay->text.len;
+
+    struct told *told = xmalloc(sizeof *told + len + 1);
+    memcpy(told->key, replay->text.data, len + 1);
+    told->state = xstrdup(state);
+    told->seen = false;
+    /* The key that stays in the map is the former one's: out with both. */
+    told_free(map_take(&replay->told, text_of(told->key)));
+    must(map_put(&replay->told, text_of(told->key), told) == NULL);
+}
+
+static void untell(struct replay *replay, const char *kind, const char *name)
+{
+    strbuf_reset(&replay->text);
+    strbuf_printf(&replay->text, "%s/%s", kind, name);
+    must(replay->text.len > 0);
+    told_free(map_take(&replay->told, (struct text){replay->text.data, replay->text.len}));
+}
+
+static int replay_baseline(struct replay *replay, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(replay->db, "SELECT key, state FROM baseline", &stmt, err);
+    while (more == 0 && (more = db_step(stmt, err)) > 0) {
+        struct row row = row_start(stmt);
+        const char *key = row_text(&row);
+        const char *state = row_text(&row);
+        more = row_check(&row, "baseline", err);
+        const char *slash = strchr(key, '/');
+        if (more == 0 && slash == NULL)
+            more = corrupt(replay->db, "a baseline of neither node nor allocation", err);
+        if (more < 0)
+            return more;
+        CLEANUP(xfreep) char *kind = xstrdup(key);
+        kind[slash - key] = '\0';
+        tell(replay, kind, slash + 1, state);
+    }
+    return more;
+}
+
+static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
+{
+    static const char *const kinds[] = {"allocation", "node"};
+    struct row row = row_start(stmt);
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        const char *name = row_text_or_null(&row);
+        const char *state = row_text_or_null(&row);
+        const int64_t left = row_number(&row, 0, 1);
+        if (row.fault == NULL && (name == NULL) != (state == NULL))
+            return corrupt(replay->db, "a journal entry of nothing that has a name", err);
+        if (row.fault != NULL || name == NULL)
+            continue;
+        if (left != 0)
+            untell(replay, kinds[i], name);
+        else
+            tell(replay, kinds[i], name, state);
+    }
+    return row_check(&row, "journal", err);
+}
+
+static int replay_journal(struct replay *replay, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(replay->db,
+                          "SELECT json_extract(result, '$.allocation.uid'),"
+                          " json_extract(result, '$.allocation'),"
+                          " json_extract(result, '$.allocation.state') IS 'released',"
+                          " json_extract(result, '$.node.name'), json_extract(result, '$.node'),"
+                          " json_extract(result, '$.node.removed') IS 1"
+                          " FROM journal WHERE json_valid(result) ORDER BY seq",
+                          &stmt, err);
+    while (more == 0 && (more = db_step(stmt, err)) > 0)
+        more = replay_row(replay, stmt, err);
+    return more;
+}
+
+/* replay->text holds the live state. */
+static int compare(struct replay *replay, const char *kind, const char *name, struct err *err)
+{
+    struct strbuf key;
+
+    strbuf_init(&key);
+    strbuf_printf(&key, "%s/%s", kind, name);
+    struct told *told = map_find(&replay->told, (struct text){key.data, key.len});
+    strbuf_done(&key);
+    must(replay->text.len > 0);
+    if (told != NULL && strcmp(told->state, replay->text.data) == 0) {
+        told->seen = true;
+        return 0;
+    }
+    return err_set(err, ERR_CORRUPT, "%s: %s %s: the journal %s",
+                   sqlite3_db_filename(replay->db, "main"), kind, name,
+                   told == NULL ? "does not know it" : "tells it otherwise than the table");
+}
+
+static int compare_node(void *user, const struct node_build *build, struct err *err)
+{
+    struct replay *replay = user;
+
+    strbuf_reset(&replay->text);
+    state_node(&replay->text, build);
+    return compare(replay, "node", build->name->text, err);
+}
+
+static int compare_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                              struct err *err)
+{
+    struct replay *replay = user;
+
+    must(id != INT64_MIN);
+    strbuf_reset(&replay->text);
+    state_allocation(&replay->text, facts);
+    return compare(replay, "allocation", facts->uid, err);
+}
+
+static int compare_rest(struct replay *replay, struct err *err)
+{
+    const struct told *told;
+    size_t at = 0;
+
+    while ((told = map_next(&replay->told, &at)) != NULL)
+        if (!told->seen)
+            return err_set(err, ERR_CORRUPT, "%s: %s: the journal knows it, the tables do not",
+                           sqlite3_db_filename(replay->db, "main"), told->key);
+    return 0;
+}
+
+int check_replay(sqlite3 *db, struct err *err)
+{
+    struct replay replay = {.db = db};
+    struct names *names = names_new();
+
+    must(db != NULL);
+    map_init(&replay.told);
+    strbuf_init(&replay.text);
+    int failed = replay_baseline(&replay, err);
+    if (failed == 0)
+        failed = replay_journal(&replay, err);
+    if (failed == 0)
+        failed = rows_nodes(db, names, &replay, compare_node, err);
+    if (failed == 0)
+        failed = rows_allocations(db, names, false, &replay, compare_allocation, err);
+    if (failed == 0)
+        failed = compare_rest(&replay, err);
+
+    struct told *told;
+    size_t at = 0;
+    while ((told = map_next(&replay.told, &at)) != NULL)
+        told_free(told);
+    map_done(&replay.told);
+    strbuf_done(&replay.text);
+    names_free(names);
+    return failed;
+}

@@ -1,0 +1,342 @@
+#include "db.h"
+
+#include <string.h>
+
+#include "milligpu/text.h"
+
+enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
+
+static enum err_code code_of(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
+        return ERR_CONFLICT;
+    case SQLITE_FULL:
+        return ERR_FULL;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_FORMAT:
+    case SQLITE_SCHEMA:
+        return ERR_CORRUPT;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ERR_BUSY;
+    case SQLITE_IOERR:
+        /* A page that ends before it begins is no disk's fault. */
+        return rc == SQLITE_IOERR_SHORT_READ ? ERR_CORRUPT : ERR_IO;
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_NOMEM:
+    case SQLITE_PROTOCOL:
+        return ERR_IO;
+    default:
+        return ERR_INTERNAL;
+    }
+}
+
+int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
+{
+    must(rc != SQLITE_OK);
+    must(doing != NULL);
+
+    const char *file = sqlite3_db_filename(db, "main");
+    if (file == NULL || file[0] == '\0')
+        file = "the ledger in memory";
+    /* The connection's message is that of its last failure, which may not be this one. */
+    const char *why =
+        (sqlite3_errcode(db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+    return err_set(err, code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
+}
+
+static int db_config(sqlite3 *db, struct err *err)
+{
+    static const struct {
+        int what;
+        int value;
+    } switches[] = {
+        {SQLITE_DBCONFIG_DEFENSIVE, 1},
+        {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+        {SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0},
+        {SQLITE_DBCONFIG_ENABLE_FKEY, 1},
+        {SQLITE_DBCONFIG_ENABLE_TRIGGER, 1},
+        {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+        {SQLITE_DBCONFIG_DQS_DDL, 0},
+        {SQLITE_DBCONFIG_DQS_DML, 0},
+        /* store_close() alone takes the log in: a file that was refused stays as it is. */
+        {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(switches); i++) {
+        const int rc = sqlite3_db_config(db, switches[i].what, switches[i].value, NULL);
+        if (rc != SQLITE_OK)
+            return db_fail(db, rc, err, "configure");
+    }
+    return 0;
+}
+
+static void db_limits(sqlite3 *db)
+{
+    static const struct {
+        int what;
+        int most;
+    } limits[] = {
+        {SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX},
+        {SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES_MAX},
+        {SQLITE_LIMIT_COLUMN, 64},
+        {SQLITE_LIMIT_EXPR_DEPTH, 64},
+        {SQLITE_LIMIT_COMPOUND_SELECT, 8},
+        {SQLITE_LIMIT_VDBE_OP, 100000},
+        {SQLITE_LIMIT_FUNCTION_ARG, 8},
+        {SQLITE_LIMIT_ATTACHED, 0},
+        {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 64},
+        {SQLITE_LIMIT_VARIABLE_NUMBER, 64},
+        {SQLITE_LIMIT_TRIGGER_DEPTH, 8},
+        {SQLITE_LIMIT_WORKER_THREADS, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+        (void)sqlite3_limit(db, limits[i].what, limits[i].most); /* returns the former one */
+}
+
+int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
+{
+    sqlite3 *db = NULL;
+    /* Each connection has one user at a time; store.c says who. */
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+                      (mode == DB_CREATE ? SQLITE_OPEN_CREATE : 0);
+
+    must(path != NULL && path[0] != '\0');
+    const int rc = sqlite3_open_v2(path, &db, flags, NULL);
+    must(db != NULL); /* else out of memory */
+    int failed = rc == SQLITE_OK ? db_config(db, err)
+                                 : err_set(err, ERR_IO, "%s: %s", path, sqlite3_errmsg(db));
+    db_limits(db);
+    (void)sqlite3_busy_timeout(db, BUSY_MS);
+    if (failed == 0)
+        failed = db_exec(db,
+                         "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=FULL;"
+                         "PRAGMA temp_store=MEMORY; PRAGMA secure_delete=OFF;"
+                         "PRAGMA cache_size=-8000; PRAGMA wal_autocheckpoint=0;"
+                         "PRAGMA journal_size_limit=16777216",
+                         err);
+    if (failed == 0 && mode == DB_READ)
+        failed = db_exec(db, "PRAGMA query_only=ON", err);
+    if (failed != 0) {
+        db_close(db);
+        return failed;
+    }
+    *out = db;
+    return 0;
+}
+
+void db_close(sqlite3 *db)
+{
+    if (db == NULL)
+        return;
+    sqlite3_stmt *stmt;
+    while ((stmt = sqlite3_next_stmt(db, NULL)) != NULL)
+        (void)sqlite3_finalize(stmt); /* repeats an error that was seen already */
+    must(sqlite3_close(db) == SQLITE_OK);
+}
+
+int db_exec(sqlite3 *db, const char *sql, struct err *err)
+{
+    must(sql != NULL);
+    const int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        return 0;
+
+    char doing[64];
+    text_clip(text_of(sql), doing, sizeof doing);
+    return db_fail(db, rc, err, doing);
+}
+
+void db_rollback(sqlite3 *db)
+{
+    if (sqlite3_get_autocommit(db) == 0)
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL,
+                           NULL); /* it ends, and there is nothing to lose */
+    must(sqlite3_get_autocommit(db) != 0);
+}
+
+int db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct err *err)
+{
+    const int rc = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+    must((rc == SQLITE_OK) == (*out != NULL));
+    return rc == SQLITE_OK ? 0 : db_fail(db, rc, err, "prepare");
+}
+
+int db_step(sqlite3_stmt *stmt, struct err *err)
+{
+    must(stmt != NULL);
+    const int rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW)
+        return 1;
+    if (rc == SQLITE_DONE)
+        return 0;
+
+    char doing[64];
+    text_clip(text_of(sqlite3_sql(stmt)), doing, sizeof doing);
+    return db_fail(sqlite3_db_handle(stmt), rc, err, doing);
+}
+
+int db_run(sqlite3_stmt *stmt, struct err *err)
+{
+    int more;
+    do
+        more = db_step(stmt, err);
+    while (more > 0);
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more;
+}
+
+int db_number(sqlite3 *db, const char *sql, int64_t *out, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int failed = db_prepare(db, sql, &stmt, err);
+    if (failed != 0)
+        return failed;
+    failed = db_step(stmt, err);
+    if (failed == 0)
+        return db_fail(db, SQLITE_CORRUPT, err, sql);
+    if (failed < 0)
+        return failed;
+    must(sqlite3_column_count(stmt) == 1);
+    *out = sqlite3_column_int64(stmt, 0);
+    return 0;
+}
+
+int db_sentence(sqlite3 *db, const char *sql, char *out, size_t bytes, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    must(bytes > 0);
+    int more = db_prepare(db, sql, &stmt, err);
+    if (more == 0)
+        more = db_step(stmt, err);
+    if (more < 0)
+        return more;
+    out[0] = '\0';
+    if (more > 0) {
+        const char *text = (const char *)sqlite3_column_text(stmt, 0);
+        text_clip(text_of(text != NULL ? text : "?"), out, bytes);
+    }
+    return 0;
+}
+
+struct bind bind_start(sqlite3_stmt *stmt)
+{
+    must(stmt != NULL);
+    must(!sqlite3_stmt_busy(stmt)); /* every run ends with a reset */
+    return (struct bind){.stmt = stmt};
+}
+
+static void bound(struct bind *bind, int rc)
+{
+    must(rc != SQLITE_RANGE && rc != SQLITE_MISUSE);
+    if (bind->rc == SQLITE_OK)
+        bind->rc = rc;
+}
+
+void bind_text(struct bind *bind, const char *text)
+{
+    bound(bind, sqlite3_bind_text(bind->stmt, ++bind->at, text, -1, SQLITE_STATIC));
+}
+
+void bind_number(struct bind *bind, int64_t number)
+{
+    bound(bind, sqlite3_bind_int64(bind->stmt, ++bind->at, number));
+}
+
+int bind_run(const struct bind *bind, int *out_changed, struct err *err)
+{
+    must(bind->at == sqlite3_bind_parameter_count(bind->stmt));
+
+    sqlite3 *db = sqlite3_db_handle(bind->stmt);
+    if (bind->rc != SQLITE_OK)
+        return db_fail(db, bind->rc, err, "bind");
+    const int failed = db_run(bind->stmt, err);
+    if (failed == 0 && out_changed != NULL)
+        *out_changed = sqlite3_changes(db);
+    return failed;
+}
+
+struct row row_start(sqlite3_stmt *stmt)
+{
+    must(sqlite3_data_count(stmt) > 0);
+    return (struct row){.stmt = stmt};
+}
+
+static void blame(struct row *row)
+{
+    if (row->fault == NULL)
+        row->fault = sqlite3_column_name(row->stmt, row->at);
+    must(row->fault != NULL);
+}
+
+const char *row_text_or_null(struct row *row)
+{
+    must(row->at < sqlite3_data_count(row->stmt));
+
+    const char *text = NULL;
+    const int type = sqlite3_column_type(row->stmt, row->at);
+    if (type == SQLITE_TEXT) {
+        text = (const char *)sqlite3_column_text(row->stmt, row->at);
+        /* Bytes behind a NUL would make two names of what we see as one. */
+        if (text == NULL || strlen(text) != (size_t)sqlite3_column_bytes(row->stmt, row->at))
+            blame(row);
+    } else if (type != SQLITE_NULL) {
+        blame(row);
+    }
+    row->at++;
+    return text;
+}
+
+const char *row_text(struct row *row)
+{
+    const char *text = row_text_or_null(row);
+    if (text != NULL)
+        return text;
+    row->at--;
+    blame(row);
+    row->at++;
+    return "";
+}
+
+int64_t row_number(struct row *row, int64_t least, int64_t most)
+{
+    must(row->at < sqlite3_data_count(row->stmt));
+    must(least <= most);
+
+    int64_t number = sqlite3_column_int64(row->stmt, row->at);
+    if (sqlite3_column_type(row->stmt, row->at) != SQLITE_INTEGER || number < least ||
+        number > most) {
+        blame(row);
+        number = least;
+    }
+    row->at++;
+    return number;
+}
+
+int row_word(struct row *row, const char *const *words, size_t count)
+{
+    const char *text = row_text(row);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(text, words[i]) == 0)
+            return (int)i;
+    row->at--;
+    blame(row);
+    row->at++;
+    return 0;
+}
+
+int row_check(const struct row *row, const char *table, struct err *err)
+{
+    must(row->at == sqlite3_data_count(row->stmt));
+    if (row->fault == NULL)
+        return 0;
+    return err_set(err, ERR_CORRUPT, "%s: table %s: a value in column %s that nobody wrote there",
+                   sqlite3_db_filename(sqlite3_db_handle(row->stmt), "main"), table, row->fault);
+}

@@ -1,0 +1,202 @@
+-- The ledger of milligpu on disk, version 1.  application_id 0x6d475055 ("mGPU"), user_version 1.
+--
+--   meta                     one row: whose cluster this is
+--   node, gpu                the inventory as it is now; nothing of the past
+--   allocation               one row per reservation or observed pod; released ones stay as history
+--   share, charge            what its containers see; what it takes of each GPU
+--   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
+--
+-- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
+-- the version and adds a migration (migrate.c); comments and blanks may change freely.
+-- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
+
+CREATE TABLE meta (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    cluster    TEXT,                       -- uid of the namespace kube-system; NULL: not claimed yet
+    created_ms INTEGER NOT NULL,
+    folded     INTEGER NOT NULL CHECK (folded >= 0) -- journal entries up to here are in the baseline
+) STRICT;
+
+CREATE TABLE node (
+    name         TEXT PRIMARY KEY CHECK (length(CAST(name AS BLOB)) BETWEEN 1 AND 253),
+    uid          TEXT NOT NULL,
+    source       TEXT NOT NULL,
+    problem      TEXT NOT NULL,
+    problem_text TEXT NOT NULL,
+    gone         INTEGER NOT NULL CHECK (gone IN (0, 1)),
+    since_ms     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- flags: 1 absent, 2 unhealthy, 4 cordoned, 8 duplicate.
+CREATE TABLE gpu (
+    node  TEXT NOT NULL REFERENCES node (name) ON DELETE CASCADE,
+    id    TEXT NOT NULL CHECK (id <> ''),
+    alias TEXT CHECK (alias <> '' AND alias <> id),
+    model TEXT NOT NULL,
+    milli INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 1000),
+    mib   INTEGER NOT NULL CHECK (mib BETWEEN 0 AND 4294967295),
+    idx   INTEGER NOT NULL CHECK (idx BETWEEN 0 AND 65535),
+    numa  INTEGER NOT NULL CHECK (numa BETWEEN -32768 AND 32767),
+    flags INTEGER NOT NULL CHECK (flags BETWEEN 0 AND 15),
+    PRIMARY KEY (node, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX gpu_id ON gpu (id);
+CREATE INDEX gpu_alias ON gpu (alias) WHERE alias IS NOT NULL;
+
+CREATE TABLE allocation (
+    id             INTEGER PRIMARY KEY,
+    uid            TEXT NOT NULL CHECK (length(CAST(uid AS BLOB)) BETWEEN 1 AND 128),
+    namespace      TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    node           TEXT NOT NULL,
+    node_uid       TEXT NOT NULL,          -- names come again, uids do not
+    state          TEXT NOT NULL CHECK (state IN ('reserved', 'bound', 'released')),
+    origin         TEXT NOT NULL CHECK (origin IN ('granted', 'observed')),
+    presumed       INTEGER NOT NULL CHECK (presumed IN (0, 1)),
+    in_doubt       INTEGER NOT NULL CHECK (in_doubt IN (0, 1)),
+    note_differs   INTEGER NOT NULL CHECK (note_differs IN (0, 1)),
+    held_gpus      INTEGER NOT NULL CHECK (held_gpus BETWEEN 0 AND 4294967295),
+    unplaced_milli INTEGER NOT NULL CHECK (unplaced_milli BETWEEN 0 AND 4294967295),
+    reserved_ms    INTEGER NOT NULL,
+    bound_ms       INTEGER NOT NULL,
+    released_ms    INTEGER NOT NULL,
+    terminating_ms INTEGER NOT NULL,
+    -- The node must be there for as long as the allocation lives, and no longer.
+    lives_on       TEXT GENERATED ALWAYS AS (CASE state WHEN 'released' THEN NULL ELSE node END)
+                   STORED REFERENCES node (name),
+    CHECK (origin = 'granted' OR state <> 'reserved'),
+    CHECK (origin = 'observed' OR unplaced_milli = 0),
+    CHECK (in_doubt = 0 OR state = 'reserved')
+) STRICT;
+
+CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE state <> 'released';
+CREATE INDEX allocation_on ON allocation (lives_on) WHERE lives_on IS NOT NULL;
+CREATE INDEX allocation_pod ON allocation (namespace, name, id);
+CREATE INDEX allocation_past ON allocation (released_ms) WHERE state = 'released';
+
+CREATE TABLE share (
+    allocation INTEGER NOT NULL REFERENCES allocation (id) ON DELETE CASCADE,
+    container  TEXT NOT NULL CHECK (container <> ''),
+    gpu        TEXT NOT NULL CHECK (gpu <> ''),
+    at         INTEGER NOT NULL CHECK (at BETWEEN 0 AND 511),     -- position within the allocation
+    kind       TEXT NOT NULL CHECK (kind IN ('app', 'init', 'sidecar')),
+    life       INTEGER NOT NULL CHECK (life BETWEEN 0 AND 65535), -- order within the life of the pod
+    milli      INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 1000),
+    mib        INTEGER NOT NULL CHECK (mib BETWEEN 0 AND 4294967295),
+    PRIMARY KEY (allocation, container, gpu)
+) STRICT, WITHOUT ROWID;
+
+-- The peak over the pod's life.  node and live repeat the allocation's, for the sums of one GPU.
+-- gpu is the name by which the GPU was known then: its id or its alias.
+CREATE TABLE charge (
+    allocation INTEGER NOT NULL REFERENCES allocation (id) ON DELETE CASCADE,
+    gpu        TEXT NOT NULL CHECK (gpu <> ''),
+    at         INTEGER NOT NULL CHECK (at BETWEEN 0 AND 511),
+    node       TEXT NOT NULL,
+    milli      INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 4294967295),
+    mib        INTEGER NOT NULL CHECK (mib BETWEEN 0 AND 4294967295),
+    live       INTEGER NOT NULL CHECK (live IN (0, 1)),
+    PRIMARY KEY (allocation, gpu)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX charge_live ON charge (node, gpu, milli, mib) WHERE live = 1;
+CREATE INDEX charge_gpu ON charge (gpu, allocation);
+
+CREATE TABLE journal (
+    seq     INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    command TEXT NOT NULL, -- JSON: what was asked
+    result  TEXT NOT NULL  -- JSON: allocation and node as they were afterwards, where they changed
+) STRICT;
+
+CREATE TABLE baseline (
+    key   TEXT PRIMARY KEY, -- allocation/<uid>, node/<name>
+    seq   INTEGER NOT NULL,
+    state TEXT NOT NULL     -- as in journal.result
+) STRICT, WITHOUT ROWID;
+
+-- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
+-- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.
+CREATE TRIGGER charge_within AFTER INSERT ON charge
+WHEN NEW.live = 1 AND (SELECT origin FROM allocation WHERE id = NEW.allocation) = 'granted'
+BEGIN
+    SELECT RAISE(ABORT, 'a grant beyond the GPU') WHERE NOT EXISTS (
+        SELECT 1 FROM gpu AS g
+        WHERE g.node = NEW.node AND (g.id = NEW.gpu OR g.alias = NEW.gpu) AND g.flags = 0
+        AND (SELECT sum(c.milli) FROM charge AS c
+             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu IN (g.id, g.alias)) <= g.milli
+        AND (g.mib = 0 OR (SELECT sum(c.mib) FROM charge AS c
+             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu IN (g.id, g.alias)) <= g.mib));
+END;
+
+CREATE TRIGGER charge_named AFTER INSERT ON charge
+WHEN NEW.live = 1
+BEGIN
+    SELECT RAISE(ABORT, 'a charge on another node than its allocation')
+    WHERE NEW.node IS NOT (SELECT lives_on FROM allocation WHERE id = NEW.allocation);
+    SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have') WHERE NOT EXISTS (
+        SELECT 1 FROM gpu AS g WHERE g.node = NEW.node AND (g.id = NEW.gpu OR g.alias = NEW.gpu));
+END;
+
+CREATE TRIGGER charge_stays BEFORE UPDATE ON charge
+WHEN NEW.live > OLD.live OR NEW.allocation <> OLD.allocation OR NEW.gpu <> OLD.gpu
+  OR NEW.at <> OLD.at OR NEW.node <> OLD.node OR NEW.milli <> OLD.milli OR NEW.mib <> OLD.mib
+BEGIN
+    SELECT RAISE(ABORT, 'a charge never changes');
+END;
+
+CREATE TRIGGER charge_kept BEFORE DELETE ON charge
+WHEN EXISTS (SELECT 1 FROM allocation WHERE id = OLD.allocation)
+BEGIN
+    SELECT RAISE(ABORT, 'a charge goes with its allocation only');
+END;
+
+CREATE TRIGGER share_stays BEFORE UPDATE ON share
+BEGIN
+    SELECT RAISE(ABORT, 'a share never changes');
+END;
+
+CREATE TRIGGER share_kept BEFORE DELETE ON share
+WHEN EXISTS (SELECT 1 FROM allocation WHERE id = OLD.allocation)
+BEGIN
+    SELECT RAISE(ABORT, 'a share goes with its allocation only');
+END;
+
+CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
+WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
+  OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
+  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin
+BEGIN
+    SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
+END;
+
+CREATE TRIGGER allocation_lets_go AFTER UPDATE OF state ON allocation
+WHEN NEW.state = 'released'
+BEGIN
+    UPDATE charge SET live = 0 WHERE allocation = NEW.id;
+END;
+
+CREATE TRIGGER allocation_kept BEFORE DELETE ON allocation
+WHEN OLD.state <> 'released'
+BEGIN
+    SELECT RAISE(ABORT, 'a live allocation is never deleted');
+END;
+
+CREATE TRIGGER gpu_kept AFTER DELETE ON gpu
+BEGIN
+    SELECT RAISE(ABORT, 'a charged GPU is never deleted') FROM charge AS c
+    WHERE c.live = 1 AND c.node = OLD.node AND c.gpu IN (OLD.id, OLD.alias) AND NOT EXISTS (
+        SELECT 1 FROM gpu AS g WHERE g.node = OLD.node AND (g.id = c.gpu OR g.alias = c.gpu));
+END;
+
+CREATE TRIGGER journal_stays BEFORE UPDATE ON journal
+BEGIN
+    SELECT RAISE(ABORT, 'the journal is append-only');
+END;
+
+CREATE TRIGGER journal_kept BEFORE DELETE ON journal
+WHEN OLD.seq > (SELECT folded FROM meta)
+BEGIN
+    SELECT RAISE(ABORT, 'a journal entry is folded before it goes');
+END;

@@ -1,0 +1,193 @@
+#include <string.h>
+
+#include "store/store_inside.h"
+
+static void key(struct strbuf *out, const char *name)
+{
+    must(out->len > 0);
+    if (out->data[out->len - 1] != '{')
+        strbuf_char(out, ',');
+    strbuf_char(out, '"');
+    strbuf_str(out, name);
+    strbuf_str(out, "\":");
+}
+
+static void add_text(struct strbuf *out, const char *name, const char *text)
+{
+    if (text == NULL || text[0] == '\0')
+        return;
+    key(out, name);
+    strbuf_json(out, text_of(text));
+}
+
+static void add_number(struct strbuf *out, const char *name, int64_t number)
+{
+    if (number == 0)
+        return;
+    key(out, name);
+    if (number < 0)
+        strbuf_char(out, '-');
+    strbuf_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+static void add_flag(struct strbuf *out, const char *name, bool is)
+{
+    if (!is)
+        return;
+    key(out, name);
+    strbuf_str(out, "true");
+}
+
+static void add_share(struct strbuf *out, const struct share *share)
+{
+    must(share->milli > 0);
+    strbuf_char(out, '{');
+    add_text(out, "container", share->container);
+    add_text(out, "kind", container_kind_name(share->kind));
+    add_number(out, "order", share->order);
+    add_text(out, "gpu", share->gpu->text);
+    add_number(out, "milli", share->milli);
+    add_number(out, "mib", share->mib);
+    strbuf_char(out, '}');
+}
+
+void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
+{
+    must(facts->uid[0] != '\0');
+
+    strbuf_char(out, '{');
+    add_text(out, "uid", facts->uid);
+    add_text(out, "namespace", facts->namespace);
+    add_text(out, "name", facts->name);
+    add_text(out, "node", facts->node->text);
+    add_text(out, "node_uid", facts->node_uid->text);
+    add_text(out, "state", allocation_state_name(facts->state));
+    add_text(out, "origin", allocation_origin_name(facts->origin));
+    add_flag(out, "presumed", facts->presumed);
+    add_flag(out, "in_doubt", facts->in_doubt);
+    add_flag(out, "note_differs", facts->note_differs);
+    add_number(out, "held_gpus", facts->held_gpus);
+    add_number(out, "unplaced_milli", facts->unplaced_milli);
+    add_number(out, "reserved_ms", facts->reserved_ms);
+    add_number(out, "bound_ms", facts->bound_ms);
+    add_number(out, "released_ms", facts->released_ms);
+    add_number(out, "terminating_ms", facts->terminating_ms);
+    key(out, "shares");
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        if (i > 0)
+            strbuf_char(out, ',');
+        add_share(out, &facts->share[i]);
+    }
+    strbuf_str(out, "]}");
+}
+
+static void add_gpu(struct strbuf *out, const struct gpu *gpu)
+{
+    must(gpu->milli > 0);
+    strbuf_char(out, '{');
+    add_text(out, "id", gpu->id->text);
+    add_text(out, "alias", gpu->alias != NULL ? gpu->alias->text : NULL);
+    add_text(out, "model", gpu->model->text);
+    add_number(out, "milli", gpu->milli);
+    add_number(out, "mib", gpu->mib);
+    add_number(out, "index", gpu->index);
+    add_number(out, "numa", gpu->numa);
+    add_number(out, "flags", gpu->flags & (unsigned)GPU_FLAGS_KEPT);
+    strbuf_char(out, '}');
+}
+
+void state_node(struct strbuf *out, const struct node_build *build)
+{
+    must(build->name->len > 0);
+
+    strbuf_char(out, '{');
+    add_text(out, "name", build->name->text);
+    add_text(out, "uid", build->uid->text);
+    add_text(out, "source", inventory_source_name(build->source));
+    add_text(out, "problem", inventory_problem_name(build->problem));
+    add_text(out, "problem_text", build->problem_text->text);
+    add_flag(out, "gone", build->gone);
+    add_number(out, "since_ms", build->since_ms);
+    key(out, "gpus");
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        if (i > 0)
+            strbuf_char(out, ',');
+        add_gpu(out, &build->gpu[i]);
+    }
+    strbuf_str(out, "]}");
+}
+
+void state_node_removed(struct strbuf *out, const struct atom *name)
+{
+    must(name->len > 0);
+    strbuf_char(out, '{');
+    add_text(out, "name", name->text);
+    add_flag(out, "removed", true);
+    strbuf_char(out, '}');
+}
+
+struct node_build state_build_of(const struct node *node)
+{
+    must(node != NULL);
+    return (struct node_build){
+        .name = node->name,
+        .uid = node->uid,
+        .source = node->source,
+        .problem = node->problem,
+        .problem_text = node->problem_text,
+        .gone = node->gone,
+        .since_ms = node->since_ms,
+        .gpus = node->gpus,
+        .gpu = node->gpu,
+    };
+}
+
+static void add_request(struct strbuf *out, const struct request *request)
+{
+    if (request == NULL)
+        return;
+    key(out, "wants");
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < request->wants; i++) {
+        const struct want *want = &request->want[i];
+        must(want->parts > 0);
+        if (i > 0)
+            strbuf_char(out, ',');
+        strbuf_char(out, '{');
+        add_text(out, "container", want->container);
+        add_text(out, "kind", container_kind_name(want->kind));
+        add_number(out, "parts", want->parts);
+        add_number(out, "milli", want->milli);
+        strbuf_char(out, '}');
+    }
+    strbuf_char(out, ']');
+    if (request->models > 0) {
+        key(out, "models");
+        for (uint32_t i = 0; i < request->models; i++) {
+            strbuf_char(out, i == 0 ? '[' : ',');
+            strbuf_json(out, text_of(request->model[i]));
+        }
+        strbuf_char(out, ']');
+    }
+    add_number(out, "memory_mib", request->memory_mib);
+}
+
+void state_command(struct strbuf *out, const struct command *command)
+{
+    must((unsigned)command->kind < COMMANDS);
+
+    strbuf_char(out, '{');
+    add_text(out, "kind", command_name(command->kind));
+    add_text(out, "uid", command->uid);
+    add_text(out, "namespace", command->namespace);
+    add_text(out, "name", command->name);
+    add_text(out, "node", command->node);
+    add_request(out, command->request);
+    add_text(out, "why", command->why);
+    add_number(out, "terminating_ms", command->terminating_ms);
+    add_flag(out, "differs", command->differs);
+    add_number(out, "clock_from_ms", command->clock_from_ms);
+    strbuf_char(out, '}');
+}

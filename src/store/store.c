@@ -1,0 +1,504 @@
+#include "milligpu/store.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+
+static const char *const statements[] = {
+#define X(code, sql) [code] = (sql),
+    STATEMENT_TABLE(X)
+#undef X
+};
+
+/* In pages of 4 KiB: 4 MiB, 64 MiB, 512 MiB. */
+static const struct store_limits usual_limits = {
+    .wal_soft = 1024, .wal_hard = 16384, .wal_max = 131072, .fold = 500, .retain_ms = 60000};
+
+void store_notice(const struct store *store, const char *fmt, ...)
+{
+    struct strbuf text;
+    char line[1024];
+    va_list args;
+
+    must(fmt != NULL);
+    if (store->notice == NULL)
+        return;
+    va_start(args, fmt);
+    const int length = vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    must(length >= 0);
+    strbuf_init(&text);
+    strbuf_str(&text, line);
+    store->notice(store->user, text.data);
+    strbuf_done(&text);
+}
+
+void store_lock(struct store *store)
+{
+    if (store->memory)
+        must(pthread_mutex_lock(&store->mutex) == 0);
+}
+
+void store_unlock(struct store *store)
+{
+    if (store->memory)
+        must(pthread_mutex_unlock(&store->mutex) == 0);
+}
+
+static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
+{
+    struct store *store = user;
+
+    must(db == store->db);
+    must(strcmp(name, "main") == 0);
+    store->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static int prepare_all(struct store *store, struct err *err)
+{
+    static_assert(ARRAY_LEN(statements) == STATEMENTS, "each has its text");
+
+    for (size_t i = 0; i < STATEMENTS; i++) {
+        const int failed = db_prepare(store->db, statements[i], &store->stmt[i], err);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+static int count_journal(struct store *store, struct err *err)
+{
+    int64_t last = 0;
+    int64_t rows = 0;
+
+    int failed = db_number(store->db,
+                           "SELECT max(coalesce((SELECT max(seq) FROM journal), 0), folded)"
+                           " FROM meta",
+                           &last, err);
+    if (failed == 0)
+        failed = db_number(store->db, "SELECT count(*) FROM journal", &rows, err);
+    if (failed != 0)
+        return failed;
+    if (last < 0 || last >= INT64_MAX / 2)
+        return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which nobody did",
+                       store->path, (long long)last);
+    store->seq = (uint64_t)last;
+    store->seq_stable = store->seq;
+    atomic_store(&store->journal_rows, (uint_fast64_t)rows);
+    return 0;
+}
+
+static void close_db(struct store *store)
+{
+    for (size_t i = 0; i < STATEMENTS; i++) {
+        (void)sqlite3_finalize(store->stmt[i]); /* repeats an error that was seen already */
+        store->stmt[i] = NULL;
+    }
+    db_close(store->db);
+    store->db = NULL;
+}
+
+static int open_db(struct store *store, struct err *err)
+{
+    must(store->db == NULL);
+    int failed = store->memory ? 0 : file_prepare(store->path, err);
+    if (failed == 0)
+        failed = db_open(store->path, DB_CREATE, &store->db, err);
+    if (failed == 0) {
+        (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former one's user */
+        failed = schema_settle(store, err);
+    }
+    if (failed == 0)
+        failed = prepare_all(store, err);
+    if (failed == 0)
+        failed = count_journal(store, err);
+    if (failed != 0)
+        close_db(store);
+    return failed;
+}
+
+static int start_anew(struct store *store, const struct err *why, struct err *err)
+{
+    CLEANUP(xfreep) char *name = NULL;
+
+    must(why->code == ERR_CORRUPT);
+    int failed = file_move_aside(store->path, "corrupt", &name, err);
+    if (failed != 0)
+        return failed;
+    store_notice(store, "%s; it is kept as %s, and a new ledger begins", why->text, name);
+    failed = open_db(store, err);
+    return failed;
+}
+
+static int open_all(struct store *store, const struct store_rules *rules, struct err *err)
+{
+    if (store->memory) {
+        store->path = xstrdup(rules->path);
+        return open_db(store, err);
+    }
+    int failed = file_find(rules->path, &store->path, err);
+    if (failed == 0)
+        failed = file_lock(store->path, &store->lock_fd, err);
+    if (failed != 0)
+        return failed;
+    failed = open_db(store, err);
+    if (failed == -(int)ERR_CORRUPT && store->on_corrupt == STORE_MOVE_ASIDE) {
+        const struct err why = *err;
+        failed = start_anew(store, &why, err);
+    }
+    return failed;
+}
+
+static void store_free(struct store *store)
+{
+    close_db(store);
+    if (store->lock_fd >= 0)
+        (void)close(store->lock_fd); /* which unlocks; there is nothing else to lose */
+    must(pthread_mutex_destroy(&store->mutex) == 0);
+    strbuf_done(&store->command);
+    strbuf_done(&store->result);
+    xfree(store->path);
+    xfree(store);
+}
+
+int store_open_as(const struct store_rules *rules, const struct store_schema *schema,
+                  struct store **out, struct err *err)
+{
+    must(rules->path != NULL);
+    must(schema->version > 0);
+
+    struct store *store = xcalloc(1, sizeof *store);
+    store->schema = schema;
+    store->limits = usual_limits;
+    store->memory = strcmp(rules->path, ":memory:") == 0;
+    store->lock_fd = -1;
+    store->on_corrupt = rules->on_corrupt;
+    store->user = rules->user;
+    store->notice = rules->notice;
+    store->hard_ms = INT64_MIN / 2;
+    must(pthread_mutex_init(&store->mutex, NULL) == 0);
+    strbuf_init(&store->command);
+    strbuf_init(&store->result);
+    atomic_init(&store->retention_days, rules->retention_days);
+    atomic_init(&store->journal_rows, 0);
+
+    const int failed = open_all(store, rules, err);
+    if (failed != 0) {
+        store_free(store);
+        return failed;
+    }
+    *out = store;
+    return 0;
+}
+
+int store_open(const struct store_rules *rules, struct store **out, struct err *err)
+{
+    return store_open_as(rules, &store_schema, out, err);
+}
+
+void store_retain(struct store *store, uint32_t days)
+{
+    must(store != NULL);
+    atomic_store(&store->retention_days, days);
+}
+
+static int begin(void *ctx, struct err *err)
+{
+    struct store *store = ctx;
+
+    store_lock(store);
+    must(!store->in_batch);
+    int failed = 0;
+    if (store->wal_pages > store->limits.wal_max)
+        failed = err_set(err, ERR_FULL,
+                         "%s: its log has %d pages, more than %d: somebody reads the ledger and "
+                         "does not end; no more is written until the log is taken in",
+                         store->path, store->wal_pages, store->limits.wal_max);
+    if (failed == 0)
+        failed = db_run(store->stmt[ST_BEGIN], err);
+    if (failed != 0) {
+        store_unlock(store);
+        return failed;
+    }
+    store->in_batch = true;
+    return 0;
+}
+
+/* True if the change is gone and the batch stands. */
+static bool take_back(struct store *store)
+{
+    struct err second;
+
+    must(store->in_batch);
+    if (sqlite3_get_autocommit(store->db) != 0)
+        return false;
+    return db_run(store->stmt[ST_BACK], &second) == 0 &&
+           db_run(store->stmt[ST_RELEASE], &second) == 0;
+}
+
+static enum store_outcome write_one(void *ctx, const struct command *command,
+                                    const struct change *change, struct err *err)
+{
+    struct store *store = ctx;
+
+    must(store->in_batch);
+    int failed = db_run(store->stmt[ST_SAVEPOINT], err);
+    if (failed != 0)
+        return STORE_FAILED;
+    failed = write_change(store, command, change, err);
+    if (failed == -(int)ERR_CONFLICT && take_back(store))
+        return STORE_REFUSED;
+    if (failed == 0)
+        failed = db_run(store->stmt[ST_RELEASE], err);
+    if (failed != 0)
+        return STORE_FAILED;
+    store->seq++;
+    return STORE_OK;
+}
+
+static int commit(void *ctx, struct err *err)
+{
+    struct store *store = ctx;
+
+    must(store->in_batch);
+    /* A full disk ends the transaction by itself, and COMMIT would find nothing to do. */
+    if (sqlite3_get_autocommit(store->db) != 0)
+        return err_set(err, ERR_IO, "%s: the batch was lost before its end", store->path);
+    const int failed = db_run(store->stmt[ST_COMMIT], err);
+    if (failed != 0)
+        return failed;
+    must(sqlite3_get_autocommit(store->db) != 0);
+    atomic_fetch_add(&store->journal_rows, (uint_fast64_t)(store->seq - store->seq_stable));
+    store->seq_stable = store->seq;
+    store->in_batch = false;
+    store_unlock(store);
+    return 0;
+}
+
+static void rollback(void *ctx)
+{
+    struct store *store = ctx;
+
+    if (!store->in_batch)
+        return;
+    db_rollback(store->db);
+    store->seq = store->seq_stable;
+    store->in_batch = false;
+    store_unlock(store);
+}
+
+static int tend(void *ctx, int64_t now_ms, struct err *err)
+{
+    struct store *store = ctx;
+
+    store_lock(store);
+    int failed = tend_retention(store, now_ms, err);
+    if (failed == 0)
+        failed = tend_checkpoint(store, now_ms, err);
+    store_unlock(store);
+    return failed;
+}
+
+void store_ops(struct store *store, struct store_ops *out)
+{
+    must(store != NULL);
+    *out = (struct store_ops){.ctx = store,
+                              .begin = begin,
+                              .write = write_one,
+                              .commit = commit,
+                              .rollback = rollback,
+                              .tend = tend};
+}
+
+void store_close(struct store *store)
+{
+    if (store == NULL)
+        return;
+    rollback(store);
+    /* Take the log in and leave one file.  Best effort: the log is as safe as the file. */
+    (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    store_free(store);
+}
+
+static int claim(struct store *store, const char *cluster, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+    char owner[UID_BYTES_MAX + 8];
+
+    int failed =
+        db_prepare(store->db, "UPDATE meta SET cluster = ? WHERE cluster IS NULL", &stmt, err);
+    if (failed != 0)
+        return failed;
+    struct bind bind = bind_start(stmt);
+    bind_text(&bind, cluster);
+    failed = bind_run(&bind, NULL, err);
+    if (failed == 0)
+        failed = db_sentence(store->db, "SELECT cluster FROM meta", owner, sizeof owner, err);
+    if (failed != 0 || strcmp(owner, cluster) == 0)
+        return failed;
+    return err_set(err, ERR_FOREIGN,
+                   "%s: the ledger of another cluster (its kube-system has the uid %s, this one's "
+                   "is %s); name another file, or another cluster",
+                   store->path, owner, cluster);
+}
+
+int store_claim(struct store *store, const char *cluster, struct err *err)
+{
+    must(store != NULL);
+    if (cluster == NULL || cluster[0] == '\0' || strlen(cluster) > UID_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes",
+                       UID_BYTES_MAX);
+    store_lock(store);
+    const int failed = claim(store, cluster, err);
+    store_unlock(store);
+    return failed;
+}
+
+static int load_node(void *user, const struct node_build *build, struct err *err)
+{
+    must(user != NULL);
+    return ledger_restore_node(user, build, err);
+}
+
+static int load_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                           struct err *err)
+{
+    must(user != NULL);
+    must(id != INT64_MIN);
+    return ledger_restore(user, facts, err);
+}
+
+int store_load(struct store *store, struct ledger *ledger, struct err *err)
+{
+    size_t at = 0;
+    must(ledger_next_node(ledger, &at) == NULL);
+
+    store_lock(store);
+    struct names *names = ledger_names(ledger);
+    int failed = rows_nodes(store->db, names, ledger, load_node, err);
+    if (failed == 0)
+        failed = rows_allocations(store->db, names, false, ledger, load_allocation, err);
+    store_unlock(store);
+    return failed != 0 ? err_wrap(err, "%s", store->path) : 0;
+}
+
+int reader_open(struct store *store, struct reader *out, struct err *err)
+{
+    must(store != NULL);
+    *out = (struct reader){.store = store};
+    if (!store->memory)
+        return db_open(store->path, DB_READ, &out->db, err);
+    store_lock(store);
+    must(!store->in_batch); /* a thread reads within its own batch */
+    out->db = store->db;
+    return 0;
+}
+
+void reader_done(struct reader *reader)
+{
+    must(reader->store != NULL);
+    if (reader->store->memory)
+        store_unlock(reader->store);
+    else
+        db_close(reader->db);
+    reader->db = NULL;
+}
+
+/* One look at one moment, however long it takes. */
+static int read_all(struct store *store, int (*read)(sqlite3 *db, struct err *err), struct err *err)
+{
+    struct reader reader;
+
+    int failed = reader_open(store, &reader, err);
+    if (failed != 0)
+        return failed;
+    failed = db_exec(reader.db, "BEGIN", err);
+    if (failed == 0)
+        failed = read(reader.db, err);
+    must(reader.db != NULL);
+    db_rollback(reader.db);
+    reader_done(&reader);
+    return failed;
+}
+
+static int audit(sqlite3 *db, struct err *err)
+{
+    int failed = check_file(db, true, err);
+    if (failed == 0)
+        failed = check_live(db, err);
+    if (failed == 0)
+        failed = check_past(db, err);
+    if (failed == 0)
+        failed = check_replay(db, err);
+    must(failed <= 0);
+    return failed;
+}
+
+int store_audit(struct store *store, struct err *err)
+{
+    return read_all(store, audit, err);
+}
+
+int store_replay_check(struct store *store, struct err *err)
+{
+    return read_all(store, check_replay, err);
+}
+
+int store_backup(struct store *store, const char *file, struct err *err)
+{
+    struct reader reader;
+
+    must(file != NULL);
+    int failed = reader_open(store, &reader, err);
+    if (failed != 0)
+        return failed;
+    failed = backup_to(reader.db, file, err);
+    reader_done(&reader);
+    return failed;
+}
+
+static int64_t bytes_of(const char *path, const char *suffix)
+{
+    struct strbuf name;
+    struct stat is;
+
+    strbuf_init(&name);
+    strbuf_printf(&name, "%s%s", path, suffix);
+    const int rc = stat(name.data, &is);
+    strbuf_done(&name);
+    must(rc < 0 || is.st_size >= 0);
+    return rc < 0 ? 0 : (int64_t)is.st_size;
+}
+
+int store_facts(struct store *store, struct store_facts *out, struct err *err)
+{
+    struct store_facts facts = {.path = store->path, .schema = store->schema->version};
+    int failed = 0;
+
+    facts.journal_rows = atomic_load(&store->journal_rows);
+    if (store->memory) {
+        store_lock(store);
+        failed = db_number(store->db,
+                           "SELECT page_count * page_size FROM pragma_page_count,"
+                           " pragma_page_size",
+                           &facts.bytes, err);
+        store_unlock(store);
+    } else {
+        facts.bytes = bytes_of(store->path, "");
+        facts.wal_bytes = bytes_of(store->path, "-wal");
+        if (facts.bytes == 0)
+            failed =
+                err_set(err, ERR_IO, "%s: the ledger's file is gone from its folder", store->path);
+    }
+    if (failed == 0)
+        *out = facts;
+    return failed;
+}

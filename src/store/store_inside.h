@@ -1,0 +1,205 @@
+/*
+ * store_inside - what the parts of the store share.
+ *
+ *   store.c    open, close, batches          file.c      the file: folder, lock, moved aside
+ *   write.c    one change                    schema.c    create, identify, migrate
+ *   state.c    after-states as JSON          rows.c      rows back into facts
+ *   check.c    audits, replay                tend.c      checkpoint, retention
+ *   history.c  who held what                 backup.c    a copy
+ *
+ * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
+ * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
+ * only: there the mutex is held from begin() to commit() or rollback(), and by every reader; so a
+ * thread must not read within its own batch.
+ */
+#ifndef MILLIGPU_STORE_INSIDE_H
+#define MILLIGPU_STORE_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "milligpu/store.h"
+
+#include "store/db.h"
+
+enum { STORE_APPLICATION_ID = 0x6d475055 /* "mGPU" */ };
+
+/* One step forward; from is the version that it starts from. */
+struct store_migration {
+    uint32_t from;
+    const char *sql;
+};
+
+struct store_schema {
+    uint32_t version;
+    const char *sql;
+    const struct store_migration *migration; /* ascending, without a gap */
+    size_t migrations;
+};
+
+/* The one that there is; tests bring others. */
+extern const struct store_schema store_schema;
+
+struct store_limits {
+    int wal_soft;      /* pages of the log from which on a checkpoint is due */
+    int wal_hard;      /* from here on the checkpoint waits for readers */
+    int wal_max;       /* no batch begins beyond: somebody holds the log, and the disk would fill */
+    int fold;          /* rows that one round of retention takes at most */
+    int64_t retain_ms; /* between rounds when nothing is left over */
+};
+
+#define STATEMENT_TABLE(X)                                                                         \
+    X(ST_BEGIN, "BEGIN IMMEDIATE")                                                                 \
+    X(ST_COMMIT, "COMMIT")                                                                         \
+    X(ST_SAVEPOINT, "SAVEPOINT one")                                                               \
+    X(ST_RELEASE, "RELEASE one")                                                                   \
+    X(ST_BACK, "ROLLBACK TO one")                                                                  \
+    X(ST_NODE_ADD, "INSERT INTO node (uid, source, problem, problem_text, gone, since_ms, name)"   \
+                   " VALUES (?, ?, ?, ?, ?, ?, ?)")                                                \
+    X(ST_NODE_SET, "UPDATE node SET uid = ?, source = ?, problem = ?, problem_text = ?, gone = ?," \
+                   " since_ms = ? WHERE name = ?")                                                 \
+    X(ST_NODE_DROP, "DELETE FROM node WHERE name = ?")                                             \
+    X(ST_GPU_ADD, "INSERT INTO gpu (alias, model, milli, mib, idx, numa, flags, node, id)"         \
+                  " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")                                           \
+    X(ST_GPU_SET, "UPDATE gpu SET alias = ?, model = ?, milli = ?, mib = ?, idx = ?, numa = ?,"    \
+                  " flags = ? WHERE node = ? AND id = ?")                                          \
+    X(ST_GPU_DROP, "DELETE FROM gpu WHERE node = ? AND id = ?")                                    \
+    X(ST_ALLOCATION_ADD,                                                                           \
+      "INSERT INTO allocation (uid, namespace, name, node, node_uid, state, origin, presumed,"     \
+      " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \
+      " terminating_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                  \
+    X(ST_ALLOCATION_SET,                                                                           \
+      "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
+      " bound_ms = ?, released_ms = ?, terminating_ms = ?"                                         \
+      " WHERE uid = ? AND node = ? AND state = ? AND state <> 'released'")                         \
+    X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib)"   \
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)")                                            \
+    X(ST_CHARGE_ADD, "INSERT INTO charge (allocation, at, node, gpu, milli, mib, live)"            \
+                     " VALUES (?, ?, ?, ?, ?, ?, ?)")                                              \
+    X(ST_JOURNAL_ADD, "INSERT INTO journal (seq, at, command, result) VALUES (?, ?, ?, ?)")        \
+    X(ST_JOURNAL_OLD, "SELECT seq, at FROM journal ORDER BY seq LIMIT ?")                          \
+    X(ST_FOLD_ALLOCATIONS,                                                                         \
+      "INSERT INTO baseline (key, seq, state)"                                                     \
+      " SELECT 'allocation/' || json_extract(result, '$.allocation.uid'), seq,"                    \
+      " json_extract(result, '$.allocation') FROM journal"                                         \
+      " WHERE seq <= ? AND json_extract(result, '$.allocation') IS NOT NULL ORDER BY seq"          \
+      " ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, state = excluded.state")               \
+    X(ST_FOLD_NODES,                                                                               \
+      "INSERT INTO baseline (key, seq, state)"                                                     \
+      " SELECT 'node/' || json_extract(result, '$.node.name'), seq,"                               \
+      " json_extract(result, '$.node') FROM journal"                                               \
+      " WHERE seq <= ? AND json_extract(result, '$.node') IS NOT NULL ORDER BY seq"                \
+      " ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, state = excluded.state")               \
+    X(ST_FOLD_RELEASED,                                                                            \
+      "DELETE FROM baseline WHERE json_extract(state, '$.state') = 'released' AND key IN"          \
+      " (SELECT 'allocation/' || json_extract(result, '$.allocation.uid') FROM journal"            \
+      " WHERE seq <= ? AND json_extract(result, '$.allocation.state') = 'released')")              \
+    X(ST_FOLD_REMOVED,                                                                             \
+      "DELETE FROM baseline WHERE json_extract(state, '$.removed') = 1 AND key IN"                 \
+      " (SELECT 'node/' || json_extract(result, '$.node.name') FROM journal"                       \
+      " WHERE seq <= ? AND json_extract(result, '$.node.removed') = 1)")                           \
+    X(ST_FOLDED, "UPDATE meta SET folded = ?")                                                     \
+    X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
+    X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
+                    " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)")
+
+enum statement {
+#define X(code, sql) code,
+    STATEMENT_TABLE(X)
+#undef X
+        STATEMENTS
+};
+
+struct store {
+    sqlite3 *db;
+    sqlite3_stmt *stmt[STATEMENTS];
+    const struct store_schema *schema;
+    struct store_limits limits;
+    char *path; /* absolute, without links; ":memory:" */
+    bool memory;
+    int lock_fd;
+    enum store_corrupt_policy on_corrupt;
+    void *user;
+    void (*notice)(void *user, const char *text);
+    pthread_mutex_t mutex; /* guards db of a ledger in memory, see above */
+
+    bool in_batch;
+    uint64_t seq;        /* of the newest journal entry of this batch */
+    uint64_t seq_stable; /* of the newest that is committed */
+    int wal_pages;
+    int64_t hard_ms; /* when the waiting checkpoint was last tried */
+    int64_t retain_at_ms;
+    struct strbuf command;
+    struct strbuf result;
+
+    atomic_uint retention_days;
+    atomic_uint_fast64_t journal_rows;
+};
+
+void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+int store_open_as(const struct store_rules *rules, const struct store_schema *schema,
+                  struct store **out, struct err *err) MUST_USE;
+
+/* For a ledger in memory; nothing to do for others. */
+void store_lock(struct store *store);
+void store_unlock(struct store *store);
+
+/* A connection for reading; in memory the writer's own, locked. */
+struct reader {
+    struct store *store;
+    sqlite3 *db;
+};
+int reader_open(struct store *store, struct reader *out, struct err *err) MUST_USE;
+void reader_done(struct reader *reader);
+
+/* file.c: the folder is there, ours to write in, and local; then the lock. */
+int file_find(const char *path, char **out_path, struct err *err) MUST_USE;
+int file_lock(const char *path, int *out_fd, struct err *err) MUST_USE;
+/* Make the file if it is not there; refuse what cannot be SQLite's. */
+int file_prepare(const char *path, struct err *err) MUST_USE;
+int file_sync_folder(const char *path, struct err *err) MUST_USE;
+/* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */
+int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
+/* "<path>.<word>-<UTC>", a name that is free. */
+char *file_free_name(const char *path, const char *word) MUST_USE;
+int64_t file_wall_ms(void);
+
+/* schema.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
+int schema_settle(struct store *store, struct err *err) MUST_USE;
+
+/* backup.c: db into a new file that is complete and on disk, or not there. */
+int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
+
+/* write.c */
+int write_change(struct store *store, const struct command *command, const struct change *change,
+                 struct err *err) MUST_USE;
+
+/* tend.c */
+int tend_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+int tend_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+
+/* state.c: canonical, so that equal states are equal texts.  Defaults are left out. */
+void state_allocation(struct strbuf *out, const struct allocation_facts *facts);
+void state_node(struct strbuf *out, const struct node_build *build);
+void state_node_removed(struct strbuf *out, const struct atom *name);
+void state_command(struct strbuf *out, const struct command *command);
+struct node_build state_build_of(const struct node *node);
+enum { GPU_FLAGS_KEPT = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
+
+/* rows.c: each row is read, judged and handed over; borrowed for the call. */
+typedef int rows_node(void *user, const struct node_build *build, struct err *err);
+typedef int rows_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                            struct err *err);
+int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each,
+               struct err *err) MUST_USE;
+int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
+                     struct err *err) MUST_USE;
+
+/* check.c */
+int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite's own checks */
+int check_live(sqlite3 *db, struct err *err) MUST_USE;
+int check_past(sqlite3 *db, struct err *err) MUST_USE;
+int check_replay(sqlite3 *db, struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,285 @@
+#include <string.h>
+
+#include "store/store_inside.h"
+
+/* Core and database see different things: the change is refused, whatever it was. */
+static int disagree(struct err *err, const char *what, const char *name)
+{
+    return err_set(err, ERR_CONFLICT,
+                   "the database knows %s %s otherwise than the ledger in memory", what, name);
+}
+
+static int run_one(struct bind *bind, const char *what, const char *name, struct err *err)
+{
+    int changed = 0;
+
+    const int failed = bind_run(bind, &changed, err);
+    if (failed != 0)
+        return err_wrap(err, "%s %s", what, name);
+    must(changed <= 1);
+    return changed == 1 ? 0 : disagree(err, what, name);
+}
+
+static bool same_node_row(const struct node *a, const struct node *b)
+{
+    return a->uid == b->uid && a->source == b->source && a->problem == b->problem &&
+           a->problem_text == b->problem_text && a->gone == b->gone && a->since_ms == b->since_ms;
+}
+
+static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
+{
+    return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa &&
+           ((a->flags ^ b->flags) & (unsigned)GPU_FLAGS_KEPT) == 0;
+}
+
+static bool same_rows(const struct node *a, const struct node *b)
+{
+    if (a == NULL || b == NULL || !same_node_row(a, b) || a->gpus != b->gpus)
+        return false;
+    for (uint32_t i = 0; i < a->gpus; i++)
+        if (!same_gpu_row(&a->gpu[i], &b->gpu[i]))
+            return false;
+    return true;
+}
+
+static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
+{
+    for (uint32_t i = 0; node != NULL && i < node->gpus; i++)
+        if (node->gpu[i].id == id)
+            return &node->gpu[i];
+    return NULL;
+}
+
+static int put_node(struct store *store, const struct node *before, const struct node *after,
+                    struct err *err)
+{
+    if (before != NULL && same_node_row(before, after))
+        return 0;
+    must(before == NULL || before->name == after->name);
+
+    struct bind bind = bind_start(store->stmt[before == NULL ? ST_NODE_ADD : ST_NODE_SET]);
+    bind_text(&bind, after->uid->text);
+    bind_text(&bind, inventory_source_name(after->source));
+    bind_text(&bind, inventory_problem_name(after->problem));
+    bind_text(&bind, after->problem_text->text);
+    bind_number(&bind, after->gone);
+    bind_number(&bind, after->since_ms);
+    bind_text(&bind, after->name->text);
+    return run_one(&bind, "node", after->name->text, err);
+}
+
+static int put_gpu(struct store *store, const struct node *node, const struct gpu *before,
+                   const struct gpu *after, struct err *err)
+{
+    if (before != NULL && same_gpu_row(before, after))
+        return 0;
+    must(after->milli > 0);
+
+    struct bind bind = bind_start(store->stmt[before == NULL ? ST_GPU_ADD : ST_GPU_SET]);
+    bind_text(&bind, after->alias != NULL ? after->alias->text : NULL);
+    bind_text(&bind, after->model->text);
+    bind_number(&bind, after->milli);
+    bind_number(&bind, after->mib);
+    bind_number(&bind, after->index);
+    bind_number(&bind, after->numa);
+    bind_number(&bind, after->flags & (unsigned)GPU_FLAGS_KEPT);
+    bind_text(&bind, node->name->text);
+    bind_text(&bind, after->id->text);
+    return run_one(&bind, "GPU", after->id->text, err);
+}
+
+static int put_inventory(struct store *store, const struct node *before, const struct node *after,
+                         struct err *err)
+{
+    must(after != NULL);
+
+    int failed = put_node(store, before, after, err);
+    for (uint32_t i = 0; failed == 0 && i < after->gpus; i++)
+        failed = put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
+    return failed;
+}
+
+/* After the allocation: a charged GPU cannot go. */
+static int drop_inventory(struct store *store, const struct node *before, const struct node *after,
+                          struct err *err)
+{
+    int failed = 0;
+
+    must(before != NULL);
+    for (uint32_t i = 0; failed == 0 && i < before->gpus; i++) {
+        const struct atom *id = before->gpu[i].id;
+        if (gpu_of(after, id) != NULL)
+            continue;
+        struct bind bind = bind_start(store->stmt[ST_GPU_DROP]);
+        bind_text(&bind, before->name->text);
+        bind_text(&bind, id->text);
+        failed = run_one(&bind, "GPU", id->text, err);
+    }
+    if (failed != 0 || after != NULL)
+        return failed;
+    struct bind bind = bind_start(store->stmt[ST_NODE_DROP]);
+    bind_text(&bind, before->name->text);
+    return run_one(&bind, "node", before->name->text, err);
+}
+
+static int add_shares(struct store *store, int64_t id, const struct allocation *allocation,
+                      struct err *err)
+{
+    int failed = 0;
+
+    must(allocation->is.shares <= PARTS_MAX);
+    for (uint32_t i = 0; failed == 0 && i < allocation->is.shares; i++) {
+        const struct share *share = &allocation->is.share[i];
+        struct bind bind = bind_start(store->stmt[ST_SHARE_ADD]);
+        bind_number(&bind, id);
+        bind_number(&bind, i);
+        bind_text(&bind, share->container);
+        bind_text(&bind, container_kind_name(share->kind));
+        bind_number(&bind, share->order);
+        bind_text(&bind, share->gpu->text);
+        bind_number(&bind, share->milli);
+        bind_number(&bind, share->mib);
+        failed = run_one(&bind, "share of", share->gpu->text, err);
+    }
+    return failed;
+}
+
+static int add_charges(struct store *store, int64_t id, const struct allocation *allocation,
+                       struct err *err)
+{
+    int failed = 0;
+
+    must(allocation->charges <= allocation->is.shares);
+    for (uint32_t i = 0; failed == 0 && i < allocation->charges; i++) {
+        const struct charge *charge = &allocation->charge[i];
+        struct bind bind = bind_start(store->stmt[ST_CHARGE_ADD]);
+        bind_number(&bind, id);
+        bind_number(&bind, i);
+        bind_text(&bind, allocation->is.node->text);
+        bind_text(&bind, charge->gpu->text);
+        bind_number(&bind, charge->milli);
+        bind_number(&bind, charge->mib);
+        bind_number(&bind, allocation->is.state != STATE_RELEASED);
+        failed = run_one(&bind, "charge of", charge->gpu->text, err);
+    }
+    return failed;
+}
+
+static int add_allocation(struct store *store, const struct allocation *allocation, struct err *err)
+{
+    const struct allocation_facts *is = &allocation->is;
+
+    must(is->state != STATE_RELEASED);
+    struct bind bind = bind_start(store->stmt[ST_ALLOCATION_ADD]);
+    bind_text(&bind, is->uid);
+    bind_text(&bind, is->namespace);
+    bind_text(&bind, is->name);
+    bind_text(&bind, is->node->text);
+    bind_text(&bind, is->node_uid->text);
+    bind_text(&bind, allocation_state_name(is->state));
+    bind_text(&bind, allocation_origin_name(is->origin));
+    bind_number(&bind, is->presumed);
+    bind_number(&bind, is->in_doubt);
+    bind_number(&bind, is->note_differs);
+    bind_number(&bind, is->held_gpus);
+    bind_number(&bind, is->unplaced_milli);
+    bind_number(&bind, is->reserved_ms);
+    bind_number(&bind, is->bound_ms);
+    bind_number(&bind, is->released_ms);
+    bind_number(&bind, is->terminating_ms);
+    int failed = run_one(&bind, "allocation", is->uid, err);
+    const int64_t id = sqlite3_last_insert_rowid(store->db);
+    if (failed == 0)
+        failed = add_shares(store, id, allocation, err);
+    if (failed == 0)
+        failed = add_charges(store, id, allocation, err);
+    return failed;
+}
+
+static int step_allocation(struct store *store, const struct allocation *before,
+                           const struct allocation *after, struct err *err)
+{
+    must(strcmp(before->is.uid, after->is.uid) == 0);
+    must_debug(allocation_same_shares(before, after));
+
+    struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
+    bind_text(&bind, allocation_state_name(after->is.state));
+    bind_number(&bind, after->is.in_doubt);
+    bind_number(&bind, after->is.note_differs);
+    bind_number(&bind, after->is.reserved_ms);
+    bind_number(&bind, after->is.bound_ms);
+    bind_number(&bind, after->is.released_ms);
+    bind_number(&bind, after->is.terminating_ms);
+    bind_text(&bind, after->is.uid);
+    bind_text(&bind, after->is.node->text);
+    bind_text(&bind, allocation_state_name(before->is.state));
+    return run_one(&bind, "allocation", after->is.uid, err);
+}
+
+static int put_allocation(struct store *store, const struct allocation *before,
+                          const struct allocation *after, struct err *err)
+{
+    if (after == NULL) {
+        must(before == NULL); /* what leaves the ledger leaves it as released */
+        return 0;
+    }
+    return before == NULL ? add_allocation(store, after, err)
+                          : step_allocation(store, before, after, err);
+}
+
+static void describe_result(struct strbuf *out, const struct change *change)
+{
+    strbuf_reset(out);
+    strbuf_char(out, '{');
+    if (change->after != NULL) {
+        strbuf_str(out, "\"allocation\":");
+        state_allocation(out, &change->after->is);
+    }
+    if (!same_rows(change->node_before, change->node_after) &&
+        (change->node_before != NULL || change->node_after != NULL)) {
+        strbuf_str(out, change->after != NULL ? ",\"node\":" : "\"node\":");
+        if (change->node_after != NULL) {
+            const struct node_build build = state_build_of(change->node_after);
+            state_node(out, &build);
+        } else {
+            state_node_removed(out, change->node_before->name);
+        }
+    }
+    strbuf_char(out, '}');
+}
+
+static int add_journal(struct store *store, const struct command *command,
+                       const struct change *change, struct err *err)
+{
+    strbuf_reset(&store->command);
+    state_command(&store->command, command);
+    describe_result(&store->result, change);
+
+    must(store->seq < INT64_MAX);
+    struct bind bind = bind_start(store->stmt[ST_JOURNAL_ADD]);
+    bind_number(&bind, (int64_t)store->seq + 1);
+    bind_number(&bind, command->at_ms);
+    bind_text(&bind, store->command.data);
+    bind_text(&bind, store->result.data);
+    return run_one(&bind, "journal entry", command_name(command->kind), err);
+}
+
+int write_change(struct store *store, const struct command *command, const struct change *change,
+                 struct err *err)
+{
+    const bool same = same_rows(change->node_before, change->node_after);
+    int failed = 0;
+
+    must(change->verdict == VERDICT_OK);
+    must(change->kind == command->kind);
+    if (change->node_after != NULL && !same)
+        failed = put_inventory(store, change->node_before, change->node_after, err);
+    if (failed == 0)
+        failed = put_allocation(store, change->before, change->after, err);
+    if (failed == 0 && change->node_before != NULL && !same)
+        failed = drop_inventory(store, change->node_before, change->node_after, err);
+    if (failed == 0)
+        failed = add_journal(store, command, change, err);
+    return failed;
+}

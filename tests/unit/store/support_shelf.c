@@ -1,0 +1,181 @@
+#include "support_shelf.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+static void take_notice(void *user, const char *text)
+{
+    struct shelf *shelf = user;
+    strbuf_str(&shelf->notices, text);
+    strbuf_char(&shelf->notices, '\n');
+}
+
+static void fail(const struct err *err)
+{
+    (void)fprintf(stderr, "%s\n", err->text);
+    must_fail(__FILE__, __LINE__, err->text);
+}
+
+void shelf_init(struct shelf *shelf)
+{
+    *shelf = (struct shelf){.folder = "/tmp/milligpu-shelf-XXXXXX"};
+    must(mkdtemp(shelf->folder) != NULL);
+    const int length = snprintf(shelf->path, sizeof shelf->path, "%s/ledger.db", shelf->folder);
+    must(length > 0 && (size_t)length < sizeof shelf->path);
+    shelf->rules = (struct store_rules){.path = shelf->path, .user = shelf, .notice = take_notice};
+    strbuf_init(&shelf->notices);
+    world_init(&shelf->world);
+}
+
+static void empty_folder(const struct shelf *shelf)
+{
+    DIR *dir = opendir(shelf->folder);
+    must(dir != NULL);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.')
+            must(unlinkat(dirfd(dir), entry->d_name, 0) == 0);
+    (void)closedir(dir);
+}
+
+void shelf_done(struct shelf *shelf)
+{
+    shelf_close(shelf);
+    world_done(&shelf->world);
+    strbuf_done(&shelf->notices);
+    empty_folder(shelf);
+    must(rmdir(shelf->folder) == 0);
+}
+
+int shelf_try(struct shelf *shelf, struct err *err)
+{
+    must(shelf->store == NULL);
+    const int failed = store_open(&shelf->rules, &shelf->store, err);
+    must(failed <= 0 && (failed == 0) == (shelf->store != NULL));
+    if (failed == 0)
+        store_ops(shelf->store, &shelf->ops);
+    return failed;
+}
+
+void shelf_open(struct shelf *shelf)
+{
+    struct err err;
+    if (shelf_try(shelf, &err) < 0)
+        fail(&err);
+}
+
+void shelf_close(struct shelf *shelf)
+{
+    store_close(shelf->store);
+    shelf->store = NULL;
+}
+
+static struct command asked(const struct world *world, const struct change *change)
+{
+    const struct allocation *allocation = change->after;
+    const struct node *node = change->node_after != NULL ? change->node_after : change->node_before;
+    struct command command = {.kind = change->kind, .at_ms = world->now_ms, .why = "test"};
+    if (allocation != NULL) {
+        command.uid = allocation->is.uid;
+        command.namespace = allocation->is.namespace;
+        command.name = allocation->is.name;
+    }
+    if (node != NULL)
+        command.node = node->name->text;
+    return command;
+}
+
+enum store_outcome shelf_write(struct shelf *shelf, struct err *err)
+{
+    struct world *world = &shelf->world;
+    enum store_outcome outcome = STORE_OK;
+    while (shelf->written < world->dones && outcome == STORE_OK) {
+        const struct change *change = &world->done[shelf->written];
+        const struct command command = asked(world, change);
+        outcome = shelf->ops.write(shelf->ops.ctx, &command, change, err);
+        if (outcome == STORE_OK)
+            shelf->written++;
+    }
+    return outcome;
+}
+
+void shelf_save(struct shelf *shelf)
+{
+    struct err err;
+    if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
+        shelf->ops.commit(shelf->ops.ctx, &err) < 0)
+        fail(&err);
+    world_settle(&shelf->world);
+    shelf->written = 0;
+}
+
+void shelf_same(struct shelf *shelf)
+{
+    struct err err;
+    struct ledger *loaded = ledger_new();
+
+    if (store_load(shelf->store, loaded, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
+        fail(&err);
+    ledger_audit(loaded);
+    CLEANUP(xfreep) char *is = world_dump(loaded);
+    CLEANUP(xfreep) char *should = world_dump(shelf->world.ledger);
+    if (strcmp(is, should) != 0) {
+        (void)fprintf(stderr, "on disk:\n%s\nin memory:\n%s\n", is, should);
+        must_fail(__FILE__, __LINE__, "disk and memory differ");
+    }
+    ledger_free(loaded);
+}
+
+void shelf_turn(struct shelf *shelf)
+{
+    struct err err;
+
+    shelf_close(shelf);
+    shelf_open(shelf);
+    shelf_same(shelf);
+    if (store_audit(shelf->store, &err) < 0)
+        fail(&err);
+}
+
+int shelf_sql(const char *path, const char *sql)
+{
+    sqlite3 *db = NULL;
+    char *text = NULL;
+    must(sqlite3_open(path, &db) == SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 2000);
+    const int rc = sqlite3_exec(db, sql, NULL, NULL, &text);
+    sqlite3_free(text);
+    must(sqlite3_close(db) == SQLITE_OK);
+    return rc;
+}
+
+long long shelf_number(const char *path, const char *sql)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    must(sqlite3_open(path, &db) == SQLITE_OK);
+    must(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK);
+    must(sqlite3_step(stmt) == SQLITE_ROW);
+    const long long number = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_finalize(stmt);
+    must(sqlite3_close(db) == SQLITE_OK);
+    return number;
+}
+
+int shelf_files(const struct shelf *shelf, const char *part)
+{
+    int count = 0;
+    DIR *dir = opendir(shelf->folder);
+    must(dir != NULL);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL)
+        count += strstr(entry->d_name, part) != NULL;
+    (void)closedir(dir);
+    return count;
+}

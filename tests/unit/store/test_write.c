@@ -1,0 +1,426 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "support_shelf.h"
+
+static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                               {.index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct shelf shelf;
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    *state = &shelf;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    shelf_done(*state);
+    return 0;
+}
+
+static void a_new_file_is_ours_and_empty(void **state)
+{
+    struct shelf *shelf = *state;
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+}
+
+static void the_writer_uses_a_log_and_leaves_one_file(void **state)
+{
+    struct shelf *shelf = *state;
+    (void)world_node(&shelf->world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(shelf_files(shelf, "ledger.db-wal"), 1);
+    shelf_close(shelf);
+    assert_int_equal(shelf_files(shelf, "ledger.db-"), 0);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+/* Every kind of command there is, each loaded again. */
+static void every_command_comes_back(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    bool seen[COMMANDS] = {false};
+    struct pod *pod = world_pod(world, "seen", "n1");
+    world_note(world, pod, "c0 GPU-b 200 100");
+    struct pod *whole = world_pod(world, "whole", "n3");
+    whole->whole_gpus = 2;
+    const struct command commands[] = {
+        {.kind = COMMAND_NODE, .inventory = world_inventory(world, "n1", "u1", two_a100, 2)},
+        {.kind = COMMAND_RESERVE,
+         .uid = "a",
+         .namespace = "ns",
+         .name = "a",
+         .node = "n1",
+         .request = world_request(world, "i700+s100+400+300x2")},
+        {.kind = COMMAND_DOUBT, .uid = "a"},
+        {.kind = COMMAND_CONFIRM, .uid = "a"},
+        {.kind = COMMAND_NOTE, .uid = "a", .differs = true},
+        {.kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 1234567890123},
+        {.kind = COMMAND_OBSERVE,
+         .uid = "seen",
+         .namespace = "default",
+         .name = "pod-seen",
+         .node = "n1",
+         .pod = pod,
+         .request = world_request(world, "200")},
+        {.kind = COMMAND_OBSERVE,
+         .uid = "whole",
+         .namespace = "default",
+         .name = "pod-whole",
+         .node = "n3",
+         .pod = whole},
+        {.kind = COMMAND_CLOCK, .at_ms = 5, .clock_from_ms = 9},
+        {.kind = COMMAND_NODE_GONE, .node = "n1"},
+        {.kind = COMMAND_RELEASE, .uid = "a", .why = "ended"},
+        {.kind = COMMAND_RELEASE, .uid = "seen", .why = "gone"},
+        {.kind = COMMAND_RELEASE, .uid = "whole", .why = "gone"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        assert_int_equal(world_do(world, &commands[i]), VERDICT_OK);
+        seen[commands[i].kind] = true;
+        shelf_save(shelf);
+        shelf_turn(shelf);
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        assert_true(seen[i]);
+    /* All are gone: n1 left with its last pod.  What they held is history. */
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 13 AND count(*) = 13"
+                                               " FROM journal"),
+                     1);
+}
+
+static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_a100, 2);
+    const struct command reserve = {.kind = COMMAND_RESERVE,
+                                    .at_ms = 77,
+                                    .uid = "a",
+                                    .namespace = "ns",
+                                    .name = "web \"0\"",
+                                    .node = "n1",
+                                    .request = world_request(world, "600x2")};
+    assert_int_equal(world_do(world, &reserve), VERDICT_OK);
+    struct err err;
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    const struct command node = {.kind = COMMAND_NODE, .at_ms = 76, .node = "n1"};
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &world->done[0], &err), STORE_OK);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &world->done[1], &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    static const char *const true_of_it[] = {
+        "at = 77",
+        "command ->> '$.kind' = 'reserve'",
+        "command ->> '$.name' = 'web \"0\"'",
+        "command -> '$.wants' = '[{\"container\":\"c0\",\"kind\":\"app\",\"parts\":2,\"milli\":600}]'",
+        "result ->> '$.allocation.state' = 'reserved'",
+        "result ->> '$.allocation.shares[1].milli' = 600",
+        "result -> '$.node' IS NULL", /* it did not change */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = 2", true_of_it[i]);
+        if (shelf_number(shelf->path, sql) != 1)
+            fail_msg("not so: %s", true_of_it[i]);
+    }
+}
+
+static void counts_become_uuids_while_they_are_held(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_counted, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    /* The same GPU by another name, filled up. */
+    assert_int_equal(world_reserve(world, "c", "n1", "300"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "c"), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+}
+
+/* A batch of three, the middle one of which contradicts the database. */
+static void a_write_that_fails_is_rolled_back_alone(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    /* Somebody else's hand: what memory believes free is taken on disk. */
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'"),
+                     SQLITE_OK);
+
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(world_reserve(world, "fits", "n1", "500"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_int_equal(world_reserve(world, "beyond", "n1", "400"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+    assert_int_equal(err.code, ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "a grant beyond the GPU"));
+    world_undo(world);
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "fits"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT state = 'bound' FROM allocation"), 1);
+}
+
+static void a_change_of_something_unknown_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'released',"
+                                            " released_ms = 1"),
+                     SQLITE_OK);
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+    assert_non_null(strstr(err.text, "allocation a otherwise"));
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+}
+
+static void a_batch_rolled_back_leaves_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    shelf->ops.rollback(shelf->ops.ctx);
+    shelf->ops.rollback(shelf->ops.ctx); /* again is nothing */
+    world_undo(world);
+    world_undo(world);
+    shelf->written = 0;
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 1);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 2);
+    shelf_turn(shelf);
+}
+
+static void closing_within_a_batch_drops_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    (void)world_node(&shelf->world, "n1", two_a100, 2);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
+}
+
+static void many_changes_are_one_commit(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    char uid[16];
+    (void)world_node(world, "n1", two_a100, 2);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        assert_int_equal(world_reserve(world, uid, "n1", "10"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_CONFIRM, uid), VERDICT_OK);
+    }
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 201);
+}
+
+/* Killed with one batch committed and another half written: the first is there, of the second nothing. */
+static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    shelf_close(shelf);
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        shelf_open(shelf);
+        shelf_save(shelf);
+        if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 ||
+            world_reserve(world, "b", "n1", "500") != VERDICT_OK ||
+            shelf_write(shelf, &err) != STORE_OK)
+            _exit(1);
+        _exit(0); /* no close, no checkpoint */
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(shelf_files(shelf, "ledger.db-wal") == 1);
+    shelf_open(shelf);
+    shelf_same(shelf);
+    shelf_turn(shelf);
+}
+
+/* What no code of ours does, and the database forbids on its own. */
+static void the_database_itself_forbids(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "old", "n1", "100"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "old"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_close(shelf);
+#define NEW_POD(origin)                                                                            \
+    "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed,"   \
+    " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"      \
+    " terminating_ms) VALUES (9, 'x', 'ns', 'x', 'n1', '', 'bound', '" origin                      \
+    "', 0, 0, 0, 0, 0, 1, 1, 0, 0);"
+    static const char *const forbidden[] = {
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 401, 0, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 401, 0, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 1, 81920, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1001, 0, 1)",
+        NEW_POD("granted") "UPDATE gpu SET flags = 4 WHERE id = 'GPU-b';"
+                           "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-z', 0, 'n1', 1, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n2', 1, 0, 1)",
+        "UPDATE charge SET milli = 1",
+        "UPDATE charge SET live = 1",
+        "DELETE FROM charge",
+        "UPDATE share SET milli = 1",
+        "DELETE FROM share",
+        "DELETE FROM allocation WHERE uid = 'a'",
+        "UPDATE allocation SET uid = 'b' WHERE uid = 'a'",
+        "UPDATE allocation SET node = 'n2' WHERE uid = 'a'",
+        "UPDATE allocation SET origin = 'observed' WHERE uid = 'a'",
+        "UPDATE allocation SET state = 'bound' WHERE uid = 'old'",
+        "UPDATE allocation SET state = 'sideways' WHERE uid = 'a'",
+        "UPDATE allocation SET in_doubt = 1, state = 'bound' WHERE uid = 'a'",
+        "UPDATE allocation SET held_gpus = 'many' WHERE uid = 'a'",
+        "INSERT INTO share VALUES (1, 'c9', 'GPU-a', 600, 'app', 0, 1, 0)",
+        "INSERT INTO share VALUES (77, 'c9', 'GPU-a', 1, 'app', 0, 1, 0)",
+        "DELETE FROM gpu WHERE id = 'GPU-a'",
+        "DELETE FROM node",
+        "DELETE FROM journal",
+        "UPDATE journal SET at = 0",
+        "INSERT INTO meta VALUES (2, NULL, 0, 0)",
+        "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0)",
+        "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
+        char sql[1024];
+        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; COMMIT", forbidden[i]);
+        const int rc = shelf_sql(shelf->path, sql);
+        if ((rc & 0xff) != SQLITE_CONSTRAINT)
+            fail_msg("%d for: %s", rc, forbidden[i]);
+    }
+    /* And what it has to let through. */
+    static const char *const allowed[] = {
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 400, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 9999, 0, 1)",
+        "DELETE FROM allocation WHERE uid = 'old'",
+        "DELETE FROM gpu WHERE id = 'GPU-b'",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
+        char sql[1024];
+        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; ROLLBACK", allowed[i]);
+        const int rc = shelf_sql(shelf->path, sql);
+        if (rc != SQLITE_OK)
+            fail_msg("%d for: %s", rc, allowed[i]);
+    }
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void a_ledger_in_memory_is_a_ledger(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct store_facts facts;
+    struct err err;
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_same(shelf);
+    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(store_claim(shelf->store, "cluster", &err), 0);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 1000, &err), 0);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_string_equal(facts.path, ":memory:");
+    assert_true(facts.bytes > 0 && facts.wal_bytes == 0);
+    assert_int_equal(facts.journal_rows, 2);
+
+    /* Its backup is a file like any other. */
+    char copy[128];
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
+    assert_int_equal(store_backup(shelf->store, copy, &err), 0);
+    shelf_close(shelf);
+    shelf->rules.path = copy;
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_new_file_is_ours_and_empty),
+        TEST(the_writer_uses_a_log_and_leaves_one_file),
+        TEST(every_command_comes_back),
+        TEST(the_journal_says_what_was_asked_and_what_came_of_it),
+        TEST(counts_become_uuids_while_they_are_held),
+        TEST(a_write_that_fails_is_rolled_back_alone),
+        TEST(a_change_of_something_unknown_is_refused),
+        TEST(a_batch_rolled_back_leaves_nothing),
+        TEST(closing_within_a_batch_drops_it),
+        TEST(many_changes_are_one_commit),
+        TEST(a_kill_keeps_what_was_committed_and_nothing_else),
+        TEST(the_database_itself_forbids),
+        TEST(a_ledger_in_memory_is_a_ledger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
