@@ -122,8 +122,13 @@ struct json_fields {
     }
 bool json_field(struct json *in, struct json_fields *fields, int *out_key);
 
+/* json_element() and json_string() in one, for long lists of names. */
+bool json_string_element(struct json *in, struct text *out);
+
 /* As json_string, but refused beyond max bytes, with an inner NUL, and when empty. */
 bool json_name(struct json *in, size_t max, struct text *out);
+/* The same question of a string that was just read. */
+bool json_is_name(struct json *in, size_t max, struct text name);
 
 /*
  * The writer: commas and quotes, nothing else.  jw_key() inside objects only; keys are literals.

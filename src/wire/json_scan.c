@@ -2,42 +2,6 @@
 
 #include <string.h>
 
-static const uint64_t ONES = 0x0101010101010101U;
-
-/* The high bit of each byte that is not plain; exact up to and with the lowest such byte. */
-static uint64_t not_plain(uint64_t word)
-{
-    const uint64_t quote = word ^ (ONES * '"');
-    const uint64_t backslash = word ^ (ONES * '\\');
-    return (word | (word - ONES * 0x20) | (quote - ONES) | (backslash - ONES)) & (ONES << 7);
-}
-
-static bool is_plain(char c)
-{
-    const unsigned char byte = (unsigned char)c;
-    return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
-}
-
-const char *scan_plain(const char *at, const char *end)
-{
-    must(at <= end);
-
-    while ((size_t)(end - at) >= sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, at, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        word = __builtin_bswap64(word);
-#endif
-        const uint64_t found = not_plain(word);
-        if (found != 0)
-            return at + (__builtin_ctzll(found) >> 3);
-        at += sizeof word;
-    }
-    while (at < end && is_plain(*at))
-        at++;
-    return at;
-}
-
 /* Bytes of the UTF-8 sequence at, 0 if it is none: cut, overlong, a surrogate, beyond U+10FFFF. */
 static size_t utf8_bytes(const char *at, const char *end)
 {

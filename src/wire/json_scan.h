@@ -9,10 +9,45 @@
 #ifndef MILLIGPU_WIRE_JSON_SCAN_H
 #define MILLIGPU_WIRE_JSON_SCAN_H
 
+#include <string.h>
+
 #include "milligpu/text.h"
 
+/* The high bit of each byte that is not plain; exact up to and with the lowest such byte. */
+static inline uint64_t scan_not_plain(uint64_t word)
+{
+    const uint64_t ones = 0x0101010101010101U;
+    const uint64_t quote = word ^ (ones * '"');
+    const uint64_t backslash = word ^ (ones * '\\');
+    return (word | (word - ones * 0x20) | (quote - ones) | (backslash - ones)) & (ones << 7);
+}
+
+static inline bool scan_is_plain(char c)
+{
+    const unsigned char byte = (unsigned char)c;
+    return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
+}
+
 /* The first byte that is not plain: a control character, '"', '\\', or beyond ASCII; or end. */
-const char *scan_plain(const char *at, const char *end);
+static inline const char *scan_plain(const char *at, const char *end)
+{
+    must(at <= end);
+
+    while ((size_t)(end - at) >= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+#endif
+        const uint64_t found = scan_not_plain(word);
+        if (found != 0)
+            return at + (__builtin_ctzll(found) >> 3);
+        at += sizeof word;
+    }
+    while (at < end && scan_is_plain(*at))
+        at++;
+    return at;
+}
 
 /*
  * From behind the opening quote to the closing one, everything between checked.  NULL if the

@@ -17,18 +17,21 @@ static void value(struct jw *jw)
     jw->comma = true;
 }
 
+/* Names are short and plain: one step instead of three. */
 static void quoted(struct strbuf *out, struct text text)
 {
+    char whole[NAME_BYTES_MAX + 2];
     must(text.at != NULL || text.len == 0);
 
     const char *end = text.at + text.len;
-    if (text.len > 0 && scan_plain(text.at, end) != end) {
+    if (text.len == 0 || text.len > NAME_BYTES_MAX || scan_plain(text.at, end) != end) {
         strbuf_json(out, text);
         return;
     }
-    strbuf_char(out, '"');
-    strbuf_text(out, text);
-    strbuf_char(out, '"');
+    whole[0] = '"';
+    memcpy(whole + 1, text.at, text.len);
+    whole[text.len + 1] = '"';
+    strbuf_add(out, whole, text.len + 2);
 }
 
 static void open_level(struct jw *jw, char bracket)

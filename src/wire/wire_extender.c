@@ -54,10 +54,11 @@ static void read_names(struct json *in, struct args_reading *reading)
     struct extender_args *out = reading->out;
     if (!json_array(in))
         return;
-    while (json_element(in)) {
-        if (!make_room(in, reading) || !json_name(in, NAME_BYTES_MAX, &out->name[out->names]))
+    struct text name;
+    while (json_string_element(in, &name)) {
+        if (!json_is_name(in, NAME_BYTES_MAX, name) || !make_room(in, reading))
             return;
-        out->names++;
+        out->name[out->names++] = name;
     }
 }
 

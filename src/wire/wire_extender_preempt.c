@@ -122,9 +122,11 @@ static void read_preempt(struct json *in, const struct wire_rules *rules,
             extender_pod_read(in, rules, &out->pod);
             continue;
         }
-        if (has_nodes)
+        if (has_nodes) {
             json_fail(in, "NodeNameToVictims and NodeNameToMetaVictims exclude each other; one of "
                           "them must be null");
+            return;
+        }
         has_nodes = true;
         read_nodes(in, key == 1, out);
     }

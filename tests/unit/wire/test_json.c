@@ -389,6 +389,36 @@ static void null_is_taken_only_where_it_is_whole(void **state)
     assert_true(json_skip(&in));
 }
 
+static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
+{
+    static const char *const good[] = {"[\"a\",\"b\",\"c\"]", " [ \"a\" , \"b\" ,\"c\" ] ",
+                                       "[\"\\u0061\",\"\\u0062\",\"c\"]"};
+    static const char *const bad[] = {
+        "[\"a\",\"b\" \"c\"]", "[\"a\",\"b\",]",   "[,\"a\"]",
+        "[\"a\",\"b",          "[\"a\",",          "[\"a\"",
+        "[\"a\",1]",           "[\"a\",\"\x01\"]", "[\"a\",\"\xFF\"]"};
+    struct bench *bench = *state;
+    struct text out;
+    struct json in;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        start(bench, &in, text_of(good[i]));
+        assert_true(json_array(&in));
+        for (char c = 'a'; c <= 'c'; c++) {
+            assert_true(json_string_element(&in, &out));
+            assert_true(out.len == 1 && out.at[0] == c);
+        }
+        assert_false(json_string_element(&in, &out));
+        assert_int_equal(json_finish(&in), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        start(bench, &in, text_of(bad[i]));
+        assert_true(json_array(&in));
+        while (json_string_element(&in, &out))
+            ;
+        assert_int_equal(json_finish(&in), -ERR_INVALID);
+    }
+}
+
 static const char *const keys[] = {"name", "UID"};
 
 static int read_fields(struct bench *bench, const char *bytes, struct text value[2])
@@ -469,6 +499,7 @@ int main(void)
         bench_test(the_first_error_sticks),
         bench_test(raw_gives_the_bytes_of_one_value),
         bench_test(null_is_taken_only_where_it_is_whole),
+        bench_test(a_list_of_strings_is_the_same_in_any_spelling),
         bench_test(fields_come_in_any_order_and_case_and_null_is_none),
         bench_test(a_known_key_may_come_once),
         bench_test(a_path_is_short_and_printable),
