@@ -30,9 +30,10 @@ struct filter_question {
     struct text uid;
     uint32_t names;
     const struct text *name;
-    const struct node *const *node; /* NULL, or per name a node made from a full Node object, looked
-                                       at for names that the ledger does not know; entries may be NULL */
-    uint32_t shortlist;             /* at most so many; 0: all */
+    const struct node *const
+        *node;          /* NULL, or per name NULL or a node made from a full Node object:
+                                       looked at for names that the ledger does not know */
+    uint32_t shortlist; /* at most so many; 0: all */
     uint32_t ghosts;
     const struct ghost *ghost;
 };
@@ -55,8 +56,8 @@ struct candidate {
 
 enum filter_verdict {
     FILTER_FITS,
-    FILTER_NONE,     /* reason[] says why, name by name */
-    FILTER_RESERVED, /* this uid holds a reservation: only its node, candidates == 1 */
+    FILTER_NONE,           /* reason[] says why, name by name */
+    FILTER_RESERVED,       /* this uid holds a reservation: only its node, candidates == 1 */
     FILTER_HELD_ELSEWHERE, /* ... and that node is not among the names: an Error */
 };
 
@@ -65,7 +66,7 @@ struct filter_answer {
     uint32_t fitting;    /* how many fit, before the shortlist */
     uint32_t candidates; /* best first */
     struct candidate *candidate;
-    enum reason *reason; /* per name */
+    enum reason *reason;           /* per name */
     const struct allocation *held; /* RESERVED, HELD_ELSEWHERE; borrowed from the snapshot */
 };
 
@@ -74,8 +75,8 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out);
 
 /*
- * Scores for prioritize, 0 .. 10, in the order of names: the best alone gets 10, the others 0 .. 9 by rank,
- * evenly spread; a name that does not fit gets 0.
+ * Scores for prioritize, 0 .. 10, in the order of names: the best alone gets 10, the others
+ * 0 .. 9 by rank, evenly spread; a name that does not fit gets 0.
  */
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score);
 

@@ -12,7 +12,8 @@
  *
  * Invariants (node_audit):
  *   1. used_milli, reserved_milli and used_mib of a GPU are the sums over the charges that name it
- *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the GPU shrank.
+ *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the
+ *      GPU shrank.
  *   2. A GPU that is charged never disappears: it stays, absent.
  *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
  */
@@ -23,11 +24,11 @@
 #include "milligpu/inventory.h"
 
 enum gpu_flag {
-    GPU_ABSENT    = 1 << 0, /* charged, but not in the inventory */
+    GPU_ABSENT = 1 << 0, /* charged, but not in the inventory */
     GPU_UNHEALTHY = 1 << 1,
-    GPU_CORDONED  = 1 << 2,
+    GPU_CORDONED = 1 << 2,
     GPU_DUPLICATE = 1 << 3, /* another node showed this UUID first: no grants here */
-    GPU_OVER      = 1 << 4, /* charged beyond its milli or MiB: no grants, drift */
+    GPU_OVER = 1 << 4,      /* charged beyond its milli or MiB: no grants, drift */
 };
 
 struct gpu {
@@ -63,7 +64,11 @@ struct node {
     const struct allocation **allocation; /* counted; ascending uid */
 };
 
-/* What to build a node from: the inventory as atoms.  gpu[i].used and flags are computed. */
+/*
+ * What to build a node from: the inventory as atoms.  A GPU flagged ABSENT is kept while it is
+ * charged, and yields to one that is there under the same id or alias.  A charge whose GPU is not
+ * named here makes an absent GPU of 0 milli: its size is not known.
+ */
 struct node_build {
     const struct atom *name;
     const struct atom *uid;
@@ -73,10 +78,7 @@ struct node_build {
     bool gone;
     int64_t since_ms;
     uint32_t gpus;
-    const struct gpu *gpu; /* id, alias, model, milli, mib, index, numa; flags: UNHEALTHY, CORDONED,
-                              DUPLICATE, ABSENT.  What is absent is kept while charged, and yields to a
-                              GPU that is there under the same id or alias.  A charge whose GPU is not
-                              named here makes an absent GPU of 0 milli: its size is not known */
+    const struct gpu *gpu; /* all but what is counted; any flag but OVER */
     uint32_t allocations;
     const struct allocation *const *allocation;
 };

@@ -7,14 +7,16 @@
  *   3. fuller node: fewer free milli on the node
  *   4. node name, bytewise
  *   5. GPUs in the order of the wants and parts, by position in the node
- * Two different placements never tie.  The same rules stand, with the same numbers, in policy/README.md.
+ * Two different placements never tie.  The same rules stand, with the same numbers, in
+ * policy/README.md.
  *
  * A request of up to EXACT_WANTS_MAX containers is placed exactly: if any placement exists one is
- * found, and it is the best by the rules.  (Dynamic programming over the GPUs: the
- * state is how many parts each want still needs.)  Beyond, or where the states would exceed EXACT_STATES_MAX,
- * greedily, largest part first, and placement.exact is false.
+ * found, and it is the best by the rules.  (Dynamic programming over the GPUs: the state is how
+ * many parts of each want are placed.)  Beyond, or where the states would exceed
+ * EXACT_STATES_MAX, greedily, largest part first, and placement.exact is false.
  *
- * Pure: filter, bind, preempt and adoption all ask this one function.
+ * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room and a
+ * placement are some 2 KiB each, at home on the stack.
  */
 #ifndef MILLIGPU_PLACE_H
 #define MILLIGPU_PLACE_H
@@ -70,7 +72,7 @@ enum reason place_search(const struct room *room, const struct request *request,
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
 
-/* Rules 1 to 3 and 5, and 4 by the names; negative if a is better.  0 only for the same placement. */
+/* Rules 1 to 5; negative if a is better, 0 only for the same placement. */
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b);
 

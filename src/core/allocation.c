@@ -65,6 +65,8 @@ static struct charge charge_of(const struct allocation_facts *facts, const struc
 
 static bool is_charged(const struct charge *charge, uint32_t charges, const struct atom *gpu)
 {
+    must(gpu != NULL);
+    must(charges == 0 || charge != NULL);
     for (uint32_t i = 0; i < charges; i++)
         if (charge[i].gpu == gpu)
             return true;
@@ -93,16 +95,20 @@ static void sort_by_life(struct share *share, uint32_t shares)
         for (; at > 0 && share[at - 1].order > moving.order; at--)
             share[at] = share[at - 1];
         share[at] = moving;
+        must(at == i || share[at].order < share[at + 1].order);
     }
 }
 
 static bool same_piece(const struct share *a, const struct share *b)
 {
+    must(a->container != NULL);
+    must(b->container != NULL);
     return a->gpu == b->gpu && strcmp(a->container, b->container) == 0;
 }
 
 static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
 {
+    must(at < facts->shares);
     const struct share *share = &facts->share[at];
 
     if (share->container == NULL || share->container[0] == '\0')
@@ -127,6 +133,7 @@ const char *allocation_fault(const struct allocation_facts *facts)
         return "an allocation on no node";
     if (facts->shares > PARTS_MAX)
         return "more shares than one pod may hold";
+    must(facts->shares == 0 || facts->share != NULL);
     if (facts->origin == ORIGIN_GRANTED && facts->shares == 0)
         return "a grant without a share";
     if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
@@ -150,6 +157,7 @@ static size_t text_bytes(const struct allocation_facts *facts)
 
 static const char *lay_down(char **at, const char *text)
 {
+    must(text != NULL);
     const size_t bytes = strlen(text) + 1;
     char *here = memcpy(*at, text, bytes);
 
@@ -166,8 +174,8 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
 
     const size_t share_bytes = facts->shares * sizeof(struct share);
     const size_t charge_bytes = facts->shares * sizeof(struct charge);
-    struct allocation *made =
-        xmalloc(sizeof *made + share_bytes + charge_bytes + text_bytes(facts));
+    const size_t bytes = sizeof(struct allocation) + share_bytes + charge_bytes + text_bytes(facts);
+    struct allocation *made = xmalloc(bytes);
     struct share *share = (struct share *)(made + 1);
     struct charge *charge = (struct charge *)(share + facts->shares);
     char *text = (char *)(charge + facts->shares);
@@ -180,6 +188,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
         share[i] = facts->share[i];
         share[i].container = lay_down(&text, facts->share[i].container);
     }
+    must(text == (char *)made + bytes);
     sort_by_life(share, facts->shares);
     made->is.share = share;
     made->charge = charge;
@@ -191,6 +200,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
 /* The count is the one thing that changes in an allocation. */
 static atomic_uint *refs_of(const struct allocation *allocation)
 {
+    must(allocation != NULL);
     return (atomic_uint *)(uintptr_t)&allocation->refs;
 }
 
@@ -222,6 +232,8 @@ uint32_t allocation_milli(const struct allocation *allocation)
 
 static bool has_share(const struct allocation_facts *facts, const struct share *wanted)
 {
+    must(wanted->gpu != NULL);
+    must(wanted->milli > 0);
     for (uint32_t i = 0; i < facts->shares; i++) {
         const struct share *share = &facts->share[i];
         if (same_piece(share, wanted))
@@ -233,6 +245,8 @@ static bool has_share(const struct allocation_facts *facts, const struct share *
 
 bool allocation_same_shares(const struct allocation *a, const struct allocation *b)
 {
+    must(a->is.node != NULL);
+    must(b->is.node != NULL);
     if (a->is.node != b->is.node || a->is.shares != b->is.shares)
         return false;
     /* No share stands twice, so as many and each of them found means equal. */

@@ -36,6 +36,7 @@ static void find_ghosts(const struct filter_question *question, struct arena *ar
     out->head = arena_array(arena, slots, sizeof *out->head);
     out->next = arena_array(arena, question->ghosts, sizeof *out->next);
     for (uint32_t i = 0; i < question->ghosts; i++) {
+        must(question->ghost[i].node != NULL);
         uint32_t *head = &out->head[question->ghost[i].node->hash & out->mask];
         out->next[i] = *head;
         *head = i + 1;
@@ -48,6 +49,7 @@ static bool haunt(const struct asking *asking, const struct node *node, struct r
     const struct haunting *haunting = &asking->haunting;
     bool haunted = false;
 
+    must(room->gpus <= node->gpus);
     if (haunting->mask == 0)
         return false;
     uint32_t at = haunting->head[node->name->hash & haunting->mask];
@@ -106,6 +108,8 @@ static int compare(uint32_t a, uint32_t b)
 /* Rules 1 to 4 of place.h; negative if a is better. */
 static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
+    must(a->node != NULL);
+    must(b->node != NULL);
     if (a->rank.behind != b->rank.behind)
         return a->rank.behind ? 1 : -1;
     if (a->rank.charge_milli != b->rank.charge_milli) /* rule 1 */
@@ -127,6 +131,8 @@ static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 
 static void swap(struct candidate *a, struct candidate *b)
 {
+    must(a != NULL);
+    must(b != NULL);
     const struct candidate was = *a;
     *a = *b;
     *b = was;
@@ -134,7 +140,7 @@ static void swap(struct candidate *a, struct candidate *b)
 
 static void sink(struct candidate *heap, uint32_t count, uint32_t at)
 {
-    must(at < count || count == 0);
+    must(at < count);
     for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
         if (child + 1 < count && candidate_cmp(&heap[child + 1], &heap[child]) > 0)
             child++;
@@ -151,11 +157,13 @@ static void rise(struct candidate *heap, uint32_t at)
         swap(&heap[at], &heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
+    must_debug(at == 0 || candidate_cmp(&heap[at], &heap[(at - 1) / 2]) <= 0);
 }
 
 static void consider(struct filter_answer *out, uint32_t most, const struct candidate *candidate)
 {
-    must(out->candidates <= most && most > 0);
+    must(most > 0);
+    must(out->candidates <= most);
     if (out->candidates < most) {
         out->candidate[out->candidates] = *candidate;
         rise(out->candidate, out->candidates++);
@@ -210,6 +218,8 @@ static void ask_all(const struct asking *asking, struct placement *placement,
 static void ask_held(const struct filter_question *question, struct placement *placement,
                      struct filter_answer *out)
 {
+    must(out->held != NULL);
+    must(out->held->is.state == STATE_RESERVED);
     out->verdict = FILTER_HELD_ELSEWHERE;
     for (uint32_t i = 0; i < question->names; i++) {
         out->reason[i] = REASON_ELSEWHERE;
@@ -301,6 +311,7 @@ struct moment {
 
 static void sum_up(const struct room *room, const struct request *request, struct moment *out)
 {
+    must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct moment){0};
     for (uint32_t i = 0; i < room->gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
@@ -328,6 +339,7 @@ void filter_explain(const struct node *node, const struct request *request, char
     struct placement placement;
     struct moment moment;
 
+    must(out != NULL);
     must(bytes > 0);
     room_of(node, &room);
     const enum reason why = place_search(&room, request, &placement);
@@ -356,7 +368,8 @@ struct texts {
 
 static const char *text_for(struct texts *texts, const struct request *request, enum reason why)
 {
-    must(why > REASON_NONE && why < REASONS);
+    must(why > REASON_NONE);
+    must(why < REASONS);
     if (!texts->made[why]) {
         request_refuse(request, why, &texts->refusal[why]);
         texts->made[why] = true;
@@ -368,6 +381,8 @@ static const char *text_for(struct texts *texts, const struct request *request, 
 /* True the first time that a text is met, by whatever reason. */
 static bool first_to_say(struct texts *texts, const struct request *request, enum reason why)
 {
+    must(why > REASON_NONE);
+    must(why < REASONS);
     if (texts->spoken[why])
         return false;
     const char *text = text_for(texts, request, why);
@@ -382,6 +397,8 @@ static uint32_t count_refused(const struct filter_question *question,
                               const struct filter_answer *answer)
 {
     uint32_t refused = 0;
+
+    must(question->names == 0 || answer->reason != NULL);
     for (uint32_t i = 0; i < question->names; i++)
         refused += answer->reason[i] != REASON_NONE;
     must(refused == question->names);

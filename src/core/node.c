@@ -53,6 +53,7 @@ static const struct gpu *find_gpu(const struct gpu *gpu, uint32_t gpus, const st
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
     const struct gpu *found = find_gpu(node->gpu, node->gpus, name);
+    must(found == NULL || (uint32_t)(found - node->gpu) < node->gpus);
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
 
@@ -69,6 +70,7 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
 /* One block: the node, its allocations, its GPUs; room for the worst case. */
 static struct node *make_room(const struct node_build *build, const struct allocation *after)
 {
+    must(build->allocations == 0 || build->allocation != NULL);
     uint32_t gpus = build->gpus + (after != NULL ? count_strangers(build, after) : 0);
     for (uint32_t i = 0; i < build->allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
@@ -106,8 +108,10 @@ static void add_allocation(struct node *node, const struct allocation *allocatio
 
 static void add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
 {
-    must(gpu->id != NULL && gpu->model != NULL);
+    must(gpu->id != NULL);
+    must(gpu->model != NULL);
     must(gpu->milli <= GPU_MILLI);
+    must((flags & ~(unsigned)GIVEN_FLAGS) == 0);
 
     struct gpu *added = &node->gpu[node->gpus++];
     *added = *gpu;
@@ -143,6 +147,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
         if ((flags & GPU_ABSENT) != 0 && find_gpu(node->gpu, node->gpus, gpu->id) == NULL)
             add_gpu(node, gpu, flags);
     }
+    must(node->gpus <= build->gpus);
 }
 
 static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
@@ -167,6 +172,8 @@ static void add_charge(struct node *node, const struct charge *charge, enum allo
 
 static void add_charges(struct node *node)
 {
+    must(node->held_gpus == 0);
+    must(node->unplaced_milli == 0);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         node->held_gpus = sum(node->held_gpus, allocation->is.held_gpus);
@@ -193,6 +200,8 @@ static bool is_absent(const struct gpu *gpu)
 
 static int gpu_order(const struct gpu *a, const struct gpu *b)
 {
+    must(a->id != NULL);
+    must(b->id != NULL);
     if (is_absent(a) != is_absent(b))
         return is_absent(a) - is_absent(b);
     if (a->index != b->index)
@@ -209,6 +218,7 @@ static void sort_gpus(struct node *node)
         for (; at > 0 && gpu_order(&node->gpu[at - 1], &moving) > 0; at--)
             node->gpu[at] = node->gpu[at - 1];
         node->gpu[at] = moving;
+        must(at == i || gpu_order(&moving, &node->gpu[at + 1]) < 0);
     }
 }
 
@@ -246,6 +256,7 @@ static struct node *assemble(const struct node_build *build, const struct alloca
             add_allocation(node, build->allocation[i]);
     if (after != NULL)
         add_allocation(node, after);
+    must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
     add_inventory(node, build);
     add_charges(node);
     drop_uncharged(node);
@@ -259,6 +270,7 @@ static struct node *assemble(const struct node_build *build, const struct alloca
 
 struct node *node_new(const struct node_build *build)
 {
+    must(build != NULL);
     return assemble(build, NULL, NULL);
 }
 
@@ -288,6 +300,7 @@ struct node *node_with(const struct node *node, const struct allocation *before,
 /* The count is the one thing that changes in a node. */
 static atomic_uint *refs_of(const struct node *node)
 {
+    must(node != NULL);
     return (atomic_uint *)(uintptr_t)&node->refs;
 }
 
@@ -313,6 +326,8 @@ void node_unref(const struct node *node)
 
 const struct gpu *node_gpu(const struct node *node, struct text id)
 {
+    must(node != NULL);
+    must(id.at != NULL || id.len == 0);
     for (uint32_t i = 0; i < node->gpus; i++)
         if (text_eq(atom_text(node->gpu[i].id), id))
             return &node->gpu[i];
@@ -326,6 +341,8 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
 {
     uint32_t low = 0;
     uint32_t high = node->allocations;
+
+    must(uid.at != NULL || uid.len == 0);
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         const struct text found = text_of(node->allocation[middle]->is.uid);
@@ -355,11 +372,13 @@ enum reason gpu_closed(const struct gpu *gpu)
     if ((gpu->flags & GPU_OVER) != 0)
         return REASON_ROOM;
     must(gpu->milli > 0);
+    must(gpu_free(gpu) <= gpu->milli);
     return REASON_NONE;
 }
 
 enum reason node_closed(const struct node *node)
 {
+    must(node != NULL);
     if (node->gpus == 0)
         return REASON_NO_GPU;
     if (node->held_gpus > 0)

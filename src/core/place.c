@@ -40,6 +40,7 @@ void room_of(const struct node *node, struct room *out)
     /* The absent come last: those beyond the bound take no shares and need not be seen. */
     const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
 
+    must(out != NULL);
     must(node->gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
     out->closed = node_closed(node);
     out->free_milli = node->free_milli;
@@ -59,6 +60,7 @@ void room_of(const struct node *node, struct room *out)
 
 static bool is_among(const char *uid, const struct text *uids, uint32_t count)
 {
+    must(uid != NULL);
     for (uint32_t i = 0; i < count; i++)
         if (text_is(uids[i], uid))
             return true;
@@ -88,6 +90,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
 
     struct node *without = node_new(&build);
     room_of(without, out);
+    must(out->gpus <= GPUS_PER_NODE_MAX);
     node_unref(without);
 }
 
@@ -170,6 +173,8 @@ static enum reason find_fits(const struct room *room, const struct request *requ
     enum reason nearest = REASON_NONE;
     uint32_t able = 0;
 
+    must(room->gpus > 0);
+    must(want->parts > 0);
     *out = 0;
     for (uint32_t i = 0; i < room->gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
@@ -192,6 +197,8 @@ static enum reason find_fits(const struct room *room, const struct request *requ
 /* A want that this kind of node can never serve speaks for all wants. */
 static enum reason weigh(enum reason a, enum reason b)
 {
+    must(a <= REASON_ROOM);
+    must(b <= REASON_ROOM);
     if (a == REASON_NONE || b == REASON_NONE)
         return a > b ? a : b;
     if (may_change(a) != may_change(b))
@@ -219,6 +226,7 @@ static enum reason find_all_fits(const struct room *room, const struct request *
 
 static void add_parts(struct placement *out, uint32_t want, gpu_set gpus)
 {
+    must(want < CONTAINERS_MAX);
     while (gpus != 0) {
         const uint32_t gpu = first_of(gpus);
         must(out->parts < PARTS_MAX);
@@ -259,6 +267,8 @@ static void place_one(const struct room *room, const struct want *want, gpu_set 
 {
     gpu_set chosen = 0;
 
+    must(want->parts > 0);
+    must(count_of(fits) >= want->parts);
     start_placement(out, room, true);
     for (uint32_t i = 0; i < want->parts; i++) {
         const uint32_t gpu = tightest(room, fits & ~chosen);
@@ -313,6 +323,8 @@ struct loaf {
 
 static uint64_t cost_of(uint32_t charge_milli, uint32_t left_milli)
 {
+    must(charge_milli <= EXACT_WANTS_MAX * GPU_MILLI);
+    must(left_milli <= GPU_MILLI);
     return (uint64_t)charge_milli << 32 | left_milli;
 }
 
@@ -338,7 +350,8 @@ static uint32_t loaf_peak(const struct request *request, uint32_t loaf, const ui
 {
     uint32_t taken[EXACT_WANTS_MAX] = {0};
 
-    must(loaf > 0 && loaf < LOAVES_MAX);
+    must(loaf > 0);
+    must(loaf < 1U << request->wants);
     for (uint32_t w = 0; w < request->wants; w++)
         taken[w] = (loaf >> w & 1) != 0 ? amount[w] : 0;
     return request_peak(request, taken);
@@ -392,6 +405,7 @@ static bool mib_fits(const struct table *table, const struct gpu_room *gpu, uint
     uint32_t mib[EXACT_WANTS_MAX];
 
     must(gpu->milli > 0);
+    must(table->charge[loaf] <= gpu->milli);
     if (inventory_share_mib(gpu->mib, gpu->milli, table->charge[loaf]) <= gpu->free_mib)
         return true;
     for (uint32_t w = 0; w < request->wants; w++)
@@ -407,6 +421,7 @@ static uint32_t list_loaves(const struct table *table, uint32_t gpu, struct loaf
     uint32_t wants = 0;
     uint32_t count = 0;
 
+    must(gpu < table->room->gpus);
     for (uint32_t w = 0; w < table->request->wants; w++)
         wants |= (uint32_t)((table->fits[w] & one_gpu(gpu)) != 0) << w;
     for (uint32_t loaf = 1; loaf < table->loaves; loaf++) {
@@ -429,14 +444,15 @@ static bool comes_first(const struct way *a, const struct way *b)
     must_not_reach("two ways to a state differ by a GPU");
 }
 
-/* Come to state by a way of this cost, with the loaf on the GPU, unless the way so far is better. */
+/* Come to state with the loaf on the GPU, unless the way so far is better by rule 5. */
 static void take_way(struct table *table, uint32_t state, const struct loaf *loaf, uint32_t gpu)
 {
     const uint64_t cost = table->cost[state - loaf->step] + loaf->cost;
     struct way *best = &table->best[state];
     struct way way = table->best[state - loaf->step];
 
-    must(cost <= table->cost[state] && cost < NO_WAY);
+    must(cost <= table->cost[state]);
+    must(cost < NO_WAY);
     way.some = best->some;
     for (uint32_t w = 0; w < table->request->wants; w++)
         way.on[w] |= (loaf->wants >> w & 1) != 0 ? one_gpu(gpu) : 0;
@@ -453,6 +469,7 @@ static void visit_gpu(struct table *table, uint32_t gpu)
     const uint32_t loaves = list_loaves(table, gpu, list);
 
     must(table->states > 1);
+    must(loaves < table->loaves);
     if (loaves == 0)
         return;
     for (uint32_t state = table->states - 1; state > 0; state--) {
@@ -476,6 +493,7 @@ static enum reason place_exactly(const struct room *room, const struct request *
     struct table table = {.room = room, .request = request, .fits = fits, .states = states};
 
     must(request->wants <= EXACT_WANTS_MAX);
+    must(states <= EXACT_STATES_MAX);
     if (states > STATES_ON_STACK) {
         many = xmalloc(states * sizeof *many);
         many_costs = xmalloc(states * sizeof *many_costs);
@@ -522,6 +540,7 @@ static bool charge_with(const struct greedy *greedy, uint32_t want, uint32_t gpu
     uint32_t mib[CONTAINERS_MAX];
 
     must((greedy->on[want] & one_gpu(gpu)) == 0);
+    must((greedy->fits[want] & one_gpu(gpu)) != 0);
     for (uint32_t w = 0; w < request->wants; w++) {
         const bool here = w == want || (greedy->on[w] & one_gpu(gpu)) != 0;
         milli[w] = here ? request->want[w].milli : 0;
@@ -587,11 +606,13 @@ static bool put_want(struct greedy *greedy, uint32_t want)
 /* Largest part first; of equal ones the one that comes first in the pod. */
 static void order_wants(const struct request *request, uint16_t *order)
 {
+    must(request->wants <= CONTAINERS_MAX);
     for (uint32_t i = 0; i < request->wants; i++) {
         uint32_t at = i;
         for (; at > 0 && request->want[order[at - 1]].milli < request->want[i].milli; at--)
             order[at] = order[at - 1];
         order[at] = (uint16_t)i;
+        must(at == 0 || request->want[order[at - 1]].milli >= request->want[i].milli);
     }
 }
 
@@ -629,6 +650,8 @@ enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out)
 {
     gpu_set fits[CONTAINERS_MAX];
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(out != NULL);
     const enum reason why = find_all_fits(room, request, fits);
 
     if (why != REASON_NONE)
@@ -648,7 +671,8 @@ void place_shares(const struct placement *placement, const struct request *reque
 {
     for (uint32_t i = 0; i < placement->parts; i++) {
         const struct part part = placement->part[i];
-        must(part.want < request->wants && part.gpu < node->gpus);
+        must(part.want < request->wants);
+        must(part.gpu < node->gpus);
         const struct want *want = &request->want[part.want];
         const struct gpu *gpu = &node->gpu[part.gpu];
         must(want->milli <= gpu->milli);
@@ -686,7 +710,8 @@ static int parts_cmp(const struct placement *a, const struct placement *b)
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b)
 {
-    must(a->parts <= PARTS_MAX && b->parts <= PARTS_MAX);
+    must(a->parts <= PARTS_MAX);
+    must(b->parts <= PARTS_MAX);
 
     if (a->charge_milli != b->charge_milli) /* rule 1 */
         return compare(a->charge_milli, b->charge_milli);
