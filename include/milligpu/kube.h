@@ -2,13 +2,14 @@
  * kube - the API server behind a small struct of functions.
  *
  * Three things implement it: libcurl (kube_curl_new), the in-process stand-in for a cluster file
- * (standin.h), and the simulator.  A request is method, path and body; an answer arrives in pieces through
- * poll(), in the thread that calls poll().  Nothing blocks except poll(), for at most wait_ms.
+ * (standin.h), and the simulator.  A request is method, path and body; an answer arrives in pieces
+ * through poll(), in the thread that calls poll().  Nothing blocks except poll(), for at most
+ * wait_ms.
  *
  *   start(request) ... poll() -> HEAD(status) DATA DATA ... DONE      or  FAILED at any point
  *
- * One kube_ops belongs to one thread; only wake() may be called by others.  SIGPIPE must be ignored.  The outcome of a POST that FAILED is
- * unknown unless unsent is set.
+ * One kube_ops belongs to one thread; only wake() may be called by others.  SIGPIPE must be
+ * ignored.  The outcome of a POST that FAILED is unknown unless unsent is set.
  */
 #ifndef MILLIGPU_KUBE_H
 #define MILLIGPU_KUBE_H
@@ -35,7 +36,7 @@ struct kube_answer {
     int status;            /* from HEAD on */
     int64_t retry_after_s; /* header Retry-After; 0: not said */
     struct text data;      /* DATA: borrowed for the call, of any length */
-    bool unsent;           /* FAILED: certainly not processed (refused connection, no name, TLS refused) */
+    bool unsent; /* FAILED: certainly not processed (refused connection, no name, TLS refused) */
     const struct err *err; /* FAILED */
 };
 
@@ -44,7 +45,7 @@ struct kube_ops {
     int (*start)(void *ctx, const struct kube_request *request, struct err *err);
     /* No more answers for that id; fine if it is done already. */
     void (*cancel)(void *ctx, uint64_t id);
-    /* Move bytes for at most wait_ms; calls deliver for each piece.  deliver may start and cancel. */
+    /* Move bytes for at most wait_ms; calls deliver for each piece, which may start and cancel. */
     void (*poll)(void *ctx, int64_t wait_ms, void *user,
                  void (*deliver)(void *user, const struct kube_answer *answer));
     void (*wake)(void *ctx);
@@ -54,16 +55,18 @@ struct kube_ops {
 };
 
 /*
- * One request to its end, its body gathered: for an ops that has nothing else in flight (at start, in doctor).
- * Returns the HTTP status, or negative.  An answer of more than BODY_BYTES_MAX is refused.
+ * One request to its end, its body gathered: for an ops that has nothing else in flight (at start,
+ * in doctor). Returns the HTTP status, or negative.  An answer of more than BODY_BYTES_MAX is
+ * refused.
  */
 struct strbuf;
 int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, struct strbuf *out,
                struct err *err) MUST_USE;
 
 /*
- * How to reach a cluster and as whom.  From a kubeconfig file or from the files that a pod is given.  Tokens are read
- * again when older than a minute and after a 401 (once more); exec plugins are run again at expiry.
+ * How to reach a cluster and as whom.  From a kubeconfig file or from the files that a pod is
+ * given.  Tokens are read again when older than a minute and after a 401 (once more); exec plugins
+ * are run again at expiry.
  */
 struct kube_config;
 

@@ -8,9 +8,9 @@
  * A step function over kube_ops: no thread, no clock of its own, so the simulator can run it.
  * Pages are decoded item by item; an event may be cut anywhere in the stream.
  *
- * Promises to the sink: list_begin, then every object once through listed(), then list_end; changed() and deleted()
- * come only after a list_end.  Events may repeat.  An item that cannot be decoded is the sink's to report;
- * it does not stop the stream.
+ * Promises to the sink: list_begin, then every object once through listed(), then list_end;
+ * changed() and deleted() come only after a list_end.  Events may repeat.  An item that cannot be
+ * decoded is the sink's to report; it does not stop the stream.
  */
 #ifndef MILLIGPU_REFLECTOR_H
 #define MILLIGPU_REFLECTOR_H
@@ -30,14 +30,14 @@ struct reflector_sink {
 };
 
 struct reflector_rules {
-    const char *path;         /* "/api/v1/pods" */
-    const char *selector;     /* query part, URL-encoded: "fieldSelector=..."; NULL: none */
-    uint32_t page;            /* items per page, 500 */
-    int64_t watch_ms;         /* length of a watch; jittered by seed */
-    int64_t silence_ms;       /* a watch without a byte (bookmarks come each minute) is dead */
-    int64_t list_timeout_ms;  /* of one page */
+    const char *path;        /* "/api/v1/pods" */
+    const char *selector;    /* query part, URL-encoded: "fieldSelector=..."; NULL: none */
+    uint32_t page;           /* items per page, 500 */
+    int64_t watch_ms;        /* length of a watch; jittered by seed */
+    int64_t silence_ms;      /* a watch without a byte (bookmarks come each minute) is dead */
+    int64_t list_timeout_ms; /* of one page */
     uint64_t seed;
-    uint64_t id_base;         /* request ids are id_base + n, n < 2^32 */
+    uint64_t id_base; /* request ids are id_base + n, n < 2^32 */
 };
 
 struct reflector;
@@ -50,13 +50,14 @@ void reflector_free(struct reflector *reflector); /* cancels what is in flight *
 int64_t reflector_step(struct reflector *reflector, int64_t now_ms);
 
 /* An answer; false if the id is not ours. */
-bool reflector_answer(struct reflector *reflector, int64_t now_ms, const struct kube_answer *answer);
+bool reflector_answer(struct reflector *reflector, int64_t now_ms,
+                      const struct kube_answer *answer);
 
 struct reflector_stats {
-    bool synced;          /* a list is complete */
-    int64_t heard_ms;     /* monotonic time of the last byte that counts: item, event, bookmark */
+    bool synced;      /* a list is complete */
+    int64_t heard_ms; /* monotonic time of the last byte that counts: item, event, bookmark */
     uint64_t lists;
-    uint64_t watches;     /* started */
+    uint64_t watches; /* started */
     uint64_t events;
     uint64_t failures;
 };

@@ -1,9 +1,10 @@
 /*
  * standin - an API server in the process: the cluster is a file.
  *
- * Semantics, not looks: uids, resourceVersions that grow, list in pages with continue, watch with bookmarks and 410
- * after compaction, Binding with its 201, 404, 409 and 500 (measured on real ones), merge
- * patches, delete.  Served over HTTP by a test program it is the fake API server of the fault tests.
+ * Semantics, not looks: uids, resourceVersions that grow, list in pages with continue, watch with
+ * bookmarks and 410 after compaction, Binding with its 201, 404, 409 and 500 (measured on real
+ * ones), merge patches, delete.  Served over HTTP by a test program it is the fake API server of
+ * the fault tests.
  *
  * The file is what `kubectl get nodes,pods -A -o json` (or yaml) prints; it is never written.
  * Thread-safe: one lock; each ops handle belongs to one thread.
@@ -40,11 +41,12 @@ void standin_set_clock(struct standin *standin, int64_t (*wall_ms)(void *ctx), v
 void standin_ops(struct standin *standin, struct kube_ops *out);
 
 /*
- * One request, answered at once: method, path with query, body -> status and JSON.  A watch answers with what there is
- * since its resourceVersion; call again with the last one.  This is what the HTTP test server serves.
+ * One request, answered at once: method, path with query, body -> status and JSON.  A watch
+ * answers with what there is since its resourceVersion; call again with the last one.  This is
+ * what the HTTP test server serves.
  */
-int standin_request(struct standin *standin, const char *method, const char *path,
-                    struct text body, struct strbuf *out);
+int standin_request(struct standin *standin, const char *method, const char *path, struct text body,
+                    struct strbuf *out);
 
 /* Forget events up to now: watches that start before get 410. */
 void standin_compact(struct standin *standin);

@@ -1,13 +1,15 @@
 /*
  * config - what a kubeconfig or a pod's files say, and the credentials of the moment.
  *
- *   source (inline bytes or a file) --read, again when old--> bytes      exec plugin --thread--> token, certificate
+ *   source (inline or a file) --read, again when old--> bytes     exec plugin --thread--> token
  *                                       \________________ kube_auth_take() ________________/
  *
- * Files are read into memory, so that curl gets blobs and a rotated file means new content, which is a
- * new connection.  A file that cannot be read again (it is being replaced) leaves the old content in use.
+ * Files are read into memory, so that curl gets blobs and a rotated file means new content, which
+ * is a new connection.  A file that cannot be read again (it is being replaced) leaves the old
+ * content in use.
  *
- * One lock guards what changes.  Exec plugins run in a thread of their own; meanwhile kube_auth_take() says AUTH_WAIT.
+ * One lock guards what changes.  Exec plugins run in a thread of their own; meanwhile
+ * kube_auth_take() says AUTH_WAIT.
  */
 #ifndef MILLIGPU_KUBE_CONFIG_H
 #define MILLIGPU_KUBE_CONFIG_H
@@ -21,11 +23,11 @@
 enum {
     CONFIG_BYTES_MAX = 4 * 1024 * 1024, /* a kubeconfig */
     SECRET_BYTES_MAX = 1024 * 1024,     /* a token, a certificate bundle */
-    EXEC_BYTES_MAX   = 1024 * 1024,     /* what a plugin prints */
-    EXEC_ARGS_MAX    = 64,
-    EXEC_TIMEOUT_MS  = 30 * 1000,
-    EXEC_AGAIN_MS    = 5 * 1000, /* after a failure */
-    SOURCE_AGE_MS    = 60 * 1000,
+    EXEC_BYTES_MAX = 1024 * 1024,       /* what a plugin prints */
+    EXEC_ARGS_MAX = 64,
+    EXEC_TIMEOUT_MS = 30 * 1000,
+    EXEC_AGAIN_MS = 5 * 1000, /* after a failure */
+    SOURCE_AGE_MS = 60 * 1000,
 };
 
 /* Bytes given inline, or a file that is read again. */
@@ -95,28 +97,30 @@ struct auth {
 enum auth_verdict { AUTH_READY, AUTH_WAIT, AUTH_FAILED };
 
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
-                            struct err *err);
+                                 struct err *err);
 void kube_auth_done(struct auth *auth);
 
 /*
- * These credentials were turned away (or the server's certificate was): read all again.  False if there
- * is nothing that could change, so asking again is idle.
+ * These credentials were turned away (or the server's certificate was): read all again.  False if
+ * there is nothing that could change, so asking again is idle.
  */
 bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t now_ms);
 
 /* kube_config_load(NULL), with the places as arguments. */
 int kube_config_in_cluster(const char *folder, const char *host, const char *port,
-                      struct kube_config **out, struct err *err) MUST_USE;
+                           struct kube_config **out, struct err *err) MUST_USE;
 /* kube_config_load of a text; file is for errors and relative paths. */
-int kube_config_parse(struct text text, const char *file, const char *context, struct kube_config **out,
-                 struct err *err) MUST_USE;
+int kube_config_parse(struct text text, const char *file, const char *context,
+                      struct kube_config **out, struct err *err) MUST_USE;
 struct kube_config *kube_config_new(void) MUST_USE;
 
 /* A whole file, at most max bytes, terminated. */
-int kube_file_read(const char *file, size_t max, char **out, size_t *out_len, struct err *err) MUST_USE;
+int kube_file_read(const char *file, size_t max, char **out, size_t *out_len,
+                   struct err *err) MUST_USE;
 
 /* Runs the plugin and reads its ExecCredential; blocks for at most EXEC_TIMEOUT_MS. */
-int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out, struct err *err) MUST_USE;
+int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out,
+                  struct err *err) MUST_USE;
 void kube_exec_answer_done(struct exec_answer *answer);
 
 /* PEM in base64 with any white space; NULL if it is not base64. */

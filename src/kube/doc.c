@@ -21,6 +21,7 @@ const char *doc_kind_name(enum doc_kind kind)
 
 struct doc *doc_new(struct arena *arena, enum doc_kind kind)
 {
+    must(arena != NULL);
     struct doc *doc = arena_alloc(arena, sizeof *doc);
     doc->kind = kind;
     doc->text = TEXT("");
@@ -29,6 +30,7 @@ struct doc *doc_new(struct arena *arena, enum doc_kind kind)
 
 struct doc *doc_new_str(struct arena *arena, struct text text)
 {
+    must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_STRING);
     doc->text = (struct text){arena_copy(arena, text), text.len};
     return doc;
@@ -36,6 +38,7 @@ struct doc *doc_new_str(struct arena *arena, struct text text)
 
 struct doc *doc_new_int(struct arena *arena, int64_t number)
 {
+    must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_NUMBER);
     doc->text = text_of(arena_printf(arena, "%" PRId64, number));
     return doc;
@@ -74,6 +77,7 @@ static uint32_t line_now(struct reading *in)
 
 static bool key_is_new_slow(const struct doc *object, struct text key, struct map *seen)
 {
+    must(object != NULL);
     if (seen->count == 0)
         for (struct doc *at = object->first; at != NULL; at = at->next)
             map_put(seen, at->key, at);
@@ -82,6 +86,7 @@ static bool key_is_new_slow(const struct doc *object, struct text key, struct ma
 
 static bool key_is_new(const struct doc *object, struct text key, struct map *seen)
 {
+    must(seen->count == 0 || seen->count == object->count);
     if (object->count >= KEYS_FEW)
         return key_is_new_slow(object, key, seen);
     for (const struct doc *at = object->first; at != NULL; at = at->next)
@@ -101,6 +106,7 @@ static struct doc *read_value(struct reading *in);
 
 static struct doc *read_object(struct reading *in)
 {
+    must(in->arena != NULL && in->line > 0);
     struct doc *object = doc_new(in->arena, DOC_OBJECT);
     struct map seen;
     struct text key;
@@ -126,6 +132,7 @@ static struct doc *read_object(struct reading *in)
 
 static struct doc *read_array(struct reading *in)
 {
+    must(in->arena != NULL && in->line > 0);
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
     array->line = line_now(in);
@@ -141,6 +148,7 @@ static struct doc *read_array(struct reading *in)
 
 static struct doc *read_string(struct reading *in)
 {
+    must(in->arena != NULL && in->line > 0);
     const uint32_t line = line_now(in);
     struct text text;
     if (!json_string(&in->json, &text))
@@ -156,6 +164,7 @@ static struct doc *read_string(struct reading *in)
 
 static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 {
+    must(in->arena != NULL && in->line > 0);
     struct doc *doc = doc_new(in->arena, kind);
     struct text raw;
 
@@ -169,6 +178,7 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 /* The reader bounds the depth. */
 static struct doc *read_value(struct reading *in)
 {
+    must(in->arena != NULL && in->line > 0);
     switch (json_peek(&in->json)) {
     case JSON_OBJECT:
         return read_object(in);
@@ -307,6 +317,7 @@ void doc_set_str(struct arena *arena, struct doc *object, const char *key, const
 
 void doc_remove(struct doc *object, const char *key)
 {
+    must(object != NULL);
     unlink_child(object, text_of(key));
 }
 
@@ -347,6 +358,7 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
 
 bool doc_equal(const struct doc *a, const struct doc *b)
 {
+    must(a != NULL && b != NULL);
     if (a->kind != b->kind || a->count != b->count || !text_eq(a->text, b->text))
         return false;
     const struct doc *other = b->first;

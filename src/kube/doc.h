@@ -1,8 +1,10 @@
 /*
- * doc - a document that can be changed: the tree behind kubeconfigs, cluster files and stored objects.
+ * doc - a document that can be changed: the tree behind kubeconfigs, cluster files and stored
+ * objects.
  *
- * Read from JSON or YAML, searched, merged, written as JSON.  Everything lives in one arena and ends
- * with it.  A number keeps its digits as they were written.  Every value knows its line, so that an error can name it.
+ * Read from JSON or YAML, searched, merged, written as JSON.  Everything lives in one arena and
+ * ends with it.  A number keeps its digits as they were written.  Every value knows its line, so
+ * that an error can name it.
  *
  * Invariants:
  *   1. A value is in at most one parent; what is to be in a second is copied.

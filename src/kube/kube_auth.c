@@ -18,6 +18,7 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 static int read_all(int fd, size_t max, struct strbuf *out, struct err *err)
 {
+    must(max > 0);
     char bytes[16384];
 
     for (;;) {
@@ -36,6 +37,7 @@ static int read_all(int fd, size_t max, struct strbuf *out, struct err *err)
 
 int kube_file_read(const char *file, size_t max, char **out, size_t *out_len, struct err *err)
 {
+    must(file != NULL);
     struct strbuf text;
 
     const int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -59,6 +61,7 @@ int kube_file_read(const char *file, size_t max, char **out, size_t *out_len, st
 
 static void source_done(struct source *source)
 {
+    must(source != NULL);
     xfree(source->file);
     if (source->data != NULL)
         explicit_bzero(source->data, source->len);
@@ -67,6 +70,7 @@ static void source_done(struct source *source)
 
 static size_t trimmed(char *data, size_t len)
 {
+    must(data != NULL);
     while (len > 0 && strchr(" \r\n\t", data[len - 1]) != NULL)
         len--;
     data[len] = '\0';
@@ -103,6 +107,7 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
 /* Old content stays in use while the file is away: it is being replaced, most likely. */
 static int source_fresh(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
+    must(source != NULL);
     if (source->file == NULL)
         return 0;
     if (source->data != NULL && now_ms - source->read_ms < SOURCE_AGE_MS)
@@ -114,6 +119,7 @@ static int source_fresh(struct source *source, int64_t now_ms, bool *changed, st
 
 static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
+    must(config->namespace != NULL);
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
     bool changed = false;
 
@@ -169,12 +175,14 @@ static void *exec_thread(void *arg)
 
 static bool exec_has_answer(const struct kube_config *config)
 {
+    must(config->namespace != NULL);
     const struct exec_answer *answer = &config->answer;
     return answer->token != NULL || answer->cert != NULL;
 }
 
 static bool exec_is_due(const struct kube_config *config)
 {
+    must(config->namespace != NULL);
     const int64_t expires_ms = config->answer.expires_ms;
 
     return !exec_has_answer(config) || config->exec_stale ||
@@ -194,6 +202,7 @@ static void exec_start(struct kube_config *config)
 /* What is still valid goes on being used while the next is made. */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
+    must(config->namespace != NULL);
     if (config->exec.command == NULL || !exec_is_due(config))
         return AUTH_READY;
     const int64_t failed_ms = config->exec_failed_ms;
@@ -210,6 +219,7 @@ static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, 
 
 static char *make_header(const struct kube_config *config)
 {
+    must(config->namespace != NULL);
     const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
     struct strbuf text;
 
@@ -250,6 +260,7 @@ static void fill(const struct kube_config *config, struct auth *out)
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                                  struct err *err)
 {
+    must(config->namespace != NULL);
     pthread_mutex_lock(&config->lock);
     enum auth_verdict verdict = exec_fresh(config, now_ms, err);
     if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)
@@ -302,6 +313,7 @@ struct kube_config *kube_config_new(void)
 
 static void exec_free(struct exec_plugin *exec)
 {
+    must(exec->args <= EXEC_ARGS_MAX && exec->envs <= EXEC_ARGS_MAX);
     xfree(exec->command);
     xfree(exec->folder);
     xfree(exec->api_version);
@@ -353,6 +365,7 @@ const char *kube_config_server(const struct kube_config *config)
 
 static char *in_folder(const char *folder, const char *name)
 {
+    must(folder != NULL);
     struct strbuf path;
     strbuf_init(&path);
     strbuf_printf(&path, "%s/%s", folder, name);
@@ -362,6 +375,7 @@ static char *in_folder(const char *folder, const char *name)
 int kube_config_in_cluster(const char *folder, const char *host, const char *port,
                            struct kube_config **out, struct err *err)
 {
+    must(folder != NULL);
     if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0')
         return err_set(err, ERR_NOT_FOUND,
                        "not in a cluster (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are "

@@ -26,6 +26,7 @@ struct reading {
 __attribute__((format(printf, 4, 5))) static void wrong(struct reading *in, const struct doc *at,
                                                         const char *key, const char *fmt, ...)
 {
+    must(in->config != NULL && in->err != NULL);
     struct strbuf text;
     va_list args;
 
@@ -54,6 +55,7 @@ static void set_where(struct reading *in, const char *where)
 /* NULL when absent or empty; a wrong type is a mistake. */
 static const char *get_string(struct reading *in, const struct doc *object, const char *key)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL)
@@ -68,12 +70,14 @@ static const char *get_string(struct reading *in, const struct doc *object, cons
 
 static char *copy_string(struct reading *in, const struct doc *object, const char *key)
 {
+    must(in->config != NULL && in->err != NULL);
     const char *text = get_string(in, object, key);
     return text != NULL ? xstrdup(text) : NULL;
 }
 
 static bool get_bool(struct reading *in, const struct doc *object, const char *key)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL)
@@ -86,6 +90,7 @@ static bool get_bool(struct reading *in, const struct doc *object, const char *k
 static const struct doc *get_kind(struct reading *in, const struct doc *object, const char *key,
                                   enum doc_kind kind)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL || found->kind == kind)
@@ -98,6 +103,7 @@ static const struct doc *get_kind(struct reading *in, const struct doc *object, 
 static const struct doc *get_named(struct reading *in, const struct doc *root, const char *list,
                                    const char *name, const char *key)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
     unsigned index = 0;
 
@@ -127,6 +133,7 @@ static const struct doc *get_named(struct reading *in, const struct doc *root, c
 
 static char *resolve_path(const struct reading *in, const char *path)
 {
+    must(in->config != NULL && in->err != NULL);
     struct strbuf text;
     strbuf_init(&text);
     if (path[0] != '/')
@@ -139,6 +146,7 @@ static char *resolve_path(const struct reading *in, const char *path)
 static void read_source(struct reading *in, const struct doc *object, const char *file_key,
                         const char *data_key, struct source *out)
 {
+    must(in->config != NULL && in->err != NULL);
     const char *data = get_string(in, object, data_key);
     const char *file = get_string(in, object, file_key);
 
@@ -179,6 +187,7 @@ static void read_cluster(struct reading *in, const struct doc *cluster)
 
 static void read_exec_args(struct reading *in, const struct doc *exec, struct exec_plugin *out)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *args = get_kind(in, exec, "args", DOC_ARRAY);
 
     for (const struct doc *at = args != NULL ? args->first : NULL; at != NULL; at = at->next) {
@@ -194,6 +203,7 @@ static void read_exec_args(struct reading *in, const struct doc *exec, struct ex
 
 static void read_exec_env(struct reading *in, const struct doc *exec, struct exec_plugin *out)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct doc *env = get_kind(in, exec, "env", DOC_ARRAY);
 
     for (const struct doc *at = env != NULL ? env->first : NULL; at != NULL; at = at->next) {
@@ -215,6 +225,7 @@ static void read_exec_env(struct reading *in, const struct doc *exec, struct exe
 /* The bytes of the CA as the plugin is told them, be it inline or a file. */
 static char *ca_for_plugin(struct reading *in, const struct source *ca)
 {
+    must(in->config != NULL && in->err != NULL);
     char *data = NULL;
     size_t len = 0;
 
@@ -234,6 +245,7 @@ static char *ca_for_plugin(struct reading *in, const struct source *ca)
 
 static char *make_info(struct reading *in, bool with_cluster)
 {
+    must(in->config != NULL && in->err != NULL);
     const struct kube_config *config = in->config;
     struct strbuf text;
     struct jw jw;
@@ -274,6 +286,7 @@ static char *make_info(struct reading *in, bool with_cluster)
 
 static void read_exec(struct reading *in, const struct doc *exec)
 {
+    must(in->config != NULL && in->err != NULL);
     struct exec_plugin *out = &in->config->exec;
     const char *hint = get_string(in, exec, "installHint");
     const char *mode = get_string(in, exec, "interactiveMode");
@@ -304,6 +317,7 @@ static void read_exec(struct reading *in, const struct doc *exec)
 
 static void read_user(struct reading *in, const struct doc *user)
 {
+    must(in->config != NULL && in->err != NULL);
     struct kube_config *config = in->config;
     const char *token = get_string(in, user, "token");
     const char *token_file = get_string(in, user, "tokenFile");
@@ -344,6 +358,7 @@ static void read_user(struct reading *in, const struct doc *user)
 
 static void read_root(struct reading *in, const struct doc *root, const char *context)
 {
+    must(in->config != NULL && in->err != NULL);
     const char *kind = get_string(in, root, "kind");
     const char *current = context != NULL ? context : get_string(in, root, "current-context");
 
@@ -377,6 +392,7 @@ static void read_root(struct reading *in, const struct doc *root, const char *co
 
 static char *folder_of(const char *file)
 {
+    must(file[0] != '\0');
     const char *slash = strrchr(file, '/');
     struct strbuf text;
 

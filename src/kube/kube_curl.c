@@ -17,8 +17,8 @@
  * HTTP/1.1, a connection for each request in flight: measured faster than one h2 connection for
  * many in flight, and a slow list is no other request's trouble.  So fresh needs nothing.
  *
- * libcurl forbids to add or remove handles inside its callbacks, and answers are delivered from them: start()
- * only queues, cancel() only marks, and poll() does both before and after.
+ * libcurl forbids to add or remove handles inside its callbacks, and answers are delivered from
+ * them: start() only queues, cancel() only marks, and poll() does both before and after.
  */
 
 enum {
@@ -103,6 +103,7 @@ static void deliver(struct call *call, enum kube_piece piece, struct text data, 
 
 static void fail(struct call *call, bool unsent, const struct err *err)
 {
+    must(call->kube != NULL);
     deliver(call, KUBE_FAILED, TEXT(""), unsent, err);
     call->state = CALL_ENDED;
 }
@@ -111,6 +112,7 @@ static void fail(struct call *call, bool unsent, const struct err *err)
 
 static int64_t parse_seconds(const char *at, size_t len)
 {
+    must(at != NULL || len == 0);
     int64_t seconds = 0;
 
     while (len > 0 && (*at == ' ' || *at == '\t'))
@@ -221,6 +223,7 @@ struct options {
 
 static void set_blob(struct options *set, CURLoption option, const char *pem)
 {
+    must(set->easy != NULL);
     struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
 
     if (pem == NULL || set->code != CURLE_OK)
@@ -233,6 +236,7 @@ static void set_blob(struct options *set, CURLoption option, const char *pem)
 
 static void set_tls(struct options *set, const struct call *call)
 {
+    must(call->kube != NULL);
     const struct kube_config *config = call->kube->config;
 
     SET(set, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
@@ -289,6 +293,7 @@ static void set_url(struct options *set, struct call *call)
 
 static void set_method(struct options *set, const struct call *call)
 {
+    must(call->kube != NULL);
     const bool bare = strcmp(call->method, "GET") == 0;
 
     if (bare) {
@@ -303,6 +308,7 @@ static void set_method(struct options *set, const struct call *call)
 
 static void set_transport(struct options *set, const struct call *call)
 {
+    must(call->kube != NULL);
     const char *proxy = call->kube->config->proxy;
 
     SET(set, CURLOPT_NOSIGNAL, 1L);
@@ -347,6 +353,7 @@ static int set_all(struct call *call, struct err *err)
 
 static void drop_handle(struct call *call)
 {
+    must(call->kube != NULL);
     if (call->easy != NULL) {
         if (call->state == CALL_ACTIVE)
             (void)curl_multi_remove_handle(call->kube->multi, call->easy); /* it was added */
@@ -372,6 +379,7 @@ static void call_free(struct call *call)
 
 static void end_with_handle(struct call *call)
 {
+    must(call->kube != NULL);
     if (call->easy != NULL)
         (void)curl_multi_remove_handle(call->kube->multi, call->easy); /* fine if it is not in */
     call->state = CALL_ENDED;
@@ -415,6 +423,7 @@ static bool nothing_was_sent(const struct call *call)
 
 static enum err_code code_of(CURLcode code)
 {
+    must(code != CURLE_OK);
     switch (code) {
     case CURLE_OPERATION_TIMEDOUT:
         return ERR_TIMEOUT;
@@ -488,6 +497,7 @@ static void expire(struct call *call, int64_t now_ms)
 
 static void sweep(struct curl_kube *kube)
 {
+    must(kube->multi != NULL);
     for (struct call **at = &kube->calls; *at != NULL;) {
         struct call *call = *at;
         if (call->state != CALL_ENDED && !call->cancelled) {
@@ -503,6 +513,7 @@ static void sweep(struct curl_kube *kube)
 /* New calls are put at the end, so walking on while answers start others is fine. */
 static void begin_queued(struct curl_kube *kube)
 {
+    must(kube->multi != NULL);
     for (struct call *call = kube->calls; call != NULL; call = call->next)
         if (call->state == CALL_QUEUED && !call->cancelled)
             begin(call, clock_now_ms());
@@ -540,6 +551,7 @@ static void turn(struct curl_kube *kube)
 
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
+    must(kube->multi != NULL);
     const int64_t now_ms = clock_now_ms();
 
     for (const struct call *call = kube->calls; call != NULL; call = call->next) {
@@ -624,6 +636,7 @@ static void kube_wake(void *ctx)
 
 static const char *kube_name(void *ctx)
 {
+    must(ctx != NULL);
     const struct curl_kube *kube = ctx;
     return kube_config_server(kube->config);
 }

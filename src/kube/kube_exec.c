@@ -38,14 +38,16 @@ static int64_t clock_now_ms(void)
 
 static void close_fd(int *fd)
 {
+    must(fd != NULL);
     if (*fd >= 0)
         (void)close(*fd); /* a pipe that was only read */
     *fd = -1;
 }
 
-/* The plugin's variables come last in the list but must win: an old one of that name is left out. */
+/* The plugin's variables come last but must win: an old one of that name is left out. */
 static bool is_replaced(const struct exec_plugin *plugin, const char *entry)
 {
+    must(plugin->command != NULL);
     static const char info[] = "KUBERNETES_EXEC_INFO=";
     const size_t name = strcspn(entry, "=") + 1;
 
@@ -75,7 +77,7 @@ static char **make_environment(const struct exec_plugin *plugin, char *info)
     return list;
 }
 
-/* Nothing of ours goes along: no files, no blocked or ignored signals; a group of its own to be killed. */
+/* Nothing of ours goes along: no files, no blocked or ignored signals; its group can be killed. */
 static int spawn(const struct exec_plugin *plugin, const char *program, const int pipes[4],
                  pid_t *out)
 {
@@ -115,6 +117,7 @@ static int spawn(const struct exec_plugin *plugin, const char *program, const in
 
 static int child_start(const struct exec_plugin *plugin, struct child *child, struct err *err)
 {
+    must(plugin->command != NULL);
     int pipes[4] = {-1, -1, -1, -1};
     CLEANUP(xfreep) char *program = NULL;
     struct strbuf path;
@@ -142,6 +145,7 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
 /* Returns false at the end of that pipe. */
 static bool drain(int *fd, struct strbuf *into, size_t max)
 {
+    must(fd != NULL);
     char bytes[4096];
     const ssize_t got = read(*fd, bytes, sizeof bytes);
 
@@ -158,6 +162,7 @@ static bool drain(int *fd, struct strbuf *into, size_t max)
 
 static int child_read(struct child *child, const atomic_bool *stop, struct err *err)
 {
+    must(child->text.data != NULL);
     const int64_t deadline_ms = clock_now_ms() + EXEC_TIMEOUT_MS;
 
     while (child->out >= 0 || child->complaints >= 0) {
@@ -182,6 +187,7 @@ static int child_read(struct child *child, const atomic_bool *stop, struct err *
 
 static int child_end(struct child *child, struct err *err)
 {
+    must(child->text.data != NULL);
     int status = 0;
 
     while (waitpid(child->pid, &status, 0) < 0)
@@ -206,6 +212,7 @@ static char *copy_or_null(const char *text)
 static int read_credential(struct text text, const char *api_version, struct exec_answer *out,
                            struct err *err)
 {
+    must(text.at != NULL);
     struct arena arena;
     struct doc *doc = NULL;
 
@@ -240,6 +247,7 @@ static int read_credential(struct text text, const char *api_version, struct exe
 
 static int child_talk(struct child *child, const atomic_bool *stop, struct err *err)
 {
+    must(child->text.data != NULL);
     int rc = child_read(child, stop, err);
     struct err ignored;
 

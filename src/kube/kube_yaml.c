@@ -25,6 +25,7 @@ static uint32_t line_of(yaml_mark_t mark)
 
 static int syntax(struct loading *in)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     const yaml_parser_t *parser = &in->parser;
     const char *problem = parser->problem != NULL ? parser->problem : "not YAML";
 
@@ -37,6 +38,7 @@ static int syntax(struct loading *in)
 
 static int next_event(struct loading *in, yaml_event_t *out)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     if (!yaml_parser_parse(&in->parser, out))
         return syntax(in);
     return 0;
@@ -44,6 +46,7 @@ static int next_event(struct loading *in, yaml_event_t *out)
 
 static bool one_of(struct text text, const char *const *words, size_t count)
 {
+    must(text.at != NULL);
     for (size_t i = 0; i < count; i++)
         if (text_is(text, words[i]))
             return true;
@@ -58,6 +61,7 @@ static size_t digits(const char *at)
 /* A JSON number as it stands; all else that YAML calls a number stays text. */
 static bool is_number(struct text text)
 {
+    must(text.at != NULL);
     const char *at = text.at;
 
     if (strlen(at) != text.len)
@@ -84,6 +88,7 @@ static bool is_number(struct text text)
 
 static enum doc_kind resolve(struct text text)
 {
+    must(text.at != NULL);
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
     static const char *const yes_no[] = {"true", "false"};
 
@@ -113,6 +118,7 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
 
 static int load_items(struct loading *in, struct doc *array)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     for (;;) {
         yaml_event_t event;
         const int got = next_event(in, &event);
@@ -134,6 +140,7 @@ static int load_items(struct loading *in, struct doc *array)
 static int load_key(struct loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     const uint32_t line = line_of(event->start_mark);
 
     if (event->type != YAML_SCALAR_EVENT)
@@ -150,6 +157,7 @@ static int load_key(struct loading *in, const yaml_event_t *event, struct map *s
 static int load_pair(struct loading *in, const yaml_event_t *key_event, struct map *seen,
                      struct doc *object)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     struct text key;
     struct doc *value;
     yaml_event_t event;
@@ -171,6 +179,7 @@ static int load_pair(struct loading *in, const yaml_event_t *key_event, struct m
 
 static int load_pairs(struct loading *in, struct doc *object)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     struct map seen;
     int rc = 0;
 
@@ -191,6 +200,7 @@ static int load_pairs(struct loading *in, struct doc *object)
 
 static int load_value(struct loading *in, const yaml_event_t *event, struct doc **out)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     const uint32_t line = line_of(event->start_mark);
     struct doc *doc = NULL;
     int rc;
@@ -223,6 +233,7 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
 /* Start and end of stream and documents carry nothing. */
 static int load_stream(struct loading *in, struct doc *documents)
 {
+    must(in->depth <= JSON_DEPTH_MAX);
     for (bool more = true; more;) {
         yaml_event_t event;
         int rc = next_event(in, &event);

@@ -63,6 +63,7 @@ struct reflector {
 
 static uint64_t random_next(struct reflector *r)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     /* splitmix64: any seed will do, also 0 */
     uint64_t z = r->random += 0x9E3779B97F4A7C15U;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
@@ -91,6 +92,7 @@ static void trouble(struct reflector *r, const struct err *err, const char *then
 /* One large page must not keep its memory for ever. */
 static void drop_body(struct reflector *r)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->body.capacity <= BODY_KEEP_BYTES) {
         strbuf_reset(&r->body);
         return;
@@ -101,6 +103,7 @@ static void drop_body(struct reflector *r)
 
 static bool remember(char rv[RV_BYTES_MAX], const char *from)
 {
+    must(from != NULL);
     const size_t len = strlen(from);
 
     if (len == 0 || len >= RV_BYTES_MAX)
@@ -128,6 +131,7 @@ static bool is_older(const char *a, const char *b)
 
 static void stop(struct reflector *r)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->in_flight)
         r->ops.cancel(r->ops.ctx, r->id);
     r->in_flight = false;
@@ -156,6 +160,7 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
 /* From the first page again. */
 static void begin_again(struct reflector *r)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     stop(r);
     r->phase = PHASE_LIST;
     r->page_tries = 0;
@@ -170,6 +175,7 @@ static void begin_again(struct reflector *r)
 
 static void relist(struct reflector *r, int64_t now_ms, const struct err *err)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     trouble(r, err, "listing again");
     begin_again(r);
     wait_after_failure(r, now_ms);
@@ -178,6 +184,7 @@ static void relist(struct reflector *r, int64_t now_ms, const struct err *err)
 /* The same page, or a watch from where we are. */
 static void again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->phase == PHASE_LIST && ++r->page_tries >= PAGE_TRIES && r->list_open) {
         relist(r, now_ms, err);
         return;
@@ -192,6 +199,7 @@ static void again(struct reflector *r, int64_t now_ms, const struct err *err)
 
 static void add_encoded(struct strbuf *out, const char *text)
 {
+    must(text != NULL);
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~";
 
@@ -204,6 +212,7 @@ static void add_encoded(struct strbuf *out, const char *text)
 
 static void list_path(struct reflector *r, struct strbuf *out)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     strbuf_printf(out, "%s?limit=%u", r->path, r->page);
     if (r->selector != NULL)
         strbuf_printf(out, "&%s", r->selector);
@@ -225,6 +234,7 @@ static void watch_path(struct reflector *r, int64_t length_ms, struct strbuf *ou
 
 static void request_list(struct reflector *r, struct kube_request *request, struct strbuf *path)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     list_path(r, path);
     request->timeout_ms = r->rules.list_timeout_ms;
     if (r->next.len == 0)
@@ -234,6 +244,7 @@ static void request_list(struct reflector *r, struct kube_request *request, stru
 static void request_watch(struct reflector *r, int64_t now_ms, struct kube_request *request,
                           struct strbuf *path)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     /* Between half and all of it, so that watches do not all end together. */
     const int64_t half_ms = r->rules.watch_ms / 2;
     const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
@@ -342,6 +353,7 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
 
 static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     r->page_tries = 0;
     r->due_ms = now_ms;
     strbuf_reset(&r->next);
@@ -380,6 +392,7 @@ static void page_came(struct reflector *r, int64_t now_ms)
 
 static void page_is_too_large(struct reflector *r, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     struct err err;
 
     (void)err_set(&err, ERR_TOO_LARGE, "%u items are more than %d bytes", r->page, PAGE_BYTES_MAX);
@@ -389,6 +402,7 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
 
 static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->body.len + data.len > PAGE_BYTES_MAX)
         page_is_too_large(r, now_ms);
     else
@@ -399,12 +413,14 @@ static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 
 static bool says_gone(const struct status *status)
 {
+    must(status->reason != NULL);
     return status->code == 410 || strcmp(status->reason, "Expired") == 0 ||
            strcmp(status->reason, "Gone") == 0;
 }
 
 static void watch_error(struct reflector *r, const struct status *status, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     struct err err;
 
     r->retry_after_s = status->retry_after_s;
@@ -419,6 +435,7 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
 /* Not an event: once may be a cut, twice at one place is what the server means. */
 static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->bad_line) {
         relist(r, now_ms, err);
         return;
@@ -481,6 +498,7 @@ static bool is_blank_line(struct text line)
 /* Whole lines are read where they are; only what is cut is kept. */
 static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     const uint64_t id = r->id;
     struct err err;
 
@@ -526,6 +544,7 @@ static void watch_ended(struct reflector *r, int64_t now_ms)
 
 static enum err_code code_of_status(int status)
 {
+    must(status != 200);
     for (enum err_code code = ERR_INVALID; code < ERR_CODES; code++)
         if (err_status(code) == status)
             return code;
@@ -556,6 +575,7 @@ static void refused(struct reflector *r, int64_t now_ms)
 
 static void on_data(struct reflector *r, struct text data, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     r->last_byte_ms = now_ms;
     if (r->status != 200) {
         const size_t room = STATUS_BYTES_MAX - r->body.len;
@@ -569,6 +589,7 @@ static void on_data(struct reflector *r, struct text data, int64_t now_ms)
 
 static void on_done(struct reflector *r, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     r->in_flight = false;
     if (r->status != 200)
         refused(r, now_ms);
@@ -591,6 +612,7 @@ static void on_failed(struct reflector *r, const struct kube_answer *answer, int
 
 bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_answer *answer)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
         return false;
     if (!r->in_flight || answer->id != r->id)

@@ -29,6 +29,7 @@ static int64_t real_wall_ms(void *ctx)
 /* FNV-1a: the same for the same name in every run, unlike text_hash(). */
 static uint64_t seed_of(const char *name)
 {
+    must(name != NULL);
     uint64_t hash = 0xcbf29ce484222325U;
     for (; *name != '\0'; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3U;
@@ -77,6 +78,7 @@ void standin_free(struct standin *standin)
 
 void standin_counts(struct standin *standin, struct standin_counts *out)
 {
+    must(standin != NULL);
     pthread_mutex_lock(&standin->lock);
     *out = standin->counts;
     pthread_mutex_unlock(&standin->lock);
@@ -168,6 +170,7 @@ static void give(struct handle *handle, struct call *call, enum kube_piece piece
 /* Not a watch, or one that is refused: the answer is complete. */
 static void answer_whole(struct handle *handle, struct call *call)
 {
+    must(handle->standin != NULL);
     struct strbuf out;
 
     strbuf_init(&out);
@@ -231,6 +234,7 @@ static void serve_watch(struct handle *handle, struct call *call)
 
 static void call_free(struct call *call)
 {
+    must(call->id != 0);
     strbuf_done(&call->body);
     arena_done(&call->arena);
     xfree(call->method);
@@ -240,6 +244,7 @@ static void call_free(struct call *call)
 
 static void sweep(struct handle *handle)
 {
+    must(handle->standin != NULL);
     for (struct call **at = &handle->calls; *at != NULL;) {
         struct call *call = *at;
         if (!call->ended) {
@@ -254,6 +259,7 @@ static void sweep(struct handle *handle)
 /* Calls that answers start come to the end of the list, and are served in the same turn. */
 static void serve(struct handle *handle)
 {
+    must(handle->standin != NULL);
     pthread_mutex_lock(&handle->standin->lock);
     handle->seen_rv = handle->standin->rv;
     pthread_mutex_unlock(&handle->standin->lock);

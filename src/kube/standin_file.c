@@ -55,6 +55,7 @@ static void docs_add(struct docs *docs, struct doc *doc)
 static int check_field(struct loading *in, const struct doc *item, const char *path,
                        enum doc_kind kind)
 {
+    must(in->standin != NULL && in->file != NULL);
     const struct doc *found = doc_at(item, path);
 
     if (found == NULL || found->kind == kind)
@@ -65,6 +66,7 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
 /* What the stand-in itself reads; the rest is judged by those who use it. */
 static int check_item(struct loading *in, const struct doc *item)
 {
+    must(in->standin != NULL && in->file != NULL);
     static const struct {
         const char *path;
         enum doc_kind kind;
@@ -97,6 +99,7 @@ static int check_item(struct loading *in, const struct doc *item)
 
 static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 {
+    must(in->standin != NULL && in->file != NULL);
     const struct resource *resource = standin_resource(id);
     struct doc *meta = doc_object(&in->arena, item, "metadata");
     struct err ignored;
@@ -126,6 +129,7 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 /* kind may be left out in the items of a NodeList. */
 static int load_item(struct loading *in, struct doc *item, const char *list_of)
 {
+    must(in->standin != NULL && in->file != NULL);
     if (item->kind != DOC_OBJECT)
         return wrong_type(in, item, "", "an object");
     const char *kind = doc_str(item, "kind");
@@ -149,6 +153,7 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
 
 static int load_list(struct loading *in, struct doc *list, const char *kind)
 {
+    must(in->standin != NULL && in->file != NULL);
     struct doc *items = doc_get(list, "items");
     char prefix[sizeof in->where];
     char of[16];
@@ -174,12 +179,14 @@ static int load_list(struct loading *in, struct doc *list, const char *kind)
 
 static bool ends_in_list(const char *kind)
 {
+    must(kind != NULL);
     const size_t len = strlen(kind);
     return len >= 4 && strcmp(kind + len - 4, "List") == 0;
 }
 
 static int load_document(struct loading *in, struct doc *document)
 {
+    must(in->standin != NULL && in->file != NULL);
     const char *kind = doc_str(document, "kind");
 
     if (document->kind == DOC_NULL)
@@ -198,6 +205,7 @@ static int load_document(struct loading *in, struct doc *document)
 
 static int load_documents(struct loading *in, struct doc *documents)
 {
+    must(in->standin != NULL && in->file != NULL);
     unsigned number = 0;
 
     if (documents->count == 0)
@@ -230,6 +238,7 @@ static int compare_docs(const void *a, const void *b)
 
 static int check_names(struct loading *in, enum resource_id id)
 {
+    must(in->standin != NULL && in->file != NULL);
     struct docs *docs = &in->docs[id];
 
     if (docs->count == 0)

@@ -2,10 +2,10 @@
  * standin_inner - what the parts of the stand-in share.
  *
  *   file --standin_file--> docs \
- *   request --standin_rest--> doc --shelf_put--> object (immutable text, counted) --> event log --> watches
+ *   request --standin_rest--> doc --shelf_put--> object (immutable, counted) --> event log
  *
- * Objects are kept as their JSON; a write parses, changes and stores a new one.  So a page of a list, a watch
- * event and the present may share it.
+ * Objects are kept as their JSON; a write parses, changes and stores a new one.  So a page of a
+ * list, a watch event and the present may share it.
  *
  * Invariants (under the lock):
  *   1. A shelf is sorted by (namespace, name).
@@ -17,8 +17,9 @@
 
 #include <pthread.h>
 
-#include "kube/doc.h"
 #include "milligpu/standin.h"
+
+#include "kube/doc.h"
 
 enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_EVENTS, RESOURCES };
 
@@ -128,17 +129,17 @@ struct ask {
 
 /* standin_store.c */
 const struct resource *standin_resource(enum resource_id id);
-struct object *standin_shelf_find(struct standin *standin, enum resource_id id, const char *namespace,
-                          const char *name);
+struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
+                                  const char *namespace, const char *name);
 /* Gives doc its version, stores it in the place of the old one. */
 struct object *standin_shelf_put(struct standin *standin, enum resource_id id, struct doc *doc,
-                         struct arena *arena);
+                                 struct arena *arena);
 /* The same for many at once, in any order. */
 void standin_shelf_fill(struct standin *standin, enum resource_id id, struct doc *const *docs,
-                size_t count, struct arena *arena);
+                        size_t count, struct arena *arena);
 /* Returns the last state; valid until the next write. */
-struct object *standin_shelf_take(struct standin *standin, enum resource_id id, struct object *object,
-                          struct arena *arena);
+struct object *standin_shelf_take(struct standin *standin, enum resource_id id,
+                                  struct object *object, struct arena *arena);
 const char *standin_uid(struct standin *standin, struct arena *arena);
 const char *standin_time(struct standin *standin, struct arena *arena);
 void standin_object_unref(struct object *object);
@@ -163,7 +164,10 @@ bool standin_watch_collect(const struct ask *in, struct watching *at, struct str
 void standin_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out);
 
 /* standin_pod.c */
-/* What the API server does to a new pod, or why it refuses: an HTTP status and the reason in err; else 0. */
+/*
+ * What the API server does to a new pod, or why it refuses: an HTTP status and the reason in err;
+ * else 0.
+ */
 int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
 /* limits become requests; also for pods of a file. */
 int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);

@@ -9,6 +9,7 @@
 
 bool standin_name_valid(const char *name)
 {
+    must(name != NULL);
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     const size_t len = strlen(name);
 
@@ -21,6 +22,7 @@ bool standin_name_valid(const char *name)
 
 static int check_string_map(const struct doc *meta, const char *key, struct err *err)
 {
+    must(meta->kind == DOC_OBJECT);
     const struct doc *map = doc_get(meta, key);
 
     if (map == NULL)
@@ -74,6 +76,7 @@ static int PRINTF_LIKE(3, 4) refuse(struct err *err, int status, const char *fmt
 /* "nvidia.com/vgpu": whole numbers only, limits and requests alike. */
 static bool is_extended(struct text resource)
 {
+    must(resource.at != NULL);
     return memchr(resource.at, '/', resource.len) != NULL &&
            !text_starts(resource, "kubernetes.io/") && !text_starts(resource, "requests.");
 }
@@ -93,6 +96,7 @@ static struct text canonical(struct arena *arena, int64_t value)
 
 static int check_amount(struct arena *arena, const char *where, struct doc *amount, struct err *err)
 {
+    must(arena != NULL);
     const bool extended = is_extended(amount->key);
     int64_t value = 0;
 
@@ -120,6 +124,7 @@ static int check_amount(struct arena *arena, const char *where, struct doc *amou
 static int check_amounts(struct arena *arena, const char *where, struct doc *amounts,
                          struct err *err)
 {
+    must(where[0] != '\0');
     int status = 0;
 
     if (amounts == NULL)
@@ -136,6 +141,7 @@ static int check_amounts(struct arena *arena, const char *where, struct doc *amo
 static int check_overcommit(const char *where, const struct doc *limits, const struct doc *requests,
                             struct err *err)
 {
+    must(requests->kind == DOC_OBJECT || requests->count == 0);
     for (const struct doc *at = requests->first; at != NULL; at = at->next) {
         const struct doc *limit = doc_get(limits, at->key.at);
         if (!is_extended(at->key) || (limit != NULL && text_eq(limit->text, at->text)))
@@ -153,6 +159,7 @@ static int check_overcommit(const char *where, const struct doc *limits, const s
 static int fill_container(struct arena *arena, const char *where, struct doc *container,
                           bool strict, struct err *err)
 {
+    must(arena != NULL);
     struct doc *resources = doc_get(container, "resources");
     struct doc *limits = doc_get(resources, "limits");
     char at_limits[96];
@@ -198,6 +205,7 @@ int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict,
 
 static int check_containers(const struct doc *spec, struct err *err)
 {
+    must(spec->kind == DOC_OBJECT);
     const struct doc *containers = doc_get(spec, "containers");
     unsigned index = 0;
 
@@ -258,6 +266,7 @@ void standin_pod_set_scheduled(struct arena *arena, struct doc *pod, const char 
 
 static int conflict(struct ask *in, const char *message)
 {
+    must(in->resource != NULL);
     return standin_answer_status(in, 409, "Conflict",
                                  "Operation cannot be fulfilled on pods/binding \"%s\": %s",
                                  in->name, message);
@@ -266,6 +275,7 @@ static int conflict(struct ask *in, const char *message)
 /* What does not depend on the pod. */
 static int check_binding(struct ask *in, const struct doc *binding)
 {
+    must(in->resource != NULL);
     const char *namespace = doc_str(binding, "metadata.namespace");
     const char *kind = doc_str(binding, "target.kind");
 
@@ -287,6 +297,7 @@ static int check_binding(struct ask *in, const struct doc *binding)
 
 static int check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
 {
+    must(in->resource != NULL);
     const char *uid = doc_str(binding, "metadata.uid");
     const char *rv = doc_str(binding, "metadata.resourceVersion");
     const char *node = doc_str(pod, "spec.nodeName");
@@ -317,6 +328,7 @@ static int check_unbound(struct ask *in, const struct doc *binding, const struct
 
 static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding, const char *key)
 {
+    must(in->resource != NULL);
     struct doc *from = doc_get(doc_get(binding, "metadata"), key);
 
     if (from == NULL || from->kind != DOC_OBJECT || from->count == 0)

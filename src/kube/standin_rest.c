@@ -45,6 +45,7 @@ int standin_answer_status(struct ask *in, int code, const char *reason, const ch
 
 static int not_found(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL || in->name[0] == '\0')
         return standin_answer_status(in, 404, "NotFound",
                                      "the server could not find the requested resource");
@@ -54,6 +55,7 @@ static int not_found(struct ask *in)
 
 static int not_allowed(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     return standin_answer_status(in, 405, "MethodNotAllowed",
                                  "the server does not allow this method on the requested resource");
 }
@@ -117,6 +119,7 @@ static struct text next_segment(struct text *rest)
 
 static bool resource_by_plural(struct ask *in, struct text group, struct text plural)
 {
+    must(in->arena != NULL && in->out != NULL);
     for (int id = 0; id < RESOURCES; id++) {
         const struct resource *resource = standin_resource((enum resource_id)id);
         if (!text_is(group, resource->prefix) || !text_is(plural, resource->plural))
@@ -135,6 +138,7 @@ static bool is_empty(struct text text)
 /* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], the same under /apis/GROUP/VERSION. */
 static bool parse_resource(struct ask *in, struct text path)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct text rest = path;
     const struct text top = next_segment(&rest);
     (void)next_segment(&rest); /* the version, or the group */
@@ -167,11 +171,13 @@ static bool parse_resource(struct ask *in, struct text path)
 
 static bool is_true(const char *value)
 {
+    must(value != NULL);
     return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
 }
 
 static bool parse_count(const char *value, int64_t *out)
 {
+    must(value != NULL);
     char *end;
 
     if (value[0] < '0' || value[0] > '9' || strlen(value) > 18)
@@ -207,6 +213,7 @@ static bool field_by_name(const struct ask *in, struct text name, enum field *ou
 
 static int parse_term(struct ask *in, struct text term)
 {
+    must(in->arena != NULL && in->out != NULL);
     const char *sign = memchr(term.at, '=', term.len);
     struct term *out = &in->selector.term[in->selector.terms];
 
@@ -235,6 +242,7 @@ static int parse_term(struct ask *in, struct text term)
 
 static int parse_selector(struct ask *in, const char *text)
 {
+    must(in->arena != NULL && in->out != NULL);
     int status = 0;
 
     while (*text != '\0' && status == 0) {
@@ -247,6 +255,7 @@ static int parse_selector(struct ask *in, const char *text)
 
 static int parse_parameter(struct ask *in, const char *key, const char *value)
 {
+    must(in->arena != NULL && in->out != NULL);
     bool good = true;
 
     if (strcmp(key, "fieldSelector") == 0)
@@ -279,6 +288,7 @@ static int parse_parameter(struct ask *in, const char *key, const char *value)
 
 static int parse_query(struct ask *in, const char *query)
 {
+    must(in->arena != NULL && in->out != NULL);
     while (*query != '\0') {
         const size_t len = strcspn(query, "&");
         const char *sign = memchr(query, '=', len);
@@ -352,6 +362,7 @@ static struct doc *parse_stored(struct ask *in, const struct object *object)
 
 static int parse_body(struct ask *in, struct doc **out)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct err err;
 
     if (doc_parse_json(in->body, "body", in->arena, out, &err) < 0)
@@ -364,12 +375,14 @@ static int parse_body(struct ask *in, struct doc **out)
 
 static int invalid(struct ask *in, const char *name, const char *text)
 {
+    must(in->arena != NULL && in->out != NULL);
     return standin_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
                                  name, text);
 }
 
 static const char *generate_name(struct ask *in, const char *prefix)
 {
+    must(in->arena != NULL && in->out != NULL);
     const char *uid = standin_uid(in->standin, in->arena);
     return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
 }
@@ -377,6 +390,7 @@ static const char *generate_name(struct ask *in, const char *prefix)
 /* name, namespace and kind, as the URL wants them. */
 static int fit_metadata(struct ask *in, struct doc *doc)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct doc *meta = doc_object(in->arena, doc, "metadata");
     const char *namespace = doc_str(meta, "namespace");
     const char *kind = doc_str(doc, "kind");
@@ -406,6 +420,7 @@ static int fit_metadata(struct ask *in, struct doc *doc)
 /* As a kubelet does that has nothing to keep for itself. */
 static void fill_allocatable(struct ask *in, struct doc *node)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct doc *status = doc_object(in->arena, node, "status");
     const struct doc *capacity = doc_get(status, "capacity");
 
@@ -415,6 +430,7 @@ static void fill_allocatable(struct ask *in, struct doc *node)
 
 static int create(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct doc *doc;
     struct err err;
 
@@ -446,6 +462,7 @@ static int create(struct ask *in)
 /* What the patch changed of capacity shows in allocatable, unless the patch says that itself. */
 static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *patch)
 {
+    must(in->arena != NULL && in->out != NULL);
     const struct doc *capacity = doc_at(patch, "status.capacity");
 
     if (in->resource->id != RES_NODES || capacity == NULL || capacity->kind != DOC_OBJECT ||
@@ -459,6 +476,7 @@ static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *
 /* A part of the object that this path may not change is put back. */
 static void put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
 {
+    must(in->arena != NULL && in->out != NULL);
     const struct doc *part = doc_get(old, key);
 
     if (part != NULL)
@@ -486,6 +504,7 @@ static void put_identity_back(struct ask *in, struct doc *doc, const struct doc 
 
 static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
 {
+    must(in->arena != NULL && in->out != NULL);
     const char *rv = doc_str(patch, "metadata.resourceVersion");
     const char *uid = doc_str(patch, "metadata.uid");
     const char *node = doc_str(patch, "spec.nodeName");
@@ -508,6 +527,7 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
 
 static int patch(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct object *object = find_named(in);
     struct doc *patch_doc;
     struct err err;
@@ -535,6 +555,7 @@ static int patch(struct ask *in)
 
 static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
 {
+    must(in->arena != NULL && in->out != NULL);
     const struct doc *asked = doc_get(options, "gracePeriodSeconds");
     const struct doc *given = doc_at(pod, "spec.terminationGracePeriodSeconds");
     int64_t seconds = GRACE_DEFAULT_S;
@@ -552,6 +573,7 @@ static int64_t grace_of(const struct ask *in, const struct doc *options, const s
 
 static int delete_now(struct ask *in, struct object *object)
 {
+    must(in->arena != NULL && in->out != NULL);
     const char *kind = in->resource->kind;
     const struct object *last =
         standin_shelf_take(in->standin, in->resource->id, object, in->arena);
@@ -563,6 +585,7 @@ static int delete_now(struct ask *in, struct object *object)
 
 static int remove_object(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct object *object = find_named(in);
     struct doc *options = NULL;
 
@@ -593,6 +616,7 @@ static int remove_object(struct ask *in)
 
 static int watch_once(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct watching at = {0, false};
     /* An ERROR is an event like others here: the answer is complete in any case. */
     (void)standin_watch_collect(in, &at, in->out);
@@ -601,6 +625,7 @@ static int watch_once(struct ask *in)
 
 static int on_collection(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     if (in->verb == VERB_GET)
         return in->watch ? watch_once(in) : standin_answer_list(in);
     return in->verb == VERB_POST ? create(in) : not_allowed(in);
@@ -608,6 +633,7 @@ static int on_collection(struct ask *in)
 
 static int on_object(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     const struct object *object;
 
     switch (in->verb) {
@@ -645,6 +671,7 @@ static int answer_namespace(struct ask *in, const char *name)
 
 static int answer_review(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     struct doc *doc;
 
     const int status = parse_body(in, &doc);
@@ -684,6 +711,7 @@ static int answer_other(struct ask *in)
 
 int standin_ask_answer(struct ask *in)
 {
+    must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL)
         return answer_other(in);
     if (in->name[0] == '\0')

@@ -33,6 +33,7 @@ static uint64_t mix(uint64_t z)
 
 const char *standin_uid(struct standin *standin, struct arena *arena)
 {
+    must(standin->compacted <= standin->rv);
     const uint64_t high = mix(standin->seed + 2 * standin->uids);
     const uint64_t low = mix(standin->seed + 2 * standin->uids + 1);
 
@@ -58,6 +59,7 @@ const char *standin_time(struct standin *standin, struct arena *arena)
 
 static const char *pack(char **at, const char *text)
 {
+    must(text != NULL);
     const size_t bytes = strlen(text) + 1;
     char *here = memcpy(*at, text, bytes);
     *at += bytes;
@@ -66,6 +68,7 @@ static const char *pack(char **at, const char *text)
 
 static struct object *object_new(const struct doc *doc, uint64_t rv)
 {
+    must(doc->kind == DOC_OBJECT);
     const char *const part[] = {
         doc_str(doc, "metadata.namespace"), doc_str(doc, "metadata.name"),
         doc_str(doc, "metadata.uid"),       doc_str(doc, "spec.nodeName"),
@@ -136,6 +139,7 @@ bool standin_selects(const struct selector *selector, const struct object *objec
 
 static int compare(const char *namespace, const char *name, const struct object *other)
 {
+    must(namespace != NULL && name != NULL);
     const int first = strcmp(namespace, other->namespace);
     return first != 0 ? first : strcmp(name, other->name);
 }
@@ -167,6 +171,7 @@ static size_t seek(const struct shelf *shelf, const char *namespace, const char 
 struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
                                   const char *namespace, const char *name)
 {
+    must(standin->compacted <= standin->rv);
     const struct shelf *shelf = &standin->shelf[id];
     const size_t at = seek(shelf, namespace, name);
 
@@ -177,6 +182,7 @@ struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
 
 static void log_drop(struct log_entry *entry)
 {
+    must(entry->after != NULL);
     standin_object_unref(entry->before);
     standin_object_unref(entry->after);
 }
@@ -198,6 +204,7 @@ void standin_log_compact(struct standin *standin, size_t left)
 static void log_add(struct standin *standin, enum resource_id id, struct object *before,
                     struct object *after, bool deleted)
 {
+    must(standin->compacted <= standin->rv);
     if (!standin_resource(id)->watched) {
         standin_object_unref(before);
         standin_object_unref(after);
@@ -240,6 +247,7 @@ static void drop_oldest(struct shelf *shelf)
 
 static struct object *versioned(struct standin *standin, struct doc *doc, struct arena *arena)
 {
+    must(standin->compacted <= standin->rv);
     const uint64_t rv = ++standin->rv;
     struct doc *meta = doc_object(arena, doc, "metadata");
 
@@ -309,6 +317,7 @@ struct object *standin_shelf_take(struct standin *standin, enum resource_id id,
 
 void standin_snapshot_drop(struct snapshot *snapshot)
 {
+    must(snapshot->id != 0 || snapshot->items.count == 0);
     for (size_t i = 0; i < snapshot->items.count; i++)
         standin_object_unref(snapshot->items.item[i]);
     xfree(snapshot->items.item);

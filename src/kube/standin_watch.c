@@ -8,6 +8,7 @@
 
 static bool wants(const struct ask *in, const struct object *object)
 {
+    must(in->standin->compacted <= in->standin->rv);
     if (in->namespace[0] != '\0' && strcmp(in->namespace, object->namespace) != 0)
         return false;
     return standin_selects(&in->selector, object);
@@ -25,6 +26,7 @@ static void shelf_keep(struct shelf *shelf, struct object *object)
 
 static void list_head(struct ask *in, uint64_t rv, const char *token)
 {
+    must(in->standin->compacted <= in->standin->rv);
     strbuf_printf(in->out,
                   "{\"kind\":\"%sList\",\"apiVersion\":\"%s\",\"metadata\":{\"resourceVersion\":"
                   "\"%llu\"",
@@ -120,6 +122,7 @@ int standin_answer_list(struct ask *in)
 
 static void add_event(struct strbuf *out, const char *type, struct text object)
 {
+    must(out->data != NULL);
     strbuf_printf(out, "{\"type\":\"%s\",\"object\":", type);
     strbuf_text(out, object);
     strbuf_str(out, "}\n");
@@ -140,6 +143,7 @@ static void add_entry(const struct ask *in, const struct log_entry *entry, struc
 
 static void add_error(struct strbuf *out, int code, const char *reason, const char *message)
 {
+    must(out->data != NULL);
     strbuf_printf(out,
                   "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\","
                   "\"metadata\":{},\"status\":\"Failure\",\"message\":\"%s\",\"reason\":\"%s\","
@@ -150,6 +154,7 @@ static void add_error(struct strbuf *out, int code, const char *reason, const ch
 /* Version 0 or none: everything there is, as if it came now. */
 static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf *out)
 {
+    must(in->standin->compacted <= in->standin->rv);
     const struct shelf *shelf = &in->standin->shelf[in->resource->id];
 
     at->begun = true;
@@ -170,6 +175,7 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
 /* The first entry of the log after rv. */
 static size_t seek_log(const struct standin *standin, uint64_t rv)
 {
+    must(standin->compacted <= standin->rv);
     size_t low = 0;
     size_t high = standin->log_count;
 

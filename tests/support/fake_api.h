@@ -1,8 +1,9 @@
 /*
  * fake_api - a stand-in served over HTTP, with faults by script.
  *
- * Semantics come from standin.h; this adds the wire and what can go wrong on it.  A fault is for the
- * next `times` requests whose "METHOD path" contains `match`; faults are tried in the order they were added.
+ * Semantics come from standin.h; this adds the wire and what can go wrong on it.  A fault is for
+ * the next `times` requests whose "METHOD path" contains `match`; faults are tried in the order
+ * they were added.
  *
  * A thread per connection; every function may be called at any time.
  */

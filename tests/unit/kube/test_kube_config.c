@@ -335,9 +335,9 @@ static void outside_of_a_cluster_it_says_so(void **state)
 
 /* ---- exec plugins ---- */
 
-#define ANSWER(status)                                                                                    \
-    "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{" status \
-    "}}"
+#define ANSWER(status)                                                                             \
+    "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","             \
+    "\"status\":{" status "}}"
 
 static int load_plugin(struct bench *bench, const char *script, const char *more)
 {

@@ -320,7 +320,8 @@ static void annotations_of_a_binding_are_merged(void **state)
         "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"old\",\"kept\":\"yes\"}},\"spec\":{"
         "\"containers\":[{\"name\":\"c\"}]}}");
     ask(bench, "POST", PODS "/a/binding",
-        "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"new\"}},\"target\":{\"name\":\"n\"}}");
+        "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"new\"}},"
+        "\"target\":{\"name\":\"n\"}}");
     ask(bench, "GET", PODS "/a", "");
     expect(bench, 200, "\"annotations\":{\"k\":\"new\",\"kept\":\"yes\"}");
 }
@@ -404,7 +405,8 @@ static void a_patch_of_status_leaves_the_rest_alone(void **state)
     expect(bench, 200, "\"phase\":\"Running\"");
     lacks(bench, "nodeName");
     ask(bench, "PATCH", PODS "/a",
-        "{\"status\":{\"phase\":\"Failed\"},\"metadata\":{\"name\":\"b\",\"labels\":{\"l\":\"1\"}}}");
+        "{\"status\":{\"phase\":\"Failed\"},"
+        "\"metadata\":{\"name\":\"b\",\"labels\":{\"l\":\"1\"}}}");
     expect(bench, 200, "\"phase\":\"Running\"");
     expect(bench, 200, "\"labels\":{\"l\":\"1\"}");
     expect(bench, 200, "\"name\":\"a\"");

@@ -63,8 +63,9 @@ static bool shows(const char *path, const char *part)
     "\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8k\"}}}"
 #define POD                                                                                        \
     "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"u-p\","         \
-    "\"resourceVersion\":\"999\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":\"c\","  \
-    "\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]},\"status\":{\"phase\":\"Running\"}}"
+    "\"resourceVersion\":\"999\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":["                  \
+    "{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]},"                 \
+    "\"status\":{\"phase\":\"Running\"}}"
 
 static void what_kubectl_prints_is_read(void **state)
 {
