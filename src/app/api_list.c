@@ -13,10 +13,10 @@ void api_continue(struct jw *jw, const char *key)
 {
     CLEANUP(strbuf_done) struct strbuf token;
 
+    strbuf_init(&token);
     if (key == NULL)
         return;
     must(key[0] != '\0');
-    strbuf_init(&token);
     for (const char *at = key; *at != '\0'; at++) {
         strbuf_char(&token, digits[(unsigned char)*at >> 4]);
         strbuf_char(&token, digits[(unsigned char)*at & 15]);
