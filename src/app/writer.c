@@ -401,7 +401,10 @@ static bool bind_settled(struct writer *writer, struct message *message,
     const struct allocation *held = ledger_find(writer->ledger, text_of(bind->uid));
     struct flight *flight = map_find(&writer->flights, text_of(bind->uid));
 
-    if (strcmp(record->namespace, bind->namespace) != 0 || strcmp(record->name, bind->pod) != 0) {
+    /* Of such a pod the table knows no name. */
+    if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
+        refuse_bind(message, "not_ours: the pod does not name %s", writer->app->settings->resource);
+    } else if (strcmp(record->namespace, bind->namespace) != 0 || strcmp(record->name, bind->pod) != 0) {
         refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
                     bind->namespace, bind->pod);
     } else if (flight != NULL && flight->node != NULL &&
@@ -414,8 +417,6 @@ static bool bind_settled(struct writer *writer, struct message *message,
     } else if (record->node[0] != '\0' && (held == NULL || held->is.state == STATE_BOUND)) {
         webhooks_bind_answer(message->call, NULL);
         message->call = NULL;
-    } else if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
-        refuse_bind(message, "not_ours: the pod does not name %s", writer->app->settings->resource);
     } else if (record->verdict == REQUEST_REFUSED) {
         refuse_bind(message, "%s", record->refusal);
     } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
