@@ -240,7 +240,7 @@ static uint64_t digest_names(const struct extender_args *args)
     uint64_t digest = args->full_nodes ? 1 : 0;
 
     for (uint32_t i = 0; i < args->names; i++)
-        digest = digest * 0x9e3779b97f4a7c15U + text_hash(args->name[i]);
+        digest = digest * 0x9e3779b97f4a7c15U + args->hash[i];
     return digest;
 }
 
@@ -269,7 +269,8 @@ static void refuse(struct question *question, const struct filter_question *aske
     send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
 }
 
-static void offer(struct question *question, const struct filter_answer *answer)
+static void offer(struct question *question, const struct filter_question *asked,
+                  const struct filter_answer *answer)
 {
     uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
     struct app *app = question->app;
@@ -280,9 +281,12 @@ static void offer(struct question *question, const struct filter_answer *answer)
     if (question->args.pod.uid[0] != '\0') {
         const struct text uid = text_of(question->args.pod.uid);
         hints_fits(app->hints, uid);
-        if (answer->verdict == FILTER_FITS)
+        /* A hint outlives the question; a node made for the question alone does not. */
+        const struct candidate *best = &answer->candidate[0];
+        if (answer->verdict == FILTER_FITS &&
+            snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node)
             hints_offered(app->hints, uid, app->clock.now_ms(app->clock.ctx), answer->candidates,
-                          &answer->candidate[0], &question->request);
+                          best, &question->request);
     }
     const struct extender_filter_result result = {.chosen = answer->candidates, .choice = choice};
     count(question->call, "filter", "ok");
@@ -363,7 +367,7 @@ static bool judge(struct question *question, const struct snapshot *snapshot, bo
     switch (answer.verdict) {
     case FILTER_FITS:
     case FILTER_RESERVED:
-        offer(question, &answer);
+        offer(question, &asked, &answer);
         break;
     case FILTER_HELD_ELSEWHERE:
         (void)snprintf(refusal.text, sizeof refusal.text,

@@ -62,6 +62,9 @@ struct writer {
     struct effect *effect;
     size_t effects;
     size_t effect_capacity;
+    char **landed; /* uids whose Binding succeeded, to be answered after the batch */
+    size_t lands;
+    size_t land_capacity;
     struct message **kept; /* of a lost batch, to be tried again */
     size_t keeps;
     size_t keep_capacity;
@@ -143,6 +146,9 @@ void writer_free(struct writer *writer)
         forget(writer->kept[i]);
     for (size_t i = 0; i < writer->lists; i++)
         forget(writer->listed[i]);
+    for (size_t i = 0; i < writer->lands; i++)
+        xfree(writer->landed[i]);
+    xfree(writer->landed);
     xfree(writer->effect);
     xfree(writer->kept);
     xfree(writer->listed);
@@ -404,7 +410,8 @@ static bool bind_settled(struct writer *writer, struct message *message,
     /* Of such a pod the table knows no name. */
     if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
         refuse_bind(message, "not_ours: the pod does not name %s", writer->app->settings->resource);
-    } else if (strcmp(record->namespace, bind->namespace) != 0 || strcmp(record->name, bind->pod) != 0) {
+    } else if (strcmp(record->namespace, bind->namespace) != 0 ||
+               strcmp(record->name, bind->pod) != 0) {
         refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
                     bind->namespace, bind->pod);
     } else if (flight != NULL && flight->node != NULL &&
@@ -470,6 +477,25 @@ static bool handle_fetched(struct writer *writer, struct message **message)
     return handle_bind(writer, message);
 }
 
+static void land(struct writer *writer, const char *uid)
+{
+    writer->landed = xgrow(writer->landed, writer->lands, &writer->land_capacity, sizeof(char *));
+    writer->landed[writer->lands++] = xstrdup(uid);
+}
+
+/*
+ * The reservation is on disk since before the POST, so success is answered whatever became of the batch that
+ * confirms it; but after the batch, so that whoever asks next sees the pod bound.
+ */
+static void answer_landed(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->lands; i++) {
+        flight_end(writer, writer->landed[i], NULL);
+        xfree(writer->landed[i]);
+    }
+    writer->lands = 0;
+}
+
 static bool handle_outcome(struct writer *writer, const struct message *message)
 {
     const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
@@ -480,8 +506,7 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
         hints_settled(writer->app->hints, text_of(message->uid));
-        /* The reservation is on disk since before the POST: a success may be answered now. */
-        flight_end(writer, message->uid, NULL);
+        land(writer, message->uid);
         break;
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
@@ -973,6 +998,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_kept(writer, message, count);
     else
         batch_lost(writer, message, count);
+    answer_landed(writer);
     batch_reset(&writer->batch);
     after_batch(writer);
     return count;
