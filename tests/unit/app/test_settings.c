@@ -1,0 +1,524 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/settings.h"
+
+static char file[] = "/tmp/milligpu-settings-XXXXXX";
+static struct settings_set *set;
+static enum settings_action action;
+static struct err err;
+
+static void write_bytes(const void *bytes, size_t count)
+{
+    FILE *out = fopen(file, "we");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, count, out), count);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void write_file(const char *text)
+{
+    write_bytes(text, strlen(text));
+}
+
+#define ARGS(...) ((char *[]){(char[]){"milligpud"}, __VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static int load_all(char *const *argv, char *const *envp)
+{
+    int argc = 0;
+    while (argv[argc] != NULL)
+        argc++;
+    settings_free(set);
+    set = NULL;
+    return settings_load(argc, argv, envp, &set, &action, &err);
+}
+
+/* Words by blanks; variables are what has '=' and no dash in front. */
+static int load(const char *line)
+{
+    char words[2000];
+    char *argv[40] = {(char[]){"milligpud"}};
+    char *envp[40] = {NULL};
+    int args = 1;
+    int variables = 0;
+    char *save = NULL;
+
+    assert_true(strlen(line) < sizeof words);
+    memcpy(words, line, strlen(line) + 1);
+    for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        assert_true(args < 39 && variables < 39);
+        if (word[0] != '-' && strchr(word, '=') != NULL)
+            envp[variables++] = word;
+        else
+            argv[args++] = word;
+    }
+    return load_all(argv, envp);
+}
+
+static void assert_says(const char *part)
+{
+    if (strstr(err.text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+static void loads(const char *line)
+{
+    if (load(line) < 0)
+        fail_msg("%s: %s", line, err.text);
+}
+
+static void refuses(const char *line, const char *says)
+{
+    print_message("%s\n", line);
+    assert_true(load(line) < 0);
+    assert_null(set);
+    assert_says(says);
+}
+
+static void file_refuses(const char *text, const char *line, const char *says)
+{
+    char place[80];
+    print_message("%s\n", text);
+    write_file(text);
+    assert_true(settings_check_file(file, &err) < 0);
+    (void)snprintf(place, sizeof place, "%s:%s: ", file, line);
+    assert_says(place);
+    assert_says(says);
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    settings_free(set);
+    set = NULL;
+    return 0;
+}
+
+/* --- tests --- */
+
+static void nothing_said_means_the_defaults(void **state)
+{
+    (void)state;
+    loads("");
+    const struct settings *is = settings_get(set);
+    assert_int_equal(action, SETTINGS_RUN);
+    assert_string_equal(is->webhook_listen, "127.0.0.1:8910");
+    assert_string_equal(is->admin_listen, "127.0.0.1:8911");
+    assert_string_equal(is->resource, "nvidia.com/vgpu");
+    assert_string_equal(is->probe_listen, "");
+    assert_int_equal(is->webhook_threads, 2);
+    assert_false(is->advertise);
+    assert_true(is->events);
+    for (int id = 0; id < SETTINGS; id++)
+        assert_int_equal(settings_source(set, (enum setting_id)id), SETTING_DEFAULT);
+    assert_int_equal(load_all(ARGS(), NULL), 0);
+}
+
+static void every_form_of_a_flag_is_taken(void **state)
+{
+    (void)state;
+    loads("--webhook-threads 8 --shortlist=0 --advertise --no-events --wake=off "
+          "--inventory-from-labels=false --insecure-webhooks=true --context= --namespace gpu "
+          "--webhook-listen [::]:1 --probe-listen 0.0.0.0:9 --ledger=a=b");
+    const struct settings *is = settings_get(set);
+    assert_int_equal(is->webhook_threads, 8);
+    assert_int_equal(is->shortlist, 0);
+    assert_true(is->advertise);
+    assert_false(is->events);
+    assert_false(is->inventory_from_labels);
+    assert_true(is->insecure_webhooks);
+    assert_string_equal(is->wake, "off");
+    assert_string_equal(is->context, "");
+    assert_string_equal(is->namespace, "gpu");
+    assert_string_equal(is->webhook_listen, "[::]:1");
+    assert_string_equal(is->ledger, "a=b");
+    assert_int_equal(settings_source(set, SETTING_wake), SETTING_FLAG);
+    assert_int_equal(settings_source(set, SETTING_resource), SETTING_DEFAULT);
+    loads("--shortlist 1 --shortlist 2 --advertise --no-advertise");
+    assert_int_equal(settings_get(set)->shortlist, 2);
+    assert_false(settings_get(set)->advertise);
+}
+
+static void later_sources_win(void **state)
+{
+    (void)state;
+    char line[200];
+    write_file("# comment\nshortlist: 1\nwebhook_threads: 1\nretention_days: 1\n");
+    (void)snprintf(line, sizeof line,
+                   "--config %s MILLIGPU_SHORTLIST=2 MILLIGPU_WEBHOOK_THREADS=2 --shortlist 3",
+                   file);
+    loads(line);
+    assert_int_equal(settings_get(set)->shortlist, 3);
+    assert_int_equal(settings_get(set)->webhook_threads, 2);
+    assert_int_equal(settings_get(set)->retention_days, 1);
+    assert_int_equal(settings_source(set, SETTING_shortlist), SETTING_FLAG);
+    assert_int_equal(settings_source(set, SETTING_webhook_threads), SETTING_ENVIRONMENT);
+    assert_int_equal(settings_source(set, SETTING_retention_days), SETTING_YAML);
+    assert_string_equal(settings_source_name(SETTING_YAML), "file");
+    assert_string_equal(settings_get(set)->config, file);
+    (void)snprintf(line, sizeof line, "MILLIGPU_CONFIG=%s", file);
+    loads(line);
+    assert_int_equal(settings_get(set)->shortlist, 1);
+    (void)snprintf(line, sizeof line, "MILLIGPU_CONFIG=/nowhere --config=%s", file);
+    loads(line);
+    assert_int_equal(settings_get(set)->shortlist, 1);
+}
+
+static void actions_are_found_among_the_flags(void **state)
+{
+    (void)state;
+    loads("--check-config");
+    assert_int_equal(action, SETTINGS_CHECK);
+    loads("--shortlist 4 --print-config");
+    assert_int_equal(action, SETTINGS_PRINT);
+    assert_int_equal(settings_get(set)->shortlist, 4);
+    loads("--version");
+    assert_int_equal(action, SETTINGS_VERSION);
+    /* Help is given whatever else is wrong. */
+    loads("--config /nowhere --admin-listen 0.0.0.0:1 MILLIGPU_WAKE=x --help");
+    assert_int_equal(action, SETTINGS_HELP);
+    loads("-h --check-config");
+    assert_int_equal(action, SETTINGS_HELP);
+}
+
+static void wrong_flags_are_named(void **state)
+{
+    (void)state;
+    refuses("--webook-listen 1",
+            "--webook-listen: there is no such flag; did you mean --webhook-listen");
+    refuses("--webhook_listen 1", "did you mean --webhook-listen?");
+    refuses("--frobnicate", "--frobnicate: there is no such flag (see --help)");
+    refuses("--no-frobnicate", "no such flag");
+    refuses("--no-wake", "no such flag");
+    refuses("--no-events=true", "no such flag");
+    refuses("wake", "\"wake\" is not a flag");
+    refuses("--", "is not a flag");
+    refuses("-wake bell", "\"-wake\" is not a flag");
+    refuses("--=x", "is not a flag");
+    refuses("--wake", "--wake needs a value: --wake WORD");
+    refuses("--ledger --advertise", "--ledger needs a value: --ledger FILE");
+    refuses("--webhook-threads", "--webhook-threads N");
+    refuses("--advertise maybe", "\"maybe\" is not a flag");
+}
+
+static void wrong_values_are_named_with_what_is_right(void **state)
+{
+    (void)state;
+    refuses(
+        "--webhook-threads many",
+        "--webhook-threads: webhook_threads: \"many\" is not a whole number from 1 to 64 (threads)");
+    refuses("--webhook-threads 0", "from 1 to 64");
+    refuses("--webhook-threads 65", "from 1 to 64");
+    refuses("--webhook-threads -1", "from 1 to 64");
+    refuses("--webhook-threads 1.5", "from 1 to 64");
+    refuses("--webhook-threads 2x", "from 1 to 64");
+    refuses("--webhook-threads=", "from 1 to 64");
+    refuses("--webhook-threads 4294967297", "from 1 to 64");
+    refuses("--webhook-threads 99999999999999999999999999", "from 1 to 64");
+    refuses("--advertise=yes", "\"yes\" is not true or false");
+    refuses("--events=", "is not true or false");
+    refuses("--wake gong", "wake: \"gong\" is not one of: bell node off");
+    refuses("--wake=", "is not one of");
+    refuses("--log-level INFO", "debug info warn error");
+    refuses("--webhook-listen 8910", "--webhook-listen: webhook_listen: \"8910\" has no port");
+    refuses("--probe-listen 127.0.0.1:x", "0 to 65535");
+    refuses("MILLIGPU_WAKE=gong", "MILLIGPU_WAKE: wake: \"gong\" is not one of");
+    refuses("MILLIGPU_SHORTLIST=-1", "MILLIGPU_SHORTLIST: shortlist:");
+    assert_true(load_all(ARGS((char[]){"--ledger=a\nb"}), NULL) < 0);
+    assert_says("control character");
+    assert_true(load_all(ARGS((char[]){"--ledger=a\xff"}), NULL) < 0);
+    assert_says("not UTF-8");
+    CLEANUP(xfreep) char *longer = xmalloc(6000);
+    memset(longer, 'x', 5999);
+    longer[5999] = '\0';
+    assert_true(load_all(ARGS((char[]){"--ledger"}, longer), NULL) < 0);
+    assert_says("longer than 4096");
+}
+
+static void a_slip_in_a_variable_is_named_and_others_are_let_be(void **state)
+{
+    (void)state;
+    refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: there is no such variable; did "
+                                        "you mean MILLIGPU_WEBHOOK_LISTEN?");
+    refuses("MILLIGPU_wake=off", "did you mean MILLIGPU_WAKE?");
+    /* What kubelet writes for a Service of our name, and what a build leaves behind. */
+    loads("MILLIGPU_PORT=tcp://10.0.0.1:8910 MILLIGPU_SERVICE_HOST=10.0.0.1 "
+          "MILLIGPU_SERVICE_PORT_WEBHOOK=8910 MILLIGPU_PORT_8910_TCP_ADDR=10.0.0.1 "
+          "MILLIGPU_SOURCE_DIR=/x MILLIGPU_BUILD_DIR=/x MILLIGPU_BIN_DIR=/x MILLIGPU_=1 "
+          "OTHER=1 MILLIGPU_SANITIZE=address");
+}
+
+static void a_file_is_read_whole(void **state)
+{
+    (void)state;
+    write_file("---\n"
+               "# where\n"
+               "webhook_listen: 127.0.0.1:0\n"
+               "admin_listen: \"[::1]:0\"\n"
+               "ledger: 'it''s here'\n"
+               "wake: off\n"
+               "advertise: true\n"
+               "webhook_threads: \"3\"\n"
+               "namespace: \"null\"\n"
+               "context: \"\"\n"
+               "...\n");
+    char line[100];
+    (void)snprintf(line, sizeof line, "--config %s", file);
+    loads(line);
+    const struct settings *is = settings_get(set);
+    assert_string_equal(is->admin_listen, "[::1]:0");
+    assert_string_equal(is->ledger, "it's here");
+    assert_string_equal(is->wake, "off");
+    assert_true(is->advertise);
+    assert_int_equal(is->webhook_threads, 3);
+    assert_string_equal(is->namespace, "null");
+    assert_string_equal(is->context, "");
+    write_file("");
+    loads(line);
+    write_file("# nothing\n");
+    loads(line);
+    write_file("{wake: node, shortlist: 7}");
+    loads(line);
+    assert_int_equal(settings_get(set)->shortlist, 7);
+}
+
+static void wrong_files_are_named_with_their_line(void **state)
+{
+    (void)state;
+    file_refuses("wake: bell\nwebhook_listn: x\n", "2",
+                 "no setting is called \"webhook_listn\"; did you mean webhook_listen?");
+    file_refuses("webhook-listen: x\n", "1", "did you mean webhook_listen?");
+    file_refuses("frobnicate: 1\n", "1", "no setting is called \"frobnicate\" (see --help)");
+    file_refuses("wake: bell\n\nwake: off\n", "3", "wake is set a second time, first in line 1");
+    file_refuses("wake: [bell]\n", "1", "wake: a list where one value should be");
+    file_refuses("wake:\n  bell: 1\n", "2", "wake: a nested mapping");
+    file_refuses("ledger: &a x\nwake: *a\n", "2", "wake: an alias");
+    file_refuses("shortlist: 1\nwake:\n", "2", "wake: no value");
+    file_refuses("wake: ~\n", "1", "no value");
+    file_refuses("ledger: \"a\\0b\"\n", "1", "NUL");
+    file_refuses("shortlist: many\n", "1",
+                 "shortlist: \"many\" is not a whole number from 0 to 65536");
+    file_refuses("advertise: yes\n", "1", "is not true or false");
+    file_refuses("log_level: loud\n", "1", "debug info warn error");
+    file_refuses("admin_listen: 8911\n", "1", "127.0.0.1:8910 or [::1]:0");
+    file_refuses("config: other.yaml\n", "1", "cannot name another");
+    file_refuses("- wake\n", "1", "not a mapping");
+    file_refuses("wake\n", "1", "not a mapping");
+    file_refuses("wake: bell\n---\nwake: off\n", "2", "a second document");
+    file_refuses("? [a]\n: b\n", "1", "a key that is not a name");
+    file_refuses("wake: \"bell\n", "2", "not YAML");
+    file_refuses("wake: bell\n\tledger: x\n", "2", "not YAML");
+    file_refuses("{wake: bell\n", "2", "not YAML");
+    file_refuses("<<: {wake: bell}\n", "1", "no setting is called \"<<\"");
+}
+
+static void files_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(settings_check_file("/nowhere/milligpu.yaml", &err), -ERR_IO);
+    assert_says("/nowhere/milligpu.yaml: No such file or directory");
+    assert_int_equal(settings_check_file("/tmp", &err), -ERR_IO);
+    assert_says("/tmp: Is a directory");
+    write_bytes("wake: b\xff\xfe\n", 10);
+    assert_true(settings_check_file(file, &err) < 0);
+    assert_says(file);
+    CLEANUP(xfreep) char *large = xmalloc(2 << 20);
+    memset(large, '#', 2 << 20);
+    write_bytes(large, 2 << 20);
+    assert_int_equal(settings_check_file(file, &err), -ERR_TOO_LARGE);
+    refuses("--config /nowhere/x.yaml", "/nowhere/x.yaml: No such file");
+    refuses("MILLIGPU_CONFIG=/nowhere/x.yaml", "/nowhere/x.yaml: No such file");
+}
+
+static void settings_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    refuses("--webhook-cert a", "--webhook-cert: webhook_cert: needs webhook_key");
+    refuses("MILLIGPU_WEBHOOK_KEY=a", "MILLIGPU_WEBHOOK_KEY: webhook_key: needs webhook_cert");
+    refuses("--webhook-client-ca a", "webhook_client_ca: needs webhook_cert");
+    refuses("--webhook-listen 0.0.0.0:8910", "insecure_webhooks");
+    refuses("--webhook-listen 0.0.0.0:8910 --webhook-cert a --webhook-key b", "webhook_client_ca");
+    loads("--webhook-listen 0.0.0.0:8910 --insecure-webhooks");
+    loads("--webhook-listen 0.0.0.0:8910 --webhook-cert a --webhook-key b --webhook-client-ca c");
+    refuses("--webhook-listen=", "cannot be off");
+    refuses("--admin-listen=", "cannot be off");
+    refuses("--admin-listen 0.0.0.0:8911", "admin_listen: must be loopback");
+    refuses("--admin-listen [::]:8911", "must be loopback");
+    loads("--admin-listen localhost:1 --probe-listen 0.0.0.0:8912");
+    refuses("--standalone c.json --kubeconfig k", "excludes kubeconfig");
+    refuses("--standalone c.json --context k", "which standalone excludes");
+    loads("--standalone c.json");
+    refuses("--base-path scheduler", "must begin with '/'");
+    refuses("--base-path=", "must begin with '/'");
+    refuses("--base-path /", "must begin with '/'");
+    refuses("--base-path /a/", "not end with one");
+    refuses("--base-path /a?b", "plain path");
+    loads("--base-path /a/b");
+    refuses("--resource vgpu", "resource: must be a resource name like nvidia.com/vgpu");
+    refuses("--resource a/b/c", "must be a resource name");
+    refuses("--resource Nvidia.com/vgpu", "must be a resource name");
+    refuses("--whole-resource nvidia.com/", "must be a resource name");
+    refuses("--resource nvidia.com/gpu", "must be another than resource");
+    refuses("--ledger=", "must name a file");
+    write_file("wake: bell\nadmin_listen: 10.0.0.1:1\n");
+    assert_true(settings_check_file(file, &err) < 0);
+    assert_says(":2: admin_listen: must be loopback");
+}
+
+static void what_is_printed_loads_again(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf first;
+    CLEANUP(strbuf_done) struct strbuf second;
+    char line[100];
+    strbuf_init(&first);
+    strbuf_init(&second);
+    assert_int_equal(
+        load_all(ARGS((char[]){"--ledger"}, (char[]){"a \"b\" \\ # \xc3\xa4: c"},
+                      (char[]){"--wake=off"}, (char[]){"--namespace=~"}, (char[]){"--context"},
+                      (char[]){"- true"}, (char[]){"--advertise"}, (char[]){"--shortlist=5"}),
+                 NULL),
+        0);
+    settings_print(&first, set);
+    struct settings_set *before = STEAL(set);
+    write_file(first.data);
+    (void)snprintf(line, sizeof line, "--config %s", file);
+    loads(line);
+    for (int id = 0; id < SETTINGS; id++) {
+        char was[200];
+        char is[200];
+        if (id == SETTING_config)
+            continue;
+        settings_value(before, (enum setting_id)id, was, sizeof was);
+        settings_value(set, (enum setting_id)id, is, sizeof is);
+        assert_string_equal(was, is);
+    }
+    assert_string_equal(settings_get(set)->ledger, settings_get(before)->ledger);
+    settings_free(before);
+    settings_print(&second, set);
+    assert_non_null(strstr(second.data, "shortlist: 5 # /tmp/milligpu-settings-"));
+    assert_non_null(strstr(first.data, "shortlist: 5 # --shortlist\n"));
+    assert_non_null(strstr(first.data, "wake: \"off\" # --wake\n"));
+}
+
+static void values_are_clipped_to_the_room_there_is(void **state)
+{
+    (void)state;
+    char room[8];
+    loads("--ledger /a/long/path/to/it");
+    settings_value(set, SETTING_ledger, room, sizeof room);
+    assert_string_equal(room, "\"/a/...");
+    settings_value(set, SETTING_shortlist, room, sizeof room);
+    assert_string_equal(room, "16");
+    assert_string_equal(settings_name(SETTING_shortlist), "shortlist");
+    assert_true(settings_reloadable(SETTING_shortlist));
+    assert_false(settings_reloadable(SETTING_ledger));
+}
+
+static void help_has_one_line_for_each_setting(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf help;
+    strbuf_init(&help);
+    settings_help(&help);
+    for (int id = 0; id < SETTINGS; id++) {
+        char flag[80];
+        (void)snprintf(flag, sizeof flag, "\n  --%s", settings_name((enum setting_id)id));
+        for (char *at = flag; *at != '\0'; at++)
+            if (*at == '_')
+                *at = '-';
+        const char *line = strstr(help.data, flag);
+        assert_non_null(line);
+        assert_true(strcspn(line + 1, "\n") < 180);
+    }
+    assert_non_null(strstr(help.data, "[1..64 threads] (default 2)\n"));
+    assert_non_null(strstr(help.data, "[refuse rebuild] (default refuse)\n"));
+    assert_non_null(strstr(help.data, "--print-config"));
+    assert_null(strstr(help.data, "--advertise true"));
+}
+
+static void the_files_of_the_manifests_load(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"manifests/base/config.yaml",
+                                        "manifests/overlays/default-scheduler/config.yaml"};
+    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char path[4096];
+        (void)snprintf(path, sizeof path, "%s/%s", source != NULL ? source : ".", files[i]);
+        if (settings_check_file(path, &err) < 0)
+            fail_msg("%s", err.text);
+    }
+}
+
+/* MILLIGPU_WRITE_DOCS=1 writes the document instead. */
+static void the_document_equals_its_table(void **state)
+{
+    (void)state;
+    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    CLEANUP(strbuf_done) struct strbuf want;
+    char path[4096];
+    strbuf_init(&want);
+    settings_markdown(&want);
+    (void)snprintf(path, sizeof path, "%s/docs/CONFIG.md", source != NULL ? source : ".");
+    const bool writes = getenv("MILLIGPU_WRITE_DOCS") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+    FILE *document = fopen(path, writes ? "we" : "re");
+    if (document == NULL)
+        fail_msg("%s is missing: run this test with MILLIGPU_WRITE_DOCS=1", path);
+    if (writes) {
+        assert_int_equal(fwrite(want.data, 1, want.len, document), want.len);
+        assert_int_equal(fclose(document), 0);
+        return;
+    }
+    CLEANUP(xfreep) char *have = xcalloc(want.len + 2, 1);
+    const size_t count = fread(have, 1, want.len + 1, document);
+    assert_int_equal(fclose(document), 0);
+    if (count != want.len || strcmp(have, want.data) != 0)
+        fail_msg("%s is not what the table says: run this test with MILLIGPU_WRITE_DOCS=1", path);
+}
+
+static int make_file(void **state)
+{
+    (void)state;
+    const int fd = mkstemp(file);
+    must(fd >= 0);
+    return close(fd);
+}
+
+static int drop_file(void **state)
+{
+    (void)state;
+    return unlink(file);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, forget)
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_said_means_the_defaults),
+        TEST(every_form_of_a_flag_is_taken),
+        TEST(later_sources_win),
+        TEST(actions_are_found_among_the_flags),
+        TEST(wrong_flags_are_named),
+        TEST(wrong_values_are_named_with_what_is_right),
+        TEST(a_slip_in_a_variable_is_named_and_others_are_let_be),
+        TEST(a_file_is_read_whole),
+        TEST(wrong_files_are_named_with_their_line),
+        TEST(files_that_are_none_are_refused),
+        TEST(settings_that_contradict_each_other_are_refused),
+        TEST(what_is_printed_loads_again),
+        TEST(values_are_clipped_to_the_room_there_is),
+        TEST(help_has_one_line_for_each_setting),
+        TEST(the_files_of_the_manifests_load),
+        TEST(the_document_equals_its_table),
+    };
+    return cmocka_run_group_tests(tests, make_file, drop_file);
+}
