@@ -24,14 +24,14 @@ enum setting_type {
 
 struct setting_info {
     const char *name;
-    enum setting_type type;
     const char *fallback;
-    uint32_t low;
-    uint32_t high;
-    bool reload;
     const char *unit; /* CHOICE: its words */
     const char *help;
     size_t offset; /* in struct settings */
+    enum setting_type type;
+    uint32_t low;
+    uint32_t high;
+    bool reload;
 };
 
 struct setting_slot {

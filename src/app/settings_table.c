@@ -10,8 +10,8 @@
 
 static const struct setting_info infos[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \
-    {#id,  SETTING_TYPE_##type,          fallback, low, high, reload, unit,                        \
-     help, offsetof(struct settings, id)},
+    {#id, fallback, unit,  help, offsetof(struct settings, id), SETTING_TYPE_##type,               \
+     low, high,     reload},
 #include "milligpu/settings.def"
 #undef SETTING
 };
@@ -131,7 +131,7 @@ const char *setting_nearest(struct text name)
         return NULL;
     for (int id = 0; id < SETTINGS; id++) {
         const unsigned slips = distance(name, infos[id].name);
-        if (slips < best && slips * 3 <= strlen(infos[id].name)) {
+        if (slips < best && slips <= strlen(infos[id].name) / 3) {
             best = slips;
             nearest = infos[id].name;
         }
