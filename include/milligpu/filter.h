@@ -96,6 +96,7 @@ void filter_explain(const struct node *node, const struct request *request, char
  * beyond, one per distinct text under the first such name, saying that it speaks for all of them.
  * Calls emit in the order of names; the text is valid during the call.
  */
+extern const char FILTER_SPEAKS_FOR_ALL[];
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
                      uint32_t names_max, void *user,
                      void (*emit)(void *user, struct text name, const char *text));

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -576,12 +577,23 @@ static void stop(struct daemon *daemon)
     xfree(daemon->reloaded);
 }
 
+/* Hash tables that outsiders fill must not be theirs to predict. */
+static uint64_t random_seed(void)
+{
+    uint64_t seed = 0;
+
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = (uint64_t)clock_ns();
+    return seed;
+}
+
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
                struct err *err)
 {
     struct daemon *daemon = xcalloc(1, sizeof *daemon);
     sigset_t signals;
 
+    text_seed(random_seed());
     daemon->argc = argc;
     daemon->argv = argv;
     daemon->envp = envp;

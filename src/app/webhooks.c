@@ -229,6 +229,8 @@ static void refuse_all(struct question *question, const char *text)
     const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
     struct refusals refusals = {.arena = &question->scratch->arena};
 
+    if (named < names)
+        text = arena_printf(refusals.arena, "%s%s", text, FILTER_SPEAKS_FOR_ALL);
     refusals.refusal = arena_array(refusals.arena, named + 1, sizeof *refusals.refusal);
     for (uint32_t i = 0; i < named && i < names; i++)
         add_refusal(&refusals, question->args.name[i], text);

@@ -5,7 +5,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
 
-static const char SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
+const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
 /* Ghosts by the node they haunt: chains that start in a table of hashes. */
 struct haunting {
@@ -410,7 +410,7 @@ void filter_refusals(const struct filter_question *question, const struct filter
                      void (*emit)(void *user, struct text name, const char *text))
 {
     struct texts texts;
-    char spoken[REASON_BYTES_MAX + sizeof SPEAKS_FOR_ALL];
+    char spoken[REASON_BYTES_MAX + sizeof FILTER_SPEAKS_FOR_ALL];
 
     must(emit != NULL);
     if (answer->verdict != FILTER_NONE)
@@ -425,9 +425,9 @@ void filter_refusals(const struct filter_question *question, const struct filter
         } else if (first_to_say(&texts, question->request, why)) {
             const char *text = text_for(&texts, question->request, why);
             const size_t len = strlen(text);
-            must(len + sizeof SPEAKS_FOR_ALL <= sizeof spoken);
+            must(len + sizeof FILTER_SPEAKS_FOR_ALL <= sizeof spoken);
             memcpy(spoken, text, len);
-            memcpy(spoken + len, SPEAKS_FOR_ALL, sizeof SPEAKS_FOR_ALL);
+            memcpy(spoken + len, FILTER_SPEAKS_FOR_ALL, sizeof FILTER_SPEAKS_FOR_ALL);
             emit(user, question->name[i], spoken);
         }
     }

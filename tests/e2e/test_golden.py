@@ -1,0 +1,93 @@
+"""Recorded requests of real kube-schedulers, byte for byte, and the bytes that we answer."""
+
+import os
+import pathlib
+import re
+import socket
+import unittest
+
+import rig
+
+GOLDEN = rig.SOURCE / "tests/golden"
+
+
+def node(name):
+    amounts = {"nvidia.com/vgpu": "8k"}
+    return {"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": "uid-" + name, "labels": {"nvidia.com/gpu.memory": "16384"}},
+            "spec": {}, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def recorded(path):
+    head, body = path.read_bytes().split(b"\r\n\r\n", 1)
+    return head + b"\r\n\r\n" + body
+
+
+def body_of(answer):
+    return answer.split(b"\r\n\r\n", 1)[1]
+
+
+class Golden(unittest.TestCase):
+    def setUp(self):
+        self.maxDiff = None
+
+    def play(self, version):
+        """The recorded pods exist, unbound; preempt's victim holds 900 of node0, whose other GPUs are full."""
+        folder = GOLDEN / version
+        pods = []
+        for verb in ("bind", "filter-1500", "preempt"):
+            file = folder / f"{verb}.req.http"
+            if not file.exists():
+                continue
+            text = file.read_text()
+            name = re.search(r'"(?:PodName|name)":"([^"]+)"', text).group(1)
+            uid = re.search(r'"(?:PodUID|uid)":"([^"]+)"', text).group(1)
+            pods.append(rig.pod(name, 1500 if "1500" in verb else 300, uid=uid))
+            victim = re.search(r'"UID":"([^"]+)"', text)
+            if victim:
+                held = rig.pod("victim", 300, uid=victim.group(1))
+                held["spec"]["nodeName"] = "node0"
+                held["status"] = {"phase": "Running"}
+                pods.append(held)
+        daemon = rig.Daemon({"apiVersion": "v1", "kind": "List",
+                             "items": [node("node0"), node("node1"), node("node2")] + pods})
+        self.addCleanup(daemon.close)
+        return daemon, folder
+
+    def send(self, daemon, raw):
+        with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), 10) as peer:
+            peer.settimeout(10)
+            peer.sendall(raw)
+            answer = b""
+            while b"\r\n\r\n" not in answer:
+                answer += peer.recv(65536)
+            length = int(re.search(rb"Content-Length: (\d+)", answer).group(1))
+            while len(body_of(answer)) < length:
+                answer += peer.recv(65536)
+        return answer
+
+    def check(self, version):
+        daemon, folder = self.play(version)
+        for verb in ("filter", "prioritize", "filter-1500", "preempt", "bind"):
+            request = folder / f"{verb}.req.http"
+            if not request.exists():
+                continue
+            with self.subTest(version=version, verb=verb):
+                answer = self.send(daemon, recorded(request))
+                self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer[:200])
+                self.assertIn(b"Content-Type: application/json\r\n", answer)
+                self.assertNotIn(b"Connection: close", answer)
+                expected = folder / f"{verb}.res.json"
+                if os.environ.get("UPDATE"):
+                    expected.write_bytes(body_of(answer))
+                self.assertEqual(body_of(answer), expected.read_bytes())
+
+    def test_requests_of_1_34_are_answered_byte_for_byte(self):
+        self.check("1.34")
+
+    def test_requests_of_1_36_are_answered_byte_for_byte(self):
+        self.check("1.36")
+
+
+if __name__ == "__main__":
+    rig.main()
