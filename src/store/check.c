@@ -119,6 +119,23 @@ static int check_allocations(sqlite3 *db, bool past, struct err *err)
     return failed;
 }
 
+/* Being read is check enough. */
+static int read_only(void *user, const struct node_build *build, struct err *err)
+{
+    must(user == NULL && err != NULL);
+    must(build->name != NULL);
+    return 0;
+}
+
+static int check_nodes(sqlite3 *db, struct err *err)
+{
+    struct names *names = names_new();
+    const int failed = rows_nodes(db, names, NULL, read_only, err);
+    names_free(names);
+    must(failed <= 0);
+    return failed;
+}
+
 int check_live(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
@@ -145,7 +162,9 @@ int check_live(sqlite3 *db, struct err *err)
     static_assert(GPU_MILLI == 1000, "the last sentence says so");
 
     must(db != NULL);
-    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    if (failed == 0)
+        failed = check_nodes(db, err);
     return failed != 0 ? failed : check_allocations(db, false, err);
 }
 

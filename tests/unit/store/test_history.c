@@ -1,0 +1,384 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support_shelf.h"
+
+static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                               {.index = 1, .mib = 81920}};
+static const int64_t day = 24 * 60 * 60 * 1000;
+
+static int set_up(void **state)
+{
+    static struct shelf shelf;
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    *state = &shelf;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    shelf_done(*state);
+    return 0;
+}
+
+struct answers {
+    struct strbuf text;
+    uint64_t last;
+    unsigned count;
+};
+
+static void take(void *user, const struct store_history_row *row)
+{
+    struct answers *answers = user;
+    assert_true(answers->last == 0 || row->row < answers->last);
+    answers->last = row->row;
+    answers->count++;
+    strbuf_printf(&answers->text, "%s/%s on %s/%s %u %u %s;", row->uid, row->name, row->node,
+                  row->gpu, row->milli, row->mib, row->state);
+}
+
+static void answers(struct shelf *shelf, const struct store_history_query *query,
+                    const char *wanted)
+{
+    struct answers got = {.count = 0};
+    struct err err;
+    strbuf_init(&got.text);
+    assert_int_equal(store_history(shelf->store, query, &got, take, &err), 0);
+    assert_string_equal(got.text.data, wanted);
+    /* One by one it is the same. */
+    struct answers piece = {.count = 0};
+    struct store_history_query next = *query;
+    strbuf_init(&piece.text);
+    next.limit = 1;
+    for (unsigned i = 0; i <= got.count; i++) {
+        next.before = piece.last;
+        assert_int_equal(store_history(shelf->store, &next, &piece, take, &err), 0);
+    }
+    assert_string_equal(piece.text.data, wanted);
+    strbuf_done(&got.text);
+    strbuf_done(&piece.text);
+}
+
+static void at(struct world *world, int64_t ms)
+{
+    world->now_ms = ms - 1; /* the world counts before it acts */
+}
+
+static void it_says_who_held_a_gpu_when(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    at(world, 100);
+    (void)world_node(world, "n1", two_a100, 2);
+    at(world, 1000);
+    assert_int_equal(world_reserve(world, "a", "n1", "600x2"), VERDICT_OK);
+    at(world, 2000);
+    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
+    at(world, 3000);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    at(world, 4000);
+    assert_int_equal(world_reserve(world, "a", "n1", "100"), VERDICT_OK); /* the same pod again */
+    shelf_save(shelf);
+
+    struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query,
+            "a/pod on n1/GPU-a 100 8192 reserved;b/pod on n1/GPU-a 300 24576 reserved;"
+            "a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 999;
+    answers(shelf, &query, "");
+    query.at_ms = 1000;
+    answers(shelf, &query, "a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 2999;
+    answers(shelf, &query,
+            "b/pod on n1/GPU-a 300 24576 reserved;a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 3000;
+    answers(shelf, &query, "b/pod on n1/GPU-a 300 24576 reserved;");
+    query = (struct store_history_query){.gpu = "GPU-b"};
+    answers(shelf, &query, "a/pod on n1/GPU-b 600 49152 released;");
+    query.node = "n2";
+    answers(shelf, &query, "");
+    query = (struct store_history_query){.namespace = "default", .pod = "pod", .at_ms = 1500};
+    answers(shelf, &query,
+            "a/pod on n1/GPU-b 600 49152 released;a/pod on n1/GPU-a 600 49152 released;");
+    query = (struct store_history_query){.gpu = "'; DROP TABLE node; --"};
+    answers(shelf, &query, "");
+    query = (struct store_history_query){.namespace = "other"};
+    answers(shelf, &query, "");
+}
+
+static void it_knows_a_gpu_by_both_names(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_counted, 2);
+    (void)world_reserve(world, "a", "n1", "700");
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "b", "n1", "300");
+    shelf_save(shelf);
+    const char *wanted =
+        "b/pod on n1/GPU-a 300 24576 reserved;a/pod on n1/n1/gpu-0 700 57344 reserved;";
+    struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query, wanted);
+    query.gpu = "n1/gpu-0";
+    answers(shelf, &query, wanted);
+}
+
+static void a_pod_without_a_gpu_has_a_row(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct pod *pod = world_pod(world, "w", "n1");
+    pod->whole_gpus = 1;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    shelf_save(shelf);
+    const struct store_history_query query = {.namespace = "default", .pod = "pod-w"};
+    answers(shelf, &query, "w/pod-w on n1/ 0 0 bound;");
+}
+
+static void history_does_not_see_an_open_batch(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    (void)world_reserve(world, "a", "n1", "700");
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    const struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query, "");
+    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
+}
+
+static void retention_forgets_the_old_and_keeps_the_present(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct store_facts facts;
+    struct err err;
+    char uid[16];
+    shelf_close(shelf);
+    shelf->rules.retention_days = 30;
+    shelf_open(shelf);
+
+    at(world, day);
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_counted, 2);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    (void)world_reserve(world, "stays", "n1", "100");
+    shelf_save(shelf);
+    for (int i = 0; i < 10; i++) {
+        at(world, (i + 1) * 10 * day);
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        assert_int_equal(world_reserve(world, uid, "n1", "50"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, uid), VERDICT_OK);
+        shelf_save(shelf);
+    }
+
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 75 * day, &err), 0); /* before day 45 */
+    shelf_same(shelf);
+    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 7);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 7);
+    assert_int_equal(shelf_number(shelf->path, "SELECT min(seq) FROM journal"), 13);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_int_equal(facts.journal_rows, 12);
+
+    /* All of it, and the journal still counts on. */
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 1000 * day, &err), 0);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    at(world, 1001 * day);
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "stays"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT seq FROM journal"), 25);
+}
+
+static void retention_takes_a_little_at_a_time(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    char uid[16];
+    shelf->store->limits.fold = 4;
+    store_retain(shelf->store, 1);
+    (void)world_node(world, "n1", two_a100, 2);
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        (void)world_reserve(world, uid, "n1", "50");
+        (void)world_step(world, COMMAND_RELEASE, uid);
+    }
+    shelf_save(shelf);
+    for (int round = 0; round < 6; round++) {
+        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 21 - 4 * round);
+        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
+        shelf_same(shelf);
+        assert_int_equal(store_audit(shelf->store, &err), 0);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+static void no_retention_forgets_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 100000 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+}
+
+static void a_clock_set_back_loses_nothing_young(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(world, 100 * day);
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    at(world, 5 * day); /* set back: entries that only look old */
+    (void)world_reserve(world, "a", "n1", "50");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 101 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    shelf_same(shelf);
+    /* Retention goes on although its last round lies in the future now. */
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 120 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    shelf_same(shelf);
+}
+
+static void the_log_is_taken_in_between_batches(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct store_facts facts;
+    struct err err;
+    shelf->store->limits.wal_soft = 8;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+        shelf_save(shelf);
+        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, i, &err), 0);
+    }
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_string_equal(facts.path, shelf->path);
+    assert_int_equal(facts.schema, 1);
+    assert_int_equal(facts.journal_rows, 401);
+    assert_in_range(facts.bytes, 40000, 1000000);
+    assert_in_range(facts.wal_bytes, 1, 40 * 4152);
+    shelf_turn(shelf);
+}
+
+/* A reader that does not end keeps the log growing; at some point nothing more is written. */
+static void a_log_without_end_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct reader reader;
+    struct err err;
+    shelf->store->limits.wal_soft = 4;
+    shelf->store->limits.wal_hard = 8;
+    shelf->store->limits.wal_max = 40;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(reader_open(shelf->store, &reader, &err), 0);
+    assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
+    int i = 0;
+    for (; i < 100; i++) {
+        if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
+            break;
+        (void)world_reserve(world, "a", "n1", "50");
+        (void)world_step(world, COMMAND_RELEASE, "a");
+        assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, i, &err), 0);
+    }
+    assert_in_range(i, 1, 99);
+    assert_int_equal(err.code, ERR_FULL);
+    assert_non_null(strstr(err.text, "somebody reads the ledger"));
+    reader_done(&reader);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 100000, &err), 0);
+    world_settle(world);
+    shelf->written = 0;
+    (void)world_reserve(world, "a", "n1", "50");
+    shelf_save(shelf);
+    shelf_turn(shelf);
+}
+
+static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    char copy[128];
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "600x2");
+    shelf_save(shelf);
+    assert_int_equal(store_claim(shelf->store, "one", &err), 0);
+    assert_int_equal(store_backup(shelf->store, copy, &err), 0);
+    assert_int_equal(shelf_files(shelf, "copy.db"), 1); /* one file, no log beside it */
+
+    assert_int_equal(store_backup(shelf->store, copy, &err), -(int)ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "already"));
+    assert_int_equal(store_backup(shelf->store, shelf->path, &err), -(int)ERR_CONFLICT);
+    assert_int_equal(store_backup(shelf->store, "", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_backup(shelf->store, "/tmp/", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_backup(shelf->store, "/no/such/folder/x", &err), -(int)ERR_IO);
+    assert_int_equal(shelf_files(shelf, "part"), 0);
+
+    shelf_close(shelf);
+    shelf->rules.path = copy;
+    shelf_open(shelf);
+    shelf_same(shelf);
+    assert_int_equal(store_claim(shelf->store, "two", &err), -(int)ERR_FOREIGN);
+    shelf_turn(shelf);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(it_says_who_held_a_gpu_when),
+        TEST(it_knows_a_gpu_by_both_names),
+        TEST(a_pod_without_a_gpu_has_a_row),
+        TEST(history_does_not_see_an_open_batch),
+        TEST(retention_forgets_the_old_and_keeps_the_present),
+        TEST(retention_takes_a_little_at_a_time),
+        TEST(no_retention_forgets_nothing),
+        TEST(a_clock_set_back_loses_nothing_young),
+        TEST(the_log_is_taken_in_between_batches),
+        TEST(a_log_without_end_is_refused),
+        TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

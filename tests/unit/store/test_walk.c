@@ -1,0 +1,170 @@
+/*
+ * Random walks: whatever the ledger goes through, the disk tells the same.  The seed is printed;
+ * MILLIGPU_SEED=<n> walks that way again.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "support_shelf.h"
+
+enum { STEPS = 1200, PODS = 24, NODES = 3 };
+
+struct walk {
+    struct shelf shelf;
+    uint64_t state;
+    bool seen[COMMANDS];
+};
+
+static uint32_t draw(struct walk *walk, uint32_t below)
+{
+    walk->state ^= walk->state << 13;
+    walk->state ^= walk->state >> 7;
+    walk->state ^= walk->state << 17;
+    return (uint32_t)(walk->state >> 16) % below;
+}
+
+static enum verdict show_node(struct walk *walk, const char *node)
+{
+    struct world_gpu gpu[3] = {
+        {.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}, {.index = 2, .mib = 81920}};
+    static const char *const ids[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"};
+    const uint32_t gpus = draw(walk, 4);
+    const bool real = draw(walk, 2) == 0;
+    const uint32_t first = draw(walk, 2);
+    for (uint32_t i = 0; i < gpus; i++) {
+        if (real)
+            gpu[i].id = ids[i + first];
+        gpu[i].sick = draw(walk, 8) == 0;
+        gpu[i].cordoned = draw(walk, 8) == 0;
+        gpu[i].milli = draw(walk, 8) == 0 ? 500 : 0;
+    }
+    return world_node(&walk->shelf.world, node, gpu, gpus);
+}
+
+static enum verdict see_pod(struct walk *walk, const char *uid, const char *node)
+{
+    struct pod *pod = world_pod(&walk->shelf.world, uid, node);
+    pod->whole_gpus = draw(walk, 8) == 0;
+    pod->ours = true;
+    if (draw(walk, 2) == 0)
+        world_note(&walk->shelf.world, pod, "c0 GPU-b 300 24576");
+    return world_observe(&walk->shelf.world, pod, draw(walk, 6) == 0 ? NULL : "300");
+}
+
+static void step(struct walk *walk)
+{
+    static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400", "1000"};
+    struct world *world = &walk->shelf.world;
+    char uid[8];
+    char node[8];
+    (void)snprintf(uid, sizeof uid, "p%u", draw(walk, PODS));
+    (void)snprintf(node, sizeof node, "n%u", draw(walk, NODES));
+    const struct command others[] = {
+        {.kind = COMMAND_NODE_GONE, .node = node},
+        {.kind = COMMAND_TERMINATING, .uid = uid, .terminating_ms = 77},
+        {.kind = COMMAND_NOTE, .uid = uid, .differs = draw(walk, 2) == 0},
+        {.kind = COMMAND_CLOCK, .clock_from_ms = 5},
+        {.kind = COMMAND_CONFIRM, .uid = uid},
+        {.kind = COMMAND_DOUBT, .uid = uid},
+        {.kind = COMMAND_RELEASE, .uid = uid, .why = "ended"},
+        {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
+    };
+    const uint32_t what = draw(walk, 20);
+    if (what < 4)
+        (void)show_node(walk, node);
+    else if (what < 9)
+        (void)world_reserve(world, uid, node, wants[draw(walk, ARRAY_LEN(wants))]);
+    else if (what < 12)
+        (void)see_pod(walk, uid, node);
+    else
+        (void)world_do(world, &others[what - 12]);
+
+    /* The heir of a UUID gets its turn, as the writer would give it. */
+    const struct node *heir = ledger_stale_duplicate(world->ledger);
+    if (heir != NULL) {
+        const struct command again = {.kind = COMMAND_NODE, .node = heir->name->text};
+        (void)world_do(world, &again);
+    }
+}
+
+static void drop_batch(struct walk *walk)
+{
+    struct shelf *shelf = &walk->shelf;
+    struct err err;
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    if (shelf_write(shelf, &err) != STORE_OK)
+        fail_msg("%s", err.text);
+    shelf->ops.rollback(shelf->ops.ctx);
+    while (shelf->world.dones > 0)
+        world_undo(&shelf->world);
+    shelf->written = 0;
+}
+
+static void tend(struct walk *walk)
+{
+    struct shelf *shelf = &walk->shelf;
+    struct err err;
+    const int64_t day = 24 * 60 * 60 * 1000;
+    /* A day passes for half of what there is. */
+    if (shelf->ops.tend(shelf->ops.ctx, shelf->world.now_ms / 2 + day, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void walk_on(struct walk *walk)
+{
+    struct shelf *shelf = &walk->shelf;
+    shelf_open(shelf);
+    for (int i = 0; i < STEPS; i++) {
+        const uint32_t batch = 1 + draw(walk, 6);
+        for (uint32_t k = 0; k < batch; k++)
+            step(walk);
+        for (size_t k = 0; k < shelf->world.dones; k++)
+            walk->seen[shelf->world.done[k].kind] = true;
+        const uint32_t end = draw(walk, 40);
+        if (end == 0)
+            drop_batch(walk);
+        else
+            shelf_save(shelf);
+        if (end == 1)
+            shelf_turn(shelf);
+        if (end == 2)
+            tend(walk);
+        if (end < 6)
+            shelf_same(shelf);
+    }
+    shelf_turn(shelf);
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (!walk->seen[i])
+            fail_msg("the walk never met %s", command_name((enum command_kind)i));
+}
+
+static void disk_and_memory_agree_wherever_they_go(void **state)
+{
+    (void)state;
+    static struct walk walk;
+    const char *given = getenv("MILLIGPU_SEED");
+    const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)clock_ns();
+    printf("MILLIGPU_SEED=%llu\n", (unsigned long long)seed);
+    (void)fflush(stdout);
+    walk.state = seed | 1;
+    shelf_init(&walk.shelf);
+    walk.shelf.rules.retention_days = 1;
+    walk_on(&walk);
+    shelf_done(&walk.shelf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(disk_and_memory_agree_wherever_they_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
