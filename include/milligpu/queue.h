@@ -23,7 +23,8 @@ bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
 
 void queue_wake(struct queue *queue);  /* the taker returns */
-void queue_close(struct queue *queue); /* producers get false from now on */
+/* Producers get false from now on; the taker returns once, and may go on taking what is left. */
+void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);
 
 #endif

@@ -12,7 +12,7 @@
 #ifndef MILLIGPU_WIRE_ADMIN_H
 #define MILLIGPU_WIRE_ADMIN_H
 
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 #include "milligpu/node.h"
 #include "milligpu/reconcile.h"
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 #include "milligpu/map.h"
 
 /* Below this many keys comparing each with each is cheaper than hashing. */
@@ -60,7 +60,7 @@ void doc_append(struct doc *array, struct doc *value)
 /* ---- JSON ---- */
 
 struct reading {
-    struct json json;
+    struct jr json;
     struct arena *arena;
     struct text bytes;
     const char *counted; /* lines are counted up to here */
@@ -113,10 +113,10 @@ static struct doc *read_object(struct reading *in)
 
     object->line = line_now(in);
     map_init(&seen);
-    json_object(&in->json);
-    while (json_key(&in->json, &key)) {
+    jr_object(&in->json);
+    while (jr_key(&in->json, &key)) {
         if (!key_is_new(object, key, &seen)) {
-            json_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
+            jr_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
             break;
         }
         struct doc *value = read_value(in);
@@ -136,8 +136,8 @@ static struct doc *read_array(struct reading *in)
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
     array->line = line_now(in);
-    json_array(&in->json);
-    while (json_element(&in->json)) {
+    jr_array(&in->json);
+    while (jr_element(&in->json)) {
         struct doc *value = read_value(in);
         if (value == NULL)
             return NULL;
@@ -151,10 +151,10 @@ static struct doc *read_string(struct reading *in)
     must(in->arena != NULL && in->line > 0);
     const uint32_t line = line_now(in);
     struct text text;
-    if (!json_string(&in->json, &text))
+    if (!jr_string(&in->json, &text))
         return NULL;
     if (memchr(text.at, '\0', text.len) != NULL) {
-        json_fail(&in->json, "a NUL inside a string");
+        jr_fail(&in->json, "a NUL inside a string");
         return NULL;
     }
     struct doc *doc = doc_new_str(in->arena, text);
@@ -169,7 +169,7 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
     struct text raw;
 
     doc->line = line_now(in);
-    if (!json_raw(&in->json, &raw))
+    if (!jr_raw(&in->json, &raw))
         return NULL;
     doc->text = (struct text){arena_copy(in->arena, raw), raw.len};
     return doc;
@@ -179,25 +179,25 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 static struct doc *read_value(struct reading *in)
 {
     must(in->arena != NULL && in->line > 0);
-    switch (json_peek(&in->json)) {
-    case JSON_OBJECT:
+    switch (jr_peek(&in->json)) {
+    case JR_OBJECT:
         return read_object(in);
-    case JSON_ARRAY:
+    case JR_ARRAY:
         return read_array(in);
-    case JSON_STRING:
+    case JR_STRING:
         return read_string(in);
-    case JSON_NUMBER:
+    case JR_NUMBER:
         return read_scalar(in, DOC_NUMBER);
-    case JSON_TRUE:
-    case JSON_FALSE:
+    case JR_TRUE:
+    case JR_FALSE:
         return read_scalar(in, DOC_BOOL);
-    case JSON_NULL:
+    case JR_NULL:
         return read_scalar(in, DOC_NULL);
-    case JSON_END:
-    case JSON_BAD:
+    case JR_END:
+    case JR_BAD:
         break;
     }
-    json_skip(&in->json); /* says what is wrong */
+    jr_skip(&in->json); /* says what is wrong */
     return NULL;
 }
 
@@ -207,9 +207,9 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
     struct reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
 
     must(arena != NULL);
-    json_init(&in.json, bytes, root, arena, err);
+    jr_init(&in.json, bytes, root, arena, err);
     struct doc *doc = read_value(&in);
-    const int rc = json_finish(&in.json);
+    const int rc = jr_finish(&in.json);
     if (rc < 0)
         return rc;
     must(doc != NULL);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 
 #include "kube/config.h"
 #include "kube/doc.h"

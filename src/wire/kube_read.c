@@ -10,98 +10,98 @@ void meta_clear(struct object_meta *out)
         .kind = "", .name = "", .namespace = "", .uid = "", .resource_version = ""};
 }
 
-bool read_kind(struct json *in, const char *kind)
+bool read_kind(struct jr *in, const char *kind)
 {
     must(kind != NULL);
 
     struct text said;
-    if (!json_string(in, &said))
+    if (!jr_string(in, &said))
         return false;
     if (said.len > 0 && !text_is(said, kind))
-        json_fail(in, "is another kind of object, not \"%s\"", kind);
+        jr_fail(in, "is another kind of object, not \"%s\"", kind);
     return !in->failed;
 }
 
-bool read_map(struct json *in, void *user, bool (*member)(void *, struct json *, struct text))
+bool read_map(struct jr *in, void *user, bool (*member)(void *, struct jr *, struct text))
 {
     must(in->depth <= JSON_DEPTH_MAX);
 
     struct text key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return false;
-    while (json_key(in, &key))
-        if (!json_null(in))
-            (void)(member != NULL ? member(user, in, key) : json_skip(in)); /* a failure sticks */
+    while (jr_key(in, &key))
+        if (!jr_null(in))
+            (void)(member != NULL ? member(user, in, key) : jr_skip(in)); /* a failure sticks */
     return !in->failed;
 }
 
-bool read_once(struct json *in, const char **slot)
+bool read_once(struct jr *in, const char **slot)
 {
     must(slot != NULL);
 
     if (*slot != NULL) {
-        json_fail(in, "comes twice; a key may come once");
+        jr_fail(in, "comes twice; a key may come once");
         return false;
     }
-    return json_cstring(in, slot);
+    return jr_cstring(in, slot);
 }
 
-bool read_string(struct json *in, size_t max, const char **out)
+bool read_string(struct jr *in, size_t max, const char **out)
 {
     must(out != NULL);
 
     const char *value;
     must(max > 0);
 
-    if (!json_cstring(in, &value))
+    if (!jr_cstring(in, &value))
         return false;
     const size_t len = strlen(value);
     if (len > max)
-        json_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", len, max);
+        jr_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", len, max);
     *out = value;
     return !in->failed;
 }
 
-bool read_time(struct json *in, int64_t *out_ms)
+bool read_time(struct jr *in, int64_t *out_ms)
 {
     must(out_ms != NULL);
 
     struct text value;
-    if (!json_string(in, &value))
+    if (!jr_string(in, &value))
         return false;
     if (!time_parse(value, out_ms))
-        json_fail(in, "is no RFC 3339 time, such as 2026-01-02T03:04:05Z");
+        jr_fail(in, "is no RFC 3339 time, such as 2026-01-02T03:04:05Z");
     return !in->failed;
 }
 
-bool read_amount(struct json *in, const char **out)
+bool read_amount(struct jr *in, const char **out)
 {
     must(out != NULL);
 
     struct text raw;
-    switch (json_peek(in)) {
-    case JSON_STRING:
-        return json_cstring(in, out);
-    case JSON_NUMBER:
-        if (!json_raw(in, &raw))
+    switch (jr_peek(in)) {
+    case JR_STRING:
+        return jr_cstring(in, out);
+    case JR_NUMBER:
+        if (!jr_raw(in, &raw))
             return false;
         *out = arena_copy(in->arena, raw);
         return true;
     default:
-        json_fail(in, "expected a quantity, a string or a number");
+        jr_fail(in, "expected a quantity, a string or a number");
         return false;
     }
 }
 
-bool read_number(struct json *in, int64_t least, int64_t most, int64_t *out)
+bool read_number(struct jr *in, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
     must(least <= most);
 
-    if (!json_i64(in, &value))
+    if (!jr_i64(in, &value))
         return false;
     if (value < least || value > most)
-        json_fail(in, "is %lld, but must be %lld to %lld", (long long)value, (long long)least,
+        jr_fail(in, "is %lld, but must be %lld to %lld", (long long)value, (long long)least,
                   (long long)most);
     *out = value;
     return !in->failed;
@@ -130,11 +130,11 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
     return grown;
 }
 
-bool need_field(struct json *in, const struct json_fields *fields, int key)
+bool need_field(struct jr *in, const struct jr_fields *fields, int key)
 {
     must(key >= 0 && (uint32_t)key < fields->keys);
     if ((fields->seen & UINT32_C(1) << key) == 0)
-        json_fail(in, "has no \"%s\"", fields->key[key]);
+        jr_fail(in, "has no \"%s\"", fields->key[key]);
     return !in->failed;
 }
 
@@ -148,15 +148,15 @@ static bool is_gpu_id(struct text id)
     return id.len > 0;
 }
 
-bool read_gpu_id(struct json *in, const char **out)
+bool read_gpu_id(struct jr *in, const char **out)
 {
     must(out != NULL);
 
     struct text id;
-    if (!json_name(in, GPU_ID_BYTES_MAX, &id))
+    if (!jr_name(in, GPU_ID_BYTES_MAX, &id))
         return false;
     if (!is_gpu_id(id))
-        json_fail(in, "must be printable ASCII without blanks and commas");
+        jr_fail(in, "must be printable ASCII without blanks and commas");
     *out = arena_copy(in->arena, id);
     return !in->failed;
 }
@@ -180,7 +180,7 @@ enum {
     META_DELETED
 };
 
-static void meta_member(struct json *in, struct meta_reading *out, int key)
+static void meta_member(struct jr *in, struct meta_reading *out, int key)
 {
     bool done = false;
     switch (key) {
@@ -197,10 +197,10 @@ static void meta_member(struct json *in, struct meta_reading *out, int key)
         done = read_string(in, UID_BYTES_MAX, &out->is.resource_version);
         break;
     case META_LABELS:
-        done = out->label != NULL ? read_map(in, out->user, out->label) : json_skip(in);
+        done = out->label != NULL ? read_map(in, out->user, out->label) : jr_skip(in);
         break;
     case META_ANNOTATIONS:
-        done = out->annotation != NULL ? read_map(in, out->user, out->annotation) : json_skip(in);
+        done = out->annotation != NULL ? read_map(in, out->user, out->annotation) : jr_skip(in);
         break;
     case META_CREATED:
         done = read_time(in, &out->created_ms);
@@ -209,19 +209,19 @@ static void meta_member(struct json *in, struct meta_reading *out, int key)
         done = read_time(in, &out->deleted_ms);
         break;
     default:
-        must_not_reach("json_field gives the keys of its table only");
+        must_not_reach("jr_field gives the keys of its table only");
     }
     must(done || in->failed);
 }
 
-void read_meta(struct json *in, struct meta_reading *out)
+void read_meta(struct jr *in, struct meta_reading *out)
 {
     must(out->is.name != NULL);
 
-    struct json_fields fields = JSON_FIELDS(meta_keys);
+    struct jr_fields fields = JR_FIELDS(meta_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
+    while (jr_field(in, &fields, &key))
         meta_member(in, out, key);
 }

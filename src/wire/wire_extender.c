@@ -25,7 +25,7 @@ static void *grown(struct arena *arena, const void *items, uint32_t count, uint3
     return to;
 }
 
-static bool make_room(struct json *in, struct args_reading *reading)
+static bool make_room(struct jr *in, struct args_reading *reading)
 {
     must(reading->out->names <= reading->room);
 
@@ -34,7 +34,7 @@ static bool make_room(struct json *in, struct args_reading *reading)
     if (out->names < reading->room)
         return true;
     if (out->names >= NODES_MAX) {
-        json_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
+        jr_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
         return false;
     }
     reading->room = reading->room == 0 ? FIRST : reading->room * 2;
@@ -47,22 +47,22 @@ static bool make_room(struct json *in, struct args_reading *reading)
     return true;
 }
 
-static void read_names(struct json *in, struct args_reading *reading)
+static void read_names(struct jr *in, struct args_reading *reading)
 {
     must(reading->has_names && !reading->has_nodes);
 
     struct extender_args *out = reading->out;
-    if (!json_array(in))
+    if (!jr_array(in))
         return;
     struct text name;
-    while (json_string_element(in, &name)) {
-        if (!json_is_name(in, NAME_BYTES_MAX, name) || !make_room(in, reading))
+    while (jr_string_element(in, &name)) {
+        if (!jr_is_name(in, NAME_BYTES_MAX, name) || !make_room(in, reading))
             return;
         out->name[out->names++] = name;
     }
 }
 
-static void read_node(struct json *in, struct args_reading *reading)
+static void read_node(struct jr *in, struct args_reading *reading)
 {
     must(reading->out->full_nodes);
 
@@ -70,47 +70,47 @@ static void read_node(struct json *in, struct args_reading *reading)
     const uint32_t i = out->names;
     if (!make_room(in, reading))
         return;
-    (void)json_peek(in); /* moves to the value's first byte */
+    (void)jr_peek(in); /* moves to the value's first byte */
     const char *begin = in->at;
     if (!node_read(in, reading->rules, &out->node[i]))
         return;
     out->name[i] = text_of(out->node[i].name);
     out->node_bytes[i] = (struct text){begin, (size_t)(in->at - begin)};
     if (out->name[i].len == 0)
-        json_fail(in, "has no metadata.name");
+        jr_fail(in, "has no metadata.name");
     out->names++;
 }
 
 static const char *const node_list_keys[] = {"items"};
 
-static void read_nodes(struct json *in, struct args_reading *reading)
+static void read_nodes(struct jr *in, struct args_reading *reading)
 {
     must(reading->has_nodes && !reading->has_names);
 
-    struct json_fields fields = JSON_FIELDS(node_list_keys);
+    struct jr_fields fields = JR_FIELDS(node_list_keys);
     int key;
     reading->out->full_nodes = true;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
-        if (json_array(in))
-            while (json_element(in))
+    while (jr_field(in, &fields, &key))
+        if (jr_array(in))
+            while (jr_element(in))
                 read_node(in, reading);
 }
 
-void extender_pod_read(struct json *in, const struct wire_rules *rules, struct pod *out)
+void extender_pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out)
 {
     must(out != NULL);
 
     if (!pod_read(in, rules, out))
         return;
     if (out->uid[0] == '\0')
-        json_fail(in, "has no metadata.uid");
+        jr_fail(in, "has no metadata.uid");
     if (out->name[0] == '\0')
-        json_fail(in, "has no metadata.name");
+        jr_fail(in, "has no metadata.name");
 }
 
-static void check_distinct(struct json *in, struct extender_args *out)
+static void check_distinct(struct jr *in, struct extender_args *out)
 {
     must(out->names <= NODES_MAX);
     must(out->names == 0 || out->name != NULL);
@@ -118,27 +118,27 @@ static void check_distinct(struct json *in, struct extender_args *out)
     uint32_t second;
     out->hash = arena_array(in->arena, out->names, sizeof *out->hash);
     if (!distinct_names(in->arena, out->name, out->names, out->hash, &second))
-        json_fail(in, "%s: node \"%.*s\" comes twice", out->full_nodes ? "Nodes" : "NodeNames",
+        jr_fail(in, "%s: node \"%.*s\" comes twice", out->full_nodes ? "Nodes" : "NodeNames",
                   TEXT_ARG(out->name[second]));
 }
 
 static const char *const args_keys[] = {"Pod", "Nodes", "NodeNames"};
 
-static bool read_args(struct json *in, struct args_reading *reading)
+static bool read_args(struct jr *in, struct args_reading *reading)
 {
     must(reading->out->names == 0);
 
-    struct json_fields fields = JSON_FIELDS(args_keys);
+    struct jr_fields fields = JR_FIELDS(args_keys);
     bool has_pod = false;
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return false;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         has_pod |= key == 0;
         if (key == 0)
             extender_pod_read(in, reading->rules, &reading->out->pod);
         else if (reading->has_names || reading->has_nodes)
-            json_fail(in, "Nodes and NodeNames exclude each other; one of them must be null");
+            jr_fail(in, "Nodes and NodeNames exclude each other; one of them must be null");
         else if (key == 1) {
             reading->has_nodes = true;
             read_nodes(in, reading);
@@ -148,24 +148,24 @@ static bool read_args(struct json *in, struct args_reading *reading)
         }
     }
     if (!has_pod)
-        json_fail(in, "has no \"Pod\"");
+        jr_fail(in, "has no \"Pod\"");
     if (!reading->has_names && !reading->has_nodes)
-        json_fail(in, "has neither \"NodeNames\" nor \"Nodes\"");
+        jr_fail(in, "has neither \"NodeNames\" nor \"Nodes\"");
     return !in->failed;
 }
 
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err)
 {
-    struct json in;
+    struct jr in;
     struct args_reading reading = {.out = out, .arena = arena, .rules = rules};
     must(rules != NULL);
 
     *out = (struct extender_args){.names = 0};
-    json_init(&in, body, "body", arena, err);
+    jr_init(&in, body, "body", arena, err);
     if (read_args(&in, &reading))
         check_distinct(&in, out);
-    return json_finish(&in);
+    return jr_finish(&in);
 }
 
 static void write_chosen(struct jw *jw, const struct extender_args *args,
@@ -273,22 +273,22 @@ int extender_bind_decode(struct text body, struct arena *arena, struct extender_
 {
     static const size_t most[] = {NAME_BYTES_MAX, NAME_BYTES_MAX, UID_BYTES_MAX, NAME_BYTES_MAX};
     const char **const slot[] = {&out->pod, &out->namespace, &out->uid, &out->node};
-    struct json_fields fields = JSON_FIELDS(bind_keys);
-    struct json in;
+    struct jr_fields fields = JR_FIELDS(bind_keys);
+    struct jr in;
     int key;
     *out = (struct extender_bind){.pod = NULL};
-    json_init(&in, body, "body", arena, err);
-    if (json_object(&in))
-        while (json_field(&in, &fields, &key)) {
+    jr_init(&in, body, "body", arena, err);
+    if (jr_object(&in))
+        while (jr_field(&in, &fields, &key)) {
             struct text value;
             must(key < (int)ARRAY_LEN(slot));
-            if (json_name(&in, most[key], &value))
+            if (jr_name(&in, most[key], &value))
                 *slot[key] = arena_copy(arena, value);
         }
     for (size_t i = 0; i < ARRAY_LEN(slot); i++)
         if (*slot[i] == NULL)
-            json_fail(&in, "has no \"%s\"", bind_keys[i]);
-    return json_finish(&in);
+            jr_fail(&in, "has no \"%s\"", bind_keys[i]);
+    return jr_finish(&in);
 }
 
 void extender_bind_encode(struct strbuf *out, const char *error)

@@ -14,12 +14,12 @@ struct node_reading {
     const char *replicas;
 };
 
-static bool read_mig_count(struct json *in, struct node_reading *reading, struct text key)
+static bool read_mig_count(struct jr *in, struct node_reading *reading, struct text key)
 {
     must(key.len > 0);
 
     const char *count = NULL;
-    if (!json_cstring(in, &count))
+    if (!jr_cstring(in, &count))
         return false;
     if (strcmp(count, "0") != 0)
         reading->mig_profile = arena_copy(in->arena, key);
@@ -33,7 +33,7 @@ static bool ends_with(struct text text, const char *end)
     return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
 }
 
-static bool read_label(void *user, struct json *in, struct text key)
+static bool read_label(void *user, struct jr *in, struct text key)
 {
     must(user != NULL);
 
@@ -53,16 +53,16 @@ static bool read_label(void *user, struct json *in, struct text key)
         {"nvidia.com/mig.config", &reading->mig_config},
     };
     if (!text_starts(key, "nvidia.com/"))
-        return json_skip(in);
+        return jr_skip(in);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (text_is(key, known[i].key))
             return read_once(in, known[i].slot);
     if (text_starts(key, "nvidia.com/mig-") && ends_with(key, ".count"))
         return read_mig_count(in, reading, key);
-    return json_skip(in);
+    return jr_skip(in);
 }
 
-static bool read_annotation(void *user, struct json *in, struct text key)
+static bool read_annotation(void *user, struct jr *in, struct text key)
 {
     must(user != NULL);
 
@@ -71,7 +71,7 @@ static bool read_annotation(void *user, struct json *in, struct text key)
         return read_once(in, &reading->gpus);
     if (text_is(key, "milligpu.io/cordon"))
         return read_once(in, &reading->node->cordon);
-    return json_skip(in);
+    return jr_skip(in);
 }
 
 static bool is_set(const char *label, const char *but_not)
@@ -126,22 +126,22 @@ static const char *sharing_label(const struct node_reading *reading)
 }
 
 /* One entry of a ResourceList. */
-static const char *read_ours(struct json *in, const char *resource)
+static const char *read_ours(struct jr *in, const char *resource)
 {
     must(resource != NULL);
 
     const char *amount = NULL;
     struct text key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return NULL;
-    while (json_key(in, &key)) {
+    while (jr_key(in, &key)) {
         if (!text_is(key, resource)) {
-            (void)json_skip(in); /* failures stick */
+            (void)jr_skip(in); /* failures stick */
             continue;
         }
         if (amount != NULL)
-            json_fail(in, "comes twice; a key may come once");
-        if (!json_null(in))
+            jr_fail(in, "comes twice; a key may come once");
+        if (!jr_null(in))
             (void)read_amount(in, &amount);
     }
     return amount;
@@ -149,49 +149,49 @@ static const char *read_ours(struct json *in, const char *resource)
 
 static const char *const spec_keys[] = {"unschedulable"};
 
-static void read_spec(struct json *in, struct node_facts *out)
+static void read_spec(struct jr *in, struct node_facts *out)
 {
     must(!out->unschedulable);
 
-    struct json_fields fields = JSON_FIELDS(spec_keys);
+    struct jr_fields fields = JR_FIELDS(spec_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
-        (void)json_bool(in, &out->unschedulable); /* a failure sticks */
+    while (jr_field(in, &fields, &key))
+        (void)jr_bool(in, &out->unschedulable); /* a failure sticks */
 }
 
 static const char *const status_keys[] = {"capacity", "allocatable"};
 
-static void read_status(struct json *in, const struct wire_rules *rules, struct node_facts *out)
+static void read_status(struct jr *in, const struct wire_rules *rules, struct node_facts *out)
 {
     must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
 
-    struct json_fields fields = JSON_FIELDS(status_keys);
+    struct jr_fields fields = JR_FIELDS(status_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
+    while (jr_field(in, &fields, &key))
         *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) =
             read_ours(in, rules->resource);
 }
 
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
 
-bool node_read(struct json *in, const struct wire_rules *rules, struct node_facts *out)
+bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts *out)
 {
     must(rules->resource != NULL);
 
-    struct json_fields fields = JSON_FIELDS(node_keys);
+    struct jr_fields fields = JR_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
     struct meta_reading meta = {
         .user = &reading, .label = read_label, .annotation = read_annotation};
     int key;
     *out = (struct node_facts){.name = ""};
     meta_clear(&meta.is);
-    if (!json_object(in))
+    if (!jr_object(in))
         return false;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_kind(in, "Node"); /* a failure sticks */
         if (key == 1)
@@ -218,9 +218,9 @@ int node_decode(struct text bytes, const struct wire_rules *rules, struct arena 
 {
     must(out != NULL);
 
-    struct json in;
-    json_init(&in, bytes, "Node", arena, err);
+    struct jr in;
+    jr_init(&in, bytes, "Node", arena, err);
     if (node_read(&in, rules, out) && out->name[0] == '\0')
-        json_fail(&in, "has no metadata.name");
-    return json_finish(&in);
+        jr_fail(&in, "has no metadata.name");
+    return jr_finish(&in);
 }

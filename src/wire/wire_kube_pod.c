@@ -76,7 +76,7 @@ static int64_t max(int64_t a, int64_t b)
 
 /* Annotations. */
 
-static bool read_annotation(void *user, struct json *in, struct text key)
+static bool read_annotation(void *user, struct jr *in, struct text key)
 {
     must(user != NULL);
 
@@ -93,7 +93,7 @@ static bool read_annotation(void *user, struct json *in, struct text key)
     if (text_is(key, "milligpu.io/gpu-memory"))
         return read_once(in, &pod->memory);
     if (!text_starts(key, count_prefix))
-        return json_skip(in);
+        return jr_skip(in);
 
     struct count_note *count = arena_alloc(in->arena, sizeof *count);
     *count = (struct count_note){
@@ -101,12 +101,12 @@ static bool read_annotation(void *user, struct json *in, struct text key)
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)},
     };
     reading->counts = count;
-    return json_cstring(in, &count->value);
+    return jr_cstring(in, &count->value);
 }
 
 /* Amounts. */
 
-static void read_counted(struct json *in, struct amounts *out, enum counted which)
+static void read_counted(struct jr *in, struct amounts *out, enum counted which)
 {
     must(which < COUNTED);
 
@@ -121,25 +121,25 @@ static void read_counted(struct json *in, struct amounts *out, enum counted whic
         value = text[0] == '-' ? -1 : INT64_MAX;
         break;
     default:
-        json_fail(in, "is no quantity, such as \"500m\" or \"2Gi\"");
+        jr_fail(in, "is no quantity, such as \"500m\" or \"2Gi\"");
         return;
     }
     if (value < 0)
-        json_fail(in, "must not be negative");
+        jr_fail(in, "must not be negative");
     if (out->given[which])
-        json_fail(in, "comes twice; a key may come once");
+        jr_fail(in, "comes twice; a key may come once");
     out->value[which] = max(value, 0);
     out->given[which] = true;
 }
 
-static void read_resource(struct json *in, const struct wire_rules *rules, struct text name,
+static void read_resource(struct jr *in, const struct wire_rules *rules, struct text name,
                           struct amounts *out)
 {
     must(name.at != NULL);
 
     if (text_is(name, rules->resource)) {
         if (out->ours != NULL)
-            json_fail(in, "comes twice; a key may come once");
+            jr_fail(in, "comes twice; a key may come once");
         (void)read_amount(in, &out->ours); /* failures stick, here and below */
     } else if (text_is(name, "cpu")) {
         read_counted(in, out, CPU);
@@ -148,21 +148,21 @@ static void read_resource(struct json *in, const struct wire_rules *rules, struc
     } else if (text_is(name, rules->whole_resource)) {
         read_counted(in, out, WHOLE);
     } else {
-        (void)json_skip(in);
+        (void)jr_skip(in);
     }
 }
 
-static void read_amounts(struct json *in, const struct wire_rules *rules, struct amounts *out)
+static void read_amounts(struct jr *in, const struct wire_rules *rules, struct amounts *out)
 {
     must(rules->resource != NULL);
 
     struct text key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_key(in, &key)) {
+    while (jr_key(in, &key)) {
         /* To Go a null is the quantity 0, and the key is there: the pod is ours. */
         const bool ours = text_is(key, rules->resource);
-        if (!json_null(in))
+        if (!jr_null(in))
             read_resource(in, rules, key, out);
         else if (ours)
             out->ours = "0";
@@ -171,16 +171,16 @@ static void read_amounts(struct json *in, const struct wire_rules *rules, struct
 
 static const char *const resources_keys[] = {"limits", "requests"};
 
-static void read_resources(struct json *in, const struct wire_rules *rules,
+static void read_resources(struct jr *in, const struct wire_rules *rules,
                            struct amounts *out_limits, struct amounts *out_requests)
 {
     must(out_limits != out_requests);
 
-    struct json_fields fields = JSON_FIELDS(resources_keys);
+    struct jr_fields fields = JR_FIELDS(resources_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
+    while (jr_field(in, &fields, &key))
         read_amounts(in, rules, key == 0 ? out_limits : out_requests);
 }
 
@@ -188,27 +188,27 @@ static void read_resources(struct json *in, const struct wire_rules *rules,
 
 static const char *const container_keys[] = {"name", "resources", "restartPolicy"};
 
-static void read_container(struct json *in, const struct pod_reading *reading, bool init,
+static void read_container(struct jr *in, const struct pod_reading *reading, bool init,
                            struct container *out)
 {
     must(reading->rules != NULL);
 
-    struct json_fields fields = JSON_FIELDS(container_keys);
+    struct jr_fields fields = JR_FIELDS(container_keys);
     struct text policy = TEXT("");
     int key;
     *out = (struct container){.is = {.name = ""}};
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick */
         else if (key == 1)
             read_resources(in, reading->rules, &out->limits, &out->requests);
         else
-            (void)json_string(in, &policy);
+            (void)jr_string(in, &policy);
     }
     if (!in->failed && out->is.name[0] == '\0')
-        json_fail(in, "has no \"name\"");
+        jr_fail(in, "has no \"name\"");
 
     const bool sidecar = init && text_is(policy, "Always");
     out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
@@ -219,7 +219,7 @@ static void read_container(struct json *in, const struct pod_reading *reading, b
     }
 }
 
-static void keep_container(struct json *in, struct containers *list,
+static void keep_container(struct jr *in, struct containers *list,
                            const struct container *container)
 {
     must(list->count <= KEPT_MAX);
@@ -235,14 +235,14 @@ static void keep_container(struct json *in, struct containers *list,
         last->request[i] = add(last->request[i], container->request[i]);
 }
 
-static void read_containers(struct json *in, struct pod_reading *reading, bool init)
+static void read_containers(struct jr *in, struct pod_reading *reading, bool init)
 {
     must(reading->pod != NULL);
 
     struct container container;
-    if (!json_array(in))
+    if (!jr_array(in))
         return;
-    while (json_element(in)) {
+    while (jr_element(in)) {
         read_container(in, reading, init, &container);
         if (in->failed)
             return;
@@ -265,7 +265,7 @@ enum {
     SPEC_RESOURCES
 };
 
-static void spec_member(struct json *in, struct pod_reading *reading, int key)
+static void spec_member(struct jr *in, struct pod_reading *reading, int key)
 {
     struct amounts limits = {.ours = NULL};
     int64_t priority = 0;
@@ -293,19 +293,19 @@ static void spec_member(struct json *in, struct pod_reading *reading, int key)
         read_resources(in, reading->rules, &limits, &reading->pod_level);
         break;
     default:
-        must_not_reach("json_field gives the keys of its table only");
+        must_not_reach("jr_field gives the keys of its table only");
     }
 }
 
-static void read_spec(struct json *in, struct pod_reading *reading)
+static void read_spec(struct jr *in, struct pod_reading *reading)
 {
     must(reading->pod != NULL);
 
-    struct json_fields fields = JSON_FIELDS(spec_keys);
+    struct jr_fields fields = JR_FIELDS(spec_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key))
+    while (jr_field(in, &fields, &key))
         spec_member(in, reading, key);
 }
 
@@ -313,19 +313,19 @@ static void read_spec(struct json *in, struct pod_reading *reading)
 
 static const char *const condition_keys[] = {"type", "status", "reason", "lastTransitionTime"};
 
-static void read_condition(struct json *in, struct pod_reading *reading)
+static void read_condition(struct jr *in, struct pod_reading *reading)
 {
     must(reading->pod != NULL);
 
-    struct json_fields fields = JSON_FIELDS(condition_keys);
+    struct jr_fields fields = JR_FIELDS(condition_keys);
     struct text word[] = {TEXT(""), TEXT(""), TEXT("")};
     int64_t since_ms = 0;
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key < (int)ARRAY_LEN(word))
-            (void)json_string(in, &word[key]); /* failures stick */
+            (void)jr_string(in, &word[key]); /* failures stick */
         else
             (void)read_time(in, &since_ms);
     }
@@ -339,17 +339,17 @@ static void read_condition(struct json *in, struct pod_reading *reading)
 
 static const char *const container_status_keys[] = {"name", "allocatedResources", "resources"};
 
-static void read_container_status(struct json *in, struct pod_reading *reading)
+static void read_container_status(struct jr *in, struct pod_reading *reading)
 {
     must(reading->statuses <= STATUSES_MAX);
 
-    struct json_fields fields = JSON_FIELDS(container_status_keys);
+    struct jr_fields fields = JR_FIELDS(container_status_keys);
     struct container_status status = {.name = ""};
     struct amounts limits = {.ours = NULL};
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_string(in, NAME_BYTES_MAX, &status.name); /* failures stick */
         if (key == 1)
@@ -366,19 +366,19 @@ static void read_container_status(struct json *in, struct pod_reading *reading)
     reading->status[reading->statuses++] = status;
 }
 
-static void each(struct json *in, struct pod_reading *reading,
-                 void (*read)(struct json *, struct pod_reading *))
+static void each(struct jr *in, struct pod_reading *reading,
+                 void (*read)(struct jr *, struct pod_reading *))
 {
     must(read != NULL);
 
-    if (!json_array(in))
+    if (!jr_array(in))
         return;
-    while (json_element(in))
-        if (!json_null(in))
+    while (jr_element(in))
+        if (!jr_null(in))
             read(in, reading);
 }
 
-static void read_phase(struct json *in, struct pod *pod)
+static void read_phase(struct jr *in, struct pod *pod)
 {
     must(pod->phase == POD_PENDING);
 
@@ -387,7 +387,7 @@ static void read_phase(struct json *in, struct pod *pod)
         [POD_FAILED] = "Failed",   [POD_UNKNOWN] = "Unknown",
     };
     struct text phase;
-    if (!json_string(in, &phase))
+    if (!jr_string(in, &phase))
         return;
     pod->phase = phase.len == 0 ? POD_PENDING : POD_UNKNOWN;
     for (size_t i = 0; i < ARRAY_LEN(name); i++)
@@ -398,15 +398,15 @@ static void read_phase(struct json *in, struct pod *pod)
 static const char *const status_keys[] = {"phase", "conditions", "containerStatuses",
                                           "initContainerStatuses"};
 
-static void read_status(struct json *in, struct pod_reading *reading)
+static void read_status(struct jr *in, struct pod_reading *reading)
 {
     must(reading->statuses == 0);
 
-    struct json_fields fields = JSON_FIELDS(status_keys);
+    struct jr_fields fields = JR_FIELDS(status_keys);
     int key;
-    if (!json_object(in))
+    if (!jr_object(in))
         return;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key == 0)
             read_phase(in, reading->pod);
         else
@@ -482,7 +482,7 @@ static void count_requests(struct pod_reading *reading)
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
 }
 
-static void attach_counts(struct json *in, const struct pod_reading *reading,
+static void attach_counts(struct jr *in, const struct pod_reading *reading,
                           struct pod_container *container)
 {
     must(container->count == NULL);
@@ -491,13 +491,13 @@ static void attach_counts(struct json *in, const struct pod_reading *reading,
         if (!text_is(note->container, container->name))
             continue;
         if (container->count != NULL)
-            json_fail(in, "annotation gpu-count.milligpu.io/%s comes twice", container->name);
+            jr_fail(in, "annotation gpu-count.milligpu.io/%s comes twice", container->name);
         container->count = note->value;
     }
 }
 
 /* In the order of life: init containers and sidecars as in the spec, then the others. */
-static void join_containers(struct json *in, const struct pod_reading *reading)
+static void join_containers(struct jr *in, const struct pod_reading *reading)
 {
     must(reading->init.count <= KEPT_MAX && reading->app.count <= KEPT_MAX);
 
@@ -528,19 +528,19 @@ static void take_meta(struct pod *out, const struct meta_reading *meta)
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
 
-bool pod_read(struct json *in, const struct wire_rules *rules, struct pod *out)
+bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out)
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);
 
-    struct json_fields fields = JSON_FIELDS(pod_keys);
+    struct jr_fields fields = JR_FIELDS(pod_keys);
     struct pod_reading reading = {.rules = rules, .pod = out};
     struct meta_reading meta = {.user = &reading, .annotation = read_annotation};
     int key;
     *out = (struct pod){.node = "", .scheduler = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
-    if (!json_object(in))
+    if (!jr_object(in))
         return false;
-    while (json_field(in, &fields, &key)) {
+    while (jr_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_kind(in, "Pod"); /* a failure sticks */
         if (key == 1)
@@ -567,13 +567,13 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
 {
     must(out != NULL);
 
-    struct json in;
-    json_init(&in, bytes, "Pod", arena, err);
+    struct jr in;
+    jr_init(&in, bytes, "Pod", arena, err);
     if (pod_read(&in, rules, out)) {
         if (out->name[0] == '\0')
-            json_fail(&in, "has no metadata.name");
+            jr_fail(&in, "has no metadata.name");
         if (out->uid[0] == '\0')
-            json_fail(&in, "has no metadata.uid");
+            jr_fail(&in, "has no metadata.uid");
     }
-    return json_finish(&in);
+    return jr_finish(&in);
 }

@@ -1,73 +1,73 @@
 /* Any value that is read can be written, and then reads and writes the same. */
 #include <string.h>
 
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void copy(struct json *in, struct jw *out)
+static void copy(struct jr *in, struct jw *out)
 {
     struct text text;
     int64_t number;
     bool flag;
-    switch (json_peek(in)) {
-    case JSON_OBJECT:
-        (void)json_object(in);
+    switch (jr_peek(in)) {
+    case JR_OBJECT:
+        (void)jr_object(in);
         jw_object(out);
-        while (json_key(in, &text)) {
+        while (jr_key(in, &text)) {
             jw_key_text(out, text);
             copy(in, out);
         }
         jw_object_end(out);
         return;
-    case JSON_ARRAY:
-        (void)json_array(in);
+    case JR_ARRAY:
+        (void)jr_array(in);
         jw_array(out);
-        while (json_element(in))
+        while (jr_element(in))
             copy(in, out);
         jw_array_end(out);
         return;
-    case JSON_STRING:
-        if (json_string(in, &text))
+    case JR_STRING:
+        if (jr_string(in, &text))
             jw_text(out, text);
         return;
-    case JSON_NUMBER:
-        if (json_i64(in, &number))
+    case JR_NUMBER:
+        if (jr_i64(in, &number))
             jw_i64(out, number);
         return;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        if (json_bool(in, &flag))
+    case JR_TRUE:
+    case JR_FALSE:
+        if (jr_bool(in, &flag))
             jw_bool(out, flag);
         return;
     default:
-        if (json_null(in))
+        if (jr_null(in))
             jw_null(out);
         else
-            json_fail(in, "no value");
+            jr_fail(in, "no value");
     }
 }
 
 static int copy_all(struct text bytes, struct arena *arena, struct strbuf *out)
 {
-    struct json in;
+    struct jr in;
     struct jw jw;
     struct err err;
-    json_init(&in, bytes, "value", arena, &err);
+    jr_init(&in, bytes, "value", arena, &err);
     jw_init(&jw, out);
     copy(&in, &jw);
-    const int result = json_finish(&in);
+    const int result = jr_finish(&in);
     must(result <= 0 && (result == 0 || strlen(err.text) > 0));
     return result;
 }
 
 static bool skips(struct text bytes, struct arena *arena)
 {
-    struct json in;
+    struct jr in;
     struct err err;
-    json_init(&in, bytes, "value", arena, &err);
-    (void)json_skip(&in); /* json_finish knows */
-    return json_finish(&in) == 0;
+    jr_init(&in, bytes, "value", arena, &err);
+    (void)jr_skip(&in); /* jr_finish knows */
+    return jr_finish(&in) == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

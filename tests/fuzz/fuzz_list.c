@@ -13,11 +13,11 @@ struct count {
 static int see(void *user, struct text bytes, struct err *err)
 {
     struct count *count = user;
-    struct json in;
+    struct jr in;
     count->bytes += bytes.len;
-    json_init(&in, bytes, "item", count->arena, err);
-    must(json_skip(&in));
-    must(json_finish(&in) == 0);
+    jr_init(&in, bytes, "item", count->arena, err);
+    must(jr_skip(&in));
+    must(jr_finish(&in) == 0);
     return bytes.len == 7 ? err_set(err, ERR_GONE, "seven") : 0;
 }
 

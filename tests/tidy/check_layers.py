@@ -45,7 +45,7 @@ HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
     **dict.fromkeys("allocation filter inventory ledger node place pod policy".split(), "core"),
     **dict.fromkeys("preempt quantity reason reconcile request snapshot".split(), "core"),
-    **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
+    **dict.fromkeys("jr wire_extender wire_kube wire_admin".split(), "wire"),
     **dict.fromkeys("clock log metric metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector standin".split(), "kube"),

@@ -503,20 +503,20 @@ const char *rig_error(struct web_call *call)
 {
     static char text[1024];
     struct arena arena;
-    struct json in;
+    struct jr in;
     struct err err;
     struct text key;
     const char *error = "?";
 
     must(call->status == 200);
     arena_init(&arena);
-    json_init(&in, (struct text){call->answer.data, call->answer.len}, "answer", &arena, &err);
-    must(json_object(&in));
-    while (json_key(&in, &key))
+    jr_init(&in, (struct text){call->answer.data, call->answer.len}, "answer", &arena, &err);
+    must(jr_object(&in));
+    while (jr_key(&in, &key))
         if (text_is(key, "Error"))
-            (void)json_cstring(&in, &error);
+            (void)jr_cstring(&in, &error);
         else
-            (void)json_skip(&in);
+            (void)jr_skip(&in);
     (void)snprintf(text, sizeof text, "%s", error);
     arena_done(&arena);
     return text;

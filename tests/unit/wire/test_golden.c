@@ -110,18 +110,18 @@ static void the_answer_to_a_binding_is_a_success(void **state)
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const char *path =
             arena_printf(&bench->arena, "tests/golden/%s/binding-api.json", versions[v]);
-        struct json in;
+        struct jr in;
         struct text key;
         struct text response = TEXT("");
         struct status status;
-        json_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
-        assert_true(json_object(&in));
-        while (json_key(&in, &key))
+        jr_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
+        assert_true(jr_object(&in));
+        while (jr_key(&in, &key))
             if (text_is(key, "response"))
-                assert_true(json_raw(&in, &response));
+                assert_true(jr_raw(&in, &response));
             else
-                assert_true(json_skip(&in));
-        assert_int_equal(json_finish(&in), 0);
+                assert_true(jr_skip(&in));
+        assert_int_equal(jr_finish(&in), 0);
         status_decode(response, &bench->arena, &status);
         assert_int_equal(status.code, 201);
     }

@@ -1,6 +1,6 @@
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 
-#include "wire/json_scan.h"
+#include "wire/scan.h"
 
 void jw_init(struct jw *jw, struct strbuf *out)
 {

@@ -42,15 +42,15 @@ static void what_is_written_is_read_back(void **state)
     struct bench *bench = *state;
     for (size_t i = 0; i < ARRAY_LEN(value); i++) {
         struct jw jw;
-        struct json in;
+        struct jr in;
         struct text out;
         strbuf_reset(&bench->out);
         jw_init(&jw, &bench->out);
         jw_text(&jw, value[i]);
-        json_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
+        jr_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
                   &bench->arena, &bench->err);
-        assert_true(json_string(&in, &out));
-        assert_int_equal(json_finish(&in), 0);
+        assert_true(jr_string(&in, &out));
+        assert_int_equal(jr_finish(&in), 0);
         assert_true(text_eq(out, value[i]));
     }
 }

@@ -1,4 +1,4 @@
-#include "wire/json_scan.h"
+#include "wire/scan.h"
 
 #include <string.h>
 

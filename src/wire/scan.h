@@ -1,13 +1,13 @@
 /*
- * json_scan - the tokens of JSON: strings and numbers, bytes only.
+ * scan - the tokens of JSON: strings and numbers, bytes only.
  *
  * Knows nothing of readers and paths.  Eight bytes at a time where nothing happens, which is
  * nearly everywhere.
  *
  * Pure.
  */
-#ifndef MILLIGPU_WIRE_JSON_SCAN_H
-#define MILLIGPU_WIRE_JSON_SCAN_H
+#ifndef MILLIGPU_WIRE_SCAN_H
+#define MILLIGPU_WIRE_SCAN_H
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * json - a strict pull reader, and a small writer.
+ * jr - a strict JSON reader that is pulled; jw - a small writer.
  *
  * The reader walks the bytes once, allocates nothing but escaped strings, and believes nothing:
  * RFC 8259 grammar, valid UTF-8, bounded depth, no bytes after the value.  Strings without escapes
@@ -9,44 +9,44 @@
  * once.  The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
  *
  *     struct text key;
- *     json_object(&in);
- *     while (json_key(&in, &key))
+ *     jr_object(&in);
+ *     while (jr_key(&in, &key))
  *         if (text_is(key, "PodName"))
- *             json_string(&in, &name);
+ *             jr_string(&in, &name);
  *         else
- *             json_skip(&in);
- *     return json_finish(&in);
+ *             jr_skip(&in);
+ *     return jr_finish(&in);
  *
  * Pure; one thread at a time.
  */
-#ifndef MILLIGPU_JSON_H
-#define MILLIGPU_JSON_H
+#ifndef MILLIGPU_JR_H
+#define MILLIGPU_JR_H
 
 #include "milligpu/arena.h"
 #include "milligpu/err.h"
 #include "milligpu/limits.h"
 #include "milligpu/strbuf.h"
 
-enum json_type {
-    JSON_END,
-    JSON_OBJECT,
-    JSON_ARRAY,
-    JSON_STRING,
-    JSON_NUMBER,
-    JSON_TRUE,
-    JSON_FALSE,
-    JSON_NULL,
-    JSON_BAD
+enum jr_type {
+    JR_END,
+    JR_OBJECT,
+    JR_ARRAY,
+    JR_STRING,
+    JR_NUMBER,
+    JR_TRUE,
+    JR_FALSE,
+    JR_NULL,
+    JR_BAD
 };
 
-struct json_level {
+struct jr_level {
     struct text key; /* of the member that is being read; at NULL in an array */
     uint32_t index;  /* of the element */
     bool array;
     bool first;
 };
 
-struct json {
+struct jr {
     const char *begin;
     const char *at;
     const char *end;
@@ -55,49 +55,49 @@ struct json {
     struct err *err;  /* set once */
     bool failed;
     uint32_t depth;
-    struct json_level level[JSON_DEPTH_MAX];
+    struct jr_level level[JSON_DEPTH_MAX];
 };
 
-void json_init(struct json *in, struct text bytes, const char *root, struct arena *arena,
+void jr_init(struct jr *in, struct text bytes, const char *root, struct arena *arena,
                struct err *err);
 
 /* After the top value: nothing may follow.  0, or negative with err set. */
-int json_finish(struct json *in) MUST_USE;
-/* As json_finish, but returns the bytes that were consumed; more may follow: a stream of values. */
-int json_consumed(struct json *in, size_t *out_bytes) MUST_USE;
+int jr_finish(struct jr *in) MUST_USE;
+/* As jr_finish, but returns the bytes that were consumed; more may follow: a stream of values. */
+int jr_consumed(struct jr *in, size_t *out_bytes) MUST_USE;
 
-enum json_type json_peek(struct json *in);
+enum jr_type jr_peek(struct jr *in);
 
-/* Enter; then call json_key or json_element until it is false, which leaves the level again. */
-bool json_object(struct json *in);
-bool json_key(struct json *in, struct text *out_key);
-bool json_array(struct json *in);
-bool json_element(struct json *in);
+/* Enter; then call jr_key or jr_element until it is false, which leaves the level again. */
+bool jr_object(struct jr *in);
+bool jr_key(struct jr *in, struct text *out_key);
+bool jr_array(struct jr *in);
+bool jr_element(struct jr *in);
 
 /* Values.  A wrong type is an error that names the path and what was expected. */
-bool json_string(struct json *in, struct text *out);
-bool json_cstring(struct json *in, const char **out); /* terminated; an inner NUL is an error */
-bool json_i64(struct json *in, int64_t *out);         /* integers only, also 3e2 and 300.0 */
-bool json_bool(struct json *in, bool *out);
-bool json_skip(struct json *in);                  /* any value, fully checked */
-bool json_raw(struct json *in, struct text *out); /* any value, checked, as its bytes */
-bool json_null(struct json *in);                  /* true and consumed if the next value is null */
+bool jr_string(struct jr *in, struct text *out);
+bool jr_cstring(struct jr *in, const char **out); /* terminated; an inner NUL is an error */
+bool jr_i64(struct jr *in, int64_t *out);         /* integers only, also 3e2 and 300.0 */
+bool jr_bool(struct jr *in, bool *out);
+bool jr_skip(struct jr *in);                  /* any value, fully checked */
+bool jr_raw(struct jr *in, struct text *out); /* any value, checked, as its bytes */
+bool jr_null(struct jr *in);                  /* true and consumed if the next value is null */
 
 /*
- * json_fail(in, fmt, ...): make the reader fail here; the path comes before the text.  Does nothing
+ * jr_fail(in, fmt, ...): make the reader fail here; the path comes before the text.  Does nothing
  * if it has failed already.  `in` is evaluated more than once.
  */
-#define json_fail(in, ...) json_fail_as(in, ERR_INVALID, __VA_ARGS__)
-#define json_fail_as(in, code, ...)                                                                \
+#define jr_fail(in, ...) jr_fail_as(in, ERR_INVALID, __VA_ARGS__)
+#define jr_fail_as(in, code, ...)                                                                \
     do {                                                                                           \
         if (!(in)->failed) {                                                                       \
             (void)err_set((in)->err, (code), __VA_ARGS__);                                         \
-            json_fail_here(in);                                                                    \
+            jr_fail_here(in);                                                                    \
         }                                                                                          \
     } while (0)
 
 /* in->err is written: put the path before it and stop. */
-void json_fail_here(struct json *in);
+void jr_fail_here(struct jr *in);
 
 /*
  * The keys of an object that somebody cares for.  All others are checked and skipped; a known
@@ -105,30 +105,30 @@ void json_fail_here(struct json *in);
  * the same as no key.
  *
  *     static const char *const keys[] = {"name", "uid"};
- *     struct json_fields fields = JSON_FIELDS(keys);
+ *     struct jr_fields fields = JR_FIELDS(keys);
  *     int key;
- *     json_object(&in);
- *     while (json_field(&in, &fields, &key)) ...      key is 0 or 1, and its value is next
+ *     jr_object(&in);
+ *     while (jr_field(&in, &fields, &key)) ...      key is 0 or 1, and its value is next
  */
-enum { JSON_FIELDS_MAX = 32 };
-struct json_fields {
+enum { JR_FIELDS_MAX = 32 };
+struct jr_fields {
     const char *const *key;
-    uint32_t keys; /* at most JSON_FIELDS_MAX */
+    uint32_t keys; /* at most JR_FIELDS_MAX */
     uint32_t seen; /* bit per key that has come, null or not */
 };
-#define JSON_FIELDS(names)                                                                         \
+#define JR_FIELDS(names)                                                                         \
     {                                                                                              \
         .key = (names), .keys = (uint32_t)ARRAY_LEN(names)                                         \
     }
-bool json_field(struct json *in, struct json_fields *fields, int *out_key);
+bool jr_field(struct jr *in, struct jr_fields *fields, int *out_key);
 
-/* json_element() and json_string() in one, for long lists of names. */
-bool json_string_element(struct json *in, struct text *out);
+/* jr_element() and jr_string() in one, for long lists of names. */
+bool jr_string_element(struct jr *in, struct text *out);
 
-/* As json_string, but refused beyond max bytes, with an inner NUL, and when empty. */
-bool json_name(struct json *in, size_t max, struct text *out);
+/* As jr_string, but refused beyond max bytes, with an inner NUL, and when empty. */
+bool jr_name(struct jr *in, size_t max, struct text *out);
 /* The same question of a string that was just read. */
-bool json_is_name(struct json *in, size_t max, struct text name);
+bool jr_is_name(struct jr *in, size_t max, struct text name);
 
 /*
  * The writer: commas and quotes, nothing else.  jw_key() inside objects only; keys are literals.

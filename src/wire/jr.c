@@ -1,12 +1,12 @@
-#include "milligpu/json.h"
+#include "milligpu/jr.h"
 
 #include <string.h>
 
-#include "wire/json_scan.h"
+#include "wire/scan.h"
 
 enum { PATH_MAX_BYTES = 256, SHOWN_MAX_BYTES = 48 };
 
-void json_init(struct json *in, struct text bytes, const char *root, struct arena *arena,
+void jr_init(struct jr *in, struct text bytes, const char *root, struct arena *arena,
                struct err *err)
 {
     must(root != NULL && arena != NULL && err != NULL);
@@ -81,7 +81,7 @@ static void path_add_key(struct path *path, struct text key)
         path_add(path, TEXT("\"]"));
 }
 
-void json_fail_here(struct json *in)
+void jr_fail_here(struct jr *in)
 {
     must(!in->failed);
     must(in->depth <= JSON_DEPTH_MAX);
@@ -89,7 +89,7 @@ void json_fail_here(struct json *in)
     struct path path = {.len = 0};
     path_add(&path, text_of(in->root));
     for (uint32_t i = 0; i < in->depth; i++) {
-        const struct json_level *level = &in->level[i];
+        const struct jr_level *level = &in->level[i];
         if (level->array)
             path_add_index(&path, level->index);
         else if (level->key.at != NULL)
@@ -99,7 +99,7 @@ void json_fail_here(struct json *in)
     in->failed = true;
 }
 
-static void skip_space(struct json *in)
+static void skip_space(struct jr *in)
 {
     must(in->at <= in->end);
 
@@ -108,96 +108,96 @@ static void skip_space(struct json *in)
         in->at++;
 }
 
-static const char *type_name(enum json_type type)
+static const char *type_name(enum jr_type type)
 {
     static const char *const name[] = {
-        [JSON_END] = "the end",     [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array",
-        [JSON_STRING] = "a string", [JSON_NUMBER] = "a number",  [JSON_TRUE] = "true",
-        [JSON_FALSE] = "false",     [JSON_NULL] = "null",        [JSON_BAD] = "no JSON",
+        [JR_END] = "the end",     [JR_OBJECT] = "an object", [JR_ARRAY] = "an array",
+        [JR_STRING] = "a string", [JR_NUMBER] = "a number",  [JR_TRUE] = "true",
+        [JR_FALSE] = "false",     [JR_NULL] = "null",        [JR_BAD] = "no JSON",
     };
     must((size_t)type < ARRAY_LEN(name));
     return name[type];
 }
 
-static size_t position(const struct json *in, const char *at)
+static size_t position(const struct jr *in, const char *at)
 {
     must(at >= in->begin && at <= in->end);
     return (size_t)(at - in->begin);
 }
 
 /* What stands here is not what the grammar wants. */
-static bool wrong(struct json *in, const char *expected)
+static bool wrong(struct jr *in, const char *expected)
 {
     must(!in->failed);
     must(expected != NULL);
 
-    const enum json_type type = json_peek(in);
-    if (type != JSON_BAD && type != JSON_END && *in->at != 't' && *in->at != 'f' && *in->at != 'n')
-        json_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
+    const enum jr_type type = jr_peek(in);
+    if (type != JR_BAD && type != JR_END && *in->at != 't' && *in->at != 'f' && *in->at != 'n')
+        jr_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
                   position(in, in->at));
-    else if (type == JSON_END)
-        json_fail(in, "expected %s, found the end at byte %zu", expected, position(in, in->at));
+    else if (type == JR_END)
+        jr_fail(in, "expected %s, found the end at byte %zu", expected, position(in, in->at));
     else if (*in->at > 0x20 && *in->at < 0x7F)
-        json_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at,
+        jr_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at,
                   position(in, in->at));
     else
-        json_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
+        jr_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
                   (unsigned)(unsigned char)*in->at, position(in, in->at));
     return false;
 }
 
-enum json_type json_peek(struct json *in)
+enum jr_type jr_peek(struct jr *in)
 {
     must(in->at >= in->begin && in->at <= in->end);
     must(in->depth <= JSON_DEPTH_MAX);
 
     if (in->failed)
-        return JSON_BAD;
+        return JR_BAD;
     skip_space(in);
     if (in->at == in->end)
-        return JSON_END;
+        return JR_END;
     switch (*in->at) {
     case '{':
-        return JSON_OBJECT;
+        return JR_OBJECT;
     case '[':
-        return JSON_ARRAY;
+        return JR_ARRAY;
     case '"':
-        return JSON_STRING;
+        return JR_STRING;
     case 't':
-        return JSON_TRUE;
+        return JR_TRUE;
     case 'f':
-        return JSON_FALSE;
+        return JR_FALSE;
     case 'n':
-        return JSON_NULL;
+        return JR_NULL;
     default:
-        return *in->at == '-' || (*in->at >= '0' && *in->at <= '9') ? JSON_NUMBER : JSON_BAD;
+        return *in->at == '-' || (*in->at >= '0' && *in->at <= '9') ? JR_NUMBER : JR_BAD;
     }
 }
 
-static bool expect(struct json *in, enum json_type type, const char *expected)
+static bool expect(struct jr *in, enum jr_type type, const char *expected)
 {
-    must(type != JSON_BAD && type != JSON_END);
+    must(type != JR_BAD && type != JR_END);
 
     if (in->failed)
         return false;
-    return json_peek(in) == type || wrong(in, expected);
+    return jr_peek(in) == type || wrong(in, expected);
 }
 
-static bool enter(struct json *in, bool array)
+static bool enter(struct jr *in, bool array)
 {
     must(in->at < in->end);
 
     if (in->depth == JSON_DEPTH_MAX) {
-        json_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_DEPTH_MAX)",
+        jr_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_DEPTH_MAX)",
                      JSON_DEPTH_MAX);
         return false;
     }
-    in->level[in->depth++] = (struct json_level){.array = array, .first = true};
+    in->level[in->depth++] = (struct jr_level){.array = array, .first = true};
     in->at++;
     return true;
 }
 
-static bool leave(struct json *in)
+static bool leave(struct jr *in)
 {
     must(in->depth > 0);
     in->depth--;
@@ -205,30 +205,30 @@ static bool leave(struct json *in)
     return false;
 }
 
-bool json_object(struct json *in)
+bool jr_object(struct jr *in)
 {
-    return expect(in, JSON_OBJECT, "an object") && enter(in, false);
+    return expect(in, JR_OBJECT, "an object") && enter(in, false);
 }
 
-bool json_array(struct json *in)
+bool jr_array(struct jr *in)
 {
-    return expect(in, JSON_ARRAY, "an array") && enter(in, true);
+    return expect(in, JR_ARRAY, "an array") && enter(in, true);
 }
 
 /* To the closing quote.  The reader stands on the opening one. */
-static bool read_string(struct json *in, struct scan_string *out)
+static bool read_string(struct jr *in, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
 
     *out = scan_string(in->at + 1, in->end);
     if (out->close == NULL) {
-        json_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
+        jr_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
         return false;
     }
     return true;
 }
 
-static struct text decode(struct json *in, struct text raw, bool escaped)
+static struct text decode(struct jr *in, struct text raw, bool escaped)
 {
     must(raw.at > in->begin);
     must(raw.len <= position(in, in->end));
@@ -240,13 +240,13 @@ static struct text decode(struct json *in, struct text raw, bool escaped)
 }
 
 /* ',' before all but the first; false at the closing bracket or on failure. */
-static bool next(struct json *in, bool array)
+static bool next(struct jr *in, bool array)
 {
     if (in->failed)
         return false;
     must(in->depth > 0 && in->level[in->depth - 1].array == array);
 
-    struct json_level *level = &in->level[in->depth - 1];
+    struct jr_level *level = &in->level[in->depth - 1];
     skip_space(in);
     if (in->at < in->end && *in->at == (array ? ']' : '}'))
         return leave(in);
@@ -263,7 +263,7 @@ static bool next(struct json *in, bool array)
 }
 
 /* The key with its colon.  Decoded only where somebody will look at it. */
-static bool next_key(struct json *in, struct text *out_key, bool decoded)
+static bool next_key(struct jr *in, struct text *out_key, bool decoded)
 {
     must(out_key != NULL);
 
@@ -287,23 +287,23 @@ static bool next_key(struct json *in, struct text *out_key, bool decoded)
     return true;
 }
 
-bool json_key(struct json *in, struct text *out_key)
+bool jr_key(struct jr *in, struct text *out_key)
 {
     must(in->failed || in->depth > 0);
     return next_key(in, out_key, true);
 }
 
-bool json_element(struct json *in)
+bool jr_element(struct jr *in)
 {
     return next(in, true);
 }
 
-bool json_string(struct json *in, struct text *out)
+bool jr_string(struct jr *in, struct text *out)
 {
     must(out != NULL);
 
     struct scan_string string;
-    if (!expect(in, JSON_STRING, "a string") || !read_string(in, &string))
+    if (!expect(in, JR_STRING, "a string") || !read_string(in, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
     *out = decode(in, raw, string.escaped);
@@ -312,21 +312,21 @@ bool json_string(struct json *in, struct text *out)
 }
 
 /* Only an escape can make a NUL, and what has escapes is not borrowed. */
-static bool no_nul(struct json *in, struct text value)
+static bool no_nul(struct jr *in, struct text value)
 {
     must(value.at != NULL);
 
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
     if (borrowed || memchr(value.at, '\0', value.len) == NULL)
         return true;
-    json_fail(in, "must not hold a NUL");
+    jr_fail(in, "must not hold a NUL");
     return false;
 }
 
-bool json_cstring(struct json *in, const char **out)
+bool jr_cstring(struct jr *in, const char **out)
 {
     struct text value;
-    if (!json_string(in, &value) || !no_nul(in, value))
+    if (!jr_string(in, &value) || !no_nul(in, value))
         return false;
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
     /* What was decoded is ours and has a zero behind it. */
@@ -335,7 +335,7 @@ bool json_cstring(struct json *in, const char **out)
     return true;
 }
 
-bool json_string_element(struct json *in, struct text *out)
+bool jr_string_element(struct jr *in, struct text *out)
 {
     must(in->failed || in->depth > 0);
     must(out != NULL);
@@ -352,37 +352,37 @@ bool json_string_element(struct json *in, struct text *out)
             return true;
         }
     }
-    return json_element(in) && json_string(in, out);
+    return jr_element(in) && jr_string(in, out);
 }
 
-bool json_is_name(struct json *in, size_t max, struct text name)
+bool jr_is_name(struct jr *in, size_t max, struct text name)
 {
     must(max > 0);
 
     if (in->failed || !no_nul(in, name))
         return false;
     if (name.len == 0)
-        json_fail(in, "must not be empty");
+        jr_fail(in, "must not be empty");
     else if (name.len > max)
-        json_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", name.len, max);
+        jr_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", name.len, max);
     return !in->failed;
 }
 
-bool json_name(struct json *in, size_t max, struct text *out)
+bool jr_name(struct jr *in, size_t max, struct text *out)
 {
     must(out != NULL);
-    return json_string(in, out) && json_is_name(in, max, *out);
+    return jr_string(in, out) && jr_is_name(in, max, *out);
 }
 
-static bool read_number(struct json *in, struct text *out)
+static bool read_number(struct jr *in, struct text *out)
 {
     must(out != NULL);
 
-    if (!expect(in, JSON_NUMBER, "a whole number"))
+    if (!expect(in, JR_NUMBER, "a whole number"))
         return false;
     const char *end = scan_number(in->at, in->end);
     if (end == NULL) {
-        json_fail(in, "a number that is not JSON, at byte %zu", position(in, in->at));
+        jr_fail(in, "a number that is not JSON, at byte %zu", position(in, in->at));
         return false;
     }
     *out = (struct text){in->at, (size_t)(end - in->at)};
@@ -390,7 +390,7 @@ static bool read_number(struct json *in, struct text *out)
     return true;
 }
 
-bool json_i64(struct json *in, int64_t *out)
+bool jr_i64(struct jr *in, int64_t *out)
 {
     must(out != NULL);
 
@@ -400,13 +400,13 @@ bool json_i64(struct json *in, int64_t *out)
     const enum scan_whole verdict = scan_i64(number, out);
     const int shown = number.len < SHOWN_MAX_BYTES ? (int)number.len : SHOWN_MAX_BYTES;
     if (verdict == SCAN_FRACTION)
-        json_fail(in, "is %.*s, but must be a whole number", shown, number.at);
+        jr_fail(in, "is %.*s, but must be a whole number", shown, number.at);
     if (verdict == SCAN_RANGE)
-        json_fail(in, "is %.*s, beyond what 63 bits can hold", shown, number.at);
+        jr_fail(in, "is %.*s, beyond what 63 bits can hold", shown, number.at);
     return !in->failed;
 }
 
-static bool literal(struct json *in, const char *word)
+static bool literal(struct jr *in, const char *word)
 {
     must(word != NULL);
 
@@ -419,57 +419,57 @@ static bool literal(struct json *in, const char *word)
     return true;
 }
 
-bool json_bool(struct json *in, bool *out)
+bool jr_bool(struct jr *in, bool *out)
 {
     must(out != NULL);
 
-    const enum json_type type = json_peek(in);
+    const enum jr_type type = jr_peek(in);
     if (in->failed)
         return false;
-    if (type != JSON_TRUE && type != JSON_FALSE)
+    if (type != JR_TRUE && type != JR_FALSE)
         return wrong(in, "true or false");
-    if (!literal(in, type == JSON_TRUE ? "true" : "false"))
+    if (!literal(in, type == JR_TRUE ? "true" : "false"))
         return false;
-    *out = type == JSON_TRUE;
+    *out = type == JR_TRUE;
     return true;
 }
 
-bool json_null(struct json *in)
+bool jr_null(struct jr *in)
 {
-    return json_peek(in) == JSON_NULL && literal(in, "null");
+    return jr_peek(in) == JR_NULL && literal(in, "null");
 }
 
 /* One value, or the first step into one. */
-static bool skip_step(struct json *in)
+static bool skip_step(struct jr *in)
 {
     struct scan_string string;
     struct text number;
-    switch (json_peek(in)) {
-    case JSON_OBJECT:
+    switch (jr_peek(in)) {
+    case JR_OBJECT:
         return enter(in, false);
-    case JSON_ARRAY:
+    case JR_ARRAY:
         return enter(in, true);
-    case JSON_STRING:
+    case JR_STRING:
         if (!read_string(in, &string))
             return false;
         in->at = string.close + 1;
         return true;
-    case JSON_NUMBER:
+    case JR_NUMBER:
         return read_number(in, &number);
-    case JSON_TRUE:
+    case JR_TRUE:
         return literal(in, "true");
-    case JSON_FALSE:
+    case JR_FALSE:
         return literal(in, "false");
-    case JSON_NULL:
+    case JR_NULL:
         return literal(in, "null");
-    case JSON_END:
-    case JSON_BAD:
+    case JR_END:
+    case JR_BAD:
         break;
     }
     return in->failed ? false : wrong(in, "a value");
 }
 
-bool json_skip(struct json *in)
+bool jr_skip(struct jr *in)
 {
     const uint32_t base = in->depth;
     while (skip_step(in)) {
@@ -479,7 +479,7 @@ bool json_skip(struct json *in)
             must(in->depth >= base);
             if (in->depth == base)
                 return true;
-            if (in->level[in->depth - 1].array ? json_element(in) : next_key(in, &key, false))
+            if (in->level[in->depth - 1].array ? jr_element(in) : next_key(in, &key, false))
                 break;
             if (in->failed)
                 return false;
@@ -488,19 +488,19 @@ bool json_skip(struct json *in)
     return false;
 }
 
-bool json_raw(struct json *in, struct text *out)
+bool jr_raw(struct jr *in, struct text *out)
 {
     must(out != NULL);
 
-    (void)json_peek(in); /* moves to the value's first byte */
+    (void)jr_peek(in); /* moves to the value's first byte */
     const char *begin = in->at;
-    if (!json_skip(in))
+    if (!jr_skip(in))
         return false;
     *out = (struct text){begin, (size_t)(in->at - begin)};
     return true;
 }
 
-int json_consumed(struct json *in, size_t *out_bytes)
+int jr_consumed(struct jr *in, size_t *out_bytes)
 {
     if (in->failed)
         return -(int)in->err->code;
@@ -509,13 +509,13 @@ int json_consumed(struct json *in, size_t *out_bytes)
     return 0;
 }
 
-int json_finish(struct json *in)
+int jr_finish(struct jr *in)
 {
     if (!in->failed) {
         must(in->depth == 0);
         skip_space(in);
         if (in->at < in->end)
-            json_fail(in, "%zu bytes after the value, at byte %zu; one value only",
+            jr_fail(in, "%zu bytes after the value, at byte %zu; one value only",
                       (size_t)(in->end - in->at), position(in, in->at));
     }
     return in->failed ? -(int)in->err->code : 0;
@@ -537,7 +537,7 @@ static bool same_letters(struct text key, const char *name)
 }
 
 /* Which of the fields key is, -1 for none.  Exact first. */
-static int field_of(const struct json_fields *fields, struct text key)
+static int field_of(const struct jr_fields *fields, struct text key)
 {
     must(fields->key != NULL);
 
@@ -554,24 +554,24 @@ static int field_of(const struct json_fields *fields, struct text key)
     return near;
 }
 
-bool json_field(struct json *in, struct json_fields *fields, int *out_key)
+bool jr_field(struct jr *in, struct jr_fields *fields, int *out_key)
 {
-    must(fields->keys <= JSON_FIELDS_MAX);
+    must(fields->keys <= JR_FIELDS_MAX);
 
     struct text key;
-    while (json_key(in, &key)) {
+    while (jr_key(in, &key)) {
         const int found = field_of(fields, key);
         if (found < 0) {
-            (void)json_skip(in); /* a failure ends the loop */
+            (void)jr_skip(in); /* a failure ends the loop */
             continue;
         }
         const uint32_t bit = UINT32_C(1) << found;
         if ((fields->seen & bit) != 0) {
-            json_fail(in, "comes twice; a key may come once");
+            jr_fail(in, "comes twice; a key may come once");
             return false;
         }
         fields->seen |= bit;
-        if (json_null(in))
+        if (jr_null(in))
             continue;
         *out_key = found;
         return !in->failed;
