@@ -1,8 +1,8 @@
 /*
  * queue - a bounded queue of pointers, many to one.
  *
- * One lock, guarding the ring; held for a few instructions.  A full queue is the producer's to handle:
- * webhooks answer an error, the watcher waits.
+ * One lock, guarding the ring; held for a few instructions.  A full queue is the producer's to
+ * handle: webhooks answer an error, the watcher waits.
  */
 #ifndef MILLIGPU_QUEUE_H
 #define MILLIGPU_QUEUE_H
@@ -22,7 +22,7 @@ bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
 /* Up to max items in order; waits at most wait_ms for the first.  0 on time-out or wake. */
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
 
-void queue_wake(struct queue *queue);  /* the taker returns */
+void queue_wake(struct queue *queue); /* the taker returns */
 /* Producers get false from now on; the taker returns once, and may go on taking what is left. */
 void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);

@@ -113,7 +113,7 @@ void settings_markdown(struct strbuf *out)
     strbuf_str(
         out,
         "# Settings of milligpud\n\n"
-        "<!-- Written by MILLIGPU_WRITE_DOCS=1 build/dev/tests/unit.app.settings. -->\n\n"
+        "<!-- Written by UPDATE=1 build/dev/tests/unit.app.settings; do not edit. -->\n\n"
         "A setting is a flag (`--webhook-listen 127.0.0.1:8910`), a variable\n"
         "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
         "(`webhook_listen: 127.0.0.1:8910`).  A flag beats the variable, which beats the\n"

@@ -27,6 +27,7 @@ bool log_wants(enum log_level level)
 
 bool log_level_parse(const char *text, enum log_level *out)
 {
+    must(text != NULL && out != NULL);
     for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
         if (strcmp(text, level_names[i]) == 0) {
             *out = (enum log_level)i;
@@ -50,6 +51,7 @@ static void add_now(struct strbuf *line)
 
 static struct text field_text(const struct log_field *field)
 {
+    must(field->kind == LOG_FIELD_TEXT || field->kind == LOG_FIELD_STR);
     return field->kind == LOG_FIELD_TEXT ? field->text : text_of(field->str);
 }
 
@@ -102,6 +104,7 @@ void log_event(enum log_level level, const char *msg, const struct log_field *fi
     struct strbuf line;
 
     must(level <= LOG_ERROR);
+    must(msg != NULL && (field != NULL || count == 0));
     if (!log_wants(level))
         return;
     strbuf_init(&line);

@@ -53,6 +53,7 @@ static struct series *find(struct family *family, const char *labels)
 {
     const size_t used = atomic_load(&family->used);
 
+    must(labels != NULL && used <= METRIC_SERIES_MAX);
     for (size_t i = 0; i < used; i++) {
         struct series *series = atomic_load(&family->series[i]);
         if (strcmp(series->labels, labels) == 0)
@@ -63,11 +64,13 @@ static struct series *find(struct family *family, const char *labels)
 
 static struct series *series_of(enum metric_id id, const char *labels)
 {
-    struct family *family = &families[id];
     const char *text = labels != NULL ? labels : "";
-    struct series *series = find(family, text);
 
     must((size_t)id < METRICS);
+    /* One series stands for one without labels, the others for the labels that the table names. */
+    must((text[0] == '\0') == (infos[id].labels[0] == '\0'));
+    struct family *family = &families[id];
+    struct series *series = find(family, text);
     if (series != NULL)
         return series;
     must(pthread_mutex_lock(&adding) == 0);
@@ -98,11 +101,11 @@ void metric_set(enum metric_id id, const char *labels, int64_t value)
 
 void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
 {
-    struct series *series = series_of(id, labels);
-    size_t at = 0;
-
     must(metric_info(id)->type == METRIC_TIMING);
     must(ns >= 0);
+
+    struct series *series = series_of(id, labels);
+    size_t at = 0;
     while (at < ARRAY_LEN(seconds_ns) && ns > seconds_ns[at])
         at++;
     if (at < ARRAY_LEN(seconds_ns))
@@ -113,10 +116,10 @@ void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
 
 void metric_observe(enum metric_id id, const char *labels, uint64_t value)
 {
+    must(metric_info(id)->type == METRIC_HISTOGRAM);
+
     struct series *series = series_of(id, labels);
     size_t at = 0;
-
-    must(metric_info(id)->type == METRIC_HISTOGRAM);
     while (at < ARRAY_LEN(counts) && value > counts[at])
         at++;
     if (at < ARRAY_LEN(counts))
@@ -141,6 +144,8 @@ void metric_each(enum metric_id id, void *user,
 static const char *type_name(enum metric_type type)
 {
     static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
+
+    must((size_t)type < ARRAY_LEN(names));
     return names[type];
 }
 
@@ -155,14 +160,25 @@ void metric_head(struct strbuf *out, enum metric_id id)
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
                    int64_t number)
 {
+    CLEANUP(strbuf_done) struct strbuf clean;
+
+    must(label != NULL && label[0] != '\0');
+    /* JSON and Prometheus escape quote, backslash and line feed alike; the other control
+       characters have no escape here, and one would spoil the whole page. */
+    strbuf_init(&clean);
+    for (size_t i = 0; i < value.len; i++) {
+        const bool odd = (unsigned char)value.at[i] < ' ' && value.at[i] != '\n';
+        strbuf_char(&clean, odd ? ' ' : value.at[i]);
+    }
     strbuf_printf(out, "%s{%s=", metric_info(id)->name, label);
-    strbuf_json(out, value); /* Prometheus escapes the same three characters */
+    strbuf_json(out, (struct text){clean.data, clean.len});
     strbuf_printf(out, "} %lld\n", (long long)number);
 }
 
 static void expose_bucket(struct strbuf *out, enum metric_id id, const struct series *series,
                           const char *bound, uint64_t count)
 {
+    must(bound[0] != '\0');
     strbuf_printf(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", metric_info(id)->name, series->labels,
                   series->labels[0] != '\0' ? "," : "", bound, (unsigned long long)count);
 }
@@ -174,9 +190,9 @@ static void expose_histogram(struct strbuf *out, enum metric_id id, struct serie
     const char *name = metric_info(id)->name;
     const char *open = series->labels[0] != '\0' ? "{" : "";
     const char *close = series->labels[0] != '\0' ? "}" : "";
-    const uint64_t total = atomic_load(&series->count);
     uint64_t below = 0;
 
+    must(bounds <= BUCKETS_MAX);
     for (size_t i = 0; i < bounds; i++) {
         char bound[32];
         if (seconds)
@@ -186,9 +202,18 @@ static void expose_histogram(struct strbuf *out, enum metric_id id, struct serie
         below += atomic_load(&series->bucket[i]);
         expose_bucket(out, id, series, bound, below);
     }
+    /* Who observes just now has filled his bucket and not yet counted himself. */
+    uint64_t total = atomic_load(&series->count);
+    if (total < below)
+        total = below;
     expose_bucket(out, id, series, "+Inf", total);
-    const double sum = (double)atomic_load(&series->sum) / (seconds ? 1e9 : 1.0);
-    strbuf_printf(out, "%s_sum%s%s%s %.9g\n", name, open, series->labels, close, sum);
+    const uint64_t sum = atomic_load(&series->sum);
+    strbuf_printf(out, "%s_sum%s%s%s ", name, open, series->labels, close);
+    if (seconds) /* a double would drop the nanoseconds of a long life */
+        strbuf_printf(out, "%llu.%09llu\n", (unsigned long long)(sum / 1000000000),
+                      (unsigned long long)(sum % 1000000000));
+    else
+        strbuf_printf(out, "%llu\n", (unsigned long long)sum);
     strbuf_printf(out, "%s_count%s%s%s %llu\n", name, open, series->labels, close,
                   (unsigned long long)total);
 }
@@ -198,12 +223,14 @@ static void expose_value(struct strbuf *out, enum metric_id id, const struct ser
     const char *open = series->labels[0] != '\0' ? "{" : "";
     const char *close = series->labels[0] != '\0' ? "}" : "";
 
+    must(metric_info(id)->type == METRIC_COUNTER || metric_info(id)->type == METRIC_GAUGE);
     strbuf_printf(out, "%s%s%s%s %lld\n", metric_info(id)->name, open, series->labels, close,
                   (long long)atomic_load(&series->value));
 }
 
 void metric_expose(struct strbuf *out)
 {
+    must(out != NULL);
     for (size_t id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
         if (info->labels[0] == '\0')

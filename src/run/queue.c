@@ -109,7 +109,8 @@ static void await_first(struct queue *queue, int64_t wait_ms)
 {
     const struct timespec until = deadline_in(wait_ms);
 
-    while (queue->count == 0 && !queue->woken && !queue->closed) {
+    must(wait_ms > 0);
+    while (queue->count == 0 && !queue->woken) {
         const int rc = pthread_cond_timedwait(&queue->filled, &queue->lock, &until);
         must(rc == 0 || rc == ETIMEDOUT);
         if (rc == ETIMEDOUT)
@@ -121,7 +122,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
 {
     size_t taken = 0;
 
-    must(max > 0);
+    must(items != NULL && max > 0);
     must(wait_ms >= 0);
     lock(queue);
     if (wait_ms > 0)
@@ -150,6 +151,7 @@ void queue_close(struct queue *queue)
 {
     lock(queue);
     queue->closed = true;
+    queue->woken = true; /* once: who takes what is left may wait for it, not spin */
     must(pthread_cond_broadcast(&queue->drained) == 0);
     must(pthread_cond_broadcast(&queue->filled) == 0);
     unlock(queue);

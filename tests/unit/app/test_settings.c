@@ -458,7 +458,7 @@ static void the_files_of_the_manifests_load(void **state)
     }
 }
 
-/* MILLIGPU_WRITE_DOCS=1 writes the document instead. */
+/* UPDATE=1 writes the document instead. */
 static void the_document_equals_its_table(void **state)
 {
     (void)state;
@@ -468,10 +468,10 @@ static void the_document_equals_its_table(void **state)
     strbuf_init(&want);
     settings_markdown(&want);
     (void)snprintf(path, sizeof path, "%s/docs/CONFIG.md", source != NULL ? source : ".");
-    const bool writes = getenv("MILLIGPU_WRITE_DOCS") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+    const bool writes = getenv("UPDATE") != NULL; /* NOLINT(concurrency-mt-unsafe) */
     FILE *document = fopen(path, writes ? "we" : "re");
     if (document == NULL)
-        fail_msg("%s is missing: run this test with MILLIGPU_WRITE_DOCS=1", path);
+        fail_msg("%s is missing: run this test with UPDATE=1", path);
     if (writes) {
         assert_int_equal(fwrite(want.data, 1, want.len, document), want.len);
         assert_int_equal(fclose(document), 0);
@@ -481,7 +481,7 @@ static void the_document_equals_its_table(void **state)
     const size_t count = fread(have, 1, want.len + 1, document);
     assert_int_equal(fclose(document), 0);
     if (count != want.len || strcmp(have, want.data) != 0)
-        fail_msg("%s is not what the table says: run this test with MILLIGPU_WRITE_DOCS=1", path);
+        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
 }
 
 static int make_file(void **state)

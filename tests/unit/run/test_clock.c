@@ -1,0 +1,45 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "milligpu/clock.h"
+
+static void the_monotonic_clock_never_goes_back(void **state)
+{
+    (void)state;
+    struct clock_ops clock;
+    clock_real(&clock);
+    int64_t last_ms = clock.now_ms(clock.ctx);
+    int64_t last_ns = clock_ns();
+    for (int i = 0; i < 10000; i++) {
+        const int64_t ns = clock_ns();
+        const int64_t ms = clock.now_ms(clock.ctx);
+        assert_true(ns >= last_ns);
+        assert_true(ms >= last_ms);
+        assert_true(ms - ns / 1000000 <= 1000);
+        last_ns = ns;
+        last_ms = ms;
+    }
+}
+
+static void the_wall_clock_is_milliseconds_since_1970(void **state)
+{
+    (void)state;
+    struct clock_ops clock;
+    clock_real(&clock);
+    const int64_t now = clock.wall_ms(clock.ctx);
+    assert_true(now > 1577836800000); /* 2020 */
+    assert_true(now < 7258118400000); /* 2200 */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_monotonic_clock_never_goes_back),
+        cmocka_unit_test(the_wall_clock_is_milliseconds_since_1970),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+
+static int kept_stderr = -1;
+static FILE *caught;
+static char text[1 << 20];
+
+static int catch (void **state)
+{
+    (void)state;
+    caught = tmpfile();
+    kept_stderr = dup(STDERR_FILENO);
+    must(caught != NULL && kept_stderr >= 0);
+    must(dup2(fileno(caught), STDERR_FILENO) == STDERR_FILENO);
+    log_set(LOG_DEBUG, false);
+    return 0;
+}
+
+/* What was logged so far, into text. */
+static void look(void)
+{
+    must(fseek(caught, 0, SEEK_SET) == 0);
+    text[fread(text, 1, sizeof text - 1, caught)] = '\0';
+    must(fseek(caught, 0, SEEK_END) == 0);
+}
+
+static int let_go(void **state)
+{
+    (void)state;
+    must(dup2(kept_stderr, STDERR_FILENO) == STDERR_FILENO);
+    must(close(kept_stderr) == 0);
+    log_set(LOG_INFO, false);
+    return fclose(caught);
+}
+
+/* "2026-01-02T03:04:05.678Z" */
+static void assert_is_time(const char *at)
+{
+    static const char form[] = "dddd-dd-ddTdd:dd:dd.dddZ";
+    for (size_t i = 0; i < sizeof form - 1; i++) {
+        if (form[i] == 'd')
+            assert_in_range(at[i], '0', '9');
+        else
+            assert_int_equal(at[i], form[i]);
+    }
+}
+
+static void a_line_of_text_has_time_level_message_and_fields(void **state)
+{
+    (void)state;
+    log_write(LOG_INFO, "pod bound", log_str("pod", "default/web-0"), log_i64("milli", 300),
+              log_text("node", TEXT("n1")), log_i64("least", INT64_MIN));
+    look();
+    assert_is_time(text);
+    assert_string_equal(
+        text + 24,
+        " info  pod bound pod=default/web-0 milli=300 node=n1 least=-9223372036854775808\n");
+}
+
+static void text_that_could_be_taken_for_more_is_quoted(void **state)
+{
+    (void)state;
+    log_write(LOG_WARN, "odd", log_str("blank", "a b"), log_str("quote", "a\"b"),
+              log_str("line", "a\nb"), log_str("equals", "a=b"), log_str("empty", ""),
+              log_str("none", NULL), log_text("utf8", TEXT("\xc3\xa4")),
+              log_text("broken", TEXT("\xff")), log_text("nul", TEXT("a\0b")));
+    look();
+    assert_string_equal(text + 24, " warn  odd blank=\"a b\" quote=\"a\\\"b\" line=\"a\\nb\" "
+                                   "equals=\"a=b\" empty=\"\" none=\"\" utf8=\"\xc3\xa4\" "
+                                   "broken=\"\xef\xbf\xbd\" nul=\"a\\u0000b\"\n");
+}
+
+static void a_line_of_json_is_one_object(void **state)
+{
+    (void)state;
+    log_set(LOG_DEBUG, true);
+    log_write(LOG_ERROR, "it \"failed\"", log_str("why", "a\n\"b\""), log_i64("request", 17));
+    log_plain(LOG_DEBUG, "done");
+    look();
+    assert_int_equal(strncmp(text, "{\"ts\":\"", 7), 0);
+    assert_is_time(text + 7);
+    const char *second = strchr(text, '\n');
+    assert_non_null(second);
+    assert_int_equal(strncmp(text + 31,
+                             "\",\"level\":\"error\",\"msg\":\"it \\\"failed\\\"\","
+                             "\"why\":\"a\\n\\\"b\\\"\",\"request\":17}\n",
+                             (size_t)(second + 1 - text - 31)),
+                     0);
+    assert_string_equal(second + 1 + 31, "\",\"level\":\"debug\",\"msg\":\"done\"}\n");
+}
+
+static int asked;
+
+static const char *ask(void)
+{
+    asked++;
+    return "x";
+}
+
+static void what_is_below_the_level_costs_nothing(void **state)
+{
+    (void)state;
+    log_set(LOG_WARN, false);
+    assert_false(log_wants(LOG_INFO));
+    assert_true(log_wants(LOG_WARN));
+    log_write(LOG_INFO, "quiet", log_str("a", ask()));
+    log_plain(LOG_DEBUG, "quiet");
+    look();
+    assert_string_equal(text, "");
+    assert_int_equal(asked, 0);
+    log_write(LOG_WARN, "loud", log_str("a", ask()));
+    look();
+    assert_non_null(strstr(text, " warn  loud a=x\n"));
+    assert_int_equal(asked, 1);
+}
+
+static void levels_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    static const char *const wrong[] = {"", "INFO", "warning", "inf", "infos", " info"};
+    enum log_level level = LOG_ERROR;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        assert_true(log_level_parse(names[i], &level));
+        assert_int_equal(level, i);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        level = LOG_WARN;
+        assert_false(log_level_parse(wrong[i], &level));
+        assert_int_equal(level, LOG_WARN);
+    }
+}
+
+enum { THREADS = 4, LINES = 500 };
+
+static void *write_lines(void *arg)
+{
+    for (int i = 0; i < LINES; i++)
+        log_write(LOG_INFO, "line", log_str("a", "0123456789012345678901234567890123456789"),
+                  log_str("by", arg));
+    return NULL;
+}
+
+static void lines_of_several_threads_do_not_mix(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    char name[THREADS][2];
+    size_t count = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        name[i][0] = (char)('a' + i);
+        name[i][1] = '\0';
+        assert_int_equal(pthread_create(&thread[i], NULL, write_lines, name[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    look();
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        assert_is_time(line);
+        assert_int_equal(strcspn(line, "\n"), 24 + 11 + 43 + 5);
+        count++;
+    }
+    assert_int_equal(count, THREADS * LINES);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, catch, let_go)
+    const struct CMUnitTest tests[] = {
+        TEST(a_line_of_text_has_time_level_message_and_fields),
+        TEST(text_that_could_be_taken_for_more_is_quoted),
+        TEST(a_line_of_json_is_one_object),
+        TEST(what_is_below_the_level_costs_nothing),
+        TEST(levels_have_names),
+        TEST(lines_of_several_threads_do_not_mix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,290 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+static struct strbuf page;
+
+static void expose(void)
+{
+    strbuf_reset(&page);
+    metric_expose(&page);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strbuf_init(&page);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    strbuf_done(&page);
+    return 0;
+}
+
+/* The number behind a line's name and labels; the line must be there, once. */
+static long long value_of(const char *series)
+{
+    char start[300];
+    (void)snprintf(start, sizeof start, "\n%s ", series);
+    const char *line = strstr(page.data, start);
+    if (line == NULL)
+        fail_msg("no %s in:\n%s", series, page.data);
+    assert_null(strstr(line + 1, start));
+    return strtoll(line + strlen(start), NULL, 10);
+}
+
+static void a_series_without_labels_is_there_before_it_is_touched(void **state)
+{
+    (void)state;
+    expose();
+    assert_int_equal(value_of("milligpu_commit_failures_total"), 0);
+    assert_int_equal(value_of("milligpu_ready"), 0);
+    assert_int_equal(value_of("milligpu_commit_seconds_count"), 0);
+    assert_non_null(strstr(page.data, "# TYPE milligpu_commit_seconds histogram\n"));
+    assert_non_null(strstr(page.data, "# TYPE milligpu_ready gauge\n"));
+    assert_non_null(strstr(page.data, "# TYPE milligpu_commit_failures_total counter\n"));
+    assert_null(strstr(page.data, "milligpu_bell_rings_total"));
+}
+
+static void counters_add_and_gauges_are_set(void **state)
+{
+    (void)state;
+    metric_add(M_COMMIT_FAILURES, NULL, 2);
+    metric_add(M_COMMIT_FAILURES, "", 3);
+    metric_add(M_BELL_RINGS, "outcome=\"ok\"", 1);
+    metric_add(M_BELL_RINGS, "outcome=\"failed\"", 7);
+    metric_set(M_QUEUE_DEPTH, NULL, 9);
+    metric_set(M_QUEUE_DEPTH, NULL, -4);
+    expose();
+    assert_int_equal(value_of("milligpu_commit_failures_total"), 5);
+    assert_int_equal(value_of("milligpu_bell_rings_total{outcome=\"ok\"}"), 1);
+    assert_int_equal(value_of("milligpu_bell_rings_total{outcome=\"failed\"}"), 7);
+    assert_int_equal(value_of("milligpu_queue_depth"), -4);
+}
+
+static void a_histogram_of_seconds_counts_up(void **state)
+{
+    (void)state;
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 0);
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 50000); /* the bound belongs to it */
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 50001);
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 1500000000);
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 11000000000);
+    expose();
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"5e-05\"}"), 2);
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"0.0001\"}"), 3);
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"1\"}"), 3);
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"2.5\"}"), 4);
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"10\"}"), 4);
+    assert_int_equal(value_of("milligpu_webhook_seconds_bucket{verb=\"filter\",le=\"+Inf\"}"), 5);
+    assert_int_equal(value_of("milligpu_webhook_seconds_count{verb=\"filter\"}"), 5);
+    assert_non_null(
+        strstr(page.data, "\nmilligpu_webhook_seconds_sum{verb=\"filter\"} 12.500100001\n"));
+}
+
+static void a_histogram_of_counts_counts_up(void **state)
+{
+    (void)state;
+    metric_observe(M_COMMIT_BATCH, NULL, 0);
+    metric_observe(M_COMMIT_BATCH, NULL, 1);
+    metric_observe(M_COMMIT_BATCH, NULL, 3);
+    metric_observe(M_COMMIT_BATCH, NULL, 100000);
+    expose();
+    assert_int_equal(value_of("milligpu_commit_batch_bucket{le=\"1\"}"), 2);
+    assert_int_equal(value_of("milligpu_commit_batch_bucket{le=\"2\"}"), 2);
+    assert_int_equal(value_of("milligpu_commit_batch_bucket{le=\"4\"}"), 3);
+    assert_int_equal(value_of("milligpu_commit_batch_bucket{le=\"512\"}"), 3);
+    assert_int_equal(value_of("milligpu_commit_batch_bucket{le=\"+Inf\"}"), 4);
+    assert_int_equal(value_of("milligpu_commit_batch_sum"), 100004);
+    assert_int_equal(value_of("milligpu_commit_batch_count"), 4);
+}
+
+static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
+{
+    (void)state;
+    strbuf_reset(&page);
+    metric_head(&page, M_FREE);
+    metric_sample(&page, M_FREE, "model", TEXT("A100"), 700);
+    metric_sample(&page, M_FREE, "model", TEXT("a\"b\\c\nd\te\x01"), -1);
+    metric_sample(&page, M_FREE, "model", TEXT("\xff\xc3\xa4"), 0);
+    assert_string_equal(page.data,
+                        "# HELP milligpu_free_milli Milli-GPU that new shares can take.\n"
+                        "# TYPE milligpu_free_milli gauge\n"
+                        "milligpu_free_milli{model=\"A100\"} 700\n"
+                        "milligpu_free_milli{model=\"a\\\"b\\\\c\\nd e \"} -1\n"
+                        "milligpu_free_milli{model=\"\xef\xbf\xbd\xc3\xa4\"} 0\n");
+}
+
+static void sum_up(void *user, const char *labels, int64_t value)
+{
+    int64_t *sum = user;
+    assert_non_null(strstr(labels, "outcome="));
+    *sum += value;
+}
+
+static void the_series_of_a_metric_can_be_visited(void **state)
+{
+    (void)state;
+    int64_t sum = 0;
+    metric_add(M_EVENTS, "outcome=\"ok\"", 40);
+    metric_add(M_EVENTS, "outcome=\"dropped\"", 2);
+    metric_each(M_EVENTS, &sum, sum_up);
+    assert_int_equal(sum, 42);
+    metric_each(M_DRIFT, &sum, sum_up);
+    assert_int_equal(sum, 42);
+}
+
+enum { THREADS = 4, EACH = 20000 };
+
+static atomic_bool done;
+
+static void *count(void *arg)
+{
+    char labels[40];
+
+    for (int i = 0; i < EACH; i++) {
+        (void)snprintf(labels, sizeof labels, "reason=\"r%d\"", i % 7);
+        metric_add(M_REFUSALS, labels, 1);
+        metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"bind\"", i * 1000);
+    }
+    return arg;
+}
+
+static void *scrape(void *arg)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    while (!atomic_load(&done)) {
+        strbuf_reset(&out);
+        metric_expose(&out);
+        /* Whatever the moment: buckets never fall, and the last is the count. */
+        const char *at = strstr(out.data, "_bucket{verb=\"bind\"");
+        unsigned long long last = 0;
+        for (; at != NULL; at = strstr(at + 1, "_bucket{verb=\"bind\"")) {
+            const unsigned long long now = strtoull(strstr(at, "} ") + 2, NULL, 10);
+            must(now >= last);
+            last = now;
+        }
+    }
+    strbuf_done(&out);
+    return arg;
+}
+
+static void threads_lose_no_count_while_others_read(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    pthread_t reader;
+    long long sum = 0;
+    assert_int_equal(pthread_create(&reader, NULL, scrape, NULL), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, count, NULL), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    atomic_store(&done, true);
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    expose();
+    for (int i = 0; i < 7; i++) {
+        char series[80];
+        (void)snprintf(series, sizeof series, "milligpu_refusals_total{reason=\"r%d\"}", i);
+        sum += value_of(series);
+    }
+    assert_int_equal(sum, THREADS * EACH);
+    assert_int_equal(value_of("milligpu_webhook_seconds_count{verb=\"bind\"}"), THREADS * EACH);
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t len = strlen(end);
+    return strlen(name) > len && strcmp(name + strlen(name) - len, end) == 0;
+}
+
+static void names_follow_the_rules_of_prometheus(void **state)
+{
+    (void)state;
+    for (int id = 0; id < METRICS; id++) {
+        const struct metric_info *info = metric_info((enum metric_id)id);
+        assert_int_equal(strncmp(info->name, "milligpu_", 9), 0);
+        assert_int_equal(strspn(info->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(info->name));
+        assert_int_equal(ends_in(info->name, "_total"), info->type == METRIC_COUNTER);
+        if (info->type == METRIC_TIMING)
+            assert_true(ends_in(info->name, "_seconds"));
+        assert_null(strpbrk(info->help, "\n\\"));
+        assert_true(ends_in(info->help, "."));
+        for (int other = 0; other < id; other++)
+            assert_string_not_equal(info->name, metric_info((enum metric_id)other)->name);
+    }
+}
+
+static void write_document(struct strbuf *out)
+{
+    static const char *const types[] = {"counter", "gauge", "histogram", "histogram"};
+    strbuf_str(
+        out,
+        "# Metrics of milligpud\n\n"
+        "<!-- Written by UPDATE=1 build/dev/tests/unit.run.metric; do not edit. -->\n\n"
+        "`GET /metrics` on the admin and the probe listener, Prometheus text format.  No label\n"
+        "ever holds the name of a pod.\n\n"
+        "| metric | type | labels | meaning |\n|---|---|---|---|\n");
+    for (int id = 0; id < METRICS; id++) {
+        const struct metric_info *info = metric_info((enum metric_id)id);
+        strbuf_printf(out, "| `%s` | %s | %s | %s |\n", info->name, types[info->type], info->labels,
+                      info->help);
+    }
+}
+
+/* UPDATE=1 writes the document instead. */
+static void the_document_equals_its_table(void **state)
+{
+    (void)state;
+    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    const bool writes = getenv("UPDATE") != NULL;       /* NOLINT(concurrency-mt-unsafe) */
+    char path[4096];
+    write_document(&page);
+    (void)snprintf(path, sizeof path, "%s/docs/METRICS.md", source != NULL ? source : ".");
+    FILE *document = fopen(path, writes ? "we" : "re");
+    if (document == NULL)
+        fail_msg("%s is missing: run this test with UPDATE=1", path);
+    if (writes) {
+        assert_int_equal(fwrite(page.data, 1, page.len, document), page.len);
+        assert_int_equal(fclose(document), 0);
+        return;
+    }
+    CLEANUP(xfreep) char *have = xcalloc(page.len + 2, 1);
+    const size_t count_read = fread(have, 1, page.len + 1, document);
+    assert_int_equal(fclose(document), 0);
+    if (count_read != page.len || strcmp(have, page.data) != 0)
+        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(
+            a_series_without_labels_is_there_before_it_is_touched), /* the first: state is global */
+        TEST(counters_add_and_gauges_are_set),
+        TEST(a_histogram_of_seconds_counts_up),
+        TEST(a_histogram_of_counts_counts_up),
+        TEST(a_sample_is_escaped_as_prometheus_reads_it),
+        TEST(the_series_of_a_metric_can_be_visited),
+        TEST(threads_lose_no_count_while_others_read),
+        TEST(names_follow_the_rules_of_prometheus),
+        TEST(the_document_equals_its_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

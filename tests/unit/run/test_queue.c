@@ -1,0 +1,221 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "milligpu/clock.h"
+#include "milligpu/queue.h"
+
+static int item[16];
+
+static void sleep_ms(int64_t ms)
+{
+    const struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+    (void)nanosleep(&wait, NULL);
+}
+
+static void items_come_out_in_the_order_they_went_in(void **state)
+{
+    (void)state;
+    void *taken[16];
+    struct queue *queue = queue_new(5);
+    size_t next_in = 0;
+    size_t next_out = 0;
+    for (int round = 0; round < 50; round++) { /* around the ring many times */
+        for (int i = 0; i < 1 + round % 5; i++)
+            if (queue_put(queue, &item[next_in % 16]))
+                next_in++;
+        const size_t count = queue_take(queue, taken, (size_t)(1 + round % 3), 0);
+        for (size_t i = 0; i < count; i++)
+            assert_ptr_equal(taken[i], &item[next_out++ % 16]);
+        assert_int_equal(queue_depth(queue), next_in - next_out);
+    }
+    while (queue_take(queue, taken, 1, 0) == 1)
+        assert_ptr_equal(taken[0], &item[next_out++ % 16]);
+    assert_int_equal(next_in, next_out);
+    queue_free(queue);
+    queue_free(NULL);
+}
+
+static void a_full_queue_refuses_and_an_empty_one_gives_nothing(void **state)
+{
+    (void)state;
+    void *taken[4];
+    struct queue *queue = queue_new(2);
+    assert_true(queue_put(queue, &item[0]));
+    assert_true(queue_put(queue, &item[1]));
+    assert_false(queue_put(queue, &item[2]));
+    assert_int_equal(queue_take(queue, taken, 4, 1000), 2);
+    const int64_t start = clock_ns();
+    assert_int_equal(queue_take(queue, taken, 4, 0), 0);
+    assert_int_equal(queue_take(queue, taken, 4, 30), 0);
+    assert_true(clock_ns() - start >= 29000000);
+    queue_free(queue);
+}
+
+static void a_wake_ends_one_wait_also_one_that_comes_later(void **state)
+{
+    (void)state;
+    void *taken[1];
+    struct queue *queue = queue_new(1);
+    queue_wake(queue);
+    queue_wake(queue);
+    const int64_t start = clock_ns();
+    assert_int_equal(queue_take(queue, taken, 1, 10000), 0);
+    assert_true(clock_ns() - start < 5000000000);
+    const int64_t again = clock_ns();
+    assert_int_equal(queue_take(queue, taken, 1, 30), 0);
+    assert_true(clock_ns() - again >= 29000000);
+    queue_free(queue);
+}
+
+static void *wake_soon(void *arg)
+{
+    sleep_ms(20);
+    queue_wake(arg);
+    return NULL;
+}
+
+static void *put_soon(void *arg)
+{
+    sleep_ms(20);
+    assert_true(queue_put(arg, &item[7]));
+    return NULL;
+}
+
+static void *close_soon(void *arg)
+{
+    sleep_ms(20);
+    queue_close(arg);
+    return NULL;
+}
+
+static void a_taker_that_waits_is_told(void **state)
+{
+    (void)state;
+    void *(*const tell[])(void *) = {wake_soon, put_soon, close_soon};
+    const size_t gets[] = {0, 1, 0};
+    for (size_t i = 0; i < ARRAY_LEN(tell); i++) {
+        struct queue *queue = queue_new(1);
+        pthread_t thread;
+        void *taken[1];
+        assert_int_equal(pthread_create(&thread, NULL, tell[i], queue), 0);
+        const int64_t start = clock_ns();
+        assert_int_equal(queue_take(queue, taken, 1, 10000), gets[i]);
+        assert_true(clock_ns() - start < 5000000000);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        queue_free(queue);
+    }
+}
+
+static void a_closed_queue_gives_what_it_has_and_takes_no_more(void **state)
+{
+    (void)state;
+    void *taken[4];
+    struct queue *queue = queue_new(4);
+    assert_true(queue_put(queue, &item[0]));
+    queue_close(queue);
+    assert_false(queue_put(queue, &item[1]));
+    assert_false(queue_put_wait(queue, &item[1]));
+    assert_int_equal(queue_take(queue, taken, 4, 10000), 1);
+    assert_ptr_equal(taken[0], &item[0]);
+    /* A taker in a loop does not spin on it. */
+    const int64_t start = clock_ns();
+    assert_int_equal(queue_take(queue, taken, 4, 30), 0);
+    assert_true(clock_ns() - start >= 29000000);
+    queue_free(queue);
+}
+
+static void *put_waiting(void *arg)
+{
+    return queue_put_wait(arg, &item[1]) ? &item[1] : NULL;
+}
+
+static void a_producer_waits_for_room_or_for_the_end(void **state)
+{
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        struct queue *queue = queue_new(1);
+        pthread_t thread;
+        void *taken[1];
+        void *result;
+        assert_true(queue_put_wait(queue, &item[0]));
+        assert_int_equal(pthread_create(&thread, NULL, put_waiting, queue), 0);
+        sleep_ms(20);
+        if (closes)
+            queue_close(queue);
+        else
+            assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, closes ? NULL : &item[1]);
+        assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+        assert_ptr_equal(taken[0], closes ? &item[0] : &item[1]);
+        queue_free(queue);
+    }
+}
+
+enum { PRODUCERS = 4, EACH = 5000 };
+
+struct producer {
+    pthread_t thread;
+    struct queue *queue;
+    int numbers[EACH]; /* items are their addresses: order is order of addresses */
+};
+
+static void *produce(void *arg)
+{
+    struct producer *producer = arg;
+
+    for (int i = 0; i < EACH; i++)
+        if (!queue_put_wait(producer->queue, &producer->numbers[i]))
+            return NULL;
+    return producer;
+}
+
+static void many_producers_lose_nothing_and_keep_their_order(void **state)
+{
+    (void)state;
+    static struct producer producer[PRODUCERS];
+    size_t seen[PRODUCERS] = {0};
+    void *taken[32];
+    size_t all = 0;
+    struct queue *queue = queue_new(8);
+    for (size_t p = 0; p < PRODUCERS; p++) {
+        producer[p].queue = queue;
+        assert_int_equal(pthread_create(&producer[p].thread, NULL, produce, &producer[p]), 0);
+    }
+    while (all < (size_t)PRODUCERS * EACH) {
+        const size_t count = queue_take(queue, taken, 32, 5000);
+        assert_true(count > 0);
+        for (size_t i = 0; i < count; i++) {
+            const int *number = taken[i];
+            size_t p = 0;
+            while (number < producer[p].numbers || number >= producer[p].numbers + EACH)
+                assert_true(++p < PRODUCERS);
+            assert_ptr_equal(number, &producer[p].numbers[seen[p]++]);
+        }
+        all += count;
+    }
+    for (size_t p = 0; p < PRODUCERS; p++)
+        assert_int_equal(pthread_join(producer[p].thread, NULL), 0);
+    assert_int_equal(queue_depth(queue), 0);
+    queue_free(queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_come_out_in_the_order_they_went_in),
+        cmocka_unit_test(a_full_queue_refuses_and_an_empty_one_gives_nothing),
+        cmocka_unit_test(a_wake_ends_one_wait_also_one_that_comes_later),
+        cmocka_unit_test(a_taker_that_waits_is_told),
+        cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_no_more),
+        cmocka_unit_test(a_producer_waits_for_room_or_for_the_end),
+        cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
