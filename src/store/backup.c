@@ -72,8 +72,34 @@ static int backup_into(sqlite3 *db, const char *part, struct err *err)
     CLEANUP(db_closep) sqlite3 *copy = NULL;
 
     must(part[0] != '\0');
-    const int failed = db_open(part, DB_CREATE, &copy, err);
-    return failed != 0 ? failed : copy_pages(db, copy, err);
+    int failed = db_open(part, DB_CREATE, &copy, err);
+    if (failed == 0)
+        failed = copy_pages(db, copy, err);
+    /* The time to learn that a copy is no good is now. */
+    if (failed == 0)
+        failed = check_file(copy, false, err);
+    return failed;
+}
+
+/* SQLite leaves its side files behind where their end went wrong; an empty one means nothing. */
+static int drop_side_files(const char *part, struct err *err)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+    int failed = 0;
+
+    must(part[0] != '\0');
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        struct strbuf name;
+        struct stat is;
+        strbuf_init(&name);
+        strbuf_printf(&name, "%s%s", part, suffixes[i]);
+        if (i == 0 && stat(name.data, &is) == 0 && is.st_size > 0)
+            failed =
+                err_set(err, ERR_IO, "backup: SQLite left a part of the copy in %s", name.data);
+        (void)unlink(name.data); /* it is rarely there */
+        strbuf_done(&name);
+    }
+    return failed;
 }
 
 int backup_to(sqlite3 *db, const char *file, struct err *err)
@@ -94,6 +120,11 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
         (void)close(fd); /* SQLite opens it by name */
     if (failed == 0)
         failed = backup_into(db, part.data, err);
+    struct err side;
+    if (fd >= 0 && drop_side_files(part.data, &side) != 0 && failed == 0) {
+        *err = side;
+        failed = -(int)side.code;
+    }
     if (failed == 0)
         failed = sync_file(part.data, err);
     if (failed == 0)
