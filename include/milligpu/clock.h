@@ -1,8 +1,8 @@
 /*
  * clock - time as an argument.
  *
- * Deadlines use the monotonic clock; what people read is wall-clock UTC.  Two functions behind a struct, so
- * that the simulator can hold the hands.
+ * Deadlines use the monotonic clock; what people read is wall-clock UTC.  Two functions behind a
+ * struct, so that the simulator can hold the hands.
  */
 #ifndef MILLIGPU_CLOCK_H
 #define MILLIGPU_CLOCK_H

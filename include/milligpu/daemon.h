@@ -1,9 +1,9 @@
 /*
  * daemon - the whole of milligpud, from start to stop.
  *
- * Start: settings, ledger file, listeners (webhooks answer Error, probes work), the API server, the complete
- * lists, ready.  Stop: SIGTERM makes /readyz fail and lets binds in flight end; a second one stops at once.
- * SIGHUP reads the settings file and the certificates again.
+ * Start: settings, ledger file, listeners (webhooks answer Error, probes work), the API server,
+ * the complete lists, ready.  Stop: SIGTERM makes /readyz fail and lets binds in flight end; a
+ * second one stops at once. SIGHUP reads the settings file and the certificates again.
  */
 #ifndef MILLIGPU_DAEMON_H
 #define MILLIGPU_DAEMON_H

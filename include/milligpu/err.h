@@ -12,29 +12,29 @@
 
 /* code, word in logs and answers, HTTP status on the admin port, may be tried again */
 #define ERR_TABLE(X)                                                                               \
-    X(ERR_INVALID, "invalid", 400, false)            /* what was sent cannot be right */           \
+    X(ERR_INVALID, "invalid", 400, false) /* what was sent cannot be right */                      \
     X(ERR_UNAUTHORIZED, "unauthorized", 401, false)                                                \
     X(ERR_FORBIDDEN, "forbidden", 403, false)                                                      \
     X(ERR_NOT_FOUND, "not_found", 404, false)                                                      \
     X(ERR_CONFLICT, "conflict", 409, false)                                                        \
-    X(ERR_GONE, "gone", 410, false)                  /* that resourceVersion is compacted */       \
-    X(ERR_TOO_LARGE, "too_large", 413, false)        /* passes one of limits.h */                  \
+    X(ERR_GONE, "gone", 410, false)           /* that resourceVersion is compacted */              \
+    X(ERR_TOO_LARGE, "too_large", 413, false) /* passes one of limits.h */                         \
     X(ERR_BUSY, "busy", 429, true)                                                                 \
     X(ERR_INTERNAL, "internal", 500, false)                                                        \
-    X(ERR_UNAVAILABLE, "unavailable", 503, true)     /* not ready, or the other side is down */    \
+    X(ERR_UNAVAILABLE, "unavailable", 503, true) /* not ready, or the other side is down */        \
     X(ERR_TIMEOUT, "timeout", 504, true)                                                           \
-    X(ERR_IO, "io", 500, true)                       /* disk or network failed */                  \
-    X(ERR_FULL, "full", 507, true)                   /* disk full */                               \
-    X(ERR_CORRUPT, "corrupt", 500, false)            /* the database contradicts itself */         \
-    X(ERR_FOREIGN, "foreign", 500, false)            /* not our file, or another cluster's */      \
-    X(ERR_NEWER, "newer", 500, false)                /* written by a newer milligpu */
+    X(ERR_IO, "io", 500, true)            /* disk or network failed */                             \
+    X(ERR_FULL, "full", 507, true)        /* disk full */                                          \
+    X(ERR_CORRUPT, "corrupt", 500, false) /* the database contradicts itself */                    \
+    X(ERR_FOREIGN, "foreign", 500, false) /* not our file, or another cluster's */                 \
+    X(ERR_NEWER, "newer", 500, false)     /* written by a newer milligpu */
 
 enum err_code {
     ERR_NONE,
 #define X(code, word, status, again) code,
     ERR_TABLE(X)
 #undef X
-    ERR_CODES
+        ERR_CODES
 };
 
 enum { ERR_TEXT_MAX = 512 };

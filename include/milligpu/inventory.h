@@ -25,10 +25,11 @@ struct node_facts {
     const char *label_product;     /* nvidia.com/gpu.product */
     const char *label_memory;      /* nvidia.com/gpu.memory, MiB of one GPU */
     const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
-    const char *label_sharing;     /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
-    const char *cordon;            /* annotation milligpu.io/cordon: "all" or ids, comma separated */
-    const char *gpus_error;        /* annotation milligpu.io/gpus is broken: what is wrong */
-    uint32_t gpus;                 /* of the annotation */
+    const char
+        *label_sharing; /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
+    const char *cordon; /* annotation milligpu.io/cordon: "all" or ids, comma separated */
+    const char *gpus_error; /* annotation milligpu.io/gpus is broken: what is wrong */
+    uint32_t gpus;          /* of the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is there and well-formed, be it empty */
 };
@@ -72,9 +73,9 @@ struct inventory {
     const char *uid;
     enum inventory_source source;
     enum inventory_problem problem; /* with a problem, gpus is 0 */
-    char problem_text[160];         /* names the field and the numbers; for drift, never for filter */
+    char problem_text[160]; /* names the field and the numbers; for drift, never for filter */
     uint32_t gpus;
-    struct gpu_facts *gpu; /* ascending index, distinct ids */
+    struct gpu_facts *gpu;    /* ascending index, distinct ids */
     uint32_t advertise_milli; /* with rules.advertise: what status.capacity should show; else 0 */
 };
 

@@ -59,7 +59,7 @@ struct jr {
 };
 
 void jr_init(struct jr *in, struct text bytes, const char *root, struct arena *arena,
-               struct err *err);
+             struct err *err);
 
 /* After the top value: nothing may follow.  0, or negative with err set. */
 int jr_finish(struct jr *in) MUST_USE;
@@ -88,11 +88,11 @@ bool jr_null(struct jr *in);                  /* true and consumed if the next v
  * if it has failed already.  `in` is evaluated more than once.
  */
 #define jr_fail(in, ...) jr_fail_as(in, ERR_INVALID, __VA_ARGS__)
-#define jr_fail_as(in, code, ...)                                                                \
+#define jr_fail_as(in, code, ...)                                                                  \
     do {                                                                                           \
         if (!(in)->failed) {                                                                       \
             (void)err_set((in)->err, (code), __VA_ARGS__);                                         \
-            jr_fail_here(in);                                                                    \
+            jr_fail_here(in);                                                                      \
         }                                                                                          \
     } while (0)
 
@@ -116,7 +116,7 @@ struct jr_fields {
     uint32_t keys; /* at most JR_FIELDS_MAX */
     uint32_t seen; /* bit per key that has come, null or not */
 };
-#define JR_FIELDS(names)                                                                         \
+#define JR_FIELDS(names)                                                                           \
     {                                                                                              \
         .key = (names), .keys = (uint32_t)ARRAY_LEN(names)                                         \
     }

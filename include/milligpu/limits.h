@@ -8,25 +8,25 @@
 #define MILLIGPU_LIMITS_H
 
 enum {
-    GPU_MILLI           = 1000, /* thousandths of one physical GPU */
-    GPUS_PER_NODE_MAX   = 64,
+    GPU_MILLI = 1000, /* thousandths of one physical GPU */
+    GPUS_PER_NODE_MAX = 64,
     CHARGES_PER_GPU_MAX = 128, /* pods that hold a share of one GPU */
-    CONTAINERS_MAX      = 128, /* containers of one pod, init containers included */
-    PARTS_MAX           = 512, /* shares of one pod, over all containers and GPUs */
-    EXACT_WANTS_MAX     = 6,   /* asking containers that are placed exactly; greedily beyond */
-    EXACT_STATES_MAX    = 1024, /* 6 containers of 2 GPUs each: 729 */
-    MODELS_MAX          = 32, /* globs in one gpu-model annotation */
+    CONTAINERS_MAX = 128,      /* containers of one pod, init containers included */
+    PARTS_MAX = 512,           /* shares of one pod, over all containers and GPUs */
+    EXACT_WANTS_MAX = 6,       /* asking containers that are placed exactly; greedily beyond */
+    EXACT_STATES_MAX = 1024,   /* 6 containers of 2 GPUs each: 729 */
+    MODELS_MAX = 32,           /* globs in one gpu-model annotation */
 
-    NAME_BYTES_MAX       = 253, /* a Kubernetes object name */
-    UID_BYTES_MAX        = 128,
-    GPU_ID_BYTES_MAX     = 288, /* a made-up id is the name of a node and a number */
-    MODEL_BYTES_MAX      = 128,
+    NAME_BYTES_MAX = 253, /* a Kubernetes object name */
+    UID_BYTES_MAX = 128,
+    GPU_ID_BYTES_MAX = 288, /* a made-up id is the name of a node and a number */
+    MODEL_BYTES_MAX = 128,
     ANNOTATION_BYTES_MAX = 256 * 1024,
-    REASON_BYTES_MAX     = 256,
+    REASON_BYTES_MAX = 256,
 
-    NODES_MAX       = 65536,
-    JSON_DEPTH_MAX  = 96,
-    BODY_BYTES_MAX  = 64 * 1024 * 1024, /* a webhook body; 413 beyond */
+    NODES_MAX = 65536,
+    JSON_DEPTH_MAX = 96,
+    BODY_BYTES_MAX = 64 * 1024 * 1024,  /* a webhook body; 413 beyond */
     EVENT_BYTES_MAX = 32 * 1024 * 1024, /* one watch event or list item */
 };
 

@@ -1,10 +1,11 @@
 /*
  * log - one event, one line, to stderr: JSON or text.
  *
- *   {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"pod bound","request":17,"pod":"default/a"}
+ *   {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"pod
+ *   bound","request":17,"pod":"default/a"}
  *
- * The message is constant, the facts are keys; log_str and friends make them.  Only app and bin log at
- * info and above.  Thread-safe: a line is one write.
+ * The message is constant, the facts are keys; log_str and friends make them.  Only app and bin
+ * log at info and above.  Thread-safe: a line is one write.
  */
 #ifndef MILLIGPU_LOG_H
 #define MILLIGPU_LOG_H
@@ -22,11 +23,20 @@ struct log_field {
 };
 
 #define log_str(k, v)                                                                              \
-    (struct log_field){.key = (k), .kind = LOG_FIELD_STR, .str = (v)}
+    (struct log_field)                                                                             \
+    {                                                                                              \
+        .key = (k), .kind = LOG_FIELD_STR, .str = (v)                                              \
+    }
 #define log_text(k, v)                                                                             \
-    (struct log_field){.key = (k), .kind = LOG_FIELD_TEXT, .text = (v)}
+    (struct log_field)                                                                             \
+    {                                                                                              \
+        .key = (k), .kind = LOG_FIELD_TEXT, .text = (v)                                            \
+    }
 #define log_i64(k, v)                                                                              \
-    (struct log_field){.key = (k), .kind = LOG_FIELD_I64, .number = (int64_t)(v)}
+    (struct log_field)                                                                             \
+    {                                                                                              \
+        .key = (k), .kind = LOG_FIELD_I64, .number = (int64_t)(v)                                  \
+    }
 
 void log_set(enum log_level least, bool json);
 bool log_wants(enum log_level level);

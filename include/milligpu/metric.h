@@ -41,11 +41,13 @@ void metric_observe(enum metric_id id, const char *labels, uint64_t value);
 void metric_each(enum metric_id id, void *user,
                  void (*visit)(void *user, const char *labels, int64_t value));
 
-/* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from the start. */
+/* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from
+   the start. */
 void metric_expose(struct strbuf *out);
 
 /* For gauges with open labels, at scrape time: HELP and TYPE, then sample by sample. */
 void metric_head(struct strbuf *out, enum metric_id id);
-void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value, int64_t number);
+void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
+                   int64_t number);
 
 #endif

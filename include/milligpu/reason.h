@@ -45,14 +45,19 @@
     X(REASON_UNKNOWN_POD, "unknown_pod", STATE, "no such pod, or another uid")                     \
     X(REASON_NOT_OURS, "not_ours", STATE, "the pod does not name the resource")
 
-enum reason_class { REASON_CLASS_REQUEST, REASON_CLASS_KIND, REASON_CLASS_MOMENT, REASON_CLASS_STATE };
+enum reason_class {
+    REASON_CLASS_REQUEST,
+    REASON_CLASS_KIND,
+    REASON_CLASS_MOMENT,
+    REASON_CLASS_STATE
+};
 
 enum reason {
     REASON_NONE, /* it fits */
 #define X(code, word, class, help) code,
     REASON_TABLE(X)
 #undef X
-    REASONS
+        REASONS
 };
 
 const char *reason_name(enum reason reason); /* "fits" for REASON_NONE */

@@ -8,7 +8,8 @@
  * Invariants of a request:
  *   1. wants > 0; each want has 1 .. GPUS_PER_NODE_MAX parts of 1 .. GPU_MILLI; the parts of
  *      all wants are at most PARTS_MAX.
- *   2. Wants stand in the order of pod.container; containers that ask for nothing or 0 are left out.
+ *   2. Wants stand in the order of pod.container; containers that ask for nothing or 0 are left
+ *   out.
  *   3. The parts of one want lie on different GPUs; different wants may share a GPU.
  *
  * What a pod takes on one GPU, its charge, is the peak over its life:
@@ -40,9 +41,9 @@ struct want {
 struct request {
     uint32_t wants;
     struct want *want;
-    uint32_t models;      /* 0: any */
-    const char **model;   /* globs, normalised: see model_matches() */
-    uint32_t memory_mib;  /* least memory of each share; 0: any */
+    uint32_t models;     /* 0: any */
+    const char **model;  /* globs, normalised: see model_matches() */
+    uint32_t memory_mib; /* least memory of each share; 0: any */
 };
 
 enum request_verdict {
@@ -73,7 +74,8 @@ void request_format(const struct request *request, char *out, size_t bytes);
 /* The one text of a reason, from the request's numbers only. */
 void request_refuse(const struct request *request, enum reason why, struct refusal *out);
 
-/* One of the request's models, or no models asked.  "NVIDIA-" is optional, blanks are '-', case is nothing. */
+/* One of the request's models, or no models asked. "NVIDIA-" is optional, blanks are '-', case
+   is nothing. */
 bool request_takes_model(const struct request *request, struct text model);
 
 /*

@@ -1,11 +1,12 @@
 /*
  * wire_admin - what operators read over REST, as JSON.
  *
- * One encoder per shape; src/app/schemas.json says the same shapes to machines, and a test holds answers
- * to it.  Amounts are thousandths and MiB, times RFC 3339 in UTC with milliseconds; a time that is not
- * known is left out.
+ * One encoder per shape; src/app/schemas.json says the same shapes to machines, and a test holds
+ * answers to it.  Amounts are thousandths and MiB, times RFC 3339 in UTC with milliseconds; a
+ * time that is not known is left out.
  *
- * Of free room only that counts which new shares can take: what is left on a closed GPU or node is not free.
+ * Of free room only that counts which new shares can take: what is left on a closed GPU or node
+ * is not free.
  *
  * Pure.
  */
@@ -73,7 +74,8 @@ struct admin_history {
     int64_t released_ms;
 };
 void admin_history(struct jw *jw, const struct admin_history *row);
-/* The charges of one allocation that has ended, as an Allocation; containers are no longer told apart. */
+/* The charges of one allocation that has ended, as an Allocation; containers are no longer
+   told apart. */
 void admin_released(struct jw *jw, const struct admin_history *row, size_t rows);
 
 /* application/problem+json; the title is the status' own. */

@@ -1,7 +1,8 @@
 /*
  * api - everything for operators: probes, metrics, REST.
  *
- * The routes are one table (routes.def) from which the router, /openapi.json and docs/REST.md follow.
+ * The routes are one table (routes.def) from which the router, /openapi.json and docs/REST.md
+ * follow.
  */
 #ifndef MILLIGPU_API_H
 #define MILLIGPU_API_H

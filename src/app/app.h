@@ -15,12 +15,6 @@
 
 #include <stdatomic.h>
 
-#include "hints.h"
-#include "message.h"
-#include "outbox.h"
-#include "pods.h"
-#include "view.h"
-
 #include "milligpu/clock.h"
 #include "milligpu/kube.h"
 #include "milligpu/queue.h"
@@ -29,11 +23,18 @@
 #include "milligpu/store.h"
 #include "milligpu/web.h"
 
+#include "hints.h"
+#include "message.h"
+#include "outbox.h"
+#include "pods.h"
+#include "view.h"
+
 enum { QUEUE_MAX = 8192, BATCH_MAX = 256 };
 
 struct app {
     _Atomic(const struct settings_set *) set;
-    _Atomic(const struct settings *) settings; /* of set; SIGHUP puts another, the old one lives on */
+    _Atomic(const struct settings *)
+        settings; /* of set; SIGHUP puts another, the old one lives on */
     struct request_rules request_rules;
     struct inventory_rules inventory_rules;
     struct wire_rules wire_rules;
@@ -64,7 +65,8 @@ struct app {
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
 };
 
-/* Ready to grant: fail closed otherwise.  out_why may be NULL; else the first reason, for people. */
+/* Ready to grant: fail closed otherwise. out_why may be NULL; else the first reason, for
+   people. */
 bool app_ready(const struct app *app, const char **out_why);
 
 #endif

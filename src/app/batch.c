@@ -6,6 +6,7 @@
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
 {
+    must(app != NULL && ledger != NULL);
     *batch = (struct batch){.app = app, .ledger = ledger};
 }
 
@@ -95,6 +96,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     }
     struct change *change = xmalloc(sizeof *change);
     *change = decided;
+    must(change->verdict == VERDICT_OK);
     ledger_apply(batch->ledger, change);
     keep(batch, change);
     *out_change = change;
@@ -103,6 +105,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
 
 static void undo(struct batch *batch)
 {
+    must(batch->err.code != ERR_NONE);
     for (size_t i = batch->changes; i > 0; i--)
         ledger_undo(batch->ledger, batch->change[i - 1]);
     if (batch->open)
@@ -115,6 +118,7 @@ static void undo(struct batch *batch)
 /* Changes that give room, in order; the caller frees the array. */
 static const struct change **givers(const struct batch *batch, size_t *out_count)
 {
+    must(batch->open);
     const struct change **gives = xcalloc(batch->changes + 1, sizeof *gives);
 
     *out_count = 0;
@@ -128,6 +132,7 @@ static bool commit(struct batch *batch)
 {
     const int64_t began = clock_ns();
 
+    must(batch->open && !batch->lost);
     if (batch->app->store_ops.commit(batch->app->store_ops.ctx, &batch->err) < 0)
         return false;
     metric_observe_ns(M_COMMIT_SECONDS, NULL, clock_ns() - began);

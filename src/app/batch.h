@@ -4,8 +4,9 @@
  *   batch_run: decide -> write (SAVEPOINT) -> apply      ... as often as there are commands
  *   batch_end: publish less room -> COMMIT -> publish more room
  *
- * Before the COMMIT a publication may only take room away: nodes that a change of this batch gives room on are
- * shown as they were.  A lost batch is undone, newest change first, and published again.
+ * Before the COMMIT a publication may only take room away: nodes that a change of this batch
+ * gives room on are shown as they were.  A lost batch is undone, newest change first, and
+ * published again.
  */
 #ifndef MILLIGPU_BATCH_H
 #define MILLIGPU_BATCH_H
@@ -37,7 +38,8 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
                             enum verdict *out_verdict, const struct change **out_change,
                             struct change *out_answer) MUST_USE;
 
-/* True: on disk and published.  False: undone and published, batch->err says why.  The changes stay readable. */
+/* True: on disk and published. False: undone and published, batch->err says why. The changes
+   stay readable. */
 bool batch_end(struct batch *batch) MUST_USE;
 
 /* Ready for the next one. */

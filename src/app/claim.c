@@ -27,6 +27,7 @@ struct claim *claim_new(struct app *app, const struct kube_ops *ops)
 {
     struct claim *claim = xcalloc(1, sizeof *claim);
 
+    must(app->store != NULL && ops->start != NULL);
     claim->app = app;
     claim->ops = ops;
     strbuf_init(&claim->answer);
@@ -85,6 +86,7 @@ int64_t claim_step(struct claim *claim, int64_t now_ms)
 
 static void learned(struct claim *claim, int64_t now_ms)
 {
+    must(!claim->done && claim->status == 200);
     struct app *app = claim->app;
     struct arena arena;
     struct object_meta meta;

@@ -147,7 +147,8 @@ static void *outbox_main(void *user)
     return NULL;
 }
 
-/* History is checked beside the work: it may be long, and only the live tables are needed to grant. */
+/* History is checked beside the work: it may be long, and only the live tables are needed to
+   grant. */
 static void *audit_main(void *user)
 {
     struct daemon *daemon = user;

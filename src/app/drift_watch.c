@@ -104,6 +104,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
 
 static void tell(struct drift_watch *watch, const struct drift *drift, char *take_key)
 {
+    must(drift->text[0] != '\0');
     struct told *told = xcalloc(1, sizeof *told);
 
     told->key = take_key;
@@ -119,9 +120,10 @@ static void seen(void *user, const struct drift *drift)
     struct drift_watch *watch = user;
     struct strbuf key;
 
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-        if (strcmp(kinds[i], drift->kind) == 0)
-            watch->count[i]++;
+    size_t known = 0;
+    while (strcmp(kinds[known], drift->kind) != 0)
+        must(++known < ARRAY_LEN(kinds)); /* the list is closed */
+    watch->count[known]++;
     strbuf_init(&key);
     strbuf_printf(&key, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
                   drift->gpu != NULL ? drift->gpu->id->text : "",

@@ -100,7 +100,8 @@ static void unlock(struct hints *hints)
     must(pthread_mutex_unlock(&hints->lock) == 0);
 }
 
-/* Offers stand in a list by age, so that the oldest make room and ghosts are found from the newest. */
+/* Offers stand in a list by age, so that the oldest make room and ghosts are found from the
+   newest. */
 static void offer_unlink(struct hints *hints, struct offer *offer)
 {
     *(offer->older != NULL ? &offer->older->newer : &hints->oldest) = offer->newer;
@@ -110,6 +111,7 @@ static void offer_unlink(struct hints *hints, struct offer *offer)
 
 static void offer_append(struct hints *hints, struct offer *offer)
 {
+    must(offer->older == NULL && offer->newer == NULL);
     offer->older = hints->newest;
     *(hints->newest != NULL ? &hints->newest->newer : &hints->oldest) = offer;
     hints->newest = offer;
@@ -137,6 +139,7 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
     }
     unlock(hints);
     const uint64_t longer = shortlist * growth;
+    must(longer >= shortlist);
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
 }
 
@@ -213,6 +216,7 @@ static const char *lay(char **at, const char *text)
 
 static struct kept *kept_new(const struct waiting *waiting)
 {
+    must(waiting->uid[0] != '\0' && waiting->text != NULL);
     const size_t bytes = strlen(waiting->uid) + strlen(waiting->namespace) + strlen(waiting->name) +
                          strlen(waiting->text) + 4;
     struct kept *kept = xmalloc(sizeof *kept + bytes);
@@ -264,6 +268,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
     const uint32_t hash = request_hash(key->request);
     bool found = false;
 
+    must(key->room > 0);
     lock(hints);
     for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
         const struct answer *answer = &hints->answer[i];
@@ -339,6 +344,7 @@ static bool fits_any(const struct request *request, const struct node *const *no
     struct placement *placement = xmalloc(sizeof *placement);
     bool fits = false;
 
+    must(request->wants > 0);
     for (size_t i = 0; i < nodes && !fits; i++) {
         struct room room;
         room_of(node[i], &room);

@@ -13,8 +13,8 @@
 
 enum message_kind {
     MESSAGE_BIND,
-    MESSAGE_FETCHED,   /* the pod of a bind, by GET */
-    MESSAGE_OUTCOME,   /* of a Binding */
+    MESSAGE_FETCHED, /* the pod of a bind, by GET */
+    MESSAGE_OUTCOME, /* of a Binding */
     MESSAGE_PODS_BEGIN,
     MESSAGE_POD_LISTED,
     MESSAGE_PODS_END,
@@ -49,7 +49,7 @@ struct message {
     const char *uid;           /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */
     enum reason reason;        /* OUTCOME VOID */
-    const char *text;          /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */
+    const char *text; /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */
 };
 
 struct message *message_new(enum message_kind kind) MUST_USE;

@@ -172,6 +172,7 @@ void outbox_free(struct outbox *outbox)
 
 static void put(struct outbox *outbox, struct call *call)
 {
+    must(call->path != NULL && call->next == NULL);
     lock(outbox);
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
@@ -201,6 +202,7 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 {
     struct call *call = call_new(CALL_BIND, "POST");
 
+    must(binding->deadline_ms > 0 && binding->body.len > 0);
     call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
                                   binding->name);
     call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
@@ -349,6 +351,8 @@ static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcom
 {
     struct message *result = message_new(MESSAGE_OUTCOME);
 
+    must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
+    must(outcome == OUTCOME_BOUND || text != NULL);
     result->uid = arena_copy(&result->arena, text_of(call->uid));
     result->outcome = outcome;
     result->reason = reason;
@@ -361,6 +365,7 @@ static void fetch_ends(struct outbox *outbox, struct call *call, const char *tro
 {
     struct message *result = call->bind;
 
+    must(call->kind == CALL_FETCH && result != NULL);
     call->bind = NULL;
     result->kind = MESSAGE_FETCHED;
     result->found = false;
@@ -409,6 +414,7 @@ static void give_up(struct outbox *outbox, struct call *call)
 
 static void start_check(struct call *call, int64_t now_ms)
 {
+    must(call->kind == CALL_BIND && call->pod_path != NULL);
     call->kind = CALL_CHECK;
     call->method = "GET";
     call->path = call->pod_path;
@@ -518,6 +524,7 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
 
 static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64_t now_ms)
 {
+    must(outbox->ringing);
     const int64_t stretch = (int64_t)outbox->ring_waiting * RING_PER_POD_MS;
 
     metric_add(M_BELL_RINGS, rang ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
@@ -654,6 +661,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
 
 static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(!call->flying);
     const bool timed = call->deadline_ms > 0;
     const int64_t left = timed ? call->deadline_ms - now_ms : SIDE_TIMEOUT_MS;
     const int64_t third = left / 3 > ATTEMPT_MS ? left / 3 : ATTEMPT_MS;

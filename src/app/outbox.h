@@ -1,8 +1,9 @@
 /*
  * outbox - what goes out to the API server: Bindings, GETs, the bell, Events, advertised capacity.
  *
- * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results go back as
- * messages.  A Binding is sent again, the same bytes, until there is a definite answer or its deadline passes.
+ * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results
+ * go back as messages.  A Binding is sent again, the same bytes, until there is a definite
+ * answer or its deadline passes.
  *
  *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET --> BOUND or VOID
  *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
@@ -37,20 +38,23 @@ struct outbox_binding {
     const char *namespace;
     const char *name;
     const char *node;
-    const char *note;    /* value of milligpu.io/allocation: tells our Binding from another's */
+    const char *note; /* value of milligpu.io/allocation: tells our Binding from another's */
     struct text body;
     int64_t deadline_ms; /* monotonic */
 };
 
 /* All of these copy what they are given; any thread. */
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding);
-void outbox_fetch(struct outbox *outbox, struct message *take_bind); /* comes back as MESSAGE_FETCHED */
+void outbox_fetch(struct outbox *outbox,
+                  struct message *take_bind); /* comes back as MESSAGE_FETCHED */
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
-/* Ask for a ring; waiting pods stretch the pause between two rings.  node: for wake=node, may be NULL. */
+/* Ask for a ring; waiting pods stretch the pause between two rings. node: for wake=node, may
+   be NULL. */
 void outbox_ring(struct outbox *outbox, size_t waiting, const char *node);
 
-/* Start what is due; returns how long it may be left alone, in ms.  Then kube_ops.poll with outbox_answer. */
+/* Start what is due; returns how long it may be left alone, in ms. Then kube_ops.poll with
+   outbox_answer. */
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
 

@@ -124,6 +124,7 @@ void pods_put(struct pods *pods, const struct pod *pod, const struct request_rul
     struct pod_record *record = record_of(pod, rules, epoch);
 
     must(record->uid[0] != '\0');
+    must((record->verdict == REQUEST_OK) == (record->request != NULL));
     lock(pods);
     /* The key lives in the record, so the old pair has to leave first. */
     struct pod_record *before = map_take(&pods->by_uid, text_of(record->uid));
@@ -134,6 +135,7 @@ void pods_put(struct pods *pods, const struct pod *pod, const struct request_rul
 
 void pods_remove(struct pods *pods, const char *uid)
 {
+    must(uid != NULL);
     lock(pods);
     struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
     unlock(pods);
@@ -163,6 +165,7 @@ void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
         old[count++] = record;
     }
     for (size_t i = 0; i < count; i++) {
+        must(old[i]->epoch < epoch);
         gone(user, old[i]);
         pods_remove(pods, old[i]->uid);
     }

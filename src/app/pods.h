@@ -36,13 +36,17 @@ struct pods *pods_new(void) MUST_USE;
 void pods_free(struct pods *pods);
 
 /* Insert or replace; judges the request by rules. */
-void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules, uint64_t epoch);
+void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
+              uint64_t epoch);
 void pods_remove(struct pods *pods, const char *uid);
 
-/* For the writer, who alone changes the table: borrowed until the next put or remove of that uid. */
+/* For the writer, who alone changes the table: borrowed until the next put or remove of that
+   uid. */
 const struct pod_record *pods_find(struct pods *pods, const char *uid);
-/* Remove those that no list of this epoch or later showed; gone() is told each first.  Writer only. */
-void pods_sweep(struct pods *pods, uint64_t epoch, void *user, void (*gone)(void *user, const struct pod_record *record));
+/* Remove those that no list of this epoch or later showed; gone() is told each first. Writer
+   only. */
+void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
+                void (*gone)(void *user, const struct pod_record *record));
 
 /* For everybody: a copy, NULL if unknown; pod_record_free() it.  O(n) by name. */
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;

@@ -77,6 +77,7 @@ static bool decode_node(struct stream *stream, struct message *message, struct t
 static void send_object(struct stream *stream, enum message_kind kind, struct text object)
 {
     struct message *message = message_new(kind);
+    must(object.len > 0);
     const struct text kept = {arena_copy(&message->arena, object), object.len};
 
     if (stream->decode(stream, message, kept))
@@ -157,6 +158,7 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
     };
 
     stream->reflector = reflector_new(&rules, ops, &sink);
+    must(stream->reflector != NULL);
 }
 
 struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)

@@ -8,7 +8,8 @@
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 
-/* What one call needs and the next can use again: kept, so that a busy thread stops calling malloc. */
+/* What one call needs and the next can use again: kept, so that a busy thread stops calling
+   malloc. */
 struct scratch {
     struct arena arena;
     struct ghost ghost[GHOSTS_MAX];
@@ -71,6 +72,7 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
 
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
+    must(scratch != NULL);
     arena_reset(&scratch->arena);
     must(pthread_mutex_lock(&webhooks->lock) == 0);
     scratch->next = webhooks->pile;
@@ -183,6 +185,7 @@ static void add_refusal(void *user, struct text name, const char *text)
 {
     struct refusals *refusals = user;
 
+    must(text[0] != '\0');
     refusals->refusal[refusals->count++] =
         (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
 }
@@ -222,9 +225,11 @@ static void send_refusals(struct question *question, const struct refusals *refu
     strbuf_done(&body);
 }
 
-/* One text for all names, grouped like every refusal: beyond refusal_names the first name speaks for all. */
+/* One text for all names, grouped like every refusal: beyond refusal_names the first name
+   speaks for all. */
 static void refuse_all(struct question *question, const char *text)
 {
+    must(text[0] != '\0');
     const uint32_t names = question->args.names;
     const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
     struct refusals refusals = {.arena = &question->scratch->arena};
@@ -298,7 +303,8 @@ static void offer(struct question *question, const struct filter_question *asked
     strbuf_done(&body);
 }
 
-/* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template, say). */
+/* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template,
+   say). */
 static const struct node *const *nodes_of(struct question *question,
                                           const struct snapshot *snapshot, struct names *names)
 {

@@ -1,8 +1,8 @@
 /*
  * webhooks - filter, prioritize, bind, preempt: decode, ask, encode.
  *
- * kube-scheduler reads only answers with status 200, so what we have to say about a filter or a bind stands in
- * the Error field of a 200.
+ * kube-scheduler reads only answers with status 200, so what we have to say about a filter or a
+ * bind stands in the Error field of a 200.
  */
 #ifndef MILLIGPU_WEBHOOKS_H
 #define MILLIGPU_WEBHOOKS_H

@@ -88,6 +88,7 @@ struct writer *writer_new(struct app *app)
 {
     struct writer *writer = xcalloc(1, sizeof *writer);
 
+    must(app->queue != NULL && app->view != NULL && app->outbox != NULL);
     writer->app = app;
     writer->ledger = ledger_new();
     batch_init(&writer->batch, app, writer->ledger);
@@ -203,7 +204,8 @@ static bool heal_duplicates(struct writer *writer)
 {
     const struct node *node;
 
-    /* One pass over what there is; a node that stays a duplicate of another is not offered twice. */
+    /* One pass over what there is; a node that stays a duplicate of another is not offered
+       twice. */
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         node = ledger_stale_duplicate(writer->ledger);
         if (node == NULL)
@@ -233,6 +235,7 @@ static struct flight *flight_begin(struct writer *writer, const char *uid, const
 
 static void flight_join(struct flight *flight, struct message *message)
 {
+    must(message->call != NULL);
     flight->call = xgrow(flight->call, flight->calls, &flight->capacity, sizeof(void *));
     flight->call[flight->calls++] = message->call;
     message->call = NULL;
@@ -258,6 +261,7 @@ static void refuse_bind(struct message *message, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    must(message->call != NULL);
     webhooks_bind_answer(message->call, text);
     message->call = NULL;
 }
@@ -298,7 +302,8 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     return rc;
 }
 
-/* A pod that asks for 0, or for whole GPUs of the other resource: bound, with nothing to write down. */
+/* A pod that asks for 0, or for whole GPUs of the other resource: bound, with nothing to write
+   down. */
 static void send_plain_binding(struct writer *writer, const struct message *message)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
@@ -399,7 +404,8 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     must_not_reach("reserve is never answered unknown");
 }
 
-/* Everything that can be said without asking the ledger for room.  True if the bind was answered. */
+/* Everything that can be said without asking the ledger for room. True if the bind was
+   answered. */
 static bool bind_settled(struct writer *writer, struct message *message,
                          const struct pod_record *record)
 {
@@ -480,12 +486,13 @@ static bool handle_fetched(struct writer *writer, struct message **message)
 static void land(struct writer *writer, const char *uid)
 {
     writer->landed = xgrow(writer->landed, writer->lands, &writer->land_capacity, sizeof(char *));
+    must(uid[0] != '\0');
     writer->landed[writer->lands++] = xstrdup(uid);
 }
 
 /*
- * The reservation is on disk since before the POST, so success is answered whatever became of the batch that
- * confirms it; but after the batch, so that whoever asks next sees the pod bound.
+ * The reservation is on disk since before the POST, so success is answered whatever became of
+ * the batch that confirms it; but after the batch, so that whoever asks next sees the pod bound.
  */
 static void answer_landed(struct writer *writer)
 {
@@ -548,6 +555,7 @@ static bool gone(struct writer *writer, const char *uid)
 
 static bool handle_pod(struct writer *writer, const struct pod *pod)
 {
+    must(pod->uid[0] != '\0');
     if (pod_ended(pod)) {
         pods_remove(writer->app->pods, pod->uid);
         hints_settled(writer->app->hints, text_of(pod->uid));
@@ -571,6 +579,7 @@ static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
 
 static void drop_list(struct writer *writer)
 {
+    must(writer->listing || writer->lists == 0);
     for (size_t i = 0; i < writer->lists; i++)
         message_free(writer->listed[i]);
     writer->lists = 0;
@@ -824,6 +833,7 @@ static void ring_if_it_helps(struct writer *writer)
 /* A message of a lost batch: binds are answered, what the cluster told is kept. */
 static void keep_or_refuse(struct writer *writer, struct message *message)
 {
+    must(writer->batch.err.code != ERR_NONE);
     if (message->call != NULL)
         refuse_bind(message, "the ledger cannot be written: %.400s", writer->batch.err.text);
     if (message->kind == MESSAGE_BIND || message->kind == MESSAGE_FETCHED) {
@@ -873,6 +883,7 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
         doubt->since_ms = now;
         (void)map_put(&writer->doubts, text_of(doubt->uid), doubt);
     }
+    must(now >= doubt->since_ms);
     doubt->mark = writer->mark;
     command.kind = COMMAND_DOUBT;
     if (now - doubt->since_ms >= DOUBT_MS) {

@@ -7,7 +7,7 @@
 enum { PATH_MAX_BYTES = 256, SHOWN_MAX_BYTES = 48 };
 
 void jr_init(struct jr *in, struct text bytes, const char *root, struct arena *arena,
-               struct err *err)
+             struct err *err)
 {
     must(root != NULL && arena != NULL && err != NULL);
     must(bytes.at != NULL || bytes.len == 0);
@@ -134,15 +134,14 @@ static bool wrong(struct jr *in, const char *expected)
     const enum jr_type type = jr_peek(in);
     if (type != JR_BAD && type != JR_END && *in->at != 't' && *in->at != 'f' && *in->at != 'n')
         jr_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
-                  position(in, in->at));
+                position(in, in->at));
     else if (type == JR_END)
         jr_fail(in, "expected %s, found the end at byte %zu", expected, position(in, in->at));
     else if (*in->at > 0x20 && *in->at < 0x7F)
-        jr_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at,
-                  position(in, in->at));
+        jr_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at, position(in, in->at));
     else
         jr_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
-                  (unsigned)(unsigned char)*in->at, position(in, in->at));
+                (unsigned)(unsigned char)*in->at, position(in, in->at));
     return false;
 }
 
@@ -189,7 +188,7 @@ static bool enter(struct jr *in, bool array)
 
     if (in->depth == JSON_DEPTH_MAX) {
         jr_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_DEPTH_MAX)",
-                     JSON_DEPTH_MAX);
+                   JSON_DEPTH_MAX);
         return false;
     }
     in->level[in->depth++] = (struct jr_level){.array = array, .first = true};
@@ -516,7 +515,7 @@ int jr_finish(struct jr *in)
         skip_space(in);
         if (in->at < in->end)
             jr_fail(in, "%zu bytes after the value, at byte %zu; one value only",
-                      (size_t)(in->end - in->at), position(in, in->at));
+                    (size_t)(in->end - in->at), position(in, in->at));
     }
     return in->failed ? -(int)in->err->code : 0;
 }

@@ -102,7 +102,7 @@ bool read_number(struct jr *in, int64_t least, int64_t most, int64_t *out)
         return false;
     if (value < least || value > most)
         jr_fail(in, "is %lld, but must be %lld to %lld", (long long)value, (long long)least,
-                  (long long)most);
+                (long long)most);
     *out = value;
     return !in->failed;
 }

@@ -119,7 +119,7 @@ static void check_distinct(struct jr *in, struct extender_args *out)
     out->hash = arena_array(in->arena, out->names, sizeof *out->hash);
     if (!distinct_names(in->arena, out->name, out->names, out->hash, &second))
         jr_fail(in, "%s: node \"%.*s\" comes twice", out->full_nodes ? "Nodes" : "NodeNames",
-                  TEXT_ARG(out->name[second]));
+                TEXT_ARG(out->name[second]));
 }
 
 static const char *const args_keys[] = {"Pod", "Nodes", "NodeNames"};

@@ -124,7 +124,7 @@ static void read_preempt(struct jr *in, const struct wire_rules *rules,
         }
         if (has_nodes) {
             jr_fail(in, "NodeNameToVictims and NodeNameToMetaVictims exclude each other; one of "
-                          "them must be null");
+                        "them must be null");
             return;
         }
         has_nodes = true;

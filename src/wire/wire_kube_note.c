@@ -133,7 +133,7 @@ void note_decode(struct text note, struct arena *arena, struct pod *out)
     jr_init(&in, note, "milligpu.io/allocation", arena, &err);
     if (note.len > ANNOTATION_BYTES_MAX)
         jr_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", note.len,
-                     ANNOTATION_BYTES_MAX);
+                   ANNOTATION_BYTES_MAX);
     read_note(&in, out);
     if (jr_finish(&in) == 0) {
         out->note = NOTE_OK;
@@ -240,7 +240,7 @@ void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
     jr_init(&in, gpus, "milligpu.io/gpus", arena, &err);
     if (gpus.len > ANNOTATION_BYTES_MAX)
         jr_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", gpus.len,
-                     ANNOTATION_BYTES_MAX);
+                   ANNOTATION_BYTES_MAX);
     if (jr_array(&in))
         while (jr_element(&in))
             if (read_gpu(&in, &gpu))

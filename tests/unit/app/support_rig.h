@@ -1,9 +1,9 @@
 /*
  * rig - the whole application in one thread, with a clock in the hand.
  *
- * Real parts: writer, watcher, outbox, webhooks, the stand-in, the store in memory.  In between, where the world can
- * fail: store_ops that fail when told, kube_ops that lose answers when told.  Web calls are records that keep
- * their answer; there are no sockets.
+ * Real parts: writer, watcher, outbox, webhooks, the stand-in, the store in memory.  In between,
+ * where the world can fail: store_ops that fail when told, kube_ops that lose answers when told.
+ *  Web calls are records that keep their answer; there are no sockets.
  */
 #ifndef MILLIGPU_TESTS_RIG_H
 #define MILLIGPU_TESTS_RIG_H
@@ -63,7 +63,8 @@ void rig_delete_pod(struct rig *rig, const char *name); /* gone at once */
 void rig_end_pod(struct rig *rig, const char *name);    /* phase Succeeded */
 void rig_node(struct rig *rig, const char *name, const char *milli);
 void rig_delete_node(struct rig *rig, const char *name);
-/* spec.nodeName of the pod; "" while unbound; NULL if it is not there.  Valid until the next call. */
+/* spec.nodeName of the pod; "" while unbound; NULL if it is not there. Valid until the next
+   call. */
 const char *rig_where(struct rig *rig, const char *name);
 
 /* kube-scheduler's side: the answer's text.  names: space separated. */

@@ -7,8 +7,9 @@
 
 #include <cmocka.h>
 
-#include "app/hints.h"
 #include "milligpu/alloc.h"
+
+#include "app/hints.h"
 
 struct scene {
     struct hints *hints;

@@ -7,9 +7,10 @@
 
 #include <cmocka.h>
 
+#include "milligpu/alloc.h"
+
 #include "app/message.h"
 #include "app/outbox.h"
-#include "milligpu/alloc.h"
 
 /* An API server that says what the test tells it, one request at a time. */
 struct script {
@@ -60,7 +61,8 @@ static void script_result(void *user, struct message *take_message)
     script->results++;
 }
 
-static const struct wire_rules wire = {.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
+static const struct wire_rules wire = {.resource = "nvidia.com/vgpu",
+                                       .whole_resource = "nvidia.com/gpu"};
 static struct kube_ops ops = {.start = script_start, .cancel = script_cancel, .wake = script_wake};
 
 static int set_up(void **state)
@@ -174,7 +176,8 @@ static void a_forbidden_binding_is_void_and_says_why(void **state)
     struct script *script = *state;
 
     send(script);
-    say(script, 403, "{\"kind\":\"Status\",\"message\":\"may not create pods/binding\",\"code\":403}");
+    say(script, 403,
+        "{\"kind\":\"Status\",\"message\":\"may not create pods/binding\",\"code\":403}");
     ends(script, OUTCOME_VOID);
     assert_non_null(strstr(script->result->text, "may not create"));
 }
@@ -222,10 +225,11 @@ static void pod_says(struct script *script, const char *uid, const char *node, c
 
     if (value != NULL)
         (void)snprintf(annotation, sizeof annotation, "{\"milligpu.io/allocation\":\"%s\"}", value);
-    (void)snprintf(body, sizeof body,
-                   "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"namespace\":\"ns\",\"uid\":\"%s\","
-                   "\"annotations\":%s},\"spec\":{\"nodeName\":\"%s\",\"containers\":[]},\"status\":{}}",
-                   uid, annotation, node);
+    (void)snprintf(
+        body, sizeof body,
+        "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"namespace\":\"ns\",\"uid\":\"%s\","
+        "\"annotations\":%s},\"spec\":{\"nodeName\":\"%s\",\"containers\":[]},\"status\":{}}",
+        uid, annotation, node);
     say(script, 200, body);
 }
 

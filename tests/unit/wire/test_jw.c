@@ -48,7 +48,7 @@ static void what_is_written_is_read_back(void **state)
         jw_init(&jw, &bench->out);
         jw_text(&jw, value[i]);
         jr_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
-                  &bench->arena, &bench->err);
+                &bench->arena, &bench->err);
         assert_true(jr_string(&in, &out));
         assert_int_equal(jr_finish(&in), 0);
         assert_true(text_eq(out, value[i]));
