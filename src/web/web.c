@@ -126,8 +126,8 @@ __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *
 }
 
 /* Certificates are set for each connection; libmicrohttpd wants some way to one all the same. */
-/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd's form */
-static int no_certificate(gnutls_session_t session, const gnutls_datum_t *ca, int cas,
+static int no_certificate(gnutls_session_t session, /* NOLINT(readability-function-size) */
+                          const gnutls_datum_t *ca, int cas,
                           const gnutls_pk_algorithm_t *algorithms, int count,
                           gnutls_pcert_st **pcert, unsigned int *pcert_count, gnutls_privkey_t *key)
 {

@@ -352,10 +352,9 @@ static enum MHD_Result hand_over(struct web_call *call)
     return settle(call);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd's form */
-enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *path,
-                          const char *method, const char *version, const char *bytes, size_t *count,
-                          void **request)
+enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not our form */
+                          struct MHD_Connection *peer, const char *path, const char *method,
+                          const char *version, const char *bytes, size_t *count, void **request)
 {
     struct web_call *call = *request;
 

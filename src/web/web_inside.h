@@ -133,7 +133,7 @@ int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *
 /* One reference, the caller's. */
 int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err) MUST_USE;
 void tls_unref(struct web_tls *tls); /* NULL is fine */
-/* Certificate, versions and the demand for the client's, for a connection that was just accepted. */
+/* Certificate and the demand for the client's, for a connection that was just accepted. */
 void tls_install(struct web_tls *tls, gnutls_session_t session);
 uint64_t tls_files_print(const struct web_rules *rules);
 extern const char tls_priorities[];
