@@ -599,6 +599,25 @@ static void keep_listed(struct writer *writer, struct message *take_message)
     writer->listed[writer->lists++] = take_message;
 }
 
+/*
+ * Only bound pods that the ledger does not know have to wait for the end of the list: in which
+ * order they are believed or adopted matters.  In a restart on the old ledger there are none.
+ */
+static bool waits_for_order(const struct writer *writer, const struct pod *pod)
+{
+    return !pod_ended(pod) && pod->node[0] != '\0' && (pod->ours || pod->whole_gpus > 0) &&
+           ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
+}
+
+static bool handle_listed(struct writer *writer, struct message **message)
+{
+    if (!waits_for_order(writer, &(*message)->pod))
+        return handle_pod(writer, &(*message)->pod);
+    keep_listed(writer, *message);
+    *message = NULL;
+    return true;
+}
+
 static int by_order(const void *a, const void *b, void *ledger)
 {
     const struct message *const *left = a;
@@ -747,9 +766,7 @@ static bool handle(struct writer *writer, struct message **message)
         begin_list(writer);
         return true;
     case MESSAGE_POD_LISTED:
-        keep_listed(writer, is);
-        *message = NULL;
-        return true;
+        return handle_listed(writer, message);
     case MESSAGE_PODS_END:
         return end_list(writer);
     case MESSAGE_PODS_FAILED:
