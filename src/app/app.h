@@ -29,7 +29,7 @@
 #include "pods.h"
 #include "view.h"
 
-enum { QUEUE_MAX = 8192, BATCH_MAX = 256 };
+enum { QUEUE_MAX = 2048, BATCH_MAX = 256 };
 
 struct app {
     _Atomic(const struct settings_set *) set;
