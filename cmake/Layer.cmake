@@ -35,13 +35,30 @@ function(milligpu_layer name)
         PUBLIC ${ARG_LINKS} milligpu_options PRIVATE ${ARG_PRIVATE})
 endfunction()
 
+# bench_<x>.c is a program, build/<preset>/bench/<x>; the other files are what they share, and with
+# them the fake API server of the tests.  `cmake --build . --target benches` builds them all.
 function(milligpu_benches folder)
-    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c)
-    foreach(source IN LISTS sources)
+    file(GLOB programs CONFIGURE_DEPENDS ${folder}/bench_*.c)
+    file(GLOB shared CONFIGURE_DEPENDS ${folder}/*.c)
+    list(REMOVE_ITEM shared ${programs})
+    add_custom_target(benches)
+    if(NOT programs)
+        return()
+    endif()
+    add_library(milligpu_bench STATIC EXCLUDE_FROM_ALL ${shared}
+        ${PROJECT_SOURCE_DIR}/tests/support/fake_api.c)
+    target_include_directories(milligpu_bench
+        PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(milligpu_bench PUBLIC milligpu_app
+        PkgConfig::MICROHTTPD PkgConfig::GNUTLS PkgConfig::JANSSON PkgConfig::SQLITE3)
+    foreach(source IN LISTS programs)
         get_filename_component(name ${source} NAME_WE)
-        add_executable(bench.${name} EXCLUDE_FROM_ALL ${source})
-        target_link_libraries(bench.${name} PRIVATE milligpu_app)
-        set_target_properties(bench.${name} PROPERTIES
-            RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+        string(REPLACE "bench_" "bench." target ${name})
+        string(REPLACE "bench_" "" name ${name})
+        add_executable(${target} EXCLUDE_FROM_ALL ${source})
+        target_link_libraries(${target} PRIVATE milligpu_bench)
+        set_target_properties(${target} PROPERTIES
+            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+        add_dependencies(benches ${target})
     endforeach()
 endfunction()

@@ -1,0 +1,295 @@
+/*
+ * bench_filter - what one filter call costs, without sockets: decode, ask, encode.
+ *
+ * CPU of the calling thread.  The window of nodes that is asked about moves from call to call, as
+ * kube-scheduler's does, so the nodes are not warm in the caches.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/batch.h"
+#include "cluster.h"
+#include "desk.h"
+#include "measure.h"
+
+enum { WINDOWS = 32, UIDS = 64, HAUNTED = 600, WARM_UP = 20, KINDS = 790 };
+
+struct scene {
+    struct desk desk;
+    struct ledger *ledger;
+    uint32_t nodes;
+    uint32_t names;
+    uint32_t calls;
+    bool full;
+    char prefix[64];
+};
+
+/* One question after the other; uid, amount and window are functions of the number. */
+static void question(const struct scene *scene, uint32_t number, const char *amount,
+                     struct strbuf *out)
+{
+    char uid[40];
+
+    (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", number % UIDS);
+    const struct cluster_question question = {
+        .uid = uid,
+        .amount = amount,
+        .nodes = scene->nodes,
+        .first = (uint32_t)((uint64_t)(number % WINDOWS) * scene->nodes / WINDOWS),
+        .names = scene->names,
+    };
+    strbuf_reset(out);
+    cluster_question_json(out, &question);
+}
+
+static struct text bytes_of(const struct strbuf *buf)
+{
+    return (struct text){buf->data, buf->len};
+}
+
+static bool fits(const struct web_call *call)
+{
+    return strstr(call->answer.data, "\"NodeNames\":[\"") != NULL;
+}
+
+static void settle(struct scene *scene, uint32_t number)
+{
+    char uid[40];
+
+    (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", number % UIDS);
+    hints_settled(scene->desk.app.hints, text_of(uid));
+}
+
+static void report(const struct scene *scene, struct series *series, const char *what)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "%s.%s", scene->prefix, what);
+    series_say(series, name);
+    series_done(series);
+}
+
+static void measure_calls(struct scene *scene, const char *path, const char *what)
+{
+    struct series series;
+    struct strbuf body;
+    struct web_call call;
+
+    series_init(&series);
+    strbuf_init(&body);
+    web_call_init(&call, path);
+    for (uint32_t i = 0; i < scene->calls + WARM_UP; i++) {
+        question(scene, i, "300", &body);
+        const int64_t begun = cpu_ns();
+        desk_ask(&scene->desk, &call, bytes_of(&body));
+        if (i >= WARM_UP)
+            series_add(&series, cpu_ns() - begun);
+        must(strstr(path, "filter") == NULL || fits(&call));
+        settle(scene, i); /* the pod was bound */
+    }
+    report(scene, &series, what);
+    web_call_done(&call);
+    strbuf_done(&body);
+}
+
+/* So many pods were offered a list in the last two seconds and are not bound. */
+static void haunt(struct scene *scene)
+{
+    struct strbuf body;
+    struct web_call call;
+    char uid[40];
+    const uint32_t names = 16;
+
+    strbuf_init(&body);
+    web_call_init(&call, "/scheduler/filter");
+    for (uint32_t i = 0; i < HAUNTED; i++) {
+        (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-0000000905e5", i);
+        const struct cluster_question question = {
+            .uid = uid, .amount = "300", .nodes = scene->nodes, .first = i * names, .names = names};
+        strbuf_reset(&body);
+        cluster_question_json(&body, &question);
+        desk_ask(&scene->desk, &call, bytes_of(&body));
+    }
+    web_call_done(&call);
+    strbuf_done(&body);
+}
+
+static void measure_haunted(struct scene *scene)
+{
+    struct series series;
+    struct strbuf body;
+    struct web_call call;
+
+    series_init(&series);
+    strbuf_init(&body);
+    web_call_init(&call, "/scheduler/filter");
+    const int64_t haunted_until = wall_ns() + (int64_t)OFFER_LIVE_MS * 1000000;
+    haunt(scene);
+    for (uint32_t i = 0; i < scene->calls && wall_ns() < haunted_until; i++) {
+        question(scene, i, "300", &body);
+        const int64_t begun = cpu_ns();
+        desk_ask(&scene->desk, &call, bytes_of(&body));
+        series_add(&series, cpu_ns() - begun);
+        settle(scene, i);
+    }
+    report(scene, &series, "fits_600_ghosts");
+    web_call_done(&call);
+    strbuf_done(&body);
+}
+
+/* Every question is a new one: another amount, or else another window. */
+static void measure_refusals(struct scene *scene, bool again)
+{
+    struct series series;
+    struct strbuf body;
+    struct web_call call;
+    char amount[16];
+
+    series_init(&series);
+    strbuf_init(&body);
+    web_call_init(&call, "/scheduler/filter");
+    for (uint32_t i = 0; i < scene->calls; i++) {
+        (void)snprintf(amount, sizeof amount, "%u", 201 + i % KINDS);
+        question(scene, i, amount, &body);
+        if (again)
+            desk_ask(&scene->desk, &call, bytes_of(&body));
+        const int64_t begun = cpu_ns();
+        desk_ask(&scene->desk, &call, bytes_of(&body));
+        series_add(&series, cpu_ns() - begun);
+        must(!fits(&call));
+    }
+    report(scene, &series, again ? "refused_again" : "refused");
+    web_call_done(&call);
+    strbuf_done(&body);
+}
+
+/* Where the time goes: the same body, only read. */
+static void measure_decode(struct scene *scene)
+{
+    struct series series;
+    struct strbuf body;
+    struct arena arena;
+
+    series_init(&series);
+    strbuf_init(&body);
+    arena_init(&arena);
+    for (uint32_t i = 0; i < scene->calls; i++) {
+        struct extender_args args;
+        struct err err;
+        question(scene, i, "300", &body);
+        const int64_t begun = cpu_ns();
+        must(extender_args_decode(bytes_of(&body), &cluster_wire, &arena, &args, &err) == 0);
+        arena_reset(&arena);
+        series_add(&series, cpu_ns() - begun);
+    }
+    report(scene, &series, "decode_alone");
+    arena_done(&arena);
+    strbuf_done(&body);
+}
+
+/*
+ * What to hold the figures against, from the same minute of the same machine: the same bodies, looked
+ * through for quotes by memchr, and read by jansson.
+ */
+static void measure_reference(struct scene *scene, bool by_jansson)
+{
+    struct series series;
+    struct strbuf body;
+    size_t found = 0;
+
+    series_init(&series);
+    strbuf_init(&body);
+    for (uint32_t i = 0; i < scene->calls; i++) {
+        question(scene, i, "300", &body);
+        const int64_t begun = cpu_ns();
+        if (by_jansson) {
+            json_t *value = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
+            must(value != NULL);
+            json_decref(value);
+        } else {
+            const char *at = body.data;
+            for (; (at = memchr(at, '"', body.len - (size_t)(at - body.data))) != NULL; at++)
+                found++;
+        }
+        series_add(&series, cpu_ns() - begun);
+    }
+    must(by_jansson || found >= (size_t)scene->names * scene->calls);
+    report(scene, &series, by_jansson ? "reference.jansson" : "reference.memchr");
+    strbuf_done(&body);
+}
+
+static void scene_open(struct scene *scene, uint32_t nodes, bool full)
+{
+    *scene = (struct scene){.nodes = nodes, .full = full, .ledger = cluster_ledger(nodes)};
+    if (full)
+        cluster_fill_up(scene->ledger, nodes);
+    else
+        (void)cluster_fill_half(scene->ledger, nodes);
+    desk_init(&scene->desk);
+    batch_publish(&scene->desk.app, scene->ledger);
+}
+
+static void scene_close(struct scene *scene)
+{
+    desk_done(&scene->desk);
+    ledger_free(scene->ledger); /* last: the snapshot's names are the ledger's */
+}
+
+static void ask_for(struct scene *scene, uint32_t names, uint32_t calls)
+{
+    scene->names = names < scene->nodes ? names : scene->nodes;
+    scene->calls = calls;
+    (void)snprintf(scene->prefix, sizeof scene->prefix, "filter.%u_nodes.%u_names", scene->nodes,
+                   scene->names);
+}
+
+static void measure_half_full(uint32_t nodes, uint32_t scale)
+{
+    struct scene scene;
+
+    scene_open(&scene, nodes, false);
+    ask_for(&scene, 500, 200 * scale);
+    measure_calls(&scene, "/scheduler/filter", "fits");
+    measure_haunted(&scene);
+    measure_decode(&scene);
+    measure_reference(&scene, false);
+    measure_reference(&scene, true);
+    ask_for(&scene, 5000, 40 * scale);
+    measure_calls(&scene, "/scheduler/filter", "fits");
+    measure_decode(&scene);
+    measure_reference(&scene, false);
+    measure_reference(&scene, true);
+    ask_for(&scene, 16, 400 * scale);
+    measure_calls(&scene, "/scheduler/prioritize", "prioritize");
+    scene_close(&scene);
+}
+
+static void measure_full(uint32_t nodes, uint32_t scale)
+{
+    struct scene scene;
+
+    scene_open(&scene, nodes, true);
+    ask_for(&scene, 500, 200 * scale);
+    measure_refusals(&scene, false);
+    measure_refusals(&scene, true);
+    ask_for(&scene, 5000, 40 * scale);
+    measure_refusals(&scene, false);
+    measure_refusals(&scene, true);
+    scene_close(&scene);
+}
+
+int main(int argc, char **argv)
+{
+    const uint32_t scale = argc > 1 && strcmp(argv[1], "--quick") == 0 ? 1 : 10;
+    static const uint32_t nodes[] = {1000, 15000};
+
+    for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
+        measure_half_full(nodes[i], scale);
+        measure_full(nodes[i], scale);
+    }
+    return 0;
+}

@@ -1,0 +1,255 @@
+#include "cluster.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "measure.h"
+
+enum { NOW_MS_BASE = 1700000000 }; /* seconds; every time here is this one */
+
+const struct wire_rules cluster_wire = {.resource = "nvidia.com/vgpu",
+                                        .whole_resource = "nvidia.com/gpu"};
+const struct request_rules cluster_requests = {
+    .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
+const struct inventory_rules cluster_inventory = {.from_labels = true};
+
+static int64_t now_ms(void)
+{
+    return (int64_t)NOW_MS_BASE * 1000;
+}
+
+void cluster_node_name(uint32_t node, char out[NODE_NAME_BYTES])
+{
+    (void)snprintf(out, NODE_NAME_BYTES, "gpu-a100-%05u.zone-%u.cluster.internal", node, node % 3);
+}
+
+/* --- objects --- */
+
+static void add_gpus(struct strbuf *out, uint32_t node)
+{
+    strbuf_str(out, "[");
+    for (unsigned i = 0; i < NODE_GPUS; i++)
+        strbuf_printf(out,
+                      "%s{\\\"uuid\\\":\\\"GPU-%08x-5eed-4a10-8000-%012x\\\",\\\"index\\\":%u,"
+                      "\\\"milli\\\":1000,\\\"mib\\\":81920,"
+                      "\\\"model\\\":\\\"NVIDIA-A100-SXM4-80GB\\\",\\\"numa\\\":%u,"
+                      "\\\"health\\\":\\\"healthy\\\"}",
+                      i > 0 ? "," : "", node * 2654435761U, node * NODE_GPUS + i, i, i / 4);
+    strbuf_str(out, "]");
+}
+
+static void add_conditions(struct strbuf *out)
+{
+    static const char *const kind[] = {"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"};
+
+    strbuf_str(out, "\"conditions\":[");
+    for (size_t i = 0; i < ARRAY_LEN(kind); i++)
+        strbuf_printf(out,
+                      "%s{\"type\":\"%s\",\"status\":\"%s\",\"lastHeartbeatTime\":"
+                      "\"2026-11-21T01:50:00Z\",\"lastTransitionTime\":\"2026-11-20T01:50:00Z\","
+                      "\"reason\":\"Kubelet%s\",\"message\":\"kubelet has a word on %s\"}",
+                      i > 0 ? "," : "", kind[i], i == 3 ? "True" : "False", kind[i], kind[i]);
+    strbuf_str(out, "]");
+}
+
+void cluster_node_json(struct strbuf *out, uint32_t node)
+{
+    char name[NODE_NAME_BYTES];
+    static const char amounts[] =
+        "{\"cpu\":\"128\",\"ephemeral-storage\":\"1855425871872\",\"hugepages-2Mi\":\"0\","
+        "\"memory\":\"1056270304Ki\",\"nvidia.com/vgpu\":\"8000\",\"pods\":\"110\"}";
+
+    cluster_node_name(node, name);
+    strbuf_printf(out,
+                  "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"%s\","
+                  "\"uid\":\"%08x-0000-4000-8000-000000000001\",\"creationTimestamp\":"
+                  "\"2026-11-20T01:50:00Z\",\"labels\":{\"kubernetes.io/arch\":\"amd64\","
+                  "\"kubernetes.io/os\":\"linux\",\"kubernetes.io/hostname\":\"%s\","
+                  "\"topology.kubernetes.io/zone\":\"zone-%u\",\"nvidia.com/gpu.count\":\"8\","
+                  "\"nvidia.com/gpu.product\":\"NVIDIA-A100-SXM4-80GB\","
+                  "\"nvidia.com/gpu.memory\":\"81920\"},\"annotations\":{\"milligpu.io/gpus\":\"",
+                  name, node, name, node % 3);
+    add_gpus(out, node);
+    strbuf_printf(out,
+                  "\"}},\"spec\":{\"podCIDR\":\"10.%u.%u.0/24\"},\"status\":{\"capacity\":%s,"
+                  "\"allocatable\":%s,",
+                  node / 256 % 256, node % 256, amounts, amounts);
+    add_conditions(out);
+    strbuf_str(out, ",\"nodeInfo\":{\"architecture\":\"amd64\",\"kubeletVersion\":\"v1.36.3\","
+                    "\"osImage\":\"Debian GNU/Linux 12 (bookworm)\"}}}");
+}
+
+void cluster_pod_json(struct strbuf *out, const struct cluster_pod *pod)
+{
+    const bool bound = pod->node[0] != '\0';
+
+    strbuf_printf(out,
+                  "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\","
+                  "\"namespace\":\"default\",\"uid\":\"%s\",\"creationTimestamp\":"
+                  "\"2026-11-21T01:50:00Z\",\"labels\":{\"app\":\"inference\"},\"annotations\":",
+                  pod->name, pod->uid);
+    strbuf_text(out, pod->annotations.len > 0 ? pod->annotations : TEXT("{}"));
+    strbuf_str(out, "},\"spec\":{");
+    if (bound)
+        strbuf_printf(out, "\"nodeName\":\"%s\",", pod->node);
+    strbuf_printf(
+        out,
+        "\"containers\":[{\"name\":\"c\",\"image\":\"registry.internal/inference:1.4.2\",\"env\":[{"
+        "\"name\":\"NVIDIA_VISIBLE_DEVICES\",\"valueFrom\":{\"fieldRef\":{\"apiVersion\":\"v1\","
+        "\"fieldPath\":\"metadata.annotations['milligpu.io/visible-devices']\"}}}],\"resources\":{"
+        "\"limits\":{\"cpu\":\"4\",\"memory\":\"16Gi\",\"nvidia.com/vgpu\":\"%s\"},"
+        "\"requests\":{\"cpu\":\"4\",\"memory\":\"16Gi\",\"nvidia.com/vgpu\":\"%s\"}},"
+        "\"terminationMessagePath\":\"/dev/termination-log\",\"terminationMessagePolicy\":\"File\","
+        "\"imagePullPolicy\":\"IfNotPresent\"}],\"restartPolicy\":\"Always\","
+        "\"terminationGracePeriodSeconds\":30,\"dnsPolicy\":\"ClusterFirst\",\"securityContext\":{}"
+        ",\"schedulerName\":\"milligpu-scheduler\",\"tolerations\":[{\"key\":"
+        "\"node.kubernetes.io/not-ready\",\"operator\":\"Exists\",\"effect\":\"NoExecute\","
+        "\"tolerationSeconds\":300},{\"key\":\"node.kubernetes.io/unreachable\",\"operator\":"
+        "\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":300}],\"priority\":0,"
+        "\"enableServiceLinks\":true,\"preemptionPolicy\":\"PreemptLowerPriority\"},"
+        "\"status\":{\"phase\":\"%s\",\"qosClass\":\"Burstable\"}}",
+        pod->amount, pod->amount, bound ? "Running" : "Pending");
+}
+
+void cluster_question_json(struct strbuf *out, const struct cluster_question *question)
+{
+    const struct cluster_pod pod = {
+        .name = question->uid, .uid = question->uid, .node = "", .amount = question->amount};
+    char name[NODE_NAME_BYTES];
+
+    strbuf_str(out, "{\"Pod\":");
+    cluster_pod_json(out, &pod);
+    strbuf_str(out, ",\"Nodes\":null,\"NodeNames\":[");
+    for (uint32_t i = 0; i < question->names; i++) {
+        cluster_node_name((question->first + i) % question->nodes, name);
+        strbuf_printf(out, "%s\"%s\"", i > 0 ? "," : "", name);
+    }
+    strbuf_str(out, "]}");
+}
+
+/* --- the ledger --- */
+
+static void apply(struct ledger *ledger, const struct command *command)
+{
+    struct change change;
+
+    must(ledger_decide(ledger, command, &change) == VERDICT_OK);
+    ledger_apply(ledger, &change);
+    change_done(&change);
+}
+
+struct ledger *cluster_ledger(uint32_t nodes)
+{
+    struct ledger *ledger = ledger_new();
+    struct arena arena;
+    struct strbuf json;
+    struct err err;
+
+    arena_init(&arena);
+    strbuf_init(&json);
+    for (uint32_t i = 0; i < nodes; i++) {
+        struct node_facts facts;
+        struct inventory inventory;
+
+        strbuf_reset(&json);
+        arena_reset(&arena);
+        cluster_node_json(&json, i);
+        must(node_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &facts, &err) ==
+             0);
+        inventory_parse(&facts, &cluster_inventory, &arena, &inventory);
+        must(inventory.gpus == NODE_GPUS);
+        const struct command command = {
+            .kind = COMMAND_NODE, .at_ms = now_ms(), .node = facts.name, .inventory = &inventory};
+        apply(ledger, &command);
+    }
+    strbuf_done(&json);
+    arena_done(&arena);
+    return ledger;
+}
+
+/* False: it does not fit there. */
+static bool settle(struct ledger *ledger, uint32_t pod, uint32_t node,
+                   const struct request *request)
+{
+    char uid[40];
+    char name[32];
+    char host[NODE_NAME_BYTES];
+    struct change change;
+
+    (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-000000000002", pod);
+    (void)snprintf(name, sizeof name, "inference-%06u", pod);
+    cluster_node_name(node, host);
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = now_ms(),
+                              .uid = uid,
+                              .namespace = "default",
+                              .name = name,
+                              .node = host,
+                              .request = request};
+    const enum verdict verdict = ledger_decide(ledger, &command, &change);
+    if (verdict == VERDICT_OK)
+        ledger_apply(ledger, &change);
+    change_done(&change);
+    if (verdict != VERDICT_OK)
+        return false;
+    command.kind = COMMAND_CONFIRM;
+    apply(ledger, &command);
+    return true;
+}
+
+uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes)
+{
+    static const uint32_t amount[] = {200, 200, 300, 300, 500, 500, 500, 1000, 1000, 2000, 4000};
+    uint64_t seed = 42;
+    uint64_t left = (uint64_t)nodes * NODE_GPUS * GPU_MILLI / 2;
+    uint32_t pods = 0;
+
+    while (left > 0) {
+        uint32_t milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        milli = milli < left ? milli : (uint32_t)left;
+        struct want want = {.container = "c",
+                            .parts = milli > GPU_MILLI ? milli / GPU_MILLI : 1,
+                            .milli = milli > GPU_MILLI ? GPU_MILLI : milli};
+        const struct request request = {.wants = 1, .want = &want};
+        if (settle(ledger, pods, draw(&seed, nodes), &request)) {
+            left -= (uint64_t)want.parts * want.milli;
+            pods++;
+        }
+    }
+    return pods;
+}
+
+void cluster_fill_up(struct ledger *ledger, uint32_t nodes)
+{
+    struct want want = {.container = "c", .parts = NODE_GPUS, .milli = 800};
+    const struct request request = {.wants = 1, .want = &want};
+
+    for (uint32_t i = 0; i < nodes; i++)
+        must(settle(ledger, i, i, &request));
+}
+
+void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)
+{
+    const struct allocation *allocation;
+    struct strbuf note;
+
+    strbuf_init(&note);
+    for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
+        const struct allocation_facts *is = &allocation->is;
+        char amount[16];
+
+        strbuf_reset(&note);
+        note_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
+        (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
+        const struct cluster_pod pod = {.name = is->name,
+                                        .uid = is->uid,
+                                        .node = is->node->text,
+                                        .amount = amount,
+                                        .annotations = {note.data, note.len}};
+        strbuf_char(out, ',');
+        cluster_pod_json(out, &pod);
+    }
+    strbuf_done(&note);
+}

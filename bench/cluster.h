@@ -1,0 +1,55 @@
+/*
+ * cluster - the cluster that everything is measured on: the same in every run.
+ *
+ * Nodes of 8 A100-80GB with UUIDs in the annotation, as the node side writes it.  Pods of 200 to
+ * 4000 milli, laid one by one on the tightest GPU of a node, until half of all milli is held.
+ */
+#ifndef MILLIGPU_BENCH_CLUSTER_H
+#define MILLIGPU_BENCH_CLUSTER_H
+
+#include "milligpu/ledger.h"
+#include "milligpu/strbuf.h"
+#include "milligpu/wire_kube.h"
+
+enum { NODE_GPUS = 8, NODE_NAME_BYTES = 48 };
+
+extern const struct wire_rules cluster_wire;
+extern const struct request_rules cluster_requests;
+extern const struct inventory_rules cluster_inventory;
+
+void cluster_node_name(uint32_t node, char out[NODE_NAME_BYTES]);
+
+/* A Node object of some 3 KiB, as a kubelet's is but for its images. */
+void cluster_node_json(struct strbuf *out, uint32_t node);
+
+/* A Pod object of some 2 KiB.  note NULL: no annotations; node "": not bound. */
+struct cluster_pod {
+    const char *name;
+    const char *uid;
+    const char *node;
+    const char *amount;
+    struct text annotations; /* a JSON object; empty: none */
+};
+void cluster_pod_json(struct strbuf *out, const struct cluster_pod *pod);
+
+/* The body of filter and prioritize: names nodes from first on, beginning again behind the last. */
+struct cluster_question {
+    const char *uid;
+    const char *amount;
+    uint32_t nodes; /* of the cluster */
+    uint32_t first;
+    uint32_t names;
+};
+void cluster_question_json(struct strbuf *out, const struct cluster_question *question);
+
+/* Nodes 0 .. nodes-1, nobody there. */
+struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;
+/* Bound pods until half of all milli is held; returns how many. */
+uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes);
+/* One pod a node, 800 milli of each GPU: whatever asks for more than 200 is refused. */
+void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
+
+/* The bound pods of a ledger, as `kubectl get pods -A -o json` shows them, with a comma before each. */
+void cluster_pods_json(struct strbuf *out, const struct ledger *ledger);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * measure - clocks, percentiles and the one form of output: "name value unit", a line each.
+ *
+ * One thread, unless a function says otherwise.
+ */
+#ifndef MILLIGPU_BENCH_MEASURE_H
+#define MILLIGPU_BENCH_MEASURE_H
+
+#include <sys/types.h>
+
+#include "milligpu/base.h"
+
+/* CPU that this thread has used. */
+int64_t cpu_ns(void);
+int64_t wall_ns(void);
+
+void say(const char *name, double value, const char *unit);
+
+struct series {
+    int64_t *ns;
+    size_t count;
+    size_t capacity;
+};
+
+void series_init(struct series *series);
+void series_done(struct series *series);
+void series_add(struct series *series, int64_t ns);
+/* name.mean, name.p50 and name.p99, in us.  At least one value. */
+void series_say(struct series *series, const char *name);
+
+/* A field of /proc/PID/status in KiB: "VmRSS", "VmHWM". */
+int64_t process_kib(pid_t pid, const char *field);
+/* CPU of all threads of a process, user and system: /proc/PID/stat, in steps of 10 ms. */
+int64_t process_cpu_ns(pid_t pid);
+
+/* Writes of 4 KiB, each followed by fdatasync, in this folder: how many a second. */
+double sync_rate(const char *folder, uint32_t writes);
+
+/* A folder for the ledger, below $TMPDIR or /tmp; folder_drop() removes it with its files. */
+void folder_make(char *out, size_t bytes);
+void folder_drop(const char *folder);
+
+/* Numbers that are the same in every run. */
+uint32_t draw(uint64_t *seed, uint32_t below);
+
+#endif
