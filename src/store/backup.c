@@ -33,6 +33,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 
 static int sync_file(const char *file, struct err *err)
 {
+    must(file[0] != '\0');
     const int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", file);
@@ -56,6 +57,7 @@ static int sync_folder_of(const char *file, struct err *err)
 /* Never over a file that is there, be it made while we copied. */
 static int put_in_place(const char *from, const char *to, struct err *err)
 {
+    must(strcmp(from, to) != 0);
     int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
     if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
         errno = EEXIST;

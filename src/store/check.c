@@ -14,6 +14,8 @@ static int corrupt(sqlite3 *db, const char *what, struct err *err)
 /* Each selects what is wrong, as a sentence; none is right. */
 static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, struct err *err)
 {
+    must(count > 0);
+    must(sql[0] != NULL);
     char wrong[256];
 
     for (size_t i = 0; i < count; i++) {
@@ -103,6 +105,7 @@ static int check_charges(void *user, int64_t id, const struct allocation_facts *
 
 static int check_allocations(sqlite3 *db, bool past, struct err *err)
 {
+    must(db != NULL);
     struct charge_check check = {.db = db};
     struct names *names = names_new();
 
@@ -231,6 +234,7 @@ static void untell(struct replay *replay, const char *kind, const char *name)
 
 static int replay_baseline(struct replay *replay, struct err *err)
 {
+    must(replay->told.count == 0);
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
     int more = db_prepare(replay->db, "SELECT key, state FROM baseline", &stmt, err);
@@ -253,6 +257,7 @@ static int replay_baseline(struct replay *replay, struct err *err)
 
 static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
 {
+    must(sqlite3_column_count(stmt) == 6);
     static const char *const kinds[] = {"allocation", "node"};
     struct row row = row_start(stmt);
 
@@ -274,6 +279,7 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
 
 static int replay_journal(struct replay *replay, struct err *err)
 {
+    must(replay->db != NULL);
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
     int more = db_prepare(replay->db,
@@ -310,6 +316,7 @@ static int compare(struct replay *replay, const char *kind, const char *name, st
 
 static int compare_node(void *user, const struct node_build *build, struct err *err)
 {
+    must(user != NULL);
     struct replay *replay = user;
 
     strbuf_reset(&replay->text);
@@ -330,6 +337,7 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
 
 static int compare_rest(struct replay *replay, struct err *err)
 {
+    must(replay->db != NULL);
     const struct told *told;
     size_t at = 0;
 

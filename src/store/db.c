@@ -8,6 +8,7 @@ enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
 
 static enum err_code code_of(int rc)
 {
+    must(rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE);
     switch (rc & 0xff) {
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH:
@@ -53,6 +54,7 @@ int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
 
 static int db_config(sqlite3 *db, struct err *err)
 {
+    must(db != NULL);
     static const struct {
         int what;
         int value;
@@ -78,6 +80,7 @@ static int db_config(sqlite3 *db, struct err *err)
 
 static void db_limits(sqlite3 *db)
 {
+    static_assert(SQL_BYTES_MAX < VALUE_BYTES_MAX, "a statement is a value, too");
     static const struct {
         int what;
         int most;
@@ -183,6 +186,7 @@ int db_step(sqlite3_stmt *stmt, struct err *err)
 
 int db_run(sqlite3_stmt *stmt, struct err *err)
 {
+    must(stmt != NULL);
     int more;
     do
         more = db_step(stmt, err);
@@ -296,6 +300,7 @@ const char *row_text_or_null(struct row *row)
 
 const char *row_text(struct row *row)
 {
+    must(row->stmt != NULL);
     const char *text = row_text_or_null(row);
     if (text != NULL)
         return text;
@@ -322,6 +327,7 @@ int64_t row_number(struct row *row, int64_t least, int64_t most)
 
 int row_word(struct row *row, const char *const *words, size_t count)
 {
+    must(count > 0);
     const char *text = row_text(row);
     for (size_t i = 0; i < count; i++)
         if (strcmp(text, words[i]) == 0)

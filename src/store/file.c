@@ -47,6 +47,7 @@ static const char *network_name(long type)
 
 static int check_folder(const char *folder, struct err *err)
 {
+    must(folder[0] != '\0');
     struct stat is;
     struct statfs fs;
 
@@ -155,6 +156,7 @@ static bool all_zero(const char *bytes, size_t count)
 /* What begins as no database of ours can is somebody else's file, and stays untouched. */
 static int judge_head(const char *path, const char *head, size_t got, struct err *err)
 {
+    must(got <= sizeof sqlite_magic);
     if (got == 0)
         return 0;
     if (got == sizeof sqlite_magic && memcmp(head, sqlite_magic, got) == 0)
@@ -230,6 +232,7 @@ char *file_free_name(const char *path, const char *word)
 
 static int rename_one(const char *from, const char *to, const char *suffix, struct err *err)
 {
+    must(from[0] == '/');
     struct strbuf old, new;
 
     strbuf_init(&old);

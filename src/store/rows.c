@@ -92,6 +92,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
 
 static int read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
+    must(rows->names != NULL);
     struct row row = row_start(rows->nodes);
 
     *out = (struct node_build){.name = intern(rows->names, row_text(&row))};
@@ -215,6 +216,7 @@ static void read_facts(struct row *row, struct names *names, struct allocation_f
 static int read_allocation(struct allocation_rows *rows, void *user, rows_allocation *each,
                            struct err *err)
 {
+    must(rows->share != NULL);
     struct allocation_facts facts;
     struct row row = row_start(rows->allocations);
 

@@ -13,6 +13,7 @@ const struct store_schema store_schema = {.version = 1, .sql = store_schema_sql}
 /* A statement without comments and blanks: what it says, not how it looks. */
 static void add_bare(struct strbuf *out, const char *sql)
 {
+    must(sql != NULL);
     bool quoted = false;
 
     for (const char *at = sql; *at != '\0'; at++) {
@@ -64,6 +65,7 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
 /* A table, a trigger, a check more or less, and nothing that this program promises holds. */
 static int check_shape(const struct store *store, struct err *err)
 {
+    must(store->db != NULL);
     struct strbuf is, should;
 
     strbuf_init(&is);
@@ -109,6 +111,7 @@ static int fill(const struct store *store, struct err *err)
 
 static int create(const struct store *store, struct err *err)
 {
+    must(sqlite3_get_autocommit(store->db) != 0);
     int failed = db_exec(store->db, "BEGIN EXCLUSIVE", err);
     if (failed == 0)
         failed = fill(store, err);
@@ -130,6 +133,7 @@ static const struct store_migration *step_from(const struct store_schema *schema
 static int migrate_inside(const struct store *store, const struct store_migration *step,
                           struct err *err)
 {
+    must(sqlite3_get_autocommit(store->db) == 0);
     char orphan[128];
 
     int failed = db_exec(store->db, step->sql, err);
@@ -191,6 +195,7 @@ static int migrate(const struct store *store, int64_t version, struct err *err)
 static int identify(const struct store *store, bool *out_blank, int64_t *out_version,
                     struct err *err)
 {
+    must(store->schema->version > 0);
     int64_t id, things;
 
     int failed = db_number(store->db, "PRAGMA application_id", &id, err);
@@ -219,6 +224,7 @@ static int identify(const struct store *store, bool *out_blank, int64_t *out_ver
 
 static int use_wal(const struct store *store, struct err *err)
 {
+    must(store->path != NULL);
     char mode[16];
 
     if (store->memory)

@@ -14,6 +14,7 @@ static void key(struct strbuf *out, const char *name)
 
 static void add_text(struct strbuf *out, const char *name, const char *text)
 {
+    must(name[0] != '\0');
     if (text == NULL || text[0] == '\0')
         return;
     key(out, name);
@@ -22,6 +23,7 @@ static void add_text(struct strbuf *out, const char *name, const char *text)
 
 static void add_number(struct strbuf *out, const char *name, int64_t number)
 {
+    must(name[0] != '\0');
     if (number == 0)
         return;
     key(out, name);

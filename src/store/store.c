@@ -76,6 +76,7 @@ static int prepare_all(struct store *store, struct err *err)
 
 static int count_journal(struct store *store, struct err *err)
 {
+    must(!store->in_batch);
     int64_t last = 0;
     int64_t rows = 0;
 
@@ -140,6 +141,7 @@ static int start_anew(struct store *store, const struct err *why, struct err *er
 
 static int open_all(struct store *store, const struct store_rules *rules, struct err *err)
 {
+    must(store->path == NULL);
     if (store->memory) {
         store->path = xstrdup(rules->path);
         return open_db(store, err);
@@ -285,6 +287,7 @@ static int commit(void *ctx, struct err *err)
 
 static void rollback(void *ctx)
 {
+    must(ctx != NULL);
     struct store *store = ctx;
 
     if (!store->in_batch)
@@ -297,6 +300,7 @@ static void rollback(void *ctx)
 
 static int tend(void *ctx, int64_t now_ms, struct err *err)
 {
+    must(ctx != NULL);
     struct store *store = ctx;
 
     store_lock(store);
@@ -320,6 +324,7 @@ void store_ops(struct store *store, struct store_ops *out)
 
 void store_close(struct store *store)
 {
+    must(store == NULL || store->db != NULL);
     if (store == NULL)
         return;
     rollback(store);
@@ -330,6 +335,7 @@ void store_close(struct store *store)
 
 static int claim(struct store *store, const char *cluster, struct err *err)
 {
+    must(cluster[0] != '\0');
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     char owner[UID_BYTES_MAX + 8];
 
@@ -480,6 +486,7 @@ static int64_t bytes_of(const char *path, const char *suffix)
 
 int store_facts(struct store *store, struct store_facts *out, struct err *err)
 {
+    must(store != NULL && out != NULL);
     struct store_facts facts = {.path = store->path, .schema = store->schema->version};
     int failed = 0;
 

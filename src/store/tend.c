@@ -42,6 +42,7 @@ int tend_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 static int with_number(struct store *store, enum statement statement, int64_t number,
                        struct err *err)
 {
+    must(number > 0);
     struct bind bind = bind_start(store->stmt[statement]);
     bind_number(&bind, number);
     return bind_run(&bind, NULL, err);

@@ -5,6 +5,7 @@
 /* Core and database see different things: the change is refused, whatever it was. */
 static int disagree(struct err *err, const char *what, const char *name)
 {
+    must(what[0] != '\0');
     return err_set(err, ERR_CONFLICT,
                    "the database knows %s %s otherwise than the ledger in memory", what, name);
 }
@@ -22,6 +23,7 @@ static int run_one(struct bind *bind, const char *what, const char *name, struct
 
 static bool same_node_row(const struct node *a, const struct node *b)
 {
+    must(a->name == b->name);
     return a->uid == b->uid && a->source == b->source && a->problem == b->problem &&
            a->problem_text == b->problem_text && a->gone == b->gone && a->since_ms == b->since_ms;
 }
@@ -45,6 +47,7 @@ static bool same_rows(const struct node *a, const struct node *b)
 
 static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
 {
+    must(id != NULL);
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++)
         if (node->gpu[i].id == id)
             return &node->gpu[i];
@@ -230,6 +233,7 @@ static int put_allocation(struct store *store, const struct allocation *before,
 
 static void describe_result(struct strbuf *out, const struct change *change)
 {
+    must(change->verdict == VERDICT_OK);
     strbuf_reset(out);
     strbuf_char(out, '{');
     if (change->after != NULL) {

@@ -1,8 +1,8 @@
 /*
  * shelf - a ledger in memory and one on disk, kept side by side, for tests.
  *
- * What is done in the world is written by shelf_save(), as one batch.  shelf_turn() closes the file,
- * opens it again, loads it, and compares what it gives with the world.
+ * What is done in the world is written by shelf_save(), as one batch.  shelf_turn() closes the
+ * file, opens it again, loads it, and compares what it gives with the world.
  */
 #ifndef MILLIGPU_TESTS_SHELF_H
 #define MILLIGPU_TESTS_SHELF_H

@@ -1,7 +1,8 @@
 /*
- * The n-th write, sync or truncation fails, for every n until the scenario runs clean; once, and from
- * then on
- * for good.  Whatever happens: what is on disk is whole batches, and those that were acknowledged are there.
+ * The n-th write, sync or truncation fails, for every n until the scenario runs clean; once, and
+ * from then on
+ * for good.  Whatever happens: what is on disk is whole batches, and those that were acknowledged
+ * are there.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,7 @@
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -364,6 +366,73 @@ static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
     shelf_turn(shelf);
 }
 
+struct asking {
+    struct shelf *shelf;
+    atomic_bool enough;
+    unsigned rounds;
+};
+
+static void ignore(void *user, const struct store_history_row *row)
+{
+    must(user != NULL && row->uid[0] != '\0');
+}
+
+static void *ask(void *user)
+{
+    struct asking *asking = user;
+    const struct store_history_query query = {.gpu = "GPU-a"};
+    struct store *store = asking->shelf->store;
+    struct store_facts facts;
+    struct err err;
+    char copy[128];
+    for (; !atomic_load(&asking->enough) || asking->rounds < 3; asking->rounds++) {
+        (void)snprintf(copy, sizeof copy, "%s/copy%u.db", asking->shelf->folder, asking->rounds);
+        must(store_history(store, &query, asking, ignore, &err) == 0);
+        must(store_audit(store, &err) == 0);
+        must(store_facts(store, &facts, &err) == 0);
+        must(store_backup(store, copy, &err) == 0);
+        must(unlink(copy) == 0);
+    }
+    return NULL;
+}
+
+static void read_and_write_at_once(struct shelf *shelf)
+{
+    struct world *world = &shelf->world;
+    struct asking asking = {.shelf = shelf};
+    pthread_t thread;
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    store_retain(shelf->store, 1);
+    assert_int_equal(pthread_create(&thread, NULL, ask, &asking), 0);
+    for (int i = 0; i < 100; i++) {
+        struct err err;
+        assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+        shelf_save(shelf);
+        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, day + world->now_ms / 2, &err), 0);
+    }
+    atomic_store(&asking.enough, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    shelf_same(shelf);
+}
+
+static void anybody_reads_while_the_writer_writes(void **state)
+{
+    struct shelf *shelf = *state;
+    read_and_write_at_once(shelf);
+    shelf_turn(shelf);
+}
+
+static void anybody_reads_a_ledger_in_memory(void **state)
+{
+    struct shelf *shelf = *state;
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    read_and_write_at_once(shelf);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -378,6 +447,8 @@ int main(void)
         TEST(a_clock_set_back_loses_nothing_young),
         TEST(the_log_is_taken_in_between_batches),
         TEST(a_log_without_end_is_refused),
+        TEST(anybody_reads_while_the_writer_writes),
+        TEST(anybody_reads_a_ledger_in_memory),
         TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void spoil(const struct shelf *shelf, const char *sql)
         fail_msg("%d for %s", rc, sql);
 }
 
-/* Without the triggers for as long as it takes, so that a file can be made that we would never write. */
+/* Without the triggers for a moment, to make a file that we would never write. */
 static void spoil_untriggered(const struct shelf *shelf, const char *sql)
 {
     struct strbuf text;

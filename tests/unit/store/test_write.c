@@ -136,7 +136,8 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
         "at = 77",
         "command ->> '$.kind' = 'reserve'",
         "command ->> '$.name' = 'web \"0\"'",
-        "command -> '$.wants' = '[{\"container\":\"c0\",\"kind\":\"app\",\"parts\":2,\"milli\":600}]'",
+        "command -> '$.wants' = '[{\"container\":\"c0\",\"kind\":\"app\","
+        "\"parts\":2,\"milli\":600}]'",
         "result ->> '$.allocation.state' = 'reserved'",
         "result ->> '$.allocation.shares[1].milli' = 600",
         "result -> '$.node' IS NULL", /* it did not change */
@@ -272,7 +273,7 @@ static void many_changes_are_one_commit(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 201);
 }
 
-/* Killed with one batch committed and another half written: the first is there, of the second nothing. */
+/* One batch was committed, another half written: of the second there is nothing. */
 static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
 {
     struct shelf *shelf = *state;
