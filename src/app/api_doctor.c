@@ -8,8 +8,8 @@
 #include "milligpu_version.h"
 
 /*
- * Each check says what was seen, and what to do where it is not well.  Nothing is tried out here: what the daemon
- * met while it worked is the truth about its rights and its scheduler.
+ * Each check says what was seen, and what to do where it is not well.  Nothing is tried out here:
+ * what the daemon met while it worked is the truth about its rights and its scheduler.
  */
 
 enum {
@@ -213,8 +213,8 @@ static void check_rights(struct doctor *doctor)
     must(calls.denied <= calls.all);
     if (calls.denied > 0)
         say(doctor, "rights", HEALTH_FAILED,
-            "apply the roles of manifests again: bind needs create on pods/binding, fetch and check "
-            "get on pods, event create on events, ring and hang_bell create and patch on "
+            "apply the roles of manifests again: bind needs create on pods/binding, fetch and "
+            "check get on pods, event create on events, ring and hang_bell create and patch on "
             "csistoragecapacities, advertise patch on nodes/status",
             "%lld calls were denied: %s", (long long)calls.denied, calls.words);
     else
@@ -426,6 +426,16 @@ struct setting {
     enum setting_id id;
 };
 
+/* As the YAML file has it, but for the quotes: JSON brings its own. */
+static struct text bare(const char *value)
+{
+    const struct text text = text_of(value);
+    const bool quoted = text.len > 1 && text.at[0] == '"' && strchr(value, '\\') == NULL;
+
+    must(!quoted || text.at[text.len - 1] == '"');
+    return quoted ? (struct text){text.at + 1, text.len - 2} : text;
+}
+
 /* None of them holds a secret: keys and tokens are files, and only their names stand here. */
 static void encode_setting(struct jw *jw, const struct api_item *item)
 {
@@ -438,7 +448,7 @@ static void encode_setting(struct jw *jw, const struct api_item *item)
     jw_key(jw, "name");
     jw_str(jw, settings_name(setting->id));
     jw_key(jw, "value");
-    jw_str(jw, value);
+    jw_text(jw, bare(value));
     jw_key(jw, "source");
     jw_str(jw, settings_source_name(settings_source(setting->set, setting->id)));
     jw_key(jw, "text");

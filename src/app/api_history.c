@@ -100,7 +100,7 @@ static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *a
            (gpu->alias != NULL && strcmp(gpu->alias->text, asked) == 0);
 }
 
-/* Among the nodes that are there: made-up ids have a slash of their own, so the form does not tell. */
+/* Among the nodes that are there: a made-up id has a slash, too, so the form tells nothing. */
 static bool find_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(call->app->view);
@@ -123,7 +123,7 @@ static bool find_gpu(struct api_call *call, const char *asked, struct gpu_names 
     return false;
 }
 
-/* A GPU that is there no more: "n1/gpu-0" is an id that was made up, "n1/GPU-5f.." a node and an id. */
+/* A GPU that is there no more: "n1/gpu-0" is a made-up id, "n1/GPU-5f.." a node and an id. */
 static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
 {
     const char *slash = strchr(asked, '/');
@@ -283,8 +283,8 @@ static size_t span(const struct past *past, size_t from)
 }
 
 /*
- * One look: writes what is complete and returns how many allocations were written.  *before moves behind the last
- * one that was judged, so the next look begins there.
+ * One look: writes what is complete and returns how many allocations were written.  *before moves
+ * behind the last one that was judged, so the next look begins there.
  */
 static size_t write_released(struct jw *jw, struct api_call *call, const struct past *past,
                              size_t room, uint64_t *before)
@@ -356,7 +356,7 @@ static int read_file(const char *path, struct strbuf *out, struct err *err)
     return got < 0 ? err_set(err, ERR_IO, "the copy cannot be read: errno %d", failed) : 0;
 }
 
-/* A folder of our own beside the ledger: the disk that has room for the one has room for the other. */
+/* A folder of our own beside the ledger: a disk with room for the one has room for the other. */
 static int make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
 {
     const char *slash = strrchr(ledger, '/');

@@ -1,11 +1,12 @@
 /*
  * api_inside - what the files of the admin port share.
  *
- *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body -> answer
+ *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body ->
+ *   answer
  *
- * Handlers never touch the connection: they fill call->body and leave, so a snapshot that one holds is let go
- * before the answer goes out.  They may block on the disk (history, backup): the admin listener has threads of its
- * own, and nothing that grants waits for them.
+ * Handlers never touch the connection: they fill call->body and leave, so a snapshot that one
+ * holds is let go before the answer goes out.  They may block on the disk (history, backup): the
+ * admin listener has threads of its own, and nothing that grants waits for them.
  */
 #ifndef MILLIGPU_APP_API_INSIDE_H
 #define MILLIGPU_APP_API_INSIDE_H
@@ -67,8 +68,8 @@ void api_fail_err(struct api_call *call, const struct err *err);
 const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;
 
 /*
- * A list in the order of its keys.  A page goes on behind the last key that was seen, so what comes and goes
- * in between shifts nothing.
+ * A list in the order of its keys.  A page goes on behind the last key that was seen, so what
+ * comes and goes in between shifts nothing.
  */
 struct api_item {
     const char *key; /* in the call's arena */

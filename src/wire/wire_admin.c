@@ -234,7 +234,7 @@ void admin_node(struct jw *jw, const struct node *node, bool pods)
 
 /* --- allocations --- */
 
-/* The id that the GPU has now: an allocation may know it by the one it had before there was a UUID. */
+/* The id that the GPU has now: an allocation may know it by the one from before its UUID. */
 static void put_place(struct jw *jw, const struct node *node, const struct atom *id)
 {
     const struct gpu *gpu = node != NULL ? node_gpu(node, atom_text(id)) : NULL;

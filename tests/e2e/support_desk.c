@@ -1,0 +1,400 @@
+#include "support_desk.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+
+enum { PATIENCE_MS = 20000 };
+
+static const char *const nodes[] = {
+    "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n1\",\"labels\":{"
+    "\"nvidia.com/gpu.product\":\"A100\",\"nvidia.com/gpu.memory\":\"81920\"}},"
+    "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"2000\"}}}",
+    "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n2\",\"annotations\":{"
+    "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-5f\\\",\\\"index\\\":0,\\\"milli\\\":1000,"
+    "\\\"mib\\\":81920,\\\"model\\\":\\\"A100\\\"}]\"}},"
+    "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}",
+    "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n3\",\"labels\":{"
+    "\"nvidia.com/gpu.product\":\"T4\",\"nvidia.com/gpu.memory\":\"16384\"}},"
+    "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"500\"}}}",
+};
+
+static void take_result(void *user, struct message *take_message)
+{
+    struct desk *desk = user;
+    must(queue_put(desk->app.queue, take_message));
+}
+
+static void admin_call(void *user, struct web_call *call)
+{
+    struct desk *desk = user;
+    api_handle(&desk->app, call);
+}
+
+static void probe_call(void *user, struct web_call *call)
+{
+    struct desk *desk = user;
+    api_handle_probe(&desk->app, call);
+}
+
+static void scheduler_call(void *user, struct web_call *call)
+{
+    struct desk *desk = user;
+    webhooks_handle(desk->webhooks, call);
+}
+
+static struct web *listen_on(struct desk *desk, const char *name,
+                             void (*handler)(void *user, struct web_call *call))
+{
+    const struct web_rules rules = {.name = name,
+                                    .listen = "127.0.0.1:0",
+                                    .threads = 1,
+                                    .connections = 16,
+                                    .body_bytes_max = 1 << 20,
+                                    .idle_ms = 5000,
+                                    .request_ms = 5000,
+                                    .user = desk,
+                                    .handler = handler};
+    struct web *web = NULL;
+    struct err err;
+
+    if (web_start(&rules, &web, &err) < 0)
+        (void)fprintf(stderr, "%s: %s\n", name, err.text);
+    must(web != NULL);
+    return web;
+}
+
+static void fill_settings(struct desk *desk)
+{
+    char program[] = "milligpud";
+    char flag[] = "--namespace=bells";
+    char *argv[] = {program, flag, NULL};
+    char *envp[] = {NULL};
+    enum settings_action action;
+    struct err err;
+
+    must(settings_load(2, argv, envp, &desk->set, &action, &err) == 0);
+    desk->settings = *settings_get(desk->set);
+    desk->app.set = desk->set;
+    desk->app.settings = &desk->settings;
+    desk->app.request_rules = (struct request_rules){
+        .resource = desk->settings.resource, .min_milli = 1, .step_milli = 1};
+    desk->app.inventory_rules = (struct inventory_rules){.from_labels = true};
+    desk->app.wire_rules = (struct wire_rules){.resource = desk->settings.resource,
+                                               .whole_resource = desk->settings.whole_resource};
+}
+
+static void open_ledger(struct desk *desk)
+{
+    struct err err;
+
+    (void)snprintf(desk->folder, sizeof desk->folder, "/tmp/milligpu-desk-XXXXXX");
+    must(mkdtemp(desk->folder) != NULL);
+    (void)snprintf(desk->ledger, sizeof desk->ledger, "%s/ledger.db", desk->folder);
+    const struct store_rules rules = {.path = desk->ledger};
+    must(store_open(&rules, &desk->app.store, &err) == 0);
+    must(store_claim(desk->app.store, "0b8f", &err) == 0);
+    store_ops(desk->app.store, &desk->app.store_ops);
+    (void)snprintf(desk->app.cluster, sizeof desk->app.cluster, "0b8f");
+}
+
+static void make_parts(struct desk *desk)
+{
+    struct app *app = &desk->app;
+    struct err err;
+
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pods = pods_new();
+    app->hints = hints_new();
+    app->server = "standalone";
+    app->bell_namespace = "bells";
+    const struct outbox_rules rules = {.ops = &desk->call_ops,
+                                       .wire = &app->wire_rules,
+                                       .wake = "bell",
+                                       .namespace = "bells",
+                                       .instance = "desk",
+                                       .resource = desk->settings.resource,
+                                       .user = desk,
+                                       .result = take_result};
+    app->outbox = outbox_new(&rules);
+    desk->writer = writer_new(app);
+    desk->watcher = watcher_new(app, &desk->watch_ops);
+    desk->webhooks = webhooks_new(app);
+    must(writer_load(desk->writer, &err) == 0);
+}
+
+struct desk *desk_new(void)
+{
+    struct desk *desk = xcalloc(1, sizeof *desk);
+    struct app *app = &desk->app;
+
+    log_set(LOG_ERROR, false);
+    arena_init(&desk->arena);
+    fill_settings(desk);
+    clock_real(&app->clock);
+    open_ledger(desk);
+    app->standin = standin_new("desk");
+    standin_ops(app->standin, &desk->watch_ops);
+    standin_ops(app->standin, &desk->call_ops);
+    make_parts(desk);
+    atomic_store(&app->claimed, true);
+    for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
+        desk_tell(desk, "POST", "/api/v1/nodes", nodes[i]);
+    desk_run(desk);
+    must(app_ready(app, NULL));
+    desk->admin = listen_on(desk, "admin", admin_call);
+    desk->probe = listen_on(desk, "probe", probe_call);
+    desk->scheduler = listen_on(desk, "webhook", scheduler_call);
+    return desk;
+}
+
+static void drop_folder(const struct desk *desk)
+{
+    static const char *const endings[] = {"", "-wal", "-shm", ".lock"};
+
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+        char file[160];
+        (void)snprintf(file, sizeof file, "%s%s", desk->ledger, endings[i]);
+        (void)unlink(file);
+    }
+    must(rmdir(desk->folder) == 0); /* nobody left anything else behind */
+}
+
+void desk_free(struct desk *desk)
+{
+    struct app *app = &desk->app;
+
+    web_stop(desk->admin);
+    web_stop(desk->probe);
+    web_stop(desk->scheduler);
+    watcher_free(desk->watcher);
+    outbox_free(app->outbox);
+    writer_free(desk->writer);
+    webhooks_free(desk->webhooks);
+    queue_free(app->queue);
+    hints_free(app->hints);
+    pods_free(app->pods);
+    view_free(app->view);
+    desk->watch_ops.free(desk->watch_ops.ctx);
+    desk->call_ops.free(desk->call_ops.ctx);
+    standin_free(app->standin);
+    store_close(app->store);
+    settings_free(desk->set);
+    drop_folder(desk);
+    arena_done(&desk->arena);
+    xfree(desk);
+}
+
+/* --- steps --- */
+
+static int64_t now_of(const struct desk *desk)
+{
+    return desk->app.clock.now_ms(desk->app.clock.ctx);
+}
+
+static void to_watcher(void *user, const struct kube_answer *answer)
+{
+    struct desk *desk = user;
+    watcher_answer(desk->watcher, now_of(desk), answer);
+}
+
+static void to_outbox(void *user, const struct kube_answer *answer)
+{
+    struct desk *desk = user;
+    outbox_answer(desk->app.outbox, now_of(desk), answer);
+}
+
+void desk_run(struct desk *desk)
+{
+    const struct clock_ops *clock = &desk->app.clock;
+    int quiet = 0;
+
+    for (int i = 0; i < 1000 && quiet < 4; i++) {
+        (void)watcher_step(desk->watcher, now_of(desk));
+        desk->watch_ops.poll(desk->watch_ops.ctx, 0, desk, to_watcher);
+        const size_t took = writer_step(desk->writer, 0);
+        (void)outbox_step(desk->app.outbox, now_of(desk), clock->wall_ms(clock->ctx));
+        desk->call_ops.poll(desk->call_ops.ctx, 0, desk, to_outbox);
+        quiet = took == 0 ? quiet + 1 : 0;
+    }
+}
+
+/* --- the cluster --- */
+
+void desk_tell(struct desk *desk, const char *method, const char *path, const char *body)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const int status = standin_request(desk->app.standin, method, path, text_of(body), &out);
+    if (status >= 300)
+        (void)fprintf(stderr, "%s %s: %d %s\n", method, path, status, out.data);
+    must(status < 300);
+    strbuf_done(&out);
+}
+
+void desk_pod(struct desk *desk, const char *name, const char *amount, const char *node)
+{
+    char body[1024];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\","
+                   "\"namespace\":\"default\"},\"spec\":{%s%s%s\"containers\":[{"
+                   "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{"
+                   "\"nvidia.com/vgpu\":\"%s\"},\"requests\":{\"nvidia.com/vgpu\":\"%s\"}}}]},"
+                   "\"status\":{\"phase\":\"Pending\"}}",
+                   name, node[0] != '\0' ? "\"nodeName\":\"" : "", node,
+                   node[0] != '\0' ? "\"," : "", amount, amount);
+    desk_tell(desk, "POST", "/api/v1/namespaces/default/pods", body);
+    desk_run(desk);
+}
+
+void desk_end(struct desk *desk, const char *name)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=0",
+                   name);
+    desk_tell(desk, "DELETE", path, "");
+    desk_run(desk);
+}
+
+/* --- HTTP, by hand: what is on the wire is what is tested --- */
+
+static int send_request(const struct web *web, const char *method, const char *target,
+                        const char *body)
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons(web_port(web)),
+                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct timeval limit = {.tv_sec = 10};
+    struct strbuf text;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0);
+    must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    must(connect(fd, (const struct sockaddr *)&to, sizeof to) == 0);
+    strbuf_init(&text);
+    strbuf_printf(&text, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n", method,
+                  target);
+    if (body != NULL)
+        strbuf_printf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                      strlen(body));
+    strbuf_printf(&text, "\r\n%s", body != NULL ? body : "");
+    must(send(fd, text.data, text.len, MSG_NOSIGNAL) == (ssize_t)text.len);
+    strbuf_done(&text);
+    return fd;
+}
+
+static void header(const struct answer *answer, const char *name, char *out, size_t bytes)
+{
+    const char *at = strstr(answer->head.data, name);
+
+    must(bytes > 0);
+    out[0] = '\0';
+    if (at == NULL)
+        return;
+    at += strlen(name);
+    (void)snprintf(out, bytes, "%.*s", (int)strcspn(at, "\r\n"), at);
+}
+
+static void split(const struct strbuf *all, struct answer *out)
+{
+    const char *end = strstr(all->data, "\r\n\r\n");
+
+    must(end != NULL);
+    strbuf_init(&out->head);
+    strbuf_init(&out->body);
+    const struct text head = {all->data, (size_t)(end - all->data)};
+    const struct text body = {end + 4, all->len - head.len - 4};
+    strbuf_text(&out->head, head);
+    strbuf_text(&out->body, body);
+    must(sscanf(out->head.data, "HTTP/1.1 %d", &out->status) == 1);
+    header(out, "Content-Type: ", out->type, sizeof out->type);
+    header(out, "Allow: ", out->allow, sizeof out->allow);
+}
+
+static void receive(int fd, struct answer *out)
+{
+    struct strbuf all;
+    char bytes[4096];
+    ssize_t got;
+
+    strbuf_init(&all);
+    while ((got = recv(fd, bytes, sizeof bytes, 0)) > 0)
+        strbuf_add(&all, bytes, (size_t)got);
+    if (got < 0)
+        (void)fprintf(stderr, "recv: %m, after %zu bytes: %s\n", all.len, all.data);
+    must(got == 0);
+    (void)close(fd);
+    split(&all, out);
+    strbuf_done(&all);
+}
+
+void desk_ask(const struct web *web, const char *method, const char *target, const char *body,
+              struct answer *out)
+{
+    receive(send_request(web, method, target, body), out);
+}
+
+void answer_done(struct answer *answer)
+{
+    strbuf_done(&answer->head);
+    strbuf_done(&answer->body);
+}
+
+/* --- kube-scheduler --- */
+
+void desk_filter(struct desk *desk, const char *name)
+{
+    char path[256];
+    struct strbuf pod;
+    struct strbuf body;
+    struct answer answer;
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
+    strbuf_init(&pod);
+    strbuf_init(&body);
+    must(standin_request(desk->app.standin, "GET", path, (struct text){0}, &pod) == 200);
+    strbuf_printf(&body, "{\"Pod\":%s,\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}", pod.data);
+    desk_ask(desk->scheduler, "POST", "/scheduler/filter", body.data, &answer);
+    must(answer.status == 200);
+    answer_done(&answer);
+    strbuf_done(&body);
+    strbuf_done(&pod);
+}
+
+void desk_bind(struct desk *desk, const char *name, const char *node)
+{
+    struct pod_record *record = pods_copy(desk->app.pods, "default", name);
+    char body[512];
+    char byte;
+    struct answer answer;
+
+    must(record != NULL);
+    (void)snprintf(body, sizeof body,
+                   "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
+                   "\"Node\":\"%s\"}",
+                   name, record->uid, node);
+    pod_record_free(record);
+    const int fd = send_request(desk->scheduler, "POST", "/scheduler/bind", body);
+    const int64_t until_ms = now_of(desk) + PATIENCE_MS;
+    while (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 1 && now_of(desk) < until_ms) {
+        desk_run(desk);
+        (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 1);
+    }
+    receive(fd, &answer);
+    if (strcmp(answer.body.data, "{\"Error\":\"\"}") != 0)
+        (void)fprintf(stderr, "bind %s: %s\n", name, answer.body.data);
+    must(answer.status == 200 && strcmp(answer.body.data, "{\"Error\":\"\"}") == 0);
+    answer_done(&answer);
+    desk_run(desk);
+}

@@ -1,0 +1,1146 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/api_inside.h"
+#include "kube/doc.h"
+#include "support_desk.h"
+
+static int set_up(void **state)
+{
+    *state = desk_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    desk_free(*state);
+    return 0;
+}
+
+#define desk_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+/* --- asking --- */
+
+static size_t size_of(const struct doc *doc)
+{
+    return doc != NULL ? doc->count : 0;
+}
+
+static const struct doc *nth(const struct doc *doc, size_t at)
+{
+    assert_non_null(doc);
+    assert_int_equal(doc->kind, DOC_ARRAY);
+    const struct doc *child = doc->first;
+    for (size_t i = 0; i < at && child != NULL; i++)
+        child = child->next;
+    if (child == NULL)
+        fail_msg("an array of %u has no element %zu", doc->count, at);
+    return child;
+}
+
+/* NULL if it is no string. */
+static const char *string_of(const struct doc *doc)
+{
+    return doc != NULL && doc->kind == DOC_STRING ? doc->text.at : NULL;
+}
+
+static bool is_bool(const struct doc *doc, bool value)
+{
+    return doc != NULL && doc->kind == DOC_BOOL && text_is(doc->text, value ? "true" : "false");
+}
+
+static const struct doc *parse(struct desk *desk, const struct answer *answer)
+{
+    const struct text bytes = {answer->body.data, answer->body.len};
+    struct doc *doc = NULL;
+    struct err err;
+
+    if (doc_parse_json(bytes, "answer", &desk->arena, &doc, &err) < 0)
+        fail_msg("%s in %s", err.text, answer->body.data);
+    return doc;
+}
+
+/* Lives as long as the desk. */
+static const struct doc *get(struct desk *desk, const char *target)
+{
+    struct answer answer;
+
+    desk_ask(desk->admin, "GET", target, NULL, &answer);
+    if (answer.status != 200)
+        fail_msg("GET %s: %d %s", target, answer.status, answer.body.data);
+    assert_string_equal(answer.type, "application/json");
+    const struct doc *doc = parse(desk, &answer);
+    answer_done(&answer);
+    return doc;
+}
+
+/* What is asked is refused with this status, as a problem whose detail says this. */
+static void refuses(const struct web *web, const char *method, const char *target, const char *body,
+                    int status, const char *part)
+{
+    struct answer answer;
+    char number[32];
+
+    desk_ask(web, method, target, body, &answer);
+    if (answer.status != status || strstr(answer.body.data, part) == NULL)
+        fail_msg("%s %s: %d %s", method, target, answer.status, answer.body.data);
+    assert_string_equal(answer.type, "application/problem+json");
+    (void)snprintf(number, sizeof number, "\"status\":%d,", status);
+    assert_non_null(strstr(answer.body.data, number));
+    assert_non_null(strstr(answer.body.data, "\"type\":\"about:blank\",\"title\":\""));
+    answer_done(&answer);
+}
+
+static const char *str(const struct doc *object, const char *key)
+{
+    const char *value = string_of(doc_get(object, key));
+    if (value == NULL)
+        fail_msg("no text %s", key);
+    return value;
+}
+
+static int64_t num(const struct doc *object, const char *key)
+{
+    const struct doc *value = doc_get(object, key);
+    if (value == NULL || value->kind != DOC_NUMBER)
+        fail_msg("no number %s", key);
+    return strtoll(value->text.at, NULL, 10);
+}
+
+static size_t items(const struct doc *list)
+{
+    const struct doc *array = doc_get(list, "items");
+    assert_non_null(array);
+    assert_int_equal(array->kind, DOC_ARRAY);
+    return array->count;
+}
+
+static const struct doc *item(const struct doc *list, size_t at)
+{
+    return nth(doc_get(list, "items"), at);
+}
+
+/* Two that sit, one that waits, one that ended, one that came behind our back. */
+static void fill(struct desk *desk)
+{
+    desk_pod(desk, "web-0", "300", "");
+    desk_filter(desk, "web-0");
+    desk_bind(desk, "web-0", "n1");
+    desk_pod(desk, "web-1", "600", "");
+    desk_bind(desk, "web-1", "n2");
+    desk_pod(desk, "past", "250", "");
+    desk_bind(desk, "past", "n2");
+    desk_end(desk, "past");
+    desk_pod(desk, "stray", "200", "n3");
+    desk_pod(desk, "big", "3000", "");
+    desk_filter(desk, "big");
+}
+
+/* --- answers against their description --- */
+
+struct reader {
+    const struct doc *schemas;
+    char path[512];
+};
+
+static void matches(struct reader *reader, const struct doc *schema, const struct doc *value);
+
+static const struct doc *resolve(const struct reader *reader, const struct doc *schema)
+{
+    static const char prefix[] = "#/components/schemas/";
+    const char *ref = string_of(doc_get(schema, "$ref"));
+
+    if (ref == NULL)
+        return schema;
+    assert_int_equal(strncmp(ref, prefix, strlen(prefix)), 0);
+    const struct doc *target = doc_get(reader->schemas, ref + strlen(prefix));
+    if (target == NULL)
+        fail_msg("%s is nowhere", ref);
+    return target;
+}
+
+static void inside(struct reader *reader, const char *word, const struct doc *schema,
+                   const struct doc *value)
+{
+    const size_t used = strlen(reader->path);
+
+    (void)snprintf(reader->path + used, sizeof reader->path - used, ".%s", word);
+    matches(reader, schema, value);
+    reader->path[used] = '\0';
+}
+
+static void matches_object(struct reader *reader, const struct doc *schema, const struct doc *value)
+{
+    const struct doc *properties = doc_get(schema, "properties");
+    const struct doc *required = doc_get(schema, "required");
+
+    if (properties == NULL)
+        return; /* any object */
+    for (size_t i = 0; i < size_of(required); i++) {
+        const char *name = string_of(nth(required, i));
+        if (doc_get(value, name) == NULL)
+            fail_msg("%s lacks %s", reader->path, name);
+        assert_non_null(doc_get(properties, name));
+    }
+    for (const struct doc *member = value->first; member != NULL; member = member->next) {
+        char key[64];
+        text_clip(member->key, key, sizeof key);
+        const struct doc *of = doc_get(properties, key);
+        if (of == NULL)
+            fail_msg("%s has %s, which nobody described", reader->path, key);
+        inside(reader, key, of, member);
+    }
+}
+
+static void matches_text(const struct reader *reader, const struct doc *schema, const char *value)
+{
+    const struct doc *words = doc_get(schema, "enum");
+    const char *format = string_of(doc_get(schema, "format"));
+    bool found = words == NULL;
+    int64_t ms;
+
+    if (value == NULL)
+        fail_msg("%s is no text", reader->path);
+    for (size_t i = 0; i < size_of(words); i++)
+        found = found || strcmp(string_of(nth(words, i)), value) == 0;
+    if (!found)
+        fail_msg("%s is %s: not in the enum", reader->path, value);
+    if (format != NULL && strcmp(format, "date-time") == 0)
+        assert_true(time_parse(text_of(value), &ms));
+}
+
+static void matches(struct reader *reader, const struct doc *schema, const struct doc *value)
+{
+    static const struct {
+        const char *type;
+        enum doc_kind kind;
+    } types[] = {{"object", DOC_OBJECT},
+                 {"array", DOC_ARRAY},
+                 {"string", DOC_STRING},
+                 {"integer", DOC_NUMBER},
+                 {"boolean", DOC_BOOL}};
+    bool known = false;
+
+    schema = resolve(reader, schema);
+    const char *type = str(schema, "type");
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        if (strcmp(type, types[i].type) != 0)
+            continue;
+        known = true;
+        if (value->kind != types[i].kind)
+            fail_msg("%s is %s, not %s", reader->path, doc_kind_name(value->kind), type);
+    }
+    assert_true(known);
+    if (value->kind == DOC_OBJECT)
+        matches_object(reader, schema, value);
+    if (value->kind == DOC_STRING)
+        matches_text(reader, schema, string_of(value));
+    if (value->kind == DOC_NUMBER && strspn(value->text.at, "0123456789") != value->text.len)
+        fail_msg("%s is %s: no number from 0", reader->path, value->text.at);
+    for (size_t i = 0; value->kind == DOC_ARRAY && i < value->count; i++)
+        inside(reader, "#", doc_get(schema, "items"), nth(value, i));
+}
+
+static void shows(struct desk *desk, const char *target, const char *schema)
+{
+    const struct doc *api = get(desk, "/openapi.json");
+    const struct doc *answer = get(desk, target);
+    struct reader reader = {.schemas = doc_at(api, "components.schemas")};
+    const struct doc *of = doc_get(reader.schemas, schema);
+
+    assert_non_null(of);
+    (void)snprintf(reader.path, sizeof reader.path, "%s", target);
+    matches(&reader, of, answer);
+    if (doc_get(answer, "items") != NULL && items(answer) == 0)
+        fail_msg("%s is empty: nothing was compared", target);
+}
+
+static void answers_are_as_described(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    shows(desk, "/api/v1/summary", "Summary");
+    shows(desk, "/api/v1/nodes", "NodeList");
+    shows(desk, "/api/v1/nodes/n1", "Node");
+    shows(desk, "/api/v1/allocations", "AllocationList");
+    shows(desk, "/api/v1/allocations?state=released", "AllocationList");
+    shows(desk, "/api/v1/pods/default/web-0", "Pod");
+    shows(desk, "/api/v1/pods/default/big", "Pod");
+    shows(desk, "/api/v1/pods/default/past", "Pod");
+    shows(desk, "/api/v1/pods/default/stray", "Pod");
+    shows(desk, "/api/v1/waiting", "WaitingList");
+    shows(desk, "/api/v1/history?gpu=GPU-5f", "HistoryList");
+    shows(desk, "/api/v1/drift", "DriftList");
+    shows(desk, "/api/v1/doctor", "Doctor");
+    shows(desk, "/api/v1/settings", "SettingList");
+}
+
+/* --- the description against the table --- */
+
+static const char *filled(const char *path, char *out, size_t bytes)
+{
+    size_t used = 0;
+
+    for (; *path != '\0' && used + 8 < bytes; path++) {
+        if (*path == '{') {
+            used += (size_t)snprintf(out + used, bytes - used, "x%zu", used);
+            path += strcspn(path, "}");
+        } else {
+            out[used++] = *path;
+        }
+    }
+    out[used] = '\0';
+    return out;
+}
+
+static void every_route_answers(void **state)
+{
+    struct desk *desk = *state;
+    const struct api_route *route;
+
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
+        struct answer answer;
+        char target[256];
+        const bool post = strcmp(route->method, "POST") == 0;
+        desk_ask(desk->admin, route->method, filled(route->path, target, sizeof target),
+                 post ? "{}" : NULL, &answer);
+        assert_int_not_equal(answer.status, 405);
+        assert_int_not_equal(answer.status, 500);
+        if (strstr(answer.body.data, "nothing is at") != NULL)
+            fail_msg("%s %s is not routed", route->method, route->path);
+        if (answer.status < 400)
+            assert_int_equal(answer.status, route->status);
+        answer_done(&answer);
+    }
+}
+
+static size_t count_operations(const struct doc *paths)
+{
+    size_t count = 0;
+
+    for (const struct doc *path = paths->first; path != NULL; path = path->next)
+        count += path->count;
+    return count;
+}
+
+static void the_description_names_exactly_the_routes(void **state)
+{
+    struct desk *desk = *state;
+    const struct doc *api = get(desk, "/openapi.json");
+    const struct doc *paths = doc_get(api, "paths");
+    const struct doc *schemas = doc_at(api, "components.schemas");
+    const struct api_route *route;
+    size_t routes = 0;
+
+    assert_string_equal(str(api, "openapi"), "3.0.3");
+    for (; (route = api_route(routes)) != NULL; routes++) {
+        char method[16] = "";
+        for (size_t k = 0; route->method[k] != '\0'; k++)
+            method[k] = (char)(route->method[k] | 0x20);
+        const struct doc *operation = doc_get(doc_get(paths, route->path), method);
+        if (operation == NULL)
+            fail_msg("%s %s is not described", route->method, route->path);
+        assert_string_equal(str(operation, "summary"), route->summary);
+        if (route->schema[0] != '\0')
+            assert_non_null(doc_get(schemas, route->schema));
+    }
+    assert_int_equal(count_operations(paths), routes);
+}
+
+/* Marks what is referred to: each shape once. */
+static void find_refs(const struct doc *value, const struct doc *schemas, bool *seen)
+{
+    const char *ref = string_of(doc_get(value, "$ref"));
+
+    if (ref != NULL) {
+        const char *name = strrchr(ref, '/') + 1;
+        if (doc_get(schemas, name) == NULL)
+            fail_msg("%s is nowhere", ref);
+        size_t at = 0;
+        for (const struct doc *schema = schemas->first; schema != NULL; schema = schema->next, at++)
+            seen[at] = seen[at] || text_is(schema->key, name);
+    }
+    for (const struct doc *child = value->first; child != NULL; child = child->next)
+        find_refs(child, schemas, seen);
+}
+
+static void every_shape_is_used_and_every_reference_leads_to_one(void **state)
+{
+    const struct doc *api = get(*state, "/openapi.json");
+    const struct doc *schemas = doc_at(api, "components.schemas");
+    bool seen[64] = {false};
+    size_t at = 0;
+
+    assert_true(schemas->count > 0 && schemas->count <= ARRAY_LEN(seen));
+    find_refs(api, schemas, seen);
+    for (const struct doc *schema = schemas->first; schema != NULL; schema = schema->next, at++)
+        if (!seen[at])
+            fail_msg("nothing is a %.*s", TEXT_ARG(schema->key));
+}
+
+static void the_description_knows_every_kind_of_drift(void **state)
+{
+    static const char *const kinds[] = {
+#define X(word, help) word,
+        DRIFT_KINDS(X)
+#undef X
+    };
+    const struct doc *api = get(*state, "/openapi.json");
+    const struct doc *schemas = doc_at(api, "components.schemas");
+    const struct doc *drift = doc_get(doc_get(schemas, "Drift"), "properties");
+    const struct doc *words = doc_get(doc_get(drift, "kind"), "enum");
+
+    assert_int_equal(size_of(words), ARRAY_LEN(kinds));
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        assert_string_equal(string_of(nth(words, i)), kinds[i]);
+}
+
+/* --- the door --- */
+
+static void unknown_paths_are_404(void **state)
+{
+    struct desk *desk = *state;
+
+    refuses(desk->admin, "GET", "/", NULL, 404, "see /openapi.json");
+    refuses(desk->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
+    refuses(desk->admin, "GET", "/api/v1/nodes/", NULL, 404, "nothing is at");
+    refuses(desk->admin, "GET", "/api/v1/nodes/n1/gpus", NULL, 404, "nothing is at");
+    refuses(desk->admin, "GET", "/api/v1/pods/default", NULL, 404, "nothing is at");
+    refuses(desk->admin, "GET", "//livez", NULL, 404, "nothing is at");
+}
+
+static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
+{
+    struct desk *desk = *state;
+    struct answer answer;
+
+    refuses(desk->admin, "POST", "/api/v1/nodes", "{}", 405, "only GET, HEAD");
+    refuses(desk->admin, "DELETE", "/api/v1/summary", NULL, 405, "only GET, HEAD");
+    refuses(desk->admin, "GET", "/api/v1/standalone/pods", NULL, 405, "only POST");
+    desk_ask(desk->admin, "PUT", "/api/v1/standalone/pods/a/b", NULL, &answer);
+    assert_int_equal(answer.status, 405);
+    assert_string_equal(answer.allow, "DELETE");
+    answer_done(&answer);
+}
+
+static void head_is_get_without_the_body(void **state)
+{
+    struct desk *desk = *state;
+    struct answer answer;
+
+    desk_ask(desk->admin, "HEAD", "/api/v1/nodes", NULL, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(answer.body.len, 0);
+    assert_string_equal(answer.type, "application/json");
+    assert_null(strstr(answer.head.data, "Content-Length: 0"));
+    answer_done(&answer);
+}
+
+static void parameters_that_nobody_knows_are_refused_by_name(void **state)
+{
+    struct desk *desk = *state;
+    const struct web *web = desk->admin;
+
+    refuses(web, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
+    refuses(web, "GET", "/api/v1/nodes?node=n1", NULL, 400, "unknown parameter node");
+    refuses(web, "GET", "/api/v1/summary?a=1", NULL, 400, "this takes none");
+    refuses(web, "GET", "/api/v1/nodes?limit=1&limit=2", NULL, 400, "limit is given twice");
+    refuses(web, "GET", "/api/v1/allocations?state=free", NULL, 400, "reserved, bound or released");
+}
+
+static void a_bad_limit_is_refused(void **state)
+{
+    static const char *const bad[] = {"",  "0",    "-1", "1001", "1x",
+                                      "x", "0x10", "+5", "%201", "99999999999999999999"};
+    struct desk *desk = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char target[80];
+        (void)snprintf(target, sizeof target, "/api/v1/nodes?limit=%s", bad[i]);
+        refuses(desk->admin, "GET", target, NULL, 400, "whole number from 1 to 1000");
+    }
+    (void)get(desk, "/api/v1/nodes?limit=1");
+    (void)get(desk, "/api/v1/nodes?limit=1000");
+}
+
+static void a_bad_continue_is_refused(void **state)
+{
+    static const char *const bad[] = {"", "1", "zz", "00", "6e3", "6E31"};
+    struct desk *desk = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char target[80];
+        (void)snprintf(target, sizeof target, "/api/v1/nodes?continue=%s", bad[i]);
+        refuses(desk->admin, "GET", target, NULL, 400, "give back what the last answer said");
+    }
+    refuses(desk->admin, "GET", "/api/v1/history?gpu=GPU-5f&continue=6e31", NULL, 400,
+            "of another list");
+    refuses(desk->admin, "GET", "/api/v1/allocations?state=released&continue=30", NULL, 400,
+            "of another list");
+}
+
+/* --- lists --- */
+
+static const struct doc *page(struct desk *desk, const char *target, const struct doc *before)
+{
+    char text[1024];
+    const char *token = string_of(doc_get(before, "continue"));
+
+    (void)snprintf(text, sizeof text, "%s%s%s", target, token != NULL ? "&continue=" : "",
+                   token != NULL ? token : "");
+    return get(desk, text);
+}
+
+static void pages_go_on_where_the_last_ended(void **state)
+{
+    struct desk *desk = *state;
+    const struct doc *first = page(desk, "/api/v1/nodes?limit=1", NULL);
+    const struct doc *second = page(desk, "/api/v1/nodes?limit=1", first);
+    const struct doc *third = page(desk, "/api/v1/nodes?limit=1", second);
+
+    assert_int_equal(items(first), 1);
+    assert_string_equal(str(item(first, 0), "name"), "n1");
+    assert_string_equal(str(item(second, 0), "name"), "n2");
+    assert_string_equal(str(item(third, 0), "name"), "n3");
+    assert_null(doc_get(third, "continue"));
+}
+
+static void what_goes_between_two_pages_shifts_nothing(void **state)
+{
+    struct desk *desk = *state;
+    const struct doc *first = page(desk, "/api/v1/nodes?limit=1", NULL);
+
+    desk_tell(desk, "DELETE", "/api/v1/nodes/n1", "");
+    desk_run(desk);
+    const struct doc *second = page(desk, "/api/v1/nodes?limit=1", first);
+    assert_string_equal(str(item(second, 0), "name"), "n2");
+}
+
+static void allocations_can_be_told_apart(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    const struct doc *all = get(desk, "/api/v1/allocations");
+    const struct doc *on_n1 = get(desk, "/api/v1/allocations?node=n1");
+    const struct doc *elsewhere = get(desk, "/api/v1/allocations?namespace=kube-system");
+    const struct doc *reserved = get(desk, "/api/v1/allocations?state=reserved");
+    const struct doc *past = get(desk, "/api/v1/allocations?state=released");
+    assert_int_equal(items(all), 3);
+    assert_string_equal(str(item(all, 0), "name"), "stray");
+    assert_string_equal(str(item(all, 0), "origin"), "observed");
+    assert_true(is_bool(doc_get(item(all, 0), "presumed"), true));
+    assert_int_equal(items(on_n1), 1);
+    assert_string_equal(str(item(on_n1, 0), "name"), "web-0");
+    assert_int_equal(num(nth(doc_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
+    assert_int_equal(items(elsewhere), 0);
+    assert_int_equal(items(reserved), 0);
+    assert_int_equal(items(past), 1);
+    assert_string_equal(str(item(past, 0), "name"), "past");
+    assert_string_equal(str(item(past, 0), "state"), "released");
+}
+
+static void released_allocations_come_in_pages(void **state)
+{
+    struct desk *desk = *state;
+    const struct doc *last = NULL;
+    size_t seen = 0;
+
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "p%d", i);
+        desk_pod(desk, name, "2000", "");
+        desk_bind(desk, name, "n1");
+        desk_end(desk, name);
+    }
+    for (int i = 0; i < 5; i++) {
+        const struct doc *now =
+            page(desk, "/api/v1/allocations?state=released&node=n1&limit=2", last);
+        last = now;
+        for (size_t k = 0; k < items(now); k++, seen++) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "p%zu", 4 - seen);
+            assert_string_equal(str(item(now, k), "name"), name);
+            assert_int_equal(size_of(doc_get(item(now, k), "charges")), 2);
+        }
+        if (doc_get(now, "continue") == NULL)
+            break;
+    }
+    assert_int_equal(seen, 5);
+    assert_null(doc_get(last, "continue"));
+}
+
+/* --- views --- */
+
+static void the_summary_adds_up(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    const struct doc *summary = get(desk, "/api/v1/summary");
+    const struct doc *allocations = doc_get(summary, "allocations");
+    assert_string_equal(str(summary, "cluster"), "0b8f");
+    assert_string_equal(str(summary, "mode"), "standalone");
+    assert_true(is_bool(doc_get(summary, "ready"), true));
+    assert_int_equal(num(summary, "nodes"), 3);
+    assert_int_equal(num(summary, "gpus"), 4);
+    assert_int_equal(num(summary, "capacityMilli"), 3500);
+    assert_int_equal(num(summary, "usedMilli"), 1100);
+    assert_int_equal(num(summary, "freeMilli"), 2400);
+    assert_int_equal(num(summary, "largestFreeMilli"), 1000);
+    assert_int_equal(num(allocations, "bound"), 3);
+    assert_int_equal(num(allocations, "reserved"), 0);
+    assert_int_equal(num(summary, "waitingPods"), 1);
+    assert_int_equal(num(summary, "drift"), 2); /* adopted, presumed */
+    const struct doc *models = doc_get(summary, "models");
+    assert_int_equal(size_of(models), 2);
+    assert_string_equal(str(nth(models, 0), "model"), "A100");
+    assert_int_equal(num(nth(models, 0), "gpus"), 3);
+}
+
+static void a_node_says_who_holds_it(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    const struct doc *node = get(desk, "/api/v1/nodes/n2");
+    const struct doc *gpu = nth(doc_get(node, "gpus"), 0);
+    const struct doc *holder = nth(doc_get(gpu, "holders"), 0);
+    assert_string_equal(str(gpu, "id"), "GPU-5f");
+    assert_string_equal(str(node, "source"), "annotation");
+    assert_string_equal(str(node, "state"), "ok");
+    assert_int_equal(num(gpu, "usedMilli"), 600);
+    assert_int_equal(num(gpu, "freeMilli"), 400);
+    assert_string_equal(str(holder, "name"), "web-1");
+    assert_int_equal(num(holder, "milli"), 600);
+    refuses(desk->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
+}
+
+static void a_cordoned_gpu_has_nothing_free(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_tell(desk, "PATCH", "/api/v1/nodes/n1",
+              "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
+    desk_run(desk);
+    const struct doc *node = get(desk, "/api/v1/nodes/n1");
+    assert_true(is_bool(doc_get(node, "cordoned"), true));
+    assert_int_equal(num(node, "freeMilli"), 0);
+    assert_int_equal(num(node, "capacityMilli"), 2000);
+    assert_string_equal(str(nth(doc_get(node, "gpus"), 0), "state"), "cordoned");
+}
+
+static void a_waiting_pod_says_why_node_by_node(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    desk_filter(desk, "big");
+    const struct doc *pod = get(desk, "/api/v1/pods/default/big");
+    const struct doc *waiting = doc_get(pod, "waiting");
+    const struct doc *nodes = doc_get(pod, "nodes");
+    assert_string_equal(str(pod, "phase"), "Pending");
+    assert_string_equal(str(pod, "node"), "");
+    assert_string_equal(str(pod, "request"), "3 whole GPUs");
+    assert_null(doc_get(pod, "allocation"));
+    assert_int_equal(num(waiting, "asks"), 2);
+    assert_int_equal(size_of(nodes), 3);
+    assert_string_equal(str(nth(nodes, 0), "name"), "n1");
+    assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), false));
+    assert_string_equal(str(nth(nodes, 0), "reason"), "few");
+    assert_true(strlen(str(nth(nodes, 0), "detail")) > 0);
+}
+
+static void a_pod_that_fits_somewhere_says_where(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_pod(desk, "new", "600", "");
+    const struct doc *pod = get(desk, "/api/v1/pods/default/new");
+    const struct doc *nodes = doc_get(pod, "nodes");
+    assert_null(doc_get(pod, "waiting"));
+    assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), true));
+    assert_string_equal(str(nth(nodes, 0), "reason"), "fits");
+    assert_string_equal(str(nth(nodes, 0), "text"), "");
+    assert_string_equal(str(nth(nodes, 2), "reason"), "small");
+}
+
+static void a_request_that_nobody_can_grant_is_explained(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_pod(desk, "odd", "1500", "");
+    desk_filter(desk, "odd");
+    const struct doc *pod = get(desk, "/api/v1/pods/default/odd");
+    assert_non_null(strstr(str(pod, "request"), "2000"));
+    assert_null(doc_get(pod, "nodes"));
+    const struct doc *waiting = get(desk, "/api/v1/waiting");
+    assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
+}
+
+static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    const struct doc *pod = get(desk, "/api/v1/pods/default/past");
+    const struct doc *allocation = doc_get(pod, "allocation");
+    assert_string_equal(str(pod, "phase"), "Ended");
+    assert_string_equal(str(pod, "node"), "n2");
+    assert_string_equal(str(allocation, "state"), "released");
+    assert_non_null(doc_get(allocation, "releasedAt"));
+    refuses(desk->admin, "GET", "/api/v1/pods/default/none", NULL, 404,
+            "no pod none in namespace default");
+    refuses(desk->admin, "GET", "/api/v1/pods/none/past", NULL, 404, "in namespace none");
+}
+
+/* --- history --- */
+
+static void history_knows_a_gpu_by_each_of_its_names(void **state)
+{
+    static const char *const names[] = {"GPU-5f", "n2/GPU-5f", "n2/gpu-0"};
+    struct desk *desk = *state;
+
+    fill(desk);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char target[80];
+        (void)snprintf(target, sizeof target, "/api/v1/history?gpu=%s", names[i]);
+        const struct doc *history = get(desk, target);
+        if (items(history) != 2)
+            fail_msg("%s: %zu rows", names[i], items(history));
+        assert_string_equal(str(item(history, 0), "name"), "past");
+        assert_string_equal(str(item(history, 1), "name"), "web-1");
+        assert_int_equal(num(item(history, 1), "milli"), 600);
+    }
+    const struct doc *made_up = get(desk, "/api/v1/history?gpu=n3/gpu-0");
+    assert_string_equal(str(item(made_up, 0), "name"), "stray");
+    const struct doc *none = get(desk, "/api/v1/history?gpu=GPU-none");
+    assert_int_equal(items(none), 0);
+}
+
+static void history_outlives_the_node(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    desk_end(desk, "web-1");
+    desk_tell(desk, "DELETE", "/api/v1/nodes/n2", "");
+    desk_run(desk);
+    refuses(desk->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
+    const struct doc *by_both = get(desk, "/api/v1/history?gpu=n2/GPU-5f");
+    const struct doc *by_id = get(desk, "/api/v1/history?gpu=GPU-5f");
+    assert_int_equal(items(by_both), 2);
+    assert_int_equal(items(by_id), 2);
+}
+
+static void history_of_a_pod_and_of_a_moment(void **state)
+{
+    struct desk *desk = *state;
+    char now[TIME_TEXT_BYTES];
+    char target[200];
+
+    fill(desk);
+    const struct doc *pod = get(desk, "/api/v1/history?pod=default/past");
+    assert_int_equal(items(pod), 1);
+    assert_string_equal(str(item(pod, 0), "state"), "released");
+    assert_string_equal(str(item(pod, 0), "gpu"), "GPU-5f");
+    time_format(desk->app.clock.wall_ms(desk->app.clock.ctx) + 1000, now);
+    (void)snprintf(target, sizeof target, "/api/v1/history?gpu=GPU-5f&at=%s", now);
+    const struct doc *held = get(desk, target);
+    assert_int_equal(items(held), 1);
+    assert_string_equal(str(item(held, 0), "name"), "web-1");
+    /* An offset whose '+' was not escaped. */
+    const struct doc *before = get(desk, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
+    assert_int_equal(items(before), 0);
+}
+
+static void history_comes_in_pages(void **state)
+{
+    struct desk *desk = *state;
+
+    fill(desk);
+    const struct doc *first = page(desk, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
+    const struct doc *second = page(desk, "/api/v1/history?gpu=GPU-5f&limit=1", first);
+    assert_string_equal(str(item(first, 0), "name"), "past");
+    assert_string_equal(str(item(second, 0), "name"), "web-1");
+    assert_non_null(doc_get(first, "continue"));
+    assert_null(doc_get(second, "continue"));
+}
+
+static void history_says_what_it_wants(void **state)
+{
+    const struct web *web = ((struct desk *)*state)->admin;
+
+    refuses(web, "GET", "/api/v1/history", NULL, 400, "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
+    refuses(web, "GET", "/api/v1/history?gpu=a&pod=b/c", NULL, 400, "not both");
+    refuses(web, "GET", "/api/v1/history?gpu=", NULL, 400, "gpu is empty");
+    refuses(web, "GET", "/api/v1/history?pod=web", NULL, 400, "such as default/web-0");
+    refuses(web, "GET", "/api/v1/history?pod=/web", NULL, 400, "such as default/web-0");
+    refuses(web, "GET", "/api/v1/history?pod=default/", NULL, 400, "such as default/web-0");
+    refuses(web, "GET", "/api/v1/history?gpu=a&at=yesterday", NULL, 400,
+            "such as 2026-01-02T14:05:00Z");
+    refuses(web, "GET", "/api/v1/history?gpu=a&at=2026-01-02", NULL, 400, "at is 2026-01-02");
+}
+
+/* --- probes and metrics --- */
+
+static void says(const struct web *web, const char *target, int status, const char *part)
+{
+    struct answer answer;
+
+    desk_ask(web, "GET", target, NULL, &answer);
+    if (answer.status != status || strstr(answer.body.data, part) == NULL)
+        fail_msg("%s: %d %s", target, answer.status, answer.body.data);
+    assert_memory_equal(answer.type, "text/plain", strlen("text/plain"));
+    answer_done(&answer);
+}
+
+static void readiness_names_what_is_missing(void **state)
+{
+    struct desk *desk = *state;
+    atomic_bool *const bad[] = {&desk->app.disk_broken, &desk->app.safe_mode, &desk->app.draining};
+    static const char *const words[] = {"[-]ledger failed: it cannot be written",
+                                        "[-]consistency failed: ", "[-]shutdown failed: "};
+
+    says(desk->admin, "/readyz", 200, "ok");
+    says(desk->admin, "/readyz?verbose", 200, "[+]nodes ok\n[+]pods ok\n[+]ledger ok\n");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        atomic_store(bad[i], true);
+        says(desk->admin, "/readyz", 503, words[i]);
+        says(desk->probe, "/readyz", 503, "readyz check failed");
+        says(desk->admin, "/livez", 200, "ok"); /* never depends on anything */
+        atomic_store(bad[i], false);
+    }
+    atomic_store(&desk->app.claimed, false);
+    says(desk->probe, "/readyz", 503, "[-]api-server failed: ");
+    says(desk->probe, "/livez?verbose", 200, "livez check passed");
+}
+
+static void the_probe_port_has_three_paths(void **state)
+{
+    struct desk *desk = *state;
+
+    says(desk->probe, "/livez", 200, "ok");
+    says(desk->probe, "/metrics", 200, "milligpu_ready 1\n");
+    refuses(desk->probe, "GET", "/api/v1/nodes", NULL, 404, "/livez, /readyz and /metrics");
+    refuses(desk->probe, "GET", "/openapi.json", NULL, 404, "/livez, /readyz and /metrics");
+    refuses(desk->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
+}
+
+static void metrics_show_the_state_of_the_moment(void **state)
+{
+    static const char *const lines[] = {
+        "milligpu_allocated_milli{model=\"A100\"} 900\n",
+        "milligpu_free_milli{model=\"A100\"} 2100\n",
+        "milligpu_free_milli{model=\"T4\"} 300\n",
+        "milligpu_largest_free_milli{model=\"T4\"} 300\n",
+        "milligpu_queue_depth 0\n",
+        "milligpu_waiting_pods 1\n",
+        "milligpu_safe_mode 0\n",
+        "milligpu_ready 1\n",
+        "milligpu_watch_age_seconds{resource=\"pods\"} 0\n",
+        "milligpu_build_info{version=\"",
+        "# TYPE milligpu_free_milli gauge\n",
+    };
+    struct desk *desk = *state;
+    struct answer answer;
+
+    fill(desk);
+    desk_ask(desk->probe, "GET", "/metrics", NULL, &answer);
+    assert_string_equal(answer.type, "text/plain; version=0.0.4; charset=utf-8");
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        if (strstr(answer.body.data, lines[i]) == NULL)
+            fail_msg("no %s in\n%s", lines[i], answer.body.data);
+    assert_null(strstr(answer.body.data, "web-0")); /* names of pods are for the admin port */
+    answer_done(&answer);
+}
+
+/* --- doctor --- */
+
+static void finds(struct desk *desk, const char *name, const char *status, const char *part)
+{
+    const struct doc *doctor = get(desk, "/api/v1/doctor");
+    const struct doc *checks = doc_get(doctor, "checks");
+    bool found = false;
+
+    for (const struct doc *check = checks->first; check != NULL; check = check->next) {
+        const bool good = strcmp(str(check, "status"), "ok") == 0;
+        assert_int_equal(good, str(check, "fix")[0] == '\0');
+        if (strcmp(str(check, "name"), name) != 0)
+            continue;
+        found = true;
+        if (strcmp(str(check, "status"), status) != 0 || strstr(str(check, "text"), part) == NULL)
+            fail_msg("%s: %s: %s", name, str(check, "status"), str(check, "text"));
+    }
+    if (!found)
+        fail_msg("no check %s", name);
+}
+
+static void a_healthy_daemon_has_no_complaints(void **state)
+{
+    struct desk *desk = *state;
+
+    finds(desk, "daemon", "ok", "3 nodes");
+    finds(desk, "ledger", "ok", desk->ledger);
+    finds(desk, "history", "ok", "in the background");
+    finds(desk, "api", "ok", "standalone, heard 0 s ago");
+    finds(desk, "nodes", "ok", "complete");
+    finds(desk, "pods", "ok", "complete");
+    finds(desk, "rights", "ok", "none are needed");
+    finds(desk, "bell", "ok", "in namespace bells");
+    finds(desk, "webhooks", "ok", "from this machine or pod only");
+    finds(desk, "drift", "ok", "agree");
+}
+
+static void doctor_finds_what_is_broken(void **state)
+{
+    struct desk *desk = *state;
+
+    atomic_store(&desk->app.history_checked, true);
+    finds(desk, "history", "ok", "checked");
+    atomic_store(&desk->app.history_broken, true);
+    finds(desk, "history", "failed", "damaged");
+    atomic_store(&desk->app.disk_broken, true);
+    finds(desk, "ledger", "failed", "cannot be written");
+    finds(desk, "daemon", "failed", "not ready");
+    atomic_store(&desk->app.safe_mode, true);
+    finds(desk, "ledger", "failed", "nothing is granted");
+    atomic_store(&desk->app.nodes_synced, false);
+    finds(desk, "nodes", "failed", "no complete list of nodes");
+    atomic_store(&desk->app.pods_heard_ms, 1);
+    finds(desk, "pods", "warning", "silent");
+    atomic_store(&desk->app.nodes_heard_ms, 1);
+    atomic_store(&desk->app.api_error_ms, desk->app.clock.now_ms(desk->app.clock.ctx));
+    finds(desk, "api", "warning", "a call failed 0 s ago");
+    atomic_store(&desk->app.nodes_heard_ms, 0);
+    atomic_store(&desk->app.pods_heard_ms, 0);
+    finds(desk, "api", "failed", "has not answered yet");
+    atomic_store(&desk->app.draining, true);
+    finds(desk, "daemon", "warning", "stopping");
+}
+
+static void doctor_sees_exposed_webhooks(void **state)
+{
+    struct desk *desk = *state;
+
+    desk->settings.webhook_listen = "0.0.0.0:8910";
+    finds(desk, "webhooks", "failed", "plain HTTP: whoever reaches it");
+    desk->settings.webhook_cert = "/etc/tls.crt";
+    finds(desk, "webhooks", "failed", "without client certificates");
+    desk->settings.webhook_client_ca = "/etc/ca.crt";
+    finds(desk, "webhooks", "ok", "only with a certificate of /etc/ca.crt");
+    desk->settings.wake = "off";
+    finds(desk, "bell", "warning", "330 s");
+}
+
+static int64_t a_minute_ago(void *ctx)
+{
+    const struct clock_ops *clock = ctx;
+    return clock->wall_ms(clock->ctx) - 60000;
+}
+
+static void lonely_pod(struct desk *desk)
+{
+    struct clock_ops clock;
+
+    clock_real(&clock);
+    standin_set_clock(desk->app.standin, a_minute_ago, &clock);
+    desk_pod(desk, "lonely", "3000", "");
+    standin_set_clock(desk->app.standin, clock.wall_ms, clock.ctx);
+}
+
+/* The first of all tests: counters are the process's. */
+static void doctor_sees_that_no_scheduler_is_there(void **state)
+{
+    struct desk *desk = *state;
+
+    finds(desk, "scheduler", "warning", "no scheduler has asked since the start");
+    desk_pod(desk, "young", "100", "");
+    finds(desk, "scheduler", "warning", "no pod waits either");
+    lonely_pod(desk);
+    finds(desk, "scheduler", "failed", "1 pods wait that no scheduler has asked about");
+}
+
+static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_pod(desk, "asked", "3000", "");
+    desk_filter(desk, "asked");
+    lonely_pod(desk);
+    finds(desk, "scheduler", "warning", "default/lonely among them");
+    desk_filter(desk, "lonely");
+    finds(desk, "scheduler", "ok", "filter was asked");
+}
+
+static void doctor_counts_drift(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_pod(desk, "stray", "200", "n3");
+    finds(desk, "drift", "warning", "in 2 places");
+}
+
+/* --- settings, backup, standalone --- */
+
+static void settings_say_where_they_come_from(void **state)
+{
+    const struct doc *list = get(*state, "/api/v1/settings?limit=1000");
+    bool found = false;
+
+    assert_int_equal(items(list), SETTINGS);
+    for (size_t i = 0; i < items(list); i++) {
+        if (strcmp(str(item(list, i), "name"), "namespace") != 0)
+            continue;
+        found = true;
+        assert_string_equal(str(item(list, i), "value"), "bells");
+        assert_string_equal(str(item(list, i), "source"), "flag");
+        assert_true(strlen(str(item(list, i), "text")) > 0);
+    }
+    assert_true(found);
+}
+
+static void a_backup_is_a_ledger_that_opens(void **state)
+{
+    struct desk *desk = *state;
+    struct answer answer;
+    struct store *copy = NULL;
+    struct err err;
+    char file[120];
+
+    fill(desk);
+    desk_ask(desk->admin, "GET", "/api/v1/backup", NULL, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_string_equal(answer.type, "application/vnd.sqlite3");
+    assert_memory_equal(answer.body.data, "SQLite format 3", 16);
+    (void)snprintf(file, sizeof file, "%s/copy.db", desk->folder);
+    FILE *out = fopen(file, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(answer.body.data, 1, answer.body.len, out), answer.body.len);
+    assert_int_equal(fclose(out), 0);
+    const struct store_rules rules = {.path = file};
+    assert_int_equal(store_open(&rules, &copy, &err), 0);
+    assert_int_equal(store_audit(copy, &err), 0);
+    store_close(copy);
+    answer_done(&answer);
+    assert_int_equal(unlink(file), 0);
+    (void)snprintf(file, sizeof file, "%s/copy.db.lock", desk->folder);
+    assert_int_equal(unlink(file), 0);
+    /* desk_free() sees that nothing else is left in the folder. */
+}
+
+static const char pod_body[] =
+    "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"played\"},\"spec\":{"
+    "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"limits\":{"
+    "\"nvidia.com/vgpu\":\"100\"}}}]}}";
+
+static void pods_come_and_go_in_standalone(void **state)
+{
+    struct desk *desk = *state;
+    struct answer answer;
+
+    desk_ask(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, &answer);
+    if (answer.status != 201)
+        fail_msg("%d %s", answer.status, answer.body.data);
+    assert_non_null(strstr(answer.body.data, "\"played\""));
+    answer_done(&answer);
+    desk_run(desk);
+    (void)get(desk, "/api/v1/pods/default/played");
+    refuses(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
+    desk_ask(desk->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, &answer);
+    assert_int_equal(answer.status, 200);
+    answer_done(&answer);
+    desk_run(desk);
+    refuses(desk->admin, "GET", "/api/v1/pods/default/played", NULL, 404, "no pod played");
+    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, 404, "played");
+}
+
+static void bad_pods_are_refused(void **state)
+{
+    const struct web *web = ((struct desk *)*state)->admin;
+    static const char path[] = "/api/v1/standalone/pods";
+
+    refuses(web, "POST", path, "", 400, "the body is not a Pod");
+    refuses(web, "POST", path, "{", 400, "the body is not a Pod");
+    refuses(web, "POST", path, "[]", 400, "the body is not a Pod");
+    refuses(web, "POST", path, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400,
+            "kind is Node: it is Pod");
+    refuses(web, "POST", path,
+            "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"a/../b\"}}", 400,
+            "metadata.namespace is");
+    refuses(web, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400, "the pod's name is");
+    refuses(web, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400,
+            "the pod's name is");
+}
+
+static void in_a_cluster_there_is_no_standalone(void **state)
+{
+    struct desk *desk = *state;
+    struct standin *standin = desk->app.standin;
+
+    desk->app.standin = NULL;
+    refuses(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
+    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404, "use kubectl");
+    const struct doc *summary = get(desk, "/api/v1/summary");
+    assert_string_equal(str(summary, "mode"), "cluster");
+    desk->app.standin = standin;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        desk_test(doctor_sees_that_no_scheduler_is_there),
+        desk_test(answers_are_as_described),
+        desk_test(every_route_answers),
+        desk_test(the_description_names_exactly_the_routes),
+        desk_test(every_shape_is_used_and_every_reference_leads_to_one),
+        desk_test(the_description_knows_every_kind_of_drift),
+        desk_test(unknown_paths_are_404),
+        desk_test(a_wrong_method_is_405_and_names_the_right_ones),
+        desk_test(head_is_get_without_the_body),
+        desk_test(parameters_that_nobody_knows_are_refused_by_name),
+        desk_test(a_bad_limit_is_refused),
+        desk_test(a_bad_continue_is_refused),
+        desk_test(pages_go_on_where_the_last_ended),
+        desk_test(what_goes_between_two_pages_shifts_nothing),
+        desk_test(allocations_can_be_told_apart),
+        desk_test(released_allocations_come_in_pages),
+        desk_test(the_summary_adds_up),
+        desk_test(a_node_says_who_holds_it),
+        desk_test(a_cordoned_gpu_has_nothing_free),
+        desk_test(a_waiting_pod_says_why_node_by_node),
+        desk_test(a_pod_that_fits_somewhere_says_where),
+        desk_test(a_request_that_nobody_can_grant_is_explained),
+        desk_test(an_ended_pod_is_remembered_and_an_unknown_one_is_404),
+        desk_test(history_knows_a_gpu_by_each_of_its_names),
+        desk_test(history_outlives_the_node),
+        desk_test(history_of_a_pod_and_of_a_moment),
+        desk_test(history_comes_in_pages),
+        desk_test(history_says_what_it_wants),
+        desk_test(readiness_names_what_is_missing),
+        desk_test(the_probe_port_has_three_paths),
+        desk_test(metrics_show_the_state_of_the_moment),
+        desk_test(a_healthy_daemon_has_no_complaints),
+        desk_test(doctor_finds_what_is_broken),
+        desk_test(doctor_sees_exposed_webhooks),
+        desk_test(doctor_sees_a_pod_that_no_scheduler_asks_about),
+        desk_test(doctor_counts_drift),
+        desk_test(settings_say_where_they_come_from),
+        desk_test(a_backup_is_a_ledger_that_opens),
+        desk_test(pods_come_and_go_in_standalone),
+        desk_test(bad_pods_are_refused),
+        desk_test(in_a_cluster_there_is_no_standalone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

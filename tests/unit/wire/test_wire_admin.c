@@ -1,0 +1,201 @@
+#include "milligpu/wire_admin.h"
+
+#include "support.h"
+#include "support/world.h"
+
+static const struct world_gpu two[] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static const struct node *node_of(const struct world *world, const char *name)
+{
+    const struct node *node = ledger_node(world->ledger, text_of(name));
+    assert_non_null(node);
+    return node;
+}
+
+/* Yours to xfree. */
+static char *node_json(const struct node *node, bool pods)
+{
+    struct strbuf out;
+    struct jw jw;
+
+    strbuf_init(&out);
+    jw_init(&jw, &out);
+    admin_node(&jw, node, pods);
+    return strbuf_steal(&out);
+}
+
+static void a_node_is_written_with_its_gpus(void **state)
+{
+    struct world *world = *state;
+
+    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
+    CLEANUP(freep) char *json = node_json(node_of(world, "n1"), false);
+    assert_non_null(strstr(json, "\"capacityMilli\":2000,\"usedMilli\":0,\"reservedMilli\":300,"
+                                 "\"freeMilli\":1700,\"largestFreeMilli\":1000"));
+    assert_non_null(strstr(json, "\"id\":\"n1/gpu-0\",\"index\":0"));
+    assert_null(strstr(json, "holders"));
+    CLEANUP(freep) char *whole = node_json(node_of(world, "n1"), true);
+    assert_non_null(strstr(whole, "\"state\":\"reserved\",\"milli\":300"));
+    assert_non_null(strstr(whole, "\"holders\":[]")); /* the other GPU */
+}
+
+static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
+{
+    static const struct world_gpu gpus[] = {{.index = 0, .mib = 10, .sick = true},
+                                            {.index = 1, .mib = 10, .cordoned = true},
+                                            {.index = 2, .mib = 10, .milli = 500}};
+    struct world *world = *state;
+
+    assert_int_equal(world_node(world, "n1", gpus, 3), VERDICT_OK);
+    const struct node *node = node_of(world, "n1");
+    assert_string_equal(admin_gpu_state(&node->gpu[0]), "unhealthy");
+    assert_string_equal(admin_gpu_state(&node->gpu[1]), "cordoned");
+    assert_string_equal(admin_gpu_state(&node->gpu[2]), "ok");
+    assert_int_equal(admin_gpu_free(node, &node->gpu[0]), 0);
+    assert_int_equal(admin_gpu_free(node, &node->gpu[1]), 0);
+    assert_int_equal(admin_gpu_free(node, &node->gpu[2]), 500);
+    CLEANUP(freep) char *json = node_json(node, false);
+    assert_non_null(strstr(json, "\"cordoned\":false,\"capacityMilli\":2500"));
+    assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
+}
+
+static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
+{
+    struct world *world = *state;
+    struct admin_amounts amounts = {0};
+
+    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "2000"), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", two, 1), VERDICT_OK);
+    const struct node *node = node_of(world, "n1");
+    assert_int_equal(node->gpus, 2);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        admin_amounts_add(&amounts, node, &node->gpu[i]);
+    assert_int_equal(amounts.capacity_milli, 1000);
+    assert_int_equal(amounts.reserved_milli, 2000);
+    assert_int_equal(amounts.free_milli, 0);
+    assert_string_equal(admin_gpu_state(&node->gpu[1]), "absent");
+}
+
+static void a_closed_node_says_why(void **state)
+{
+    struct world *world = *state;
+    struct pod *whole = world_pod(world, "w", "n1");
+
+    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    assert_int_equal(world_observe(world, whole, NULL), VERDICT_OK);
+    const struct node *node = node_of(world, "n1");
+    assert_string_equal(admin_node_state(node), "mixed");
+    CLEANUP(freep) char *json = node_json(node, false);
+    assert_non_null(strstr(json, "\"state\":\"mixed\",\"stateText\":\"a pod with whole GPUs"));
+    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"heldGpus\":1"));
+}
+
+static void an_allocation_leaves_out_times_that_are_not_known(void **state)
+{
+    struct world *world = *state;
+    CLEANUP(strbuf_done) struct strbuf out;
+    struct jw jw;
+
+    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "300x2"), VERDICT_OK);
+    const struct allocation *allocation = ledger_find(world->ledger, text_of("a"));
+    strbuf_init(&out);
+    jw_init(&jw, &out);
+    admin_allocation(&jw, allocation, node_of(world, "n1"));
+    assert_non_null(strstr(out.data, "\"state\":\"reserved\",\"origin\":\"granted\""));
+    assert_non_null(strstr(out.data, "\"reservedAt\":\""));
+    assert_null(strstr(out.data, "boundAt"));
+    assert_null(strstr(out.data, "terminatingSince"));
+    assert_non_null(
+        strstr(out.data, "\"kind\":\"app\",\"gpu\":\"n1/gpu-0\",\"index\":0,\"milli\":"));
+    assert_non_null(strstr(out.data, "\"gpu\":\"n1/gpu-1\",\"index\":1"));
+}
+
+static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
+{
+    const struct admin_history rows[] = {
+        {.uid = "u",
+         .namespace = "d",
+         .name = "p",
+         .node = "n",
+         .node_uid = "x",
+         .gpu = "GPU-a",
+         .state = "released",
+         .milli = 300,
+         .mib = 10,
+         .bound_ms = 1000,
+         .released_ms = 2000},
+        {.uid = "u",
+         .namespace = "d",
+         .name = "p",
+         .node = "n",
+         .node_uid = "x",
+         .gpu = "",
+         .state = "released",
+         .milli = 100},
+    };
+    CLEANUP(strbuf_done) struct strbuf out;
+    struct jw jw;
+
+    (void)state;
+    strbuf_init(&out);
+    jw_init(&jw, &out);
+    admin_released(&jw, rows, 2);
+    assert_string_equal(
+        out.data, "{\"uid\":\"u\",\"namespace\":\"d\",\"name\":\"p\",\"node\":\"n\","
+                  "\"state\":\"released\",\"boundAt\":\"1970-01-01T00:00:01.000Z\","
+                  "\"releasedAt\":\"1970-01-01T00:00:02.000Z\","
+                  "\"charges\":[{\"gpu\":\"GPU-a\",\"milli\":300,\"mib\":10}],\"shares\":[]}");
+}
+
+static void a_problem_is_escaped_and_titled(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+
+    (void)state;
+    strbuf_init(&out);
+    admin_problem(&out, 404, "no \"x\"\n\xff");
+    assert_string_equal(out.data,
+                        "{\"type\":\"about:blank\",\"title\":\"not found\",\"status\":404,"
+                        "\"detail\":\"no \\\"x\\\"\\n\xef\xbf\xbd\"}");
+    strbuf_reset(&out);
+    admin_problem(&out, 418, "");
+    assert_non_null(strstr(out.data, "\"title\":\"bad request\",\"status\":418"));
+    strbuf_reset(&out);
+    admin_problem(&out, 599, "");
+    assert_non_null(strstr(out.data, "\"title\":\"internal error\""));
+}
+
+#define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        world_test(a_node_is_written_with_its_gpus),
+        world_test(what_is_left_on_a_closed_gpu_is_not_free),
+        world_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
+        world_test(a_closed_node_says_why),
+        world_test(an_allocation_leaves_out_times_that_are_not_known),
+        world_test(a_released_allocation_lists_gpus_that_had_a_name),
+        world_test(a_problem_is_escaped_and_titled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
