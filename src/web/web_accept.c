@@ -57,25 +57,22 @@ static void open_connection(struct web *web, struct MHD_Connection *peer, void *
     web->connections = connection;
     web_unlock(web);
     if (connection->tls != NULL)
-        tls_install(connection->tls, session_of(peer));
+        tls_install(connection, session_of(peer));
     *context = connection;
 }
 
-/* Without a request from a client that did speak: its handshake went wrong. */
-static void report_handshake(const struct connection *connection, struct MHD_Connection *peer)
+/*
+ * A client that did speak and never finished: its handshake went wrong.  The session is gone by
+ * now, so what is known is what was noted on the way.
+ */
+static void report_handshake(const struct connection *connection)
 {
-    if (connection->tls == NULL || atomic_load(&connection->call.requests) > 0)
-        return;
-    gnutls_session_t session = session_of(peer);
-    if (gnutls_handshake_get_last_in(session) == GNUTLS_HANDSHAKE_FINISHED)
-        return;
-    if (bytes_received(connection->fd) == 0)
-        return;
     must(connection->call.web != NULL);
-    const unsigned doubts = gnutls_session_get_verify_cert_status(session);
+    if (connection->tls == NULL || connection->greeted || bytes_received(connection->fd) == 0)
+        return;
     web_refused(connection->call.web, 0,
-                doubts != 0 && doubts != (unsigned)-1
-                    ? "TLS handshake: the client's certificate is not one of our client CA"
+                connection->doubted
+                    ? "TLS handshake: the client's certificate is not of our client CA"
                     : "TLS handshake failed");
 }
 
@@ -84,7 +81,7 @@ static void close_connection(struct web *web, struct MHD_Connection *peer,
 {
     must(connection->call.peer == peer);
 
-    report_handshake(connection, peer);
+    report_handshake(connection);
     web_lock(web);
     if (connection->last != NULL)
         connection->last->next = connection->next;

@@ -90,6 +90,8 @@ struct connection {
     struct web_call call;
     int fd;
     struct web_tls *tls; /* NULL: plain */
+    bool greeted;        /* the TLS handshake came to its end */
+    bool doubted;        /* the client's certificate is none of ours */
     struct connection *next;
     struct connection *last;
     /* The watch's own. */
@@ -134,7 +136,7 @@ int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *
 int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err) MUST_USE;
 void tls_unref(struct web_tls *tls); /* NULL is fine */
 /* Certificate and the demand for the client's, for a connection that was just accepted. */
-void tls_install(struct web_tls *tls, gnutls_session_t session);
+void tls_install(struct connection *connection, gnutls_session_t session);
 uint64_t tls_files_print(const struct web_rules *rules);
 extern const char tls_priorities[];
 

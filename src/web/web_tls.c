@@ -90,17 +90,50 @@ void tls_unref(struct web_tls *tls)
     xfree(tls);
 }
 
-void tls_install(struct web_tls *tls, gnutls_session_t session)
+static struct connection *connection_of(gnutls_session_t session)
+{
+    struct connection *connection = gnutls_session_get_ptr(session);
+
+    must(connection != NULL && connection->tls != NULL);
+    return connection;
+}
+
+static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                         const gnutls_datum_t *message)
+{
+    (void)type, (void)when, (void)message;
+    if (incoming != 0)
+        connection_of(session)->greeted = true;
+    return 0;
+}
+
+static int judge_client(gnutls_session_t session)
 {
     static char client_purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
-    static gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
-                                            .data = (unsigned char *)client_purpose};
+    gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                     .data = (unsigned char *)client_purpose};
+    unsigned doubts = 0;
 
+    must(connection_of(session)->tls->asks_client);
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &doubts) == 0 && doubts == 0)
+        return 0;
+    connection_of(session)->doubted = true;
+    return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
+}
+
+void tls_install(struct connection *connection, gnutls_session_t session)
+{
+    struct web_tls *tls = connection->tls;
+
+    /* libmicrohttpd keeps its own connection there, for pre-shared keys, of which we have none. */
+    gnutls_session_set_ptr(session, connection);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       note_finished);
     must(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->credentials) == 0);
     if (!tls->asks_client)
         return;
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
-    gnutls_session_set_verify_cert2(session, &purpose, 1, 0);
+    gnutls_session_set_verify_function(session, judge_client);
 }
 
 /* Device, inode, size and time tell a replaced file from the old one, also behind a moved link. */
