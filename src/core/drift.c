@@ -106,14 +106,12 @@ static void of_allocation(struct report *report, const struct allocation *alloca
     struct strbuf *text = &report->text;
 
     must(is->node == report->node->name);
-    if (is->origin == ORIGIN_OBSERVED && shares_gpus(is)) {
-        strbuf_str(text, "bound without us; ");
-        strbuf_str(text, is->presumed ? "it had no annotation that could be believed"
-                                      : "its annotation was believed");
-        say(report, "adopted", drift);
-    }
+    /* One whose annotation was believed is where it says: no disagreement, and after the loss of a
+       ledger that is every pod. */
     if (is->presumed) {
-        must(is->origin == ORIGIN_OBSERVED);
+        must(is->origin == ORIGIN_OBSERVED && shares_gpus(is));
+        strbuf_str(text, "bound without us; it had no annotation that could be believed");
+        say(report, "adopted", drift);
         strbuf_str(text, "which GPUs it uses is a guess");
         say(report, "presumed", drift);
     }

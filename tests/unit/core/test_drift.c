@@ -67,7 +67,7 @@ static void a_node_in_order_has_no_drift(void **state)
     drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
 }
 
-static void adopted_pods_are_seen_and_guesses_are_marked(void **state)
+static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
 {
     struct world *world = *state;
     (void)world_node(world, "n1", two_a100, 2);
@@ -75,13 +75,14 @@ static void adopted_pods_are_seen_and_guesses_are_marked(void **state)
     pod->scheduled_ms = 4711;
     world_note(world, pod, "c0 GPU-a 300 24576");
     (void)world_observe(world, pod, "300");
+    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
+    pod = world_pod(world, "b", "n1");
+    pod->scheduled_ms = 4711;
+    (void)world_observe(world, pod, "300");
     struct sighting adopted = see(world, "n1", "adopted");
     assert_int_equal(adopted.count, 1);
     assert_int_equal(adopted.last.since_ms, 4711);
-    assert_string_equal(adopted.last.allocation->is.uid, "a");
-    assert_int_equal(see(world, "n1", "presumed").count, 0);
-    (void)world_observe(world, world_pod(world, "b", "n1"), "300");
-    assert_int_equal(see(world, "n1", "adopted").count, 2);
+    assert_string_equal(adopted.last.allocation->is.uid, "b");
     assert_int_equal(see(world, "n1", "presumed").count, 1);
     assert_int_equal(see(world, "n1", "annotation").count, 0);
 }
@@ -177,7 +178,7 @@ int main(void)
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_node_in_order_has_no_drift),
-        IN_A_WORLD(adopted_pods_are_seen_and_guesses_are_marked),
+        IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),
         IN_A_WORLD(over_and_absent_name_their_gpu),
         IN_A_WORLD(mixed_needs_both),
         IN_A_WORLD(a_share_on_no_gpu_is_unplaced),
