@@ -36,6 +36,7 @@ struct reflector {
     bool in_flight;
     bool list_open;      /* list_begin was said, list_end not yet */
     bool bad_line;       /* the last watch ended with a line that is no event */
+    bool gone;           /* 410 was said, and no event has come since */
     uint32_t ids;        /* given so far */
     uint32_t page;       /* items asked for; less after a page that was too large */
     uint32_t page_tries; /* failures of the page at hand */
@@ -179,6 +180,19 @@ static void relist(struct reflector *r, int64_t now_ms, const struct err *err)
     trouble(r, err, "listing again");
     begin_again(r);
     wait_after_failure(r, now_ms);
+}
+
+/*
+ * 410 is the word of a server that works again: what failed before it need not delay the list, and
+ * until that has come nothing is known of what happened meanwhile.
+ */
+static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *err)
+{
+    must(!r->list_open || r->phase == PHASE_LIST);
+    if (!r->gone)
+        r->failures = 0;
+    r->gone = true;
+    relist(r, now_ms, err);
 }
 
 /* The same page, or a watch from where we are. */
@@ -427,7 +441,7 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
     (void)err_set(&err, says_gone(status) ? ERR_GONE : ERR_UNAVAILABLE, "%d %s: %s", status->code,
                   status->reason, status->message);
     if (says_gone(status))
-        relist(r, now_ms, &err);
+        relist_gone(r, now_ms, &err);
     else
         again(r, now_ms, &err);
 }
@@ -481,6 +495,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
         return;
     }
     r->bad_line = false;
+    r->gone = false;
     r->watch_events++;
     r->stats.events++;
     r->stats.heard_ms = now_ms;
@@ -567,7 +582,9 @@ static void refused(struct reflector *r, int64_t now_ms)
     drop_body(r);
     const bool gone = r->status == 410 || says_gone(&status);
     const bool passing = r->status == 429 || r->status >= 500 || r->status == 401;
-    if (gone || !passing)
+    if (gone)
+        relist_gone(r, now_ms, &err);
+    else if (!passing)
         relist(r, now_ms, &err);
     else
         again(r, now_ms, &err);

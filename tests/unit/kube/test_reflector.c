@@ -569,6 +569,26 @@ static void gone_as_an_event_lists_again(void **state)
     }
 }
 
+static void gone_after_an_outage_lists_soon_but_not_in_a_circle(void **state)
+{
+    struct bench *bench = *state;
+
+    be_watching(bench);
+    for (int i = 0; i < 6; i++) {
+        lose(bench);
+        later(bench, bench->wait_ms);
+    }
+    head(bench, 200);
+    data(bench, ERROR_EVENT("410", "Expired"));
+    step(bench);
+    assert_true(bench->wait_ms >= 800 && bench->wait_ms <= 1200);
+    later(bench, bench->wait_ms);
+    whole(bench, 200, one_page);
+    whole(bench, 410, "{\"kind\":\"Status\",\"reason\":\"Expired\",\"code\":410}");
+    step(bench);
+    assert_true(bench->wait_ms >= 1600 && bench->wait_ms <= 2400);
+}
+
 static void other_errors_in_the_stream_go_on_from_the_last_version(void **state)
 {
     static const char *const error[] = {ERROR_EVENT("500", "InternalError"),
@@ -763,6 +783,7 @@ int main(void)
         TEST(a_watch_that_ends_at_once_with_nothing_backs_off),
         TEST(gone_as_a_status_lists_again),
         TEST(gone_as_an_event_lists_again),
+        TEST(gone_after_an_outage_lists_soon_but_not_in_a_circle),
         TEST(other_errors_in_the_stream_go_on_from_the_last_version),
         TEST(an_error_may_say_how_long_to_wait),
         TEST(a_version_that_goes_back_lists_again),
