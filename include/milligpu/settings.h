@@ -51,6 +51,9 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
 int settings_check_file(const char *file, struct err *err) MUST_USE;
 void settings_free(struct settings_set *set);
 
+/* One setting of set becomes what it was in from, source and all: it cannot change while we run. */
+void settings_keep(struct settings_set *set, const struct settings_set *from, enum setting_id id);
+
 const struct settings *settings_get(const struct settings_set *set);
 enum setting_source settings_source(const struct settings_set *set, enum setting_id id);
 const char *settings_name(enum setting_id id);

@@ -33,6 +33,8 @@ enum {
     SIGNAL_LOOK_MS = 100,
     WRITER_WAIT_MS = 200,
     POLL_MAX_MS = 1000,
+    SETTING_TEXT_MAX = 4096,
+    CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
     PORTS = 3,
 };
 
@@ -446,6 +448,43 @@ static int start(struct daemon *daemon, struct err *err)
 
 /* --- run and stop --- */
 
+static void reload_certificates(struct daemon *daemon)
+{
+    struct err err;
+
+    if (web_reload(daemon->port[0], &err) < 0)
+        log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
+                  log_str("error", err.text));
+    else
+        log_plain(LOG_INFO, "certificates reloaded");
+}
+
+static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
+{
+    char was[SETTING_TEXT_MAX];
+    char is[SETTING_TEXT_MAX];
+
+    settings_value(daemon->app.set, id, was, sizeof was);
+    settings_value(set, id, is, sizeof is);
+    if (strcmp(was, is) == 0 || settings_reloadable(id))
+        return;
+    log_write(LOG_WARN, "a changed setting needs a restart", log_str("setting", settings_name(id)));
+    settings_keep(set, daemon->app.set, id);
+}
+
+static void take_settings(struct daemon *daemon, struct settings_set *take_set)
+{
+    for (int id = 0; id < SETTINGS; id++)
+        keep_setting(daemon, take_set, (enum setting_id)id);
+    daemon->reloaded =
+        xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity, sizeof(void *));
+    daemon->reloaded[daemon->reloads++] = take_set;
+    atomic_store(&daemon->app.set, take_set);
+    atomic_store(&daemon->app.settings, settings_get(take_set));
+    set_log(settings_get(take_set));
+    log_plain(LOG_INFO, "settings reloaded");
+}
+
 static void reload(struct daemon *daemon)
 {
     struct settings_set *set;
@@ -456,26 +495,9 @@ static void reload(struct daemon *daemon)
         log_write(LOG_ERROR, "settings were not reloaded, the old ones stay",
                   log_str("error", err.text));
     } else {
-        for (int id = 0; id < SETTINGS; id++) {
-            char was[256];
-            char is[256];
-            settings_value(daemon->app.set, (enum setting_id)id, was, sizeof was);
-            settings_value(set, (enum setting_id)id, is, sizeof is);
-            if (strcmp(was, is) != 0 && !settings_reloadable((enum setting_id)id))
-                log_write(LOG_WARN, "a changed setting needs a restart",
-                          log_str("setting", settings_name((enum setting_id)id)));
-        }
-        daemon->reloaded =
-            xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity, sizeof(void *));
-        daemon->reloaded[daemon->reloads++] = set;
-        atomic_store(&daemon->app.set, set);
-        atomic_store(&daemon->app.settings, settings_get(set));
-        set_log(settings_get(set));
-        log_plain(LOG_INFO, "settings reloaded");
+        take_settings(daemon, set);
     }
-    if (web_reload(daemon->port[0], &err) < 0)
-        log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
-                  log_str("error", err.text));
+    reload_certificates(daemon);
 }
 
 static bool quiet(struct daemon *daemon)
@@ -489,7 +511,9 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
     const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000};
     int64_t drain_until = 0;
 
-    for (;;) {
+    for (int looks = 1;; looks++) {
+        if (looks % CERTIFICATE_LOOKS == 0 && web_files_changed(daemon->port[0]))
+            reload_certificates(daemon);
         const int signal = sigtimedwait(signals, NULL, &look);
         if (signal == SIGHUP) {
             reload(daemon);

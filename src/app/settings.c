@@ -21,6 +21,16 @@ void settings_free(struct settings_set *set)
 
 DEFINE_FREEP(struct settings_set, settings_free);
 
+void settings_keep(struct settings_set *set, const struct settings_set *from, enum setting_id id)
+{
+    const struct setting_slot *slot = &from->slot[id];
+    struct err err;
+
+    must(set != from);
+    /* It was judged when it was first taken. */
+    must(setting_put(set, id, slot->source, slot->text, slot->place, &err) == 0);
+}
+
 const struct settings *settings_get(const struct settings_set *set)
 {
     must(set != NULL);
