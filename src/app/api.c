@@ -122,6 +122,7 @@ static bool matches(struct api_call *call, const char *template, const char *pat
     struct text piece;
     size_t count = 0;
 
+    must(template[0] == '/');
     for (;;) {
         const bool more = text_cut(&want, '/', &form);
         if (text_cut(&have, '/', &piece) != more)
@@ -143,6 +144,7 @@ static bool matches(struct api_call *call, const char *template, const char *pat
 /* HEAD is a GET whose body the listener leaves out. */
 static bool takes(const struct api_route *route, const char *method)
 {
+    must(route != NULL && method != NULL);
     return strcmp(route->method, method) == 0 ||
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
@@ -167,6 +169,7 @@ static bool find_route(struct api_call *call, bool probe)
     const char *path = web_path(call->web);
     char allow[64] = "";
 
+    must(call->route == NULL);
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         const struct api_route *route = &routes[i];
         if ((probe && !on_probe(route)) || !matches(call, route->path, path))
@@ -221,6 +224,7 @@ static void take_parameter(void *user, const char *name, const char *value)
     const enum api_parameter parameter = parameter_of(name);
     char known[200];
 
+    must(name != NULL && value != NULL);
     if (call->status >= 400)
         return; /* one complaint at a time */
     if (parameter == PARAMETERS || !api_lists(call->route->parameters, text_of(name))) {

@@ -88,13 +88,15 @@ static void check_ledger_file(struct doctor *doctor)
         return;
     }
     must(facts.bytes >= 0 && facts.wal_bytes >= 0);
+    const bool in_memory = strcmp(facts.path, ":memory:") == 0;
     if (facts.wal_bytes > WAL_LATE_BYTES)
         say(doctor, "ledger", HEALTH_WARNING,
             "something keeps an old reader open on the file: no program but milligpud may",
             "%s: its log has grown to %lld MiB", facts.path, (long long)facts.wal_bytes / 1048576);
     else
         say(doctor, "ledger", HEALTH_OK, "",
-            "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u", facts.path,
+            "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u",
+            in_memory ? "in memory, forgotten at the end" : facts.path,
             (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
             (unsigned long long)facts.journal_rows, facts.schema);
 }
@@ -135,6 +137,7 @@ static void check_history(struct doctor *doctor)
 
 static int64_t later(int64_t a, int64_t b)
 {
+    must(a >= 0 && b >= 0);
     return a > b ? a : b;
 }
 
@@ -340,6 +343,7 @@ static void check_scheduler(struct doctor *doctor)
 
 static bool is_loopback(const char *address)
 {
+    must(address != NULL);
     return strncmp(address, "127.", strlen("127.")) == 0 ||
            strncmp(address, "[::1]:", strlen("[::1]:")) == 0 ||
            strncmp(address, "localhost:", strlen("localhost:")) == 0;

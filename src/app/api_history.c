@@ -53,6 +53,7 @@ static void keep(void *user, const struct store_history_row *row)
 
 static void past_done(struct past *past)
 {
+    must((past->row == NULL) == (past->id == NULL));
     xfree(past->row);
     xfree(past->id);
     past->count = 0;
@@ -63,6 +64,7 @@ static bool read_before(struct api_call *call, uint64_t *out)
 {
     uint64_t row = 0;
 
+    must(call->status < 400);
     *out = 0;
     if (call->after == NULL)
         return true;
@@ -142,6 +144,7 @@ static bool read_at(struct api_call *call, int64_t *out_ms)
     const char *at = call->value[PARAMETER_at];
     char text[64];
 
+    must(call->status < 400);
     *out_ms = 0;
     if (at == NULL)
         return true;

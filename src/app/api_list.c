@@ -27,6 +27,7 @@ void api_continue(struct jw *jw, const char *key)
 
 static int digit_of(char c)
 {
+    static_assert(sizeof digits == 16 + 1, "hexadecimal");
     const char *at = c != '\0' ? strchr(digits, c) : NULL;
     return at != NULL ? (int)(at - digits) : -1;
 }

@@ -9,6 +9,7 @@
 
 static struct api_model *model_of(struct api_models *models, const struct atom *model)
 {
+    must(model != NULL); /* interned: the same name is the same atom */
     for (size_t i = 0; i < models->count; i++)
         if (models->model[i].model == model)
             return &models->model[i];
@@ -79,6 +80,7 @@ static void set_gauges(const struct app *app)
 {
     char build[128];
 
+    must(app->queue != NULL && app->hints != NULL);
     metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
     metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));

@@ -99,6 +99,7 @@ void api_summary(struct api_call *call)
 
     if (snapshot == NULL)
         return;
+    must(call->body.len == 0);
     sum_up(snapshot, &totals);
     jw_init(&jw, &call->body);
     jw_object(&jw);
