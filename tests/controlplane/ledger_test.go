@@ -9,8 +9,9 @@ import (
 // databaseShares reads the live shares by pod uid from the ledger's file itself.
 func (f *fixture) databaseShares() map[string][]share {
 	f.Helper()
-	rows, err := f.d.SQL(`SELECT a.uid, s.container, g.id, g.idx, s.milli, s.mib
-		FROM share s JOIN allocation a USING (uid) JOIN gpu g ON g.rowid = s.gpu
+	rows, err := f.d.SQL(`SELECT a.uid, s.container, s.gpu, g.idx, s.milli, s.mib
+		FROM share s JOIN allocation a ON a.id = s.allocation
+		JOIN gpu g ON g.node = a.node AND s.gpu IN (g.id, g.alias)
 		WHERE a.state <> 'released'`)
 	f.check(err)
 	byUID := map[string][]share{}

@@ -225,6 +225,23 @@ func (f *fixture) apply(component string) {
 	f.Cleanup(func() {
 		_, err := f.w.Kubectl(documents, "delete", "-f", "-")
 		f.check(err)
+		f.noPolicyActs()
+	})
+}
+
+// noPolicyActs waits until the API server has noticed that a policy is gone, which takes it up to a
+// second: the next test's pods must not meet it.
+func (f *fixture) noPolicyActs() {
+	f.Helper()
+	probe := harness.Simple("probe", 1500).With("milligpu.io/allocation", "{}")
+	f.until(soon, func() (bool, string) {
+		pod, err := f.api.Create(harness.PodPath("default", "")+"?dryRun=All", probe.Object())
+		if err != nil {
+			return false, "a policy still denies: " + err.Error()
+		}
+		touched := harness.At(pod, "spec", "containers", 0, "env") != nil ||
+			harness.Text(pod, "spec", "schedulerName") != "default-scheduler"
+		return !touched, "a policy still changes pods"
 	})
 }
 

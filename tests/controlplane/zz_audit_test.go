@@ -22,7 +22,8 @@ func TestWithTheRightsOfOurManifestsNothingWasDeniedAndNoPodWasPatched(t *testin
 			what += "/" + a.Subresource
 		}
 		requests[what]++
-		if a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized {
+		denied := a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized
+		if denied && !shared.Starting(a.At) {
 			t.Errorf("denied: %s %s (%d)", a.Verb, a.URI, a.Code)
 		}
 		writes := a.Verb != "get" && a.Verb != "list" && a.Verb != "watch"

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"time"
 )
 
 // Audited is one request as the API server's audit log tells it.
 type Audited struct {
+	At time.Time
+
 	User, Verb, URI, Resource, Subresource, Namespace, Name string
 	Code                                                    int
 }
@@ -27,8 +30,12 @@ func (c *Cluster) Audit() ([]Audited, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, err
 		}
+		at, err := time.Parse(time.RFC3339, Text(e, "requestReceivedTimestamp"))
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, Audited{
-			User: Text(e, "user", "username"), Verb: Text(e, "verb"), URI: Text(e, "requestURI"),
+			At: at, User: Text(e, "user", "username"), Verb: Text(e, "verb"), URI: Text(e, "requestURI"),
 			Resource: Text(e, "objectRef", "resource"), Name: Text(e, "objectRef", "name"),
 			Subresource: Text(e, "objectRef", "subresource"),
 			Namespace:   Text(e, "objectRef", "namespace"),

@@ -24,9 +24,13 @@ type Cluster struct {
 	EtcdURL    string
 
 	etcd, api *Proc
+	starting  []span
 	apiArgs   []string
 	procs     []*Proc
 }
+
+// span is a time in which kube-apiserver was starting.
+type span struct{ from, to time.Time }
 
 /* Who wrote what, answered how: enough to prove what milligpud did and what it never did. */
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -95,7 +99,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 		"--service-account-issuer=https://vgpu.test",
 		"--service-account-key-file=" + file("sa.key"),
 		"--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=10.96.0.0/12", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",
@@ -106,6 +110,8 @@ func (c *Cluster) apiServerArgs(port int) []string {
 
 // StartAPIServer starts kube-apiserver, also again after StopAPIServer, and waits for it.
 func (c *Cluster) StartAPIServer() (err error) {
+	began := time.Now()
+	defer func() { c.starting = append(c.starting, span{began, time.Now()}) }()
 	c.api, err = StartProc("kube-apiserver", c.Dir, Component("kube-apiserver"), c.apiArgs...)
 	if err != nil {
 		return err
@@ -162,8 +168,20 @@ users: [{name: test, user: {token: "%s"}}]
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// StopAPIServer stops kube-apiserver; etcd stays.
-func (c *Cluster) StopAPIServer() { c.api.Stop() }
+// Starting says whether kube-apiserver was starting then. It serves before it has read the roles, and
+// denies everything.
+func (c *Cluster) Starting(at time.Time) bool {
+	for _, s := range c.starting {
+		if at.After(s.from) && at.Before(s.to) {
+			return true
+		}
+	}
+	return false
+}
+
+// StopAPIServer stops kube-apiserver; etcd stays. Its orderly end waits for others to end their
+// watches, which they do not.
+func (c *Cluster) StopAPIServer() { c.api.stopWithin(time.Second) }
 
 // Compact makes etcd forget everything before now, so that old resourceVersions are really gone.
 func (c *Cluster) Compact() error {
@@ -225,7 +243,7 @@ func (c *Cluster) Stop() {
 	for i := len(c.procs) - 1; i >= 0; i-- {
 		c.procs[i].Stop()
 	}
-	c.api.Stop()
+	c.StopAPIServer()
 	/* nothing of etcd is wanted any more: no time for an orderly end */
 	c.etcd.Kill()
 }

@@ -115,14 +115,16 @@ func (p *Proc) Kill() {
 }
 
 // Stop asks with SIGTERM and insists after ten seconds.
-func (p *Proc) Stop() {
+func (p *Proc) Stop() { p.stopWithin(10 * time.Second) }
+
+func (p *Proc) stopWithin(limit time.Duration) {
 	if p == nil || !p.Running() {
 		return
 	}
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(limit):
 		p.Kill()
 	}
 }
