@@ -31,11 +31,15 @@ void batch_done(struct batch *batch)
 
 void batch_publish(struct app *app, struct ledger *ledger)
 {
+    must(app->view != NULL);
+
     view_publish(app->view, ledger_publish(ledger, NULL, 0));
 }
 
 static bool open_transaction(struct batch *batch)
 {
+    must(!batch->lost);
+
     if (batch->open)
         return true;
     if (batch->app->store_ops.begin(batch->app->store_ops.ctx, &batch->err) < 0) {
@@ -49,6 +53,8 @@ static bool open_transaction(struct batch *batch)
 static void enter_safe_mode(struct batch *batch, const struct command *command,
                             const struct err *err)
 {
+    must(err->code != ERR_NONE);
+
     atomic_store(&batch->app->safe_mode, true);
     log_write(LOG_ERROR, "core and database disagree: granting stops",
               log_str("command", command_name(command->kind)),
@@ -58,6 +64,8 @@ static void enter_safe_mode(struct batch *batch, const struct command *command,
 
 static void keep(struct batch *batch, struct change *take_change)
 {
+    must(take_change != NULL);
+
     batch->change = xgrow(batch->change, batch->changes, &batch->capacity, sizeof(void *));
     batch->change[batch->changes++] = take_change;
 }

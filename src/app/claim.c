@@ -51,6 +51,8 @@ bool claim_done(const struct claim *claim)
 
 bool claim_refused(const struct claim *claim, struct err *out_err)
 {
+    must(out_err != NULL);
+
     if (claim->refused)
         *out_err = claim->err;
     return claim->refused;
@@ -58,6 +60,8 @@ bool claim_refused(const struct claim *claim, struct err *out_err)
 
 static void try_later(struct claim *claim, int64_t now_ms, const char *why)
 {
+    must(why != NULL);
+
     claim->flying = false;
     claim->due_ms = now_ms + RETRY_MS;
     atomic_store(&claim->app->api_error_ms, now_ms);
@@ -67,6 +71,8 @@ static void try_later(struct claim *claim, int64_t now_ms, const char *why)
 
 int64_t claim_step(struct claim *claim, int64_t now_ms)
 {
+    must(now_ms >= 0);
+
     struct err err;
 
     if (claim->done || claim->refused || claim->flying)
@@ -111,6 +117,8 @@ static void learned(struct claim *claim, int64_t now_ms)
 
 void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer *answer)
 {
+    must(answer->id != 0);
+
     char text[300];
 
     if (answer->id != request_id || !claim->flying)

@@ -74,6 +74,8 @@ static int64_t now_of(const struct app *app)
 
 static void pause_ms(int64_t ms)
 {
+    must(ms >= 0 && ms < 60000);
+
     const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     (void)nanosleep(&pause, NULL);
 }
@@ -93,30 +95,40 @@ static void *writer_main(void *user)
 
 static void claim_delivered(void *user, const struct kube_answer *answer)
 {
+    must(answer->id != 0);
+
     struct daemon *daemon = user;
     claim_answer(daemon->claim, now_of(&daemon->app), answer);
 }
 
 static void watch_delivered(void *user, const struct kube_answer *answer)
 {
+    must(answer->id != 0);
+
     struct daemon *daemon = user;
     watcher_answer(daemon->watcher, now_of(&daemon->app), answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
 {
+    must(answer->id != 0);
+
     struct daemon *daemon = user;
     outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
 }
 
 static int64_t capped(int64_t wait_ms)
 {
+    must(wait_ms >= 0);
+
     return wait_ms < POLL_MAX_MS ? wait_ms : POLL_MAX_MS;
 }
 
 static void poll_watch(struct daemon *daemon, int64_t wait_ms,
                        void (*deliver)(void *user, const struct kube_answer *answer))
 {
+    must(deliver != NULL);
+
     daemon->watch_ops.poll(daemon->watch_ops.ctx, capped(wait_ms), daemon, deliver);
 }
 
@@ -186,6 +198,8 @@ static void probe_call(void *user, struct web_call *call)
 
 static void turned_away(void *user, int status, const char *why)
 {
+    must(why != NULL);
+
     char labels[32];
 
     (void)user;
@@ -196,12 +210,16 @@ static void turned_away(void *user, int status, const char *why)
 
 static void noticed(void *user, const char *text)
 {
+    must(text != NULL);
+
     (void)user;
     log_write(LOG_WARN, "ledger", log_str("notice", text));
 }
 
 static void outbox_result(void *user, struct message *take_message)
 {
+    must(take_message != NULL);
+
     struct daemon *daemon = user;
 
     if (queue_put_wait(daemon->app.queue, take_message))
@@ -214,6 +232,8 @@ static void outbox_result(void *user, struct message *take_message)
 
 static const char *file_or_null(const char *file)
 {
+    must(file != NULL);
+
     return file[0] != '\0' ? file : NULL;
 }
 
@@ -227,6 +247,8 @@ static void set_log(const struct settings *settings)
 
 static int open_store(struct daemon *daemon, struct err *err)
 {
+    must(daemon->app.store == NULL);
+
     const struct settings *settings = daemon->app.settings;
     const bool in_memory = settings->standalone[0] != '\0' &&
                            settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
@@ -246,6 +268,8 @@ static int open_store(struct daemon *daemon, struct err *err)
 
 static int open_standin(struct daemon *daemon, struct err *err)
 {
+    must(daemon->app.settings->standalone[0] != '\0');
+
     struct app *app = &daemon->app;
 
     app->standin = standin_new("standalone");
@@ -260,6 +284,8 @@ static int open_standin(struct daemon *daemon, struct err *err)
 
 static int open_cluster(struct daemon *daemon, struct err *err)
 {
+    must(daemon->app.settings->standalone[0] == '\0');
+
     struct app *app = &daemon->app;
     int rc = kube_config_load(file_or_null(app->settings->kubeconfig),
                               file_or_null(app->settings->context), &daemon->config, err);
@@ -286,6 +312,8 @@ static const char *bell_namespace(const struct daemon *daemon)
 
 static void fill_rules(struct app *app)
 {
+    must(app->settings->resource[0] != '\0');
+
     const struct settings *settings = app->settings;
 
     app->request_rules = (struct request_rules){.resource = settings->resource,
@@ -299,6 +327,8 @@ static void fill_rules(struct app *app)
 
 static void make_parts(struct daemon *daemon)
 {
+    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
+
     struct app *app = &daemon->app;
 
     app->queue = queue_new(QUEUE_MAX);
@@ -325,6 +355,8 @@ static void make_parts(struct daemon *daemon)
 
 static int start_ports(struct daemon *daemon, struct err *err)
 {
+    must(daemon->webhooks != NULL);
+
     const struct settings *settings = daemon->app.settings;
     struct web_rules rules = {
         .name = "webhook",
@@ -372,6 +404,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
 /* "127.0.0.1:0" with the port that was bound. */
 static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
 {
+    must(port > 0);
+
     const char *colon = strrchr(listen, ':');
     const size_t host = colon != NULL ? (size_t)(colon - listen) : strlen(listen);
 
@@ -380,6 +414,8 @@ static void address_of(const char *listen, uint16_t port, char *out, size_t byte
 
 static int write_ports(struct daemon *daemon, struct err *err)
 {
+    must(daemon->port[0] != NULL && daemon->port[1] != NULL);
+
     const struct settings *settings = daemon->app.settings;
     const char *listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
                                  settings->probe_listen};
@@ -412,11 +448,15 @@ static int write_ports(struct daemon *daemon, struct err *err)
 
 static bool spawn(pthread_t *thread, void *(*run)(void *), struct daemon *daemon)
 {
+    must(thread != NULL);
+
     return pthread_create(thread, NULL, run, daemon) == 0;
 }
 
 static int start_threads(struct daemon *daemon, struct err *err)
 {
+    must(!daemon->writer_runs);
+
     daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
     daemon->watcher_runs = spawn(&daemon->watcher_thread, watcher_main, daemon);
     daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
@@ -450,6 +490,8 @@ static int start(struct daemon *daemon, struct err *err)
 
 static void reload_certificates(struct daemon *daemon)
 {
+    must(daemon->port[0] != NULL);
+
     struct err err;
 
     if (web_reload(daemon->port[0], &err) < 0)
@@ -474,6 +516,8 @@ static void keep_setting(struct daemon *daemon, struct settings_set *set, enum s
 
 static void take_settings(struct daemon *daemon, struct settings_set *take_set)
 {
+    must(take_set != daemon->app.set);
+
     for (int id = 0; id < SETTINGS; id++)
         keep_setting(daemon, take_set, (enum setting_id)id);
     daemon->reloaded =
@@ -502,6 +546,8 @@ static void reload(struct daemon *daemon)
 
 static bool quiet(struct daemon *daemon)
 {
+    must(daemon->port[0] != NULL);
+
     return web_pending(daemon->port[0]) == 0 && outbox_open(daemon->app.outbox) == 0 &&
            queue_depth(daemon->app.queue) == 0;
 }
@@ -572,6 +618,8 @@ static void empty_queue(struct queue *queue)
 
 static void drop_ops(struct kube_ops *ops)
 {
+    must(ops != NULL);
+
     if (ops->free != NULL)
         ops->free(ops->ctx);
 }

@@ -43,6 +43,8 @@ struct drift_watch {
 
 struct drift_watch *drift_watch_new(struct app *app)
 {
+    must(app != NULL);
+
     struct drift_watch *watch = xcalloc(1, sizeof *watch);
 
     watch->app = app;
@@ -70,6 +72,8 @@ void drift_watch_free(struct drift_watch *watch)
 
 static bool may_send(struct drift_watch *watch)
 {
+    must(watch->now_ms >= watch->minute_ms);
+
     if (watch->now_ms - watch->minute_ms >= MINUTE_MS) {
         watch->minute_ms = watch->now_ms;
         watch->events = 0;
@@ -79,6 +83,8 @@ static bool may_send(struct drift_watch *watch)
 
 static void send_event(struct drift_watch *watch, const struct drift *drift)
 {
+    must(drift->node != NULL);
+
     const struct allocation *pod = drift->allocation;
     char name[64];
 
@@ -138,6 +144,8 @@ static void seen(void *user, const struct drift *drift)
 
 static void forget_healed(struct drift_watch *watch)
 {
+    must(watch->mark > 0);
+
     struct told *told;
 
     for (size_t at = 0; (told = map_next(&watch->told, &at)) != NULL;) {

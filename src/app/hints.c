@@ -64,6 +64,8 @@ static void offer_free(struct offer *offer)
 
 static void kept_free(struct kept *kept)
 {
+    must(kept->request == kept->is.request);
+
     xfree(kept->request);
     xfree(kept);
 }
@@ -119,6 +121,8 @@ static void offer_append(struct hints *hints, struct offer *offer)
 
 static void offer_drop(struct hints *hints, struct offer *offer)
 {
+    must(hints->offers.count > 0);
+
     offer_unlink(hints, offer);
     must(map_take(&hints->offers, text_of(offer->uid)) == offer);
     offer_free(offer);
@@ -126,6 +130,8 @@ static void offer_drop(struct hints *hints, struct offer *offer)
 
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist, int64_t now_ms)
 {
+    must(now_ms >= 0);
+
     if (shortlist == 0)
         return 0;
     lock(hints);
@@ -146,6 +152,8 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
 uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
                       struct ghost ghost[GHOSTS_MAX])
 {
+    must(hints->offers.count <= OFFERS_MAX);
+
     uint32_t count = 0;
 
     lock(hints);
@@ -164,6 +172,8 @@ uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
 
 static struct offer *offer_of(struct hints *hints, struct text uid)
 {
+    must(uid.len > 0);
+
     struct offer *offer = map_find(&hints->offers, uid);
 
     if (offer != NULL) {
@@ -235,6 +245,8 @@ static struct kept *kept_new(const struct waiting *waiting)
 
 void hints_refused(struct hints *hints, const struct waiting *waiting)
 {
+    must(waiting->reason != REASON_NONE);
+
     struct kept *kept = kept_new(waiting);
 
     lock(hints);
@@ -258,6 +270,8 @@ void hints_refused(struct hints *hints, const struct waiting *waiting)
 
 static bool answers(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
 {
+    must(key->request != NULL);
+
     return answer->request != NULL && answer->hash == hash && answer->room == key->room &&
            answer->names == key->names && request_eq(answer->request, key->request);
 }
@@ -285,6 +299,8 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
 void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
                        enum reason reason)
 {
+    must(bytes.len > 0 && reason != REASON_NONE);
+
     const uint32_t hash = request_hash(key->request);
 
     lock(hints);

@@ -42,6 +42,8 @@ enum call_kind {
 
 static const char *call_word(enum call_kind kind)
 {
+    must(kind <= CALL_HANG_BELL);
+
     static const char *const words[] = {
 #define X(code, word) word,
         CALL_TABLE(X)
@@ -120,6 +122,8 @@ struct outbox *outbox_new(const struct outbox_rules *rules)
 
 static struct call *call_new(enum call_kind kind, const char *method)
 {
+    must(method[0] != '\0');
+
     struct call *call = xcalloc(1, sizeof *call);
 
     call->kind = kind;
@@ -140,6 +144,8 @@ static void call_free(struct call *call)
 /* A web call that is still attached is answered by whoever stops the listener. */
 static void call_abandon(struct call *call)
 {
+    must(!call->flying || call->id != 0);
+
     if (call->bind != NULL) {
         call->bind->call = NULL;
         message_free(call->bind);
@@ -185,6 +191,8 @@ static void put(struct outbox *outbox, struct call *call)
 /* Room for one more Event or advertisement; these are the calls that may be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
+    must(outbox->side_calls <= SIDE_CALLS_MAX);
+
     lock(outbox);
     const bool room = outbox->side_calls < SIDE_CALLS_MAX;
     if (room)
@@ -217,6 +225,8 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 
 void outbox_fetch(struct outbox *outbox, struct message *take_bind)
 {
+    must(take_bind->call != NULL);
+
     struct call *call = call_new(CALL_FETCH, "GET");
 
     must(take_bind->kind == MESSAGE_BIND);
@@ -229,6 +239,8 @@ void outbox_fetch(struct outbox *outbox, struct message *take_bind)
 
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
 {
+    must(facts->namespace[0] != '\0');
+
     struct strbuf body;
 
     if (!side_call_begins(outbox)) {
@@ -248,6 +260,8 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
 
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
 {
+    must(node[0] != '\0' && milli > 0);
+
     struct strbuf body;
 
     if (!side_call_begins(outbox))
@@ -294,6 +308,8 @@ void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 
 static void take_slot(struct outbox *outbox, struct call *call)
 {
+    must(call->next == NULL);
+
     size_t slot = 0;
 
     while (slot < outbox->calls && outbox->call[slot] != NULL)
@@ -309,6 +325,8 @@ static void take_slot(struct outbox *outbox, struct call *call)
 
 static uint64_t next_id(struct outbox *outbox, const struct call *call)
 {
+    must(outbox->serial < UINT32_MAX);
+
     const uint64_t slot = call->id & (((uint64_t)1 << SLOT_BITS) - 1);
     return (uint64_t)++outbox->serial << SLOT_BITS | slot;
 }
@@ -330,6 +348,8 @@ static void drop_call(struct outbox *outbox, struct call *call)
 
 static void count_call(const struct call *call, int status)
 {
+    must(status == 0 || (status >= 100 && status < 1000));
+
     char labels[64];
 
     (void)snprintf(labels, sizeof labels, "call=\"%s\",code=\"%d\"", call_word(call->kind), status);
@@ -338,6 +358,8 @@ static void count_call(const struct call *call, int status)
 
 static void wait_before_retry(struct call *call, int64_t now_ms, int64_t least_ms)
 {
+    must(call->tries > 0 && least_ms >= 0);
+
     int64_t pause = RETRY_MS;
 
     for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
@@ -376,6 +398,8 @@ static void fetch_ends(struct outbox *outbox, struct call *call, const char *tro
 
 static void fetch_found(struct outbox *outbox, struct call *call)
 {
+    must(call->kind == CALL_FETCH && call->bind != NULL);
+
     struct message *result = call->bind;
     struct err err;
     const struct text body =
@@ -395,6 +419,8 @@ static void fetch_found(struct outbox *outbox, struct call *call)
 /* The time is up: what does the last thing we know allow us to say? */
 static void give_up(struct outbox *outbox, struct call *call)
 {
+    must(call->deadline_ms > 0);
+
     char text[400];
 
     if (call->kind == CALL_FETCH) {
@@ -427,6 +453,8 @@ static void start_check(struct call *call, int64_t now_ms)
 
 static void note_status(struct call *call)
 {
+    must(call->status > 0);
+
     struct arena arena;
     struct status status;
 
@@ -444,6 +472,8 @@ static bool passing(int status)
 
 static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->kind == CALL_BIND && call->flying);
+
     const int status = call->status;
 
     if (status >= 200 && status < 300) {
@@ -467,12 +497,16 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
 /* The annotation that our Binding wrote; "" for a pod that was bound with nothing to write down. */
 static bool has_note(const struct pod *pod, const char *note)
 {
+    must(note != NULL);
+
     return pod->note == NOTE_NONE ? note[0] == '\0' : strcmp(pod->note_text, note) == 0;
 }
 
 /* After a 409: is it our Binding that the pod carries, or another's? */
 static void check_pod(struct outbox *outbox, struct call *call)
 {
+    must(call->kind == CALL_CHECK && call->node != NULL);
+
     struct arena arena;
     struct pod pod;
     struct err err;
@@ -502,6 +536,8 @@ static void check_pod(struct outbox *outbox, struct call *call)
 
 static void get_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->kind == CALL_CHECK || call->kind == CALL_FETCH);
+
     const bool fetch = call->kind == CALL_FETCH;
 
     if (call->status == 200) {
@@ -548,6 +584,8 @@ static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64
 /* The first ring of a namespace makes the bell; making it is a ring already. */
 static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->kind == CALL_RING);
+
     struct strbuf body;
 
     strbuf_init(&body);
@@ -566,6 +604,8 @@ static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
 
 static void side_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
+
     const bool good = call->status >= 200 && call->status < 300;
 
     if (!good)
@@ -585,6 +625,8 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
 
 static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->flying);
+
     count_call(call, call->status);
     switch (call->kind) {
     case CALL_BIND:
@@ -607,6 +649,8 @@ static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
                    const struct kube_answer *answer)
 {
+    must(call->flying && answer->err != NULL);
+
     count_call(call, 0);
     (void)snprintf(call->last_error, sizeof call->last_error, "%.250s", answer->err->text);
     switch (call->kind) {
@@ -691,6 +735,8 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
 
 static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
+    must(now_ms >= 0);
+
     const bool node = strcmp(outbox->rules.wake, "node") == 0;
     char name[NAME_BYTES_MAX + 1];
     struct strbuf body;
@@ -747,6 +793,8 @@ static int64_t sooner(int64_t a, int64_t b)
 /* Start it, give it up, or say when to look again. */
 static int64_t step_call(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
+    must(call->path != NULL);
+
     if (call->deadline_ms > 0 && now_ms >= call->deadline_ms) {
         if (call->flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);

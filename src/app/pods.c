@@ -66,6 +66,8 @@ static const char *lay(char **at, const char *text)
 /* One block: the record and its four strings. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
+    must(from->uid != NULL && from->node != NULL);
+
     const size_t bytes =
         strlen(from->uid) + strlen(from->namespace) + strlen(from->name) + strlen(from->node) + 4;
     struct pod_record *record = xmalloc(sizeof *record + bytes);
@@ -84,6 +86,8 @@ static struct pod_record *record_copy(const struct pod_record *from)
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
                                     uint64_t epoch)
 {
+    must(pod->uid[0] != '\0');
+
     struct arena arena;
     struct request request;
     struct refusal refusal;
@@ -144,6 +148,8 @@ void pods_remove(struct pods *pods, const char *uid)
 
 const struct pod_record *pods_find(struct pods *pods, const char *uid)
 {
+    must(uid != NULL);
+
     lock(pods);
     const struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
     unlock(pods);
@@ -153,6 +159,8 @@ const struct pod_record *pods_find(struct pods *pods, const char *uid)
 void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
                 void (*gone)(void *user, const struct pod_record *record))
 {
+    must(gone != NULL);
+
     struct pod_record **old = NULL;
     size_t count = 0;
     size_t capacity = 0;
@@ -174,6 +182,8 @@ void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
 
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name)
 {
+    must(namespace != NULL && name != NULL);
+
     struct pod_record *copy = NULL;
     const struct pod_record *record;
 

@@ -41,18 +41,24 @@ struct watcher {
 
 static void put(struct stream *stream, struct message *take_message)
 {
+    must(take_message != NULL);
+
     if (!queue_put_wait(stream->watcher->app->queue, take_message))
         message_free(take_message); /* we are stopping */
 }
 
 static void complain(struct stream *stream, const struct err *err)
 {
+    must(err->code != ERR_NONE);
+
     log_write(LOG_WARN, "an object of the API server cannot be read and is passed over",
               log_str("resource", stream->resource), log_str("error", err->text));
 }
 
 static bool decode_pod(struct stream *stream, struct message *message, struct text object)
 {
+    must(object.len > 0);
+
     struct err err;
 
     if (pod_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->pod,
@@ -64,6 +70,8 @@ static bool decode_pod(struct stream *stream, struct message *message, struct te
 
 static bool decode_node(struct stream *stream, struct message *message, struct text object)
 {
+    must(object.len > 0);
+
     struct err err;
 
     if (node_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->node,
@@ -94,6 +102,8 @@ static void list_begin(void *user)
 
 static void listed(void *user, struct text object)
 {
+    must(object.at != NULL);
+
     struct stream *stream = user;
     send_object(stream, stream->listed, object);
 }
@@ -112,18 +122,24 @@ static void list_failed(void *user)
 
 static void changed(void *user, struct text object)
 {
+    must(object.at != NULL);
+
     struct stream *stream = user;
     send_object(stream, stream->changed, object);
 }
 
 static void deleted(void *user, struct text object)
 {
+    must(object.at != NULL);
+
     struct stream *stream = user;
     send_object(stream, stream->deleted, object);
 }
 
 static void trouble(void *user, const struct err *err)
 {
+    must(err->code != ERR_NONE);
+
     struct stream *stream = user;
     struct app *app = stream->watcher->app;
 
@@ -135,6 +151,9 @@ static void trouble(void *user, const struct err *err)
 static void open_stream(struct stream *stream, const struct kube_ops *ops, const char *path,
                         const char *selector, uint64_t id_base)
 {
+    must(path[0] == '/');
+    must(stream->decode != NULL);
+
     struct app *app = stream->watcher->app;
     const struct reflector_rules rules = {
         .path = path,
@@ -163,6 +182,8 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
 
 struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
 {
+    must(app->queue != NULL && ops->start != NULL);
+
     struct watcher *watcher = xcalloc(1, sizeof *watcher);
 
     watcher->app = app;
@@ -206,6 +227,8 @@ void watcher_free(struct watcher *watcher)
 
 static void note_stats(struct stream *stream)
 {
+    must(stream->reflector != NULL);
+
     struct reflector_stats stats;
     char labels[64];
 
@@ -221,6 +244,8 @@ static void note_stats(struct stream *stream)
 
 int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
 {
+    must(now_ms >= 0);
+
     struct reflector_stats nodes;
     int64_t wait = reflector_step(watcher->nodes.reflector, now_ms);
 
@@ -237,6 +262,8 @@ int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
 
 void watcher_answer(struct watcher *watcher, int64_t now_ms, const struct kube_answer *answer)
 {
+    must(answer->id != 0);
+
     if (!reflector_answer(watcher->nodes.reflector, now_ms, answer))
         (void)reflector_answer(watcher->pods.reflector, now_ms, answer);
 }

@@ -35,6 +35,8 @@ struct question {
 
 struct webhooks *webhooks_new(struct app *app)
 {
+    must(app->view != NULL && app->hints != NULL);
+
     struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
 
     webhooks->app = app;
@@ -58,6 +60,8 @@ void webhooks_free(struct webhooks *webhooks)
 
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
+    must(webhooks != NULL);
+
     must(pthread_mutex_lock(&webhooks->lock) == 0);
     struct scratch *scratch = webhooks->pile;
     if (scratch != NULL)
@@ -84,6 +88,8 @@ static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 
 static void count(const struct web_call *call, const char *verb, const char *outcome)
 {
+    must(verb[0] != '\0' && outcome[0] != '\0');
+
     char labels[64];
 
     (void)snprintf(labels, sizeof labels, "verb=\"%s\",outcome=\"%s\"", verb, outcome);
@@ -94,6 +100,8 @@ static void count(const struct web_call *call, const char *verb, const char *out
 
 static void count_reason(enum reason reason)
 {
+    must(reason != REASON_NONE && reason < REASONS);
+
     char labels[64];
 
     (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
@@ -102,11 +110,15 @@ static void count_reason(enum reason reason)
 
 static void answer_json(struct web_call *call, struct strbuf *take_body)
 {
+    must(take_body->len > 0);
+
     web_answer(call, 200, "application/json", take_body);
 }
 
 static void answer_problem(struct web_call *call, int status, const char *title, const char *detail)
 {
+    must(status >= 400 && status < 600);
+
     struct strbuf body;
     struct jw jw;
 
@@ -143,6 +155,8 @@ void webhooks_bind_answer(struct web_call *call, const char *error)
 
 static void filter_error(struct web_call *call, const char *error)
 {
+    must(error[0] != '\0');
+
     const struct extender_args none = {0};
     const struct extender_filter_result result = {.error = error};
     struct strbuf body;
@@ -161,6 +175,8 @@ static void filter_error(struct web_call *call, const char *error)
 /* Every name passes: nothing is asked of us. */
 static void pass_all(struct question *question)
 {
+    must(question->verdict != REQUEST_OK);
+
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
     struct strbuf body;
@@ -192,6 +208,9 @@ static void add_refusal(void *user, struct text name, const char *text)
 
 static void remember(struct question *question, enum reason reason, const char *text)
 {
+    must(reason != REASON_NONE);
+    must(text != NULL);
+
     const struct pod *pod = &question->args.pod;
     struct app *app = question->app;
     const struct waiting waiting = {
@@ -212,6 +231,8 @@ static void remember(struct question *question, enum reason reason, const char *
 static void send_refusals(struct question *question, const struct refusals *refusals,
                           const struct refusal_key *key, enum reason reason)
 {
+    must(refusals->count <= question->args.names);
+
     const struct extender_filter_result result = {.refusals = refusals->count,
                                                   .refusal = refusals->refusal};
     struct strbuf body;
@@ -244,6 +265,8 @@ static void refuse_all(struct question *question, const char *text)
 
 static uint64_t digest_names(const struct extender_args *args)
 {
+    must(args->names == 0 || args->hash != NULL);
+
     uint64_t digest = args->full_nodes ? 1 : 0;
 
     for (uint32_t i = 0; i < args->names; i++)
@@ -254,6 +277,8 @@ static uint64_t digest_names(const struct extender_args *args)
 /* The reason that comes nearest to fitting: it is the pod's. */
 static enum reason nearest(const struct filter_answer *answer, uint32_t names)
 {
+    must(answer->verdict == FILTER_NONE || names == 0);
+
     enum reason last = REASON_NO_GPU;
 
     for (uint32_t i = 0; i < names; i++)
@@ -265,6 +290,8 @@ static enum reason nearest(const struct filter_answer *answer, uint32_t names)
 static void refuse(struct question *question, const struct filter_question *asked,
                    const struct filter_answer *answer)
 {
+    must(answer->verdict == FILTER_NONE);
+
     const enum reason reason = nearest(answer, asked->names);
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
@@ -279,6 +306,8 @@ static void refuse(struct question *question, const struct filter_question *aske
 static void offer(struct question *question, const struct filter_question *asked,
                   const struct filter_answer *answer)
 {
+    must(answer->candidates > 0 && answer->candidates <= question->args.names);
+
     uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
     struct app *app = question->app;
     struct strbuf body;
@@ -308,6 +337,8 @@ static void offer(struct question *question, const struct filter_question *asked
 static const struct node *const *nodes_of(struct question *question,
                                           const struct snapshot *snapshot, struct names *names)
 {
+    must(question->args.full_nodes);
+
     const struct extender_args *args = &question->args;
     const struct node **node =
         arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
@@ -331,6 +362,8 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 
 static bool answer_again(struct question *question, uint64_t room)
 {
+    must(question->verdict == REQUEST_OK && room > 0);
+
     const struct refusal_key key = {
         .request = &question->request, .names = digest_names(&question->args), .room = room};
     enum reason reason;
@@ -352,6 +385,8 @@ static bool answer_again(struct question *question, uint64_t room)
 /* False: the ledger moved while we judged, and the judgement was no; ask again. */
 static bool judge(struct question *question, const struct snapshot *snapshot, bool last)
 {
+    must(question->verdict == REQUEST_OK);
+
     struct app *app = question->app;
     const struct text uid = text_of(question->args.pod.uid);
     const int64_t now = app->clock.now_ms(app->clock.ctx);
@@ -362,6 +397,7 @@ static bool judge(struct question *question, const struct snapshot *snapshot, bo
         .uid = uid,
         .names = question->args.names,
         .name = question->args.name,
+        .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = hints_shortlist(app->hints, uid, app->settings->shortlist, now),
         .ghosts = hints_ghosts(app->hints, uid, now, question->scratch->ghost),
@@ -403,6 +439,8 @@ enum { JUDGE_TRIES = 4 };
 
 static void filter_judged(struct question *question)
 {
+    must(question->verdict == REQUEST_OK);
+
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
         const struct snapshot *snapshot = view_take(question->app->view);
@@ -419,6 +457,8 @@ static void filter_judged(struct question *question)
 /* Where shares live, whole GPUs of the other resource have no place (design 3, "mixed"). */
 static void filter_whole(struct question *question)
 {
+    must(question->args.pod.whole_gpus > 0);
+
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
@@ -479,6 +519,7 @@ static void prioritize(struct question *question)
             .uid = uid,
             .names = question->args.names,
             .name = question->args.name,
+            .hash = question->args.hash,
             .ghosts = hints_ghosts(app->hints, uid, app->clock.now_ms(app->clock.ctx),
                                    question->scratch->ghost),
             .ghost = question->scratch->ghost,
@@ -496,6 +537,8 @@ static void prioritize(struct question *question)
 
 static void judge_request(struct question *question)
 {
+    must(question->scratch != NULL);
+
     question->verdict =
         request_parse(&question->args.pod, &question->app->request_rules, &question->scratch->arena,
                       &question->request, &question->refusal);
@@ -503,6 +546,8 @@ static void judge_request(struct question *question)
 
 static void open_args(struct webhooks *webhooks, struct web_call *call, bool scoring)
 {
+    must(call != NULL);
+
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
     struct err err;
     const char *why;
@@ -544,6 +589,8 @@ static void open_prioritize(struct webhooks *webhooks, struct web_call *call)
 
 static void open_bind(struct webhooks *webhooks, struct web_call *call)
 {
+    must(call != NULL);
+
     struct app *app = webhooks->app;
     struct message *message = message_new(MESSAGE_BIND);
     struct err err;
@@ -571,6 +618,8 @@ static void open_bind(struct webhooks *webhooks, struct web_call *call)
 static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
                             bool *keep)
 {
+    must(args->nodes == 0 || args->node != NULL);
+
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
 
     for (uint32_t i = 0; i < args->nodes; i++) {
@@ -586,6 +635,8 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
 
 static void open_preempt(struct webhooks *webhooks, struct web_call *call)
 {
+    must(call != NULL);
+
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
     struct extender_preempt args;
     struct err err;

@@ -103,6 +103,8 @@ struct writer *writer_new(struct app *app)
 
 static void effect_done(struct effect *effect)
 {
+    must(effect->uid != NULL);
+
     xfree(effect->uid);
     xfree(effect->namespace);
     xfree(effect->name);
@@ -113,6 +115,8 @@ static void effect_done(struct effect *effect)
 
 static void flight_free(struct flight *flight)
 {
+    must(flight->uid != NULL);
+
     xfree(flight->uid);
     xfree(flight->call);
     xfree(flight);
@@ -120,6 +124,8 @@ static void flight_free(struct flight *flight)
 
 static void doubt_free(struct doubt *doubt)
 {
+    must(doubt->uid != NULL);
+
     xfree(doubt->uid);
     xfree(doubt);
 }
@@ -127,6 +133,8 @@ static void doubt_free(struct doubt *doubt)
 /* Calls that still wait are answered by the listener when it stops. */
 static void forget(struct message *message)
 {
+    must(message != NULL);
+
     message->call = NULL;
     message_free(message);
 }
@@ -164,6 +172,8 @@ void writer_free(struct writer *writer)
 
 int writer_load(struct writer *writer, struct err *err)
 {
+    must(writer->app->store != NULL);
+
     const int rc = store_load(writer->app->store, writer->ledger, err);
     if (rc < 0)
         return rc;
@@ -186,6 +196,9 @@ static int64_t now_ms(const struct writer *writer)
 /* False if the batch is lost; a contradiction is logged, counted and passed over. */
 static bool run(struct writer *writer, const struct command *command)
 {
+    must(command->at_ms != 0);
+    must(!writer->batch.lost);
+
     const struct change *change;
     enum verdict verdict;
 
@@ -194,6 +207,8 @@ static bool run(struct writer *writer, const struct command *command)
 
 static bool run_all(struct writer *writer, const struct command *command, size_t count)
 {
+    must(count <= RECONCILE_MAX);
+
     for (size_t i = 0; i < count; i++)
         if (!run(writer, &command[i]))
             return false;
@@ -202,6 +217,8 @@ static bool run_all(struct writer *writer, const struct command *command, size_t
 
 static bool heal_duplicates(struct writer *writer)
 {
+    must(!writer->batch.lost);
+
     const struct node *node;
 
     /* One pass over what there is; a node that stays a duplicate of another is not offered
@@ -222,6 +239,8 @@ static bool heal_duplicates(struct writer *writer)
 
 static struct flight *flight_begin(struct writer *writer, const char *uid, const struct atom *node)
 {
+    must(uid[0] != '\0');
+
     struct flight *flight = xcalloc(1, sizeof *flight);
 
     flight->uid = xstrdup(uid);
@@ -243,6 +262,8 @@ static void flight_join(struct flight *flight, struct message *message)
 
 static void flight_end(struct writer *writer, const char *uid, const char *error)
 {
+    must(uid != NULL);
+
     struct flight *flight = map_take(&writer->flights, text_of(uid));
 
     if (flight == NULL)
@@ -268,6 +289,8 @@ static void refuse_bind(struct message *message, const char *fmt, ...)
 
 static struct effect *new_effect(struct writer *writer)
 {
+    must(writer->effects <= BATCH_MAX + writer->lists + writer->nodes_seen.count);
+
     writer->effect =
         xgrow(writer->effect, writer->effects, &writer->effect_capacity, sizeof *writer->effect);
     struct effect *effect = &writer->effect[writer->effects++];
@@ -332,6 +355,8 @@ static void send_plain_binding(struct writer *writer, const struct message *mess
 
 static void count_refusal(enum reason reason)
 {
+    must(reason != REASON_NONE && reason < REASONS);
+
     char labels[64];
 
     (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
@@ -341,6 +366,8 @@ static void count_refusal(enum reason reason)
 /* Undo a grant whose Binding cannot be written. */
 static bool take_back(struct writer *writer, struct message *message, const struct err *err)
 {
+    must(err->code != ERR_NONE);
+
     const struct command command = {.kind = COMMAND_RELEASE,
                                     .at_ms = writer->wall_ms,
                                     .uid = message->bind.uid,
@@ -352,6 +379,8 @@ static bool take_back(struct writer *writer, struct message *message, const stru
 static bool launch(struct writer *writer, struct message *message,
                    const struct allocation *allocation)
 {
+    must(allocation->is.state != STATE_RELEASED);
+
     struct err err;
 
     if (send_binding(writer, allocation, message, &err) < 0)
@@ -362,6 +391,9 @@ static bool launch(struct writer *writer, struct message *message,
 
 static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record)
 {
+    must(record->verdict == REQUEST_OK && record->request != NULL);
+    must(message->call != NULL);
+
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .at_ms = writer->wall_ms,
                                     .uid = record->uid,
@@ -409,6 +441,9 @@ static bool reserve(struct writer *writer, struct message *message, const struct
 static bool bind_settled(struct writer *writer, struct message *message,
                          const struct pod_record *record)
 {
+    must(strcmp(record->uid, message->bind.uid) == 0);
+    must(message->call != NULL);
+
     const struct extender_bind *bind = &message->bind;
     const struct allocation *held = ledger_find(writer->ledger, text_of(bind->uid));
     struct flight *flight = map_find(&writer->flights, text_of(bind->uid));
@@ -444,6 +479,9 @@ static bool bind_settled(struct writer *writer, struct message *message,
 /* The message may go on to the outbox: then *message is NULL. */
 static bool handle_bind(struct writer *writer, struct message **message)
 {
+    must((*message)->kind == MESSAGE_BIND || (*message)->kind == MESSAGE_FETCHED);
+    must((*message)->call != NULL);
+
     struct message *bind = *message;
     const char *why;
 
@@ -475,6 +513,9 @@ static bool handle_bind(struct writer *writer, struct message **message)
 
 static bool handle_fetched(struct writer *writer, struct message **message)
 {
+    must((*message)->kind == MESSAGE_FETCHED);
+    must((*message)->call != NULL);
+
     const struct message *fetched = *message;
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
@@ -505,6 +546,9 @@ static void answer_landed(struct writer *writer)
 
 static bool handle_outcome(struct writer *writer, const struct message *message)
 {
+    must(message->uid != NULL);
+    must(message->outcome == OUTCOME_BOUND || message->text != NULL);
+
     const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
     struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
     char text[ERR_TEXT_MAX];
@@ -547,6 +591,8 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
 
 static bool gone(struct writer *writer, const char *uid)
 {
+    must(uid[0] != '\0');
+
     struct command command[RECONCILE_MAX];
 
     const size_t count = reconcile_gone(writer->ledger, uid, writer->wall_ms, command);
@@ -572,6 +618,8 @@ static bool handle_pod(struct writer *writer, const struct pod *pod)
 
 static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
 {
+    must(pod->uid[0] != '\0');
+
     pods_remove(writer->app->pods, pod->uid);
     hints_settled(writer->app->hints, text_of(pod->uid));
     return pod_ended(pod) ? reconcile(writer, pod) : gone(writer, pod->uid);
@@ -588,6 +636,8 @@ static void drop_list(struct writer *writer)
 
 static void begin_list(struct writer *writer)
 {
+    must(writer->epoch < UINT64_MAX);
+
     drop_list(writer);
     writer->listing = true;
     writer->epoch++;
@@ -595,6 +645,9 @@ static void begin_list(struct writer *writer)
 
 static void keep_listed(struct writer *writer, struct message *take_message)
 {
+    must(writer->listing);
+    must(take_message->kind == MESSAGE_POD_LISTED);
+
     writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
     writer->listed[writer->lists++] = take_message;
 }
@@ -611,6 +664,8 @@ static bool waits_for_order(const struct writer *writer, const struct pod *pod)
 
 static bool handle_listed(struct writer *writer, struct message **message)
 {
+    must((*message)->kind == MESSAGE_POD_LISTED);
+
     if (!waits_for_order(writer, &(*message)->pod))
         return handle_pod(writer, &(*message)->pod);
     keep_listed(writer, *message);
@@ -628,6 +683,8 @@ static int by_order(const void *a, const void *b, void *ledger)
 
 static void pod_swept(void *user, const struct pod_record *record)
 {
+    must(record->uid != NULL);
+
     struct writer *writer = user;
 
     hints_settled(writer->app->hints, text_of(record->uid));
@@ -679,6 +736,8 @@ static bool end_list(struct writer *writer)
 static void want_advertised(struct writer *writer, const struct inventory *inventory,
                             const struct node_facts *facts)
 {
+    must(inventory->advertise_milli <= GPUS_PER_NODE_MAX * GPU_MILLI);
+
     char wanted[16];
 
     if (inventory->advertise_milli == 0)
@@ -697,6 +756,8 @@ static void want_advertised(struct writer *writer, const struct inventory *inven
 
 static bool handle_node(struct writer *writer, const struct node_facts *facts)
 {
+    must(facts->name[0] != '\0');
+
     struct arena arena;
     struct inventory inventory;
 
@@ -719,6 +780,8 @@ static bool handle_node(struct writer *writer, const struct node_facts *facts)
 
 static bool node_gone(struct writer *writer, const char *name)
 {
+    must(name[0] != '\0');
+
     const struct command command = {
         .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
 
@@ -794,6 +857,8 @@ static bool handle(struct writer *writer, struct message **message)
 
 static void act(struct writer *writer)
 {
+    must(!writer->batch.open);
+
     for (size_t i = 0; i < writer->effects; i++) {
         struct effect *effect = &writer->effect[i];
         if (effect->kind == EFFECT_BIND) {
@@ -816,6 +881,8 @@ static void act(struct writer *writer)
 /* Nothing of it happened: no Binding goes out, whoever waits for one hears why. */
 static void act_lost(struct writer *writer)
 {
+    must(!writer->batch.open);
+
     char text[ERR_TEXT_MAX];
 
     (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
@@ -831,6 +898,8 @@ static void act_lost(struct writer *writer)
 /* Room came free: does it help anybody who waits? */
 static void ring_if_it_helps(struct writer *writer)
 {
+    must(!writer->batch.open);
+
     const size_t waiting = hints_waiting(writer->app->hints);
     const struct node **node;
     size_t count = 0;
@@ -863,6 +932,9 @@ static void keep_or_refuse(struct writer *writer, struct message *message)
 
 static void batch_lost(struct writer *writer, struct message **message, size_t count)
 {
+    must(count <= BATCH_MAX);
+    must(writer->batch.lost || writer->batch.err.code != ERR_NONE);
+
     if (!atomic_exchange(&writer->app->disk_broken, true))
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
@@ -875,6 +947,9 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
 
 static void batch_kept(struct writer *writer, struct message **message, size_t count)
 {
+    must(count <= BATCH_MAX);
+    must(!writer->batch.open);
+
     if (writer->batch.changes > 0 && atomic_exchange(&writer->app->disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->nodes_ended)
@@ -891,6 +966,8 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
 
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
+    must(allocation->is.state == STATE_RESERVED);
+
     struct doubt *doubt = map_find(&writer->doubts, text_of(allocation->is.uid));
     struct command command = {.at_ms = writer->wall_ms, .uid = allocation->is.uid};
 
@@ -928,6 +1005,8 @@ static void forget_old_doubts(struct writer *writer)
 /* Reservations that nobody sends: in doubt, and released when they have been for too long. */
 static bool tick_doubts(struct writer *writer, int64_t now)
 {
+    must(!writer->batch.lost);
+
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
 
     writer->mark++;
@@ -994,6 +1073,8 @@ static void after_batch(struct writer *writer)
 
 static size_t collect(struct writer *writer, struct message **message, int64_t wait_ms)
 {
+    must(wait_ms >= 0);
+
     size_t count = 0;
 
     /* What was kept comes first and alone: order among the cluster's news matters. */
