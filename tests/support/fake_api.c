@@ -16,7 +16,7 @@
 #include "milligpu/limits.h"
 #include "milligpu/strbuf.h"
 
-enum { FAULTS_MAX = 32, SEEN_MAX = 4096, WAIT_MS = 20 };
+enum { WAIT_MS = 20 };
 
 struct fake_api {
     struct standin *standin;
@@ -25,11 +25,13 @@ struct fake_api {
     unsigned port;
     bool client_certs;
     pthread_mutex_t lock; /* guards all below */
-    struct fault fault[FAULTS_MAX];
-    unsigned faults;
+    struct fault *fault;
+    size_t faults;
+    size_t fault_capacity;
     char *token;
-    char *seen[SEEN_MAX];
-    unsigned seens;
+    char **seen;
+    size_t seens;
+    size_t seen_capacity;
     unsigned connections;
     unsigned releases;
 };
@@ -167,9 +169,19 @@ static enum MHD_Result respond(struct exchange *exchange, int status, bool sized
 static void note(struct fake_api *api, const char *line)
 {
     pthread_mutex_lock(&api->lock);
-    must(api->seens < SEEN_MAX);
+    api->seen = xgrow(api->seen, api->seens, &api->seen_capacity, sizeof *api->seen);
     api->seen[api->seens++] = xstrdup(line);
     pthread_mutex_unlock(&api->lock);
+}
+
+static bool matches(const char *line, const char *match)
+{
+    const size_t len = strlen(match);
+    const size_t line_len = strlen(line);
+
+    if (len == 0 || match[len - 1] != '$')
+        return strstr(line, match) != NULL;
+    return line_len >= len - 1 && strncmp(line + line_len - (len - 1), match, len - 1) == 0;
 }
 
 static void take_fault(struct exchange *exchange, const char *line)
@@ -178,8 +190,8 @@ static void take_fault(struct exchange *exchange, const char *line)
 
     pthread_mutex_lock(&api->lock);
     exchange->releases = api->releases;
-    for (unsigned i = 0; i < api->faults && !exchange->faulty; i++) {
-        if (api->fault[i].times == 0 || strstr(line, api->fault[i].match) == NULL)
+    for (size_t i = 0; i < api->faults && !exchange->faulty; i++) {
+        if (api->fault[i].times == 0 || !matches(line, api->fault[i].match))
             continue;
         api->fault[i].times--;
         exchange->fault = api->fault[i];
@@ -360,10 +372,20 @@ static void keep_quiet(void *arg, const char *fmt, va_list args)
 
 struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tls)
 {
+    struct fake_api *api = fake_api_new_at(standin, tls, 0);
+
+    must(api != NULL);
+    return api;
+}
+
+struct fake_api *fake_api_new_at(struct standin *standin, const struct fake_tls *tls, unsigned port)
+{
     struct fake_api *api = xcalloc(1, sizeof *api);
     const unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                            MHD_USE_POLL | MHD_USE_ERROR_LOG | (tls != NULL ? MHD_USE_TLS : 0U);
-    const struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct sockaddr_in here = {.sin_family = AF_INET,
+                                     .sin_port = htons((uint16_t)port),
+                                     .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
 
     must(pthread_mutex_init(&api->lock, NULL) == 0);
@@ -383,7 +405,10 @@ struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tl
         flags, 0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, keep_quiet, NULL,
         MHD_OPTION_SOCK_ADDR, &here, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, api, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
-    must(api->daemon != NULL);
+    if (api->daemon == NULL) {
+        fake_api_free(api);
+        return NULL;
+    }
     api->port = MHD_get_daemon_info(api->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     (void)snprintf(api->url, sizeof api->url, "%s://127.0.0.1:%u", tls != NULL ? "https" : "http",
                    api->port);
@@ -395,9 +420,12 @@ void fake_api_free(struct fake_api *api)
     if (api == NULL)
         return;
     fake_api_release(api);
-    MHD_stop_daemon(api->daemon);
-    for (unsigned i = 0; i < api->seens; i++)
+    if (api->daemon != NULL)
+        MHD_stop_daemon(api->daemon);
+    for (size_t i = 0; i < api->seens; i++)
         xfree(api->seen[i]);
+    xfree(api->seen);
+    xfree(api->fault);
     xfree(api->token);
     pthread_mutex_destroy(&api->lock);
     xfree(api);
@@ -416,7 +444,7 @@ unsigned fake_api_port(const struct fake_api *api)
 void fake_api_fault(struct fake_api *api, const struct fault *fault)
 {
     pthread_mutex_lock(&api->lock);
-    must(api->faults < FAULTS_MAX);
+    api->fault = xgrow(api->fault, api->faults, &api->fault_capacity, sizeof *api->fault);
     api->fault[api->faults++] = *fault;
     pthread_mutex_unlock(&api->lock);
 }
@@ -441,7 +469,7 @@ unsigned fake_api_seen(struct fake_api *api, const char *part)
     unsigned count = 0;
 
     pthread_mutex_lock(&api->lock);
-    for (unsigned i = 0; i < api->seens; i++)
+    for (size_t i = 0; i < api->seens; i++)
         count += strstr(api->seen[i], part) != NULL;
     pthread_mutex_unlock(&api->lock);
     return count;

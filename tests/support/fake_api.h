@@ -2,8 +2,9 @@
  * fake_api - a stand-in served over HTTP, with faults by script.
  *
  * Semantics come from standin.h; this adds the wire and what can go wrong on it.  A fault is for
- * the next `times` requests whose "METHOD path" contains `match`; faults are tried in the order
- * they were added.
+ * the next `times` requests whose "METHOD path" contains `match`, or ends with it if its last
+ * letter is '$'; a watch shows as "?watch", another query not at all.  Faults are tried in the
+ * order they were added.
  *
  * A thread per connection; every function may be called at any time.
  */
@@ -25,7 +26,7 @@ enum fault_kind {
 };
 
 struct fault {
-    const char *match;
+    const char *match; /* this and text are borrowed */
     enum fault_kind kind;
     unsigned times;
     unsigned number;
@@ -43,6 +44,9 @@ struct fake_api;
 
 /* standin must outlive it.  tls NULL: plain HTTP.  Listens on 127.0.0.1, on a free port. */
 struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tls) MUST_USE;
+/* The same on a port that is said, as a server that comes back: NULL if another has it. */
+struct fake_api *fake_api_new_at(struct standin *standin, const struct fake_tls *tls,
+                                 unsigned port) MUST_USE;
 void fake_api_free(struct fake_api *api);
 const char *fake_api_url(const struct fake_api *api);
 unsigned fake_api_port(const struct fake_api *api);
