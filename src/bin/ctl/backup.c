@@ -1,0 +1,100 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl.h"
+
+/* The bytes on disk before the name; the name on disk before success. */
+static int settle(FILE *file, const char *name, struct err *err)
+{
+    must(file != NULL);
+    if (fflush(file) != 0 || fsync(fileno(file)) != 0)
+        return err_set(err, ERR_IO, "%.300s: %m", name);
+    return 0;
+}
+
+static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
+{
+    char *copy = arena_copy(&ctl->arena, text_of(name));
+    const int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    must(name[0] != '\0');
+    if (folder < 0)
+        return err_set(err, ERR_IO, "folder of %.300s: %m", name);
+    /* Some file systems cannot do that to a folder, and need not. */
+    const int status = fsync(folder) != 0 && errno != EINVAL
+                           ? err_set(err, ERR_IO, "folder of %.300s: %m", name)
+                           : 0;
+    (void)close(folder); /* only synced */
+    return status;
+}
+
+/* Without --force the file must not have come into being meanwhile, where the file system can tell. */
+static bool move(const char *made, const char *name, bool force)
+{
+    must(strcmp(made, name) != 0);
+    if (!force && renameat2(AT_FDCWD, made, AT_FDCWD, name, RENAME_NOREPLACE) == 0)
+        return true;
+    return (force || errno == EINVAL) && rename(made, name) == 0;
+}
+
+static int publish(struct ctl *ctl, const char *made, const char *name, struct err *err)
+{
+    must(name[0] != '\0');
+    if (!move(made, name, ctl->options.given[OPTION_force] != NULL))
+        return err_set(err, errno == EEXIST ? ERR_CONFLICT : ERR_IO, "%.300s: %m", name);
+    return sync_folder(ctl, name, err);
+}
+
+static int download(struct ctl *ctl, const char *made, struct err *err)
+{
+    const char *base;
+
+    if (ctl_base(ctl, &base, err) < 0)
+        return -(int)err->code;
+    must(base != NULL);
+    /* A ledger names pods and their owners: nobody else's to read. */
+    const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL) {
+        const int status = err_set(err, ERR_IO, "%.300s: %m", made);
+        if (fd >= 0)
+            (void)close(fd); /* nothing was written */
+        return status;
+    }
+    int status = client_download(ctl_client(ctl), base, "/api/v1/backup", file, err);
+    if (status == 0)
+        status = settle(file, made, err);
+    if (fclose(file) != 0 && status == 0)
+        status = err_set(err, ERR_IO, "%.300s: %m", made);
+    return status;
+}
+
+int command_backup(struct ctl *ctl)
+{
+    const char *name = ctl->options.argument[0];
+    const char *made = arena_printf(&ctl->arena, "%s.tmp", name);
+    struct stat there;
+    struct err err;
+
+    must(ctl->options.arguments == 1);
+    if (name[0] == '\0') {
+        (void)err_set(&err, ERR_INVALID, "the name of the file is empty");
+        return ctl_misused(ctl, &err);
+    }
+    if (ctl->options.given[OPTION_force] == NULL && lstat(name, &there) == 0) {
+        (void)err_set(&err, ERR_CONFLICT, "%.300s is there already: --force replaces it", name);
+        return ctl_fail(ctl, &err);
+    }
+    if (download(ctl, made, &err) < 0 || publish(ctl, made, name, &err) < 0) {
+        (void)unlink(made); /* half a copy helps nobody */
+        return ctl_fail(ctl, &err);
+    }
+    (void)fprintf(ctl->screen.out, "%s: %lld bytes\n", name,
+                  lstat(name, &there) == 0 ? (long long)there.st_size : 0);
+    return CTL_FINE;
+}

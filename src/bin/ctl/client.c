@@ -1,0 +1,309 @@
+#include "client.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include <curl/curl.h>
+
+#include "milligpu/alloc.h"
+
+enum {
+    CONNECT_MS_MAX = 5000,
+    ANSWER_MS_MAX = 60000,
+    SILENCE_S_MAX = 30, /* of a download, which may take longer in all */
+    ANSWER_BYTES_MAX = 512 * 1024 * 1024,
+    PAGES_MAX = 10000,
+};
+
+struct client {
+    CURL *curl;
+    struct strbuf body;
+    FILE *file; /* where a good answer goes instead */
+    bool too_large;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* --- addresses --- */
+
+void url_escape(struct strbuf *out, const char *text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    must(text != NULL);
+    for (; *text != '\0'; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        if ((byte < 0x80 && isalnum(byte)) || strchr("-._~", byte) != NULL) {
+            strbuf_char(out, *text);
+            continue;
+        }
+        strbuf_char(out, '%');
+        strbuf_char(out, digits[byte >> 4]);
+        strbuf_char(out, digits[byte & 15]);
+    }
+}
+
+void url_query(struct strbuf *path, const char *key, const char *value)
+{
+    must(path->len > 0);
+    if (value == NULL)
+        return;
+    strbuf_char(path, strchr(path->data, '?') != NULL ? '&' : '?');
+    strbuf_str(path, key);
+    strbuf_char(path, '=');
+    url_escape(path, value);
+}
+
+static void make_url(struct strbuf *out, const struct call *call)
+{
+    struct text base = text_of(call->base);
+
+    must(call->path[0] == '/');
+    while (base.len > 0 && base.at[base.len - 1] == '/')
+        base.len--;
+    if (!text_starts(base, "http://") && !text_starts(base, "https://"))
+        strbuf_str(out, "http://");
+    strbuf_text(out, base);
+    strbuf_str(out, call->path);
+}
+
+/* --- one call --- */
+
+static bool is_good(long status)
+{
+    must(status >= 0);
+    return status >= 200 && status < 300;
+}
+
+static size_t take_bytes(char *bytes, size_t size, size_t count, void *user)
+{
+    struct client *client = user;
+    const size_t length = size * count;
+    long status = 0;
+
+    must(size == 1);
+    (void)curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status); /* 0 if unknown */
+    if (client->file != NULL && is_good(status))
+        return fwrite(bytes, 1, length, client->file);
+    if (client->body.len + length > ANSWER_BYTES_MAX) {
+        client->too_large = true;
+        return 0;
+    }
+    strbuf_add(&client->body, bytes, length);
+    return length;
+}
+
+struct client *client_new(void)
+{
+    struct client *client = xcalloc(1, sizeof *client);
+
+    must(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+    client->curl = curl_easy_init();
+    must(client->curl != NULL);
+    strbuf_init(&client->body);
+    return client;
+}
+
+void client_free(struct client *client)
+{
+    must(client->curl != NULL);
+    curl_easy_cleanup(client->curl);
+    curl_global_cleanup();
+    strbuf_done(&client->body);
+    xfree(client);
+}
+
+/* Options that cannot fail for the values given here. */
+#define SET(client, option, value)                                                                 \
+    must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
+
+static void prepare(struct client *client, const char *url, const struct call *call)
+{
+    must(url[0] != '\0');
+    curl_easy_reset(client->curl);
+    strbuf_reset(&client->body);
+    client->error[0] = '\0';
+    client->too_large = false;
+    SET(client, CURLOPT_URL, url);
+    SET(client, CURLOPT_PROXY, "");
+    SET(client, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(client, CURLOPT_USERAGENT, "milligpuctl");
+    SET(client, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS_MAX);
+    if (client->file != NULL) {
+        SET(client, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        SET(client, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S_MAX);
+    } else {
+        SET(client, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS_MAX);
+    }
+    SET(client, CURLOPT_ERRORBUFFER, client->error);
+    SET(client, CURLOPT_WRITEFUNCTION, take_bytes);
+    SET(client, CURLOPT_WRITEDATA, client);
+    if (call->body.at != NULL) {
+        SET(client, CURLOPT_POST, 1L);
+        SET(client, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body.len);
+        SET(client, CURLOPT_POSTFIELDS, call->body.at);
+    }
+    SET(client, CURLOPT_CUSTOMREQUEST, call->method);
+}
+
+static int explain(const struct client *client, CURLcode code, const char *base, struct err *err)
+{
+    const char *why = client->error[0] != '\0' ? client->error : curl_easy_strerror(code);
+
+    must(code != CURLE_OK);
+    if (client->too_large)
+        return err_set(err, ERR_TOO_LARGE, "the answer of %.200s is larger than %d MiB", base,
+                       ANSWER_BYTES_MAX / 1048576);
+    if (code == CURLE_WRITE_ERROR)
+        return err_set(err, ERR_IO, "cannot write the file: %m");
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return err_set(err, ERR_TIMEOUT, "%.200s did not answer in time (%.120s)", base, why);
+    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
+        return err_set(err, ERR_INVALID,
+                       "%.200s is no address: it is HOST:PORT or http://HOST:PORT", base);
+    return err_set(err, ERR_UNAVAILABLE,
+                   "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
+}
+
+static int perform(struct client *client, const struct call *call, long *out_status,
+                   struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf url;
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+
+    must(headers != NULL);
+    headers = curl_slist_append(headers, "Expect:"); /* no pause before a body */
+    must(headers != NULL);
+    strbuf_init(&url);
+    make_url(&url, call);
+    prepare(client, url.data, call);
+    SET(client, CURLOPT_HTTPHEADER, headers);
+    const CURLcode code = curl_easy_perform(client->curl);
+    const int status = code == CURLE_OK ? 0 : explain(client, code, call->base, err);
+    *out_status = 0;
+    (void)curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, out_status); /* 0 if unknown */
+    curl_slist_free_all(headers);
+    return status;
+}
+
+static enum err_code code_of(long status)
+{
+    must(status >= 0);
+    switch (status) {
+    case 400:
+        return ERR_INVALID;
+    case 404:
+        return ERR_NOT_FOUND;
+    case 409:
+        return ERR_CONFLICT;
+    case 503:
+        return ERR_UNAVAILABLE;
+    default:
+        return ERR_INTERNAL;
+    }
+}
+
+int client_problem(long status, struct text body, struct err *err)
+{
+    struct arena arena;
+    struct value *problem = NULL;
+    struct err ignored;
+
+    arena_init(&arena);
+    const bool json = value_parse_json(body, "problem", &arena, &problem, &ignored) == 0;
+    const char *detail = json ? value_str(problem, "detail") : "";
+    if (detail[0] == '\0' && json)
+        detail = value_str(problem, "title");
+    const int found = detail[0] != '\0'
+                          ? err_set(err, code_of(status), "%.450s", detail)
+                          : err_set(err, code_of(status),
+                                    "the answer was HTTP status %ld without a reason: is this the "
+                                    "right listener?",
+                                    status);
+    must(found < 0);
+    arena_done(&arena);
+    return found;
+}
+
+int client_call(struct client *client, const struct call *call, struct arena *arena,
+                struct value **out, struct err *err)
+{
+    long status;
+
+    must(client->file == NULL);
+    if (perform(client, call, &status, err) < 0)
+        return -(int)err->code;
+    const struct text body = {client->body.data, client->body.len};
+    if (!is_good(status))
+        return client_problem(status, body, err);
+    /* Strings without escapes are borrowed from the bytes, which the next call overwrites. */
+    const struct text kept = {arena_copy(arena, body), body.len};
+    if (value_parse_json(kept, "answer", arena, out, err) < 0)
+        return err_wrap(err, "%.200s%.200s", call->base, call->path);
+    return 0;
+}
+
+/* --- lists --- */
+
+static int read_page(const struct value *page, const char *path, struct value *items,
+                     struct err *err)
+{
+    const struct value *found = value_get(page, "items");
+
+    must(items->kind == VALUE_ARRAY);
+    if (found == NULL || found->kind != VALUE_ARRAY)
+        return err_set(err, ERR_INTERNAL, "the answer to %.200s is no list: is this milligpud?",
+                       path);
+    /* The page's own array is not used again: its items may change their parent. */
+    for (struct value *item = found->first, *next; item != NULL; item = next) {
+        next = item->next;
+        item->next = NULL;
+        value_append(items, item);
+    }
+    return 0;
+}
+
+int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
+                struct value **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf target;
+    struct value *list = value_new(arena, VALUE_OBJECT);
+    struct value *items = value_new(arena, VALUE_ARRAY);
+    const char *next = "";
+
+    must(path[0] == '/');
+    strbuf_init(&target);
+    value_set(arena, list, "items", items);
+    for (int page = 0; page < PAGES_MAX; page++) {
+        struct value *answer;
+        strbuf_reset(&target);
+        strbuf_str(&target, path);
+        url_query(&target, "limit", "1000");
+        url_query(&target, "continue", next[0] != '\0' ? next : NULL);
+        const struct call call = {.base = base, .method = "GET", .path = target.data};
+        if (client_call(client, &call, arena, &answer, err) < 0 ||
+            read_page(answer, path, items, err) < 0)
+            return -(int)err->code;
+        next = value_str(answer, "continue");
+        if (next[0] == '\0') {
+            *out = list;
+            return 0;
+        }
+    }
+    return err_set(err, ERR_TOO_LARGE, "%.200s has more than %d pages", path, PAGES_MAX);
+}
+
+int client_download(struct client *client, const char *base, const char *path, FILE *file,
+                    struct err *err)
+{
+    const struct call call = {.base = base, .method = "GET", .path = path};
+    long status = 0;
+
+    must(client->file == NULL);
+    client->file = file;
+    int result = perform(client, &call, &status, err);
+    client->file = NULL;
+    if (result == 0 && !is_good(status))
+        result = client_problem(status, (struct text){client->body.data, client->body.len}, err);
+    return result;
+}

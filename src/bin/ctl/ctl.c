@@ -1,0 +1,350 @@
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "milligpu_version.h"
+
+static const char default_server[] = "127.0.0.1:8911";
+static const char default_namespace[] = "milligpu-system";
+
+int ctl_fail(struct ctl *ctl, const struct err *err)
+{
+    must(err->text[0] != '\0');
+    (void)fflush(ctl->screen.out); /* keep the order of what is seen; judged at the end */
+    (void)fprintf(ctl->err, "milligpuctl: %s\n", err->text);
+    return CTL_NO;
+}
+
+int ctl_misused(struct ctl *ctl, const struct err *err)
+{
+    must(err->text[0] != '\0');
+    (void)ctl_fail(ctl, err); /* another status follows */
+    return CTL_USAGE;
+}
+
+/* --- where milligpud is --- */
+
+enum { PORT_FILE_BYTES_MAX = 4096 };
+
+static int find_line(struct ctl *ctl, const char *file, struct text rest, const char **out,
+                     const char *name, struct err *err)
+{
+    struct text line;
+    struct text word;
+
+    must(name[0] != '\0');
+    while (text_cut(&rest, '\n', &line)) {
+        struct text address = line;
+        if (!text_cut(&address, ' ', &word) || !text_is(word, name))
+            continue;
+        *out = arena_copy(&ctl->kept, text_trim(address));
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "%.200s: there is no line \"%s ADDRESS\"", file, name);
+}
+
+int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err)
+{
+    const char *file = ctl->options.given[OPTION_port_file];
+    char bytes[PORT_FILE_BYTES_MAX];
+
+    must(out != NULL);
+    *out = NULL;
+    if (file == NULL)
+        return 0;
+    FILE *stream = fopen(file, "re");
+    if (stream == NULL)
+        return err_set(err, ERR_INVALID, "%.200s: %m", file);
+    const size_t length = fread(bytes, 1, sizeof bytes, stream);
+    const bool failed = ferror(stream) != 0;
+    (void)fclose(stream); /* only read */
+    if (failed)
+        return err_set(err, ERR_IO, "%.200s: cannot be read", file);
+    return find_line(ctl, file, (struct text){bytes, length}, out, name, err);
+}
+
+static int start_forward(struct ctl *ctl, struct err *err)
+{
+    const char *const *given = ctl->options.given;
+    const struct forward_options options = {
+        .namespace = given[OPTION_milligpu_namespace] != NULL ? given[OPTION_milligpu_namespace]
+                                                              : default_namespace,
+        .context = given[OPTION_context],
+        .kubeconfig = given[OPTION_kubeconfig],
+    };
+
+    must(ctl->plugin);
+    const int status = forward_start(&ctl->forward, &options, err);
+    if (status == 0)
+        ctl->base = ctl->forward.address;
+    return status;
+}
+
+int ctl_base(struct ctl *ctl, const char **out, struct err *err)
+{
+    int status = 0;
+
+    must(out != NULL);
+    if (ctl->base == NULL)
+        ctl->base = ctl->options.given[OPTION_server];
+    if (ctl->base == NULL)
+        status = ctl_port_file(ctl, "admin", &ctl->base, err);
+    if (status == 0 && ctl->base == NULL)
+        ctl->base = ctl->environment_server;
+    if (status == 0 && ctl->base == NULL && ctl->plugin)
+        status = start_forward(ctl, err);
+    if (status == 0 && ctl->base == NULL)
+        ctl->base = default_server;
+    *out = ctl->base;
+    return status;
+}
+
+struct client *ctl_client(struct ctl *ctl)
+{
+    if (ctl->client == NULL)
+        ctl->client = client_new();
+    must(ctl->client != NULL);
+    return ctl->client;
+}
+
+int ctl_get(struct ctl *ctl, const char *path, struct value **out, struct err *err)
+{
+    struct call call = {.method = "GET", .path = path};
+
+    must(path[0] == '/');
+    const int status = ctl_base(ctl, &call.base, err);
+    return status < 0 ? status : client_call(ctl_client(ctl), &call, &ctl->arena, out, err);
+}
+
+int ctl_list(struct ctl *ctl, const char *path, struct value **out, struct err *err)
+{
+    const char *base;
+
+    must(path[0] == '/');
+    const int status = ctl_base(ctl, &base, err);
+    return status < 0 ? status : client_list(ctl_client(ctl), base, path, &ctl->arena, out, err);
+}
+
+/* --- arguments that several commands share --- */
+
+int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, struct err *err)
+{
+    const char *namespace = ctl->options.given[OPTION_namespace];
+    const char *slash = strchr(argument, '/');
+
+    must(out != NULL);
+    if (argument[0] == '\0' || slash == argument || (slash != NULL && slash[1] == '\0') ||
+        (slash != NULL && strchr(slash + 1, '/') != NULL))
+        return err_set(err, ERR_INVALID, "%.200s is no pod: it is NAMESPACE/NAME, or NAME with -n",
+                       argument[0] != '\0' ? argument : "\"\"");
+    if (slash == NULL) {
+        *out = (struct pod_name){namespace != NULL ? namespace : "default", argument};
+        return 0;
+    }
+    const struct text before = {argument, (size_t)(slash - argument)};
+    if (namespace != NULL && !text_is(before, namespace))
+        return err_set(err, ERR_INVALID, "%.200s is not in namespace %.100s: leave one of them out",
+                       argument, namespace);
+    *out = (struct pod_name){arena_copy(&ctl->kept, before), slash + 1};
+    return 0;
+}
+
+/* --- showing --- */
+
+static void write_document(struct ctl *ctl, const struct value *answer)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(answer != NULL);
+    strbuf_init(&text);
+    if (ctl->format == FORMAT_JSON)
+        value_write_pretty(&text, answer);
+    else
+        value_write_yaml(&text, answer);
+    (void)fwrite(text.data, 1, text.len, ctl->screen.out); /* judged at the end */
+}
+
+bool ctl_document(struct ctl *ctl, const struct value *answer)
+{
+    must(answer != NULL);
+    if (ctl->format != FORMAT_JSON && ctl->format != FORMAT_YAML)
+        return false;
+    write_document(ctl, answer);
+    return true;
+}
+
+static void write_names(struct ctl *ctl, const struct value *items, const struct list_view *view)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(view->name != NULL);
+    strbuf_init(&text);
+    value_each(item, items)
+    {
+        view->name(&text, item);
+        strbuf_char(&text, '\n');
+    }
+    (void)fputs(text.data, ctl->screen.out); /* judged at the end */
+}
+
+int ctl_show_rows(struct ctl *ctl, const struct value *items, const struct list_view *view)
+{
+    CLEANUP(table_done) struct table table;
+    struct err err;
+
+    must(view->row != NULL);
+    table_init(&table, &ctl->screen, &ctl->arena, view->column, view->columns);
+    value_each(item, items)
+    {
+        view->row(&table, item);
+        must(table.cells % view->columns == 0);
+    }
+    return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
+}
+
+int ctl_show_list(struct ctl *ctl, const struct value *answer, const struct list_view *view)
+{
+    const struct value *items = value_get(answer, "items");
+
+    must(view->columns > 0);
+    if (ctl_document(ctl, answer))
+        return CTL_FINE;
+    if (ctl->format == FORMAT_NAME) {
+        write_names(ctl, items, view);
+        return CTL_FINE;
+    }
+    const int status = ctl_show_rows(ctl, items, view);
+    if (status == CTL_FINE && (items == NULL || items->count == 0))
+        (void)fprintf(ctl->err, "%s\n", view->none);
+    return status;
+}
+
+/* --- the run --- */
+
+static int read_format(struct ctl *ctl, struct err *err)
+{
+    static const char *const names[] = {"table", "wide", "json", "yaml", "name"};
+    const char *given = ctl->options.given[OPTION_output];
+
+    must(ctl->format == FORMAT_TABLE);
+    if (given == NULL)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(given, names[i]) == 0) {
+            ctl->format = (enum format)i;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "--output is %.60s: it is table, wide, json, yaml or name",
+                   given);
+}
+
+static int read_bars(struct ctl *ctl, struct err *err)
+{
+    const char *given = ctl->options.given[OPTION_bars];
+
+    must(ctl->screen.out != NULL);
+    ctl->screen.bars = ctl->screen.terminal;
+    if (given == NULL || strcmp(given, "auto") == 0)
+        return 0;
+    ctl->screen.bars = strcmp(given, "always") == 0;
+    if (ctl->screen.bars || strcmp(given, "never") == 0)
+        return 0;
+    return err_set(err, ERR_INVALID, "--bars is %.60s: it is auto, always or never", given);
+}
+
+static int read_screen(struct ctl *ctl, const struct ctl_environment *environment, struct err *err)
+{
+    struct clock_ops clock;
+
+    clock_real(&clock);
+    must(environment != NULL);
+    ctl->screen.terminal = environment->terminal;
+    ctl->screen.colors = environment->terminal && !environment->no_color;
+    ctl->screen.utf8 = environment->utf8;
+    ctl->screen.width = environment->width;
+    ctl->screen.headers = ctl->options.given[OPTION_no_headers] == NULL;
+    ctl->screen.sort_by = ctl->options.given[OPTION_sort_by];
+    ctl->screen.now_ms = clock.wall_ms(clock.ctx);
+    const int status = read_format(ctl, err);
+    ctl->screen.wide = ctl->format == FORMAT_WIDE;
+    return status < 0 ? status : read_bars(ctl, err);
+}
+
+static int say_help(struct ctl *ctl, FILE *where)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(where != NULL);
+    strbuf_init(&text);
+    options_help(&text, ctl->options.command);
+    (void)fputs(text.data, where); /* judged at the end */
+    return CTL_FINE;
+}
+
+static int run(struct ctl *ctl, const struct ctl_environment *environment)
+{
+    const struct options *options = &ctl->options;
+    struct err err;
+
+    must(environment != NULL);
+    if (options->given[OPTION_help] != NULL)
+        return say_help(ctl, ctl->screen.out);
+    if (options->given[OPTION_version] != NULL) {
+        (void)fprintf(ctl->screen.out, "milligpuctl %s (%s)\n", MILLIGPU_VERSION, MILLIGPU_COMMIT);
+        return CTL_FINE;
+    }
+    if (options->command == NULL) {
+        (void)say_help(ctl, ctl->err); /* a status of its own follows */
+        return CTL_USAGE;
+    }
+    if (read_screen(ctl, environment, &err) < 0)
+        return ctl_misused(ctl, &err);
+    return options->command->run(ctl);
+}
+
+static bool is_plugin(const char *program)
+{
+    static const char name[] = "kubectl-milligpu";
+    const char *slash = strrchr(program, '/');
+
+    must(program != NULL);
+    return strcmp(slash != NULL ? slash + 1 : program, name) == 0;
+}
+
+/* What was shown must have arrived, or a full disk would look like success. */
+static int finish(struct ctl *ctl, int status)
+{
+    if (fflush(ctl->screen.out) != 0 || ferror(ctl->screen.out) != 0) {
+        (void)fprintf(ctl->err, "milligpuctl: cannot write the output: %m\n");
+        status = CTL_NO;
+    }
+    forward_stop(&ctl->forward);
+    if (ctl->client != NULL)
+        client_free(ctl->client);
+    options_done(&ctl->options);
+    arena_done(&ctl->arena);
+    arena_done(&ctl->kept);
+    must(status >= CTL_FINE && status <= CTL_USAGE);
+    return status;
+}
+
+int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
+             FILE *err)
+{
+    struct ctl ctl = {.err = err, .screen.out = out, .plugin = argc > 0 && is_plugin(argv[0])};
+    struct err wrong;
+
+    must(out != NULL && err != NULL);
+    if (argc < 1)
+        return CTL_USAGE;
+    arena_init(&ctl.arena);
+    arena_init(&ctl.kept);
+    ctl.environment_server = environment->server;
+    if (options_parse(argc, argv, &ctl.options, &wrong) < 0)
+        return finish(&ctl, ctl_misused(&ctl, &wrong));
+    return finish(&ctl, run(&ctl, environment));
+}

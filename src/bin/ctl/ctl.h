@@ -1,0 +1,104 @@
+/*
+ * ctl - one run of milligpuctl: what was asked, where the answer comes from, where it goes.
+ *
+ * A command asks (ctl_get, ctl_list) and shows; showing is separate from asking, so that tests can
+ * show recorded answers.  A command returns the exit status.
+ *
+ * One thread.
+ */
+#ifndef MILLIGPU_CTL_CTL_H
+#define MILLIGPU_CTL_CTL_H
+
+#include "client.h"
+#include "forward.h"
+#include "options.h"
+#include "table.h"
+
+enum { CTL_FINE = 0, CTL_NO = 1, CTL_USAGE = 2 };
+
+enum format { FORMAT_TABLE, FORMAT_WIDE, FORMAT_JSON, FORMAT_YAML, FORMAT_NAME };
+
+struct ctl {
+    struct options options;
+    enum format format;
+    struct screen screen;
+    struct arena arena;    /* of what is shown now; --watch begins it anew */
+    struct arena kept;     /* of the whole run */
+    struct client *client; /* NULL until the first question */
+    struct forward forward;
+    const char *base; /* admin listener; NULL until the first question */
+    bool plugin;      /* started as kubectl-milligpu */
+    const char *environment_server;
+    FILE *err;
+};
+
+/* The whole program but for where its environment comes from. */
+struct ctl_environment {
+    const char *server; /* MILLIGPU_SERVER, or NULL */
+    bool no_color;
+    bool terminal;
+    bool utf8;
+    size_t width;
+};
+int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
+             FILE *err);
+
+/* "milligpuctl: text" on standard error; returns CTL_NO. */
+int ctl_fail(struct ctl *ctl, const struct err *err);
+/* The same with a hint at --help; returns CTL_USAGE. */
+int ctl_misused(struct ctl *ctl, const struct err *err);
+
+int ctl_get(struct ctl *ctl, const char *path, struct value **out, struct err *err) MUST_USE;
+int ctl_list(struct ctl *ctl, const char *path, struct value **out, struct err *err) MUST_USE;
+/* The admin listener, found once: --server, --port-file, MILLIGPU_SERVER, kubectl, the default. */
+int ctl_base(struct ctl *ctl, const char **out, struct err *err) MUST_USE;
+/* The line of that name in --port-file; NULL without that option. */
+int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err) MUST_USE;
+struct client *ctl_client(struct ctl *ctl);
+
+/* -o json and yaml: writes answer and returns true. */
+bool ctl_document(struct ctl *ctl, const struct value *answer);
+
+/* NAMESPACE/NAME, or NAME in -n or default.  Borrowed from the arena. */
+struct pod_name {
+    const char *namespace;
+    const char *name;
+};
+int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
+                 struct err *err) MUST_USE;
+
+/* A list as a table: how a row is made of an item, and what -o name calls it. */
+struct list_view {
+    const struct column *column;
+    size_t columns;
+    void (*row)(struct table *table, const struct value *item);
+    void (*name)(struct strbuf *out, const struct value *item);
+    const char *none; /* said on standard error when there is nothing */
+};
+/* In whatever format was asked for.  answer has items.  Returns the exit status. */
+int ctl_show_list(struct ctl *ctl, const struct value *answer, const struct list_view *view);
+/* Only the table; items is an array, or NULL. */
+int ctl_show_rows(struct ctl *ctl, const struct value *items, const struct list_view *view);
+
+/* What each command shows of an answer; returns the exit status. */
+int show_top(struct ctl *ctl, const struct value *nodes, const struct value *summary);
+int show_nodes(struct ctl *ctl, const struct value *nodes);
+int show_node(struct ctl *ctl, const struct value *node);
+int show_allocations(struct ctl *ctl, const struct value *list);
+int show_pod(struct ctl *ctl, const struct value *pod);
+int show_waiting(struct ctl *ctl, const struct value *list);
+int show_history(struct ctl *ctl, const struct value *list);
+int show_summary(struct ctl *ctl, const struct value *summary);
+int show_drift(struct ctl *ctl, const struct value *list);
+int show_doctor(struct ctl *ctl, const struct value *doctor);
+
+/* NAME: text, under each other. */
+void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */
+void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
+
+/* "300 on 0, 300 on 1": charges with the index of their GPU. */
+void put_charges(struct strbuf *out, const struct value *allocation);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * forward - `kubectl port-forward` to the pod of milligpud, as long as we need it.
+ *
+ * Started on a free local port, waited for at most twenty seconds, ended by its pid.  If we die
+ * first, the kernel ends it.
+ */
+#ifndef MILLIGPU_CTL_FORWARD_H
+#define MILLIGPU_CTL_FORWARD_H
+
+#include <sys/types.h>
+
+#include "milligpu/err.h"
+
+struct forward {
+    pid_t pid; /* 0: none */
+    int out;   /* what it says */
+    char address[64];
+};
+
+struct forward_options {
+    const char *namespace;
+    const char *context;    /* NULL: the current one */
+    const char *kubeconfig; /* NULL: kubectl's default */
+};
+
+int forward_start(struct forward *forward, const struct forward_options *options,
+                  struct err *err) MUST_USE;
+void forward_stop(struct forward *forward);
+
+/* The local address in a line of kubectl's; false if there is none. */
+bool forward_read_line(const char *line, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,181 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/wire_kube.h"
+
+#include "ctl.h"
+
+/* --- which moment --- */
+
+static int64_t unit_ms(char unit)
+{
+    must(unit != '\0');
+    switch (unit) {
+    case 's':
+        return 1000;
+    case 'm':
+        return 60 * 1000;
+    case 'h':
+        return 3600 * 1000;
+    case 'd':
+        return 86400 * 1000;
+    default:
+        return 0;
+    }
+}
+
+void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
+{
+    const size_t digits = strspn(given, "0123456789");
+    int64_t at_ms;
+
+    must(given != NULL);
+    out[0] = '\0';
+    if (time_parse(text_of(given), &at_ms)) {
+        (void)snprintf(out, AGE_BYTES + 32, "%s", given);
+        return;
+    }
+    if (digits == 0 || digits > 9 || given[digits] == '\0' || given[digits + 1] != '\0')
+        return;
+    const int64_t unit = unit_ms(given[digits]);
+    if (unit > 0)
+        time_format(now_ms - strtoll(given, NULL, 10) * unit, out);
+}
+
+/* --- whose history --- */
+
+struct question {
+    struct ctl *ctl;
+    const char *argument;
+    const char *at; /* NULL: all of it */
+};
+
+static int ask(const struct question *question, const char *key, const char *value,
+               struct value **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    must(value != NULL);
+    strbuf_init(&path);
+    strbuf_str(&path, "/api/v1/history");
+    url_query(&path, key, value);
+    url_query(&path, "at", question->at);
+    return ctl_list(question->ctl, path.data, out, err);
+}
+
+static int ask_for_pod(const struct question *question, struct value **out, struct err *err)
+{
+    struct pod_name pod;
+
+    must(question->argument != NULL);
+    if (ctl_pod_name(question->ctl, question->argument, &pod, err) < 0)
+        return -(int)err->code;
+    return ask(question, "pod",
+               arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out, err);
+}
+
+static bool is_empty(const struct value *list)
+{
+    const struct value *items = value_get(list, "items");
+
+    must(list != NULL);
+    return items == NULL || items->count == 0;
+}
+
+static bool node_has(const struct value *node, const char *gpu)
+{
+    must(gpu != NULL);
+    value_each(item, value_get(node, "gpus"))
+    {
+        const char *id = value_str(item, "id");
+        const char *name = value_str(node, "name");
+        const size_t length = strlen(name);
+        if (strcmp(id, gpu) == 0 || (strncmp(gpu, name, length) == 0 && gpu[length] == '/' &&
+                                     strcmp(gpu + length + 1, id) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Is it there at all, although nobody ever held it?  Then an empty history is the answer. */
+static bool exists(const struct question *question, bool as_gpu, bool as_pod)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    struct pod_name pod;
+    struct value *found;
+    struct err ignored;
+
+    must(as_gpu || as_pod);
+    strbuf_init(&path);
+    if (as_gpu && ctl_list(question->ctl, "/api/v1/nodes", &found, &ignored) == 0)
+        value_each(node,
+                   value_get(found, "items")) if (node_has(node, question->argument)) return true;
+    if (!as_pod || ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
+        return false;
+    strbuf_str(&path, "/api/v1/pods/");
+    url_escape(&path, pod.namespace);
+    strbuf_char(&path, '/');
+    url_escape(&path, pod.name);
+    return ctl_get(question->ctl, path.data, &found, &ignored) == 0;
+}
+
+/* As a GPU first, then as a pod, unless one of them was said. */
+static int find(const struct question *question, struct value **out, struct err *err)
+{
+    const char *const *given = question->ctl->options.given;
+    const bool as_gpu = given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL;
+    const bool as_pod = given[OPTION_gpu] == NULL;
+    struct pod_name pod;
+    struct err ignored;
+
+    must(as_gpu || as_pod || given[OPTION_namespace] != NULL);
+    if (as_gpu || !as_pod) {
+        if (ask(question, "gpu", question->argument, out, err) < 0)
+            return -(int)err->code;
+        if (!is_empty(*out) || !as_pod)
+            return 0;
+    }
+    /* Not everything that could be a GPU can be a pod; then the GPU's answer stands. */
+    if (as_gpu && ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
+        return 0;
+    return ask_for_pod(question, out, err);
+}
+
+int command_history(struct ctl *ctl)
+{
+    const char *const *given = ctl->options.given;
+    struct question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
+    char at[AGE_BYTES + 32];
+    struct value *list;
+    struct err err;
+
+    must(ctl->options.arguments == 1);
+    if (given[OPTION_gpu] != NULL && given[OPTION_pod] != NULL) {
+        (void)err_set(&err, ERR_INVALID, "--gpu and --pod contradict each other");
+        return ctl_misused(ctl, &err);
+    }
+    if (given[OPTION_at] != NULL) {
+        moment_format(given[OPTION_at], ctl->screen.now_ms, at);
+        question.at = at;
+        if (at[0] == '\0') {
+            (void)err_set(&err, ERR_INVALID,
+                          "--at is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, "
+                          "5h, 2d",
+                          given[OPTION_at]);
+            return ctl_misused(ctl, &err);
+        }
+    }
+    if (question.argument[0] == '\0') {
+        (void)err_set(&err, ERR_INVALID, "the argument is empty: it is a GPU or a pod");
+        return ctl_misused(ctl, &err);
+    }
+    if (find(&question, &list, &err) < 0)
+        return ctl_fail(ctl, &err);
+    if (is_empty(list) && question.at == NULL &&
+        !exists(&question, given[OPTION_pod] == NULL, given[OPTION_gpu] == NULL)) {
+        (void)err_set(&err, ERR_NOT_FOUND, "no GPU and no pod %.200s is known, now or in the past",
+                      question.argument);
+        return ctl_fail(ctl, &err);
+    }
+    return show_history(ctl, list);
+}

@@ -1,0 +1,26 @@
+/*
+ * manifest - the Pods of JSON and YAML files, as kubectl would take them.
+ *
+ * Several documents, Lists and PodLists are opened up.  What is no Pod is named to skip() and left
+ * out: a Deployment makes no pods without a cluster.
+ */
+#ifndef MILLIGPU_CTL_MANIFEST_H
+#define MILLIGPU_CTL_MANIFEST_H
+
+#include "value.h"
+
+struct manifest {
+    struct arena *arena;
+    const char *namespace; /* of pods that name none */
+    struct value *pods;    /* an array */
+    void *user;
+    void (*skip)(void *user, const char *kind, const char *name);
+};
+
+/* "-" is standard input. */
+int manifest_read(struct manifest *manifest, const char *file, struct err *err) MUST_USE;
+/* file names the bytes in errors. */
+int manifest_parse(struct manifest *manifest, struct text bytes, const char *file,
+                   struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,406 @@
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+struct option {
+    const char *name;
+    const char *argument;
+    const char *help;
+    char letter;
+};
+
+static const struct option options[] = {
+#define OPTION(id, letter, name, argument, help) {name, argument, help, letter},
+#include "options.def"
+#undef OPTION
+};
+
+static const struct command commands[] = {
+#define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
+    {name, arguments, options, summary, help, least, most, handler},
+#include "commands.def"
+#undef COMMAND
+};
+
+static_assert(ARRAY_LEN(options) == OPTIONS, "one row for each id");
+
+/* Known to every command. */
+static const char common[] =
+    "output server port-file milligpu-namespace context kubeconfig help version";
+
+static bool has_word(const char *words, const char *word)
+{
+    struct text rest = text_of(words);
+    struct text next;
+
+    must(word[0] != '\0');
+    while (text_cut(&rest, ' ', &next))
+        if (text_is(next, word))
+            return true;
+    return false;
+}
+
+/* --- the nearest command --- */
+
+enum { NAME_MAX_LETTERS = 24, NEAR = 3 };
+
+static size_t least_of(size_t a, size_t b, size_t c)
+{
+    const size_t ab = a < b ? a : b;
+    must(ab <= a && ab <= b);
+    return ab < c ? ab : c;
+}
+
+/* Letters to add, drop or change. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_MAX_LETTERS + 1];
+    const size_t width = strlen(b);
+
+    must(width <= NAME_MAX_LETTERS);
+    for (size_t j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < width; j++) {
+            const size_t above = row[j + 1];
+            row[j + 1] = least_of(above + 1, row[j] + 1, corner + (a[i] != b[j] ? 1 : 0));
+            corner = above;
+        }
+    }
+    return row[width];
+}
+
+static const char *nearest(const char *word)
+{
+    const char *found = NULL;
+    size_t best = NEAR;
+
+    must(word != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        const bool begins = word[0] != '\0' && text_starts(text_of(commands[i].name), word);
+        const size_t far = begins ? 0 : distance(word, commands[i].name);
+        if (far < best && far < strlen(commands[i].name)) {
+            best = far;
+            found = commands[i].name;
+        }
+    }
+    return found;
+}
+
+/* --- parsing --- */
+
+struct line {
+    char *const *argv;
+    int argc;
+    int at;
+    bool words_only; /* after "--" */
+    struct options *out;
+    struct err *err;
+};
+
+static const struct command *find_command(const char *name)
+{
+    must(name != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int take_word(struct line *line, const char *word)
+{
+    struct options *out = line->out;
+
+    must(word != NULL);
+    if (out->command != NULL) {
+        out->argument[out->arguments++] = word;
+        return 0;
+    }
+    /* `help X` is X --help; `help` alone is --help. */
+    if (strcmp(word, "help") == 0) {
+        out->given[OPTION_help] = "";
+        return 0;
+    }
+    out->command = find_command(word);
+    if (out->command != NULL)
+        return 0;
+    const char *near = nearest(word);
+    if (near != NULL)
+        return err_set(line->err, ERR_INVALID, "there is no command %.60s; did you mean %s?", word,
+                       near);
+    return err_set(line->err, ERR_INVALID, "there is no command %.60s; --help lists them", word);
+}
+
+/* value NULL: the next word is it, if one is wanted. */
+static int take_option(struct line *line, size_t id, const char *value)
+{
+    const struct option *option = &options[id];
+
+    must(id < OPTIONS);
+    if (option->argument[0] == '\0') {
+        if (value != NULL)
+            return err_set(line->err, ERR_INVALID, "--%s is a switch and takes no value",
+                           option->name);
+        line->out->given[id] = "";
+        return 0;
+    }
+    if (value == NULL && line->at + 1 < line->argc)
+        value = line->argv[++line->at];
+    if (value == NULL || value[0] == '\0')
+        return err_set(line->err, ERR_INVALID, "--%s wants %s: %s", option->name, option->argument,
+                       option->help);
+    line->out->given[id] = value;
+    return 0;
+}
+
+static int take_long(struct line *line, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+    const char *value = word[length] == '=' ? word + length + 1 : NULL;
+
+    must(line->out != NULL);
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (strncmp(options[id].name, word, length) == 0 && options[id].name[length] == '\0')
+            return take_option(line, id, value);
+    return err_set(line->err, ERR_INVALID, "there is no option --%.*s; --help lists them",
+                   (int)(length < 60 ? length : 60), word);
+}
+
+/* -A, -n x, -nx, -n=x, -Aw. */
+static int take_short(struct line *line, const char *letters)
+{
+    size_t id = 0;
+
+    must(letters[0] != '\0');
+    while (id < OPTIONS && options[id].letter != letters[0])
+        id++;
+    if (id == OPTIONS)
+        return err_set(line->err, ERR_INVALID, "there is no option -%c; --help lists them",
+                       letters[0] >= ' ' && letters[0] <= '~' ? letters[0] : '?');
+    if (letters[1] == '\0')
+        return take_option(line, id, NULL);
+    if (options[id].argument[0] != '\0')
+        return take_option(line, id, letters + (letters[1] == '=' ? 2 : 1));
+    const int status = take_option(line, id, NULL);
+    return status < 0 ? status : take_short(line, letters + 1);
+}
+
+static int take(struct line *line, const char *word)
+{
+    must(word != NULL);
+    if (line->words_only || word[0] != '-' || word[1] == '\0')
+        return take_word(line, word);
+    if (strcmp(word, "--") == 0) {
+        line->words_only = true;
+        return 0;
+    }
+    return word[1] == '-' ? take_long(line, word + 2) : take_short(line, word + 1);
+}
+
+static int check(const struct options *given, struct err *err)
+{
+    const struct command *command = given->command;
+
+    must(err != NULL);
+    if (command == NULL)
+        return 0;
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (given->given[id] != NULL && !has_word(common, options[id].name) &&
+            !has_word(command->options, options[id].name))
+            return err_set(err, ERR_INVALID, "%s knows no --%s; %s --help lists what it knows",
+                           command->name, options[id].name, command->name);
+    if (given->given[OPTION_help] != NULL)
+        return 0;
+    if (given->arguments < command->least)
+        return err_set(err, ERR_INVALID, "%s wants %s", command->name, command->arguments);
+    if (given->arguments > command->most && command->most == 0)
+        return err_set(err, ERR_INVALID, "%s takes no arguments, but got %.60s", command->name,
+                       given->argument[0]);
+    if (given->arguments > command->most)
+        return err_set(err, ERR_INVALID, "%s takes %s and nothing more, but got %.60s, too",
+                       command->name, command->arguments, given->argument[command->most]);
+    return 0;
+}
+
+int options_parse(int argc, char *const *argv, struct options *out, struct err *err)
+{
+    struct options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
+    struct line line = {.argv = argv, .argc = argc, .at = 1, .out = &parsed, .err = err};
+    int status = 0;
+
+    must(argc > 0);
+    for (; status == 0 && line.at < argc; line.at++)
+        status = take(&line, argv[line.at]);
+    if (status == 0)
+        status = check(&parsed, err);
+    if (status == 0)
+        *out = parsed;
+    else
+        options_done(&parsed);
+    return status;
+}
+
+void options_done(struct options *given)
+{
+    must(given != NULL);
+    xfree(given->argument);
+    *given = (struct options){0};
+}
+
+/* --- help --- */
+
+enum { HELP_COLUMNS = 78 };
+
+static void put_wrapped(struct strbuf *out, const char *text, size_t from, size_t indent)
+{
+    struct text rest = text_of(text);
+    struct text word;
+    size_t column = from;
+    bool first = true;
+
+    must(indent < HELP_COLUMNS);
+    while (text_cut(&rest, ' ', &word)) {
+        if (!first && column + 1 + word.len > HELP_COLUMNS) {
+            strbuf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            strbuf_char(out, ' ');
+            column++;
+        }
+        strbuf_text(out, word);
+        column += word.len;
+        first = false;
+    }
+    strbuf_char(out, '\n');
+}
+
+static void option_usage(char out[64], const struct option *option)
+{
+    char letter[8] = "    ";
+
+    must(strlen(option->name) + strlen(option->argument) < 48);
+    if (option->letter != 0)
+        (void)snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    (void)snprintf(out, 64, "%s--%s%s%s", letter, option->name,
+                   option->argument[0] != '\0' ? " " : "", option->argument);
+}
+
+static void put_option(struct strbuf *out, const struct option *option)
+{
+    enum { INDENT = 34 };
+    char usage[64];
+
+    option_usage(usage, option);
+    must(strlen(usage) + 4 <= INDENT);
+    strbuf_printf(out, "  %-*s", INDENT - 2, usage);
+    put_wrapped(out, option->help, INDENT, INDENT);
+}
+
+static void put_options(struct strbuf *out, const char *title, const char *names)
+{
+    must(title[0] != '\0');
+    strbuf_printf(out, "\n%s:\n", title);
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (has_word(names, options[id].name))
+            put_option(out, &options[id]);
+}
+
+static void command_usage(struct strbuf *out, const struct command *command)
+{
+    must(command->name[0] != '\0');
+    strbuf_printf(out, "milligpuctl %s%s%s [OPTIONS]", command->name,
+                  command->arguments[0] != '\0' ? " " : "", command->arguments);
+}
+
+static void put_overview(struct strbuf *out)
+{
+    must(out != NULL);
+    strbuf_str(out,
+               "usage: milligpuctl COMMAND [OPTIONS]\n"
+               "Look into the ledger of milligpu: who holds which part of which GPU, and why not.\n"
+               "As kubectl plugin: kubectl milligpu COMMAND.\n\ncommands:\n");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        strbuf_printf(out, "  %-13s %-9s %s\n", commands[i].name, commands[i].arguments,
+                      commands[i].summary);
+    put_options(out, "options of every command", common);
+    strbuf_str(out, "\nmilligpuctl COMMAND --help says more about one of them.\n"
+                    "exit status: 0 fine, 1 refused, not found or unhealthy, 2 wrong usage\n");
+}
+
+void options_help(struct strbuf *out, const struct command *command)
+{
+    must(out != NULL);
+    if (command == NULL) {
+        put_overview(out);
+        return;
+    }
+    strbuf_str(out, "usage: ");
+    command_usage(out, command);
+    strbuf_printf(out, "\n%s\n\n", command->summary);
+    put_wrapped(out, command->help, 0, 0);
+    if (command->options[0] != '\0')
+        put_options(out, "options", command->options);
+    put_options(out, "options of every command", common);
+}
+
+/* --- docs/CLI.md --- */
+
+/* A bar would end the cell of a table. */
+static void put_cell(struct strbuf *out, const char *text)
+{
+    must(text != NULL);
+    for (; *text != '\0'; text++) {
+        if (*text == '|')
+            strbuf_char(out, '\\');
+        strbuf_char(out, *text);
+    }
+}
+
+static void put_option_row(struct strbuf *out, const struct option *option)
+{
+    char usage[64];
+
+    option_usage(usage, option);
+    must(usage[0] != '\0');
+    const struct text shown = text_trim(text_of(usage));
+    strbuf_printf(out, "| `%.*s` | ", TEXT_ARG(shown));
+    put_cell(out, option->help);
+    strbuf_str(out, " |\n");
+}
+
+static void put_option_rows(struct strbuf *out, const char *names)
+{
+    must(names != NULL);
+    strbuf_str(out, "\n| option | meaning |\n| --- | --- |\n");
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (has_word(names, options[id].name))
+            put_option_row(out, &options[id]);
+}
+
+void options_markdown(struct strbuf *out)
+{
+    must(out != NULL);
+    strbuf_str(
+        out, "# milligpuctl\n\n"
+             "Generated from `src/bin/ctl/commands.def` and `options.def` by `milligpuctl "
+             "--markdown`; a test compares.\n\n"
+             "The same binary installed as `kubectl-milligpu` is a kubectl plugin: `kubectl "
+             "milligpu top`. Without a server\nnamed, the plugin starts `kubectl port-forward` to "
+             "the pod of milligpud and ends it again.\n\n"
+             "Exit status: 0 fine; 1 refused, not found or unhealthy; 2 wrong usage. Colours and "
+             "bars appear only on a terminal;\n`NO_COLOR` is honoured. Amounts are thousandths of "
+             "one GPU.\n\n## Options of every command\n");
+    put_option_rows(out, common);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        strbuf_printf(out, "\n## %s\n\n`", commands[i].name);
+        command_usage(out, &commands[i]);
+        strbuf_printf(out, "`: %s\n\n%s\n", commands[i].summary, commands[i].help);
+        if (commands[i].options[0] != '\0')
+            put_option_rows(out, commands[i].options);
+    }
+}

@@ -1,0 +1,54 @@
+/*
+ * options - the command line, its help and its manual, from options.def and commands.def.
+ *
+ * Options may stand before and after the command and its arguments.  What is not understood is an
+ * error that says what would be; an unknown command suggests the nearest.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_CTL_OPTIONS_H
+#define MILLIGPU_CTL_OPTIONS_H
+
+#include "milligpu/err.h"
+#include "milligpu/strbuf.h"
+
+struct ctl;
+
+enum option_id {
+#define OPTION(id, letter, name, argument, help) OPTION_##id,
+#include "options.def"
+#undef OPTION
+    OPTIONS
+};
+
+struct command {
+    const char *name;
+    const char *arguments;
+    const char *options;
+    const char *summary;
+    const char *help;
+    size_t least;
+    size_t most;
+    int (*run)(struct ctl *ctl);
+};
+
+struct options {
+    const struct command *command; /* NULL: none was named */
+    const char *given[OPTIONS];    /* NULL: not given; "": a switch */
+    const char **argument;
+    size_t arguments;
+};
+
+/* What out holds is borrowed from argv, but for the list of arguments: options_done(). */
+int options_parse(int argc, char *const *argv, struct options *out, struct err *err) MUST_USE;
+void options_done(struct options *options);
+
+void options_help(struct strbuf *out, const struct command *command); /* NULL: all of them */
+void options_markdown(struct strbuf *out);                            /* docs/CLI.md */
+
+#define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
+    int handler(struct ctl *ctl);
+#include "commands.def"
+#undef COMMAND
+
+#endif

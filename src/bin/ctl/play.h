@@ -1,0 +1,25 @@
+/*
+ * play - what kube-scheduler says to an extender, and what it makes of the answers.
+ *
+ * Pure: bodies in, bodies out.
+ */
+#ifndef MILLIGPU_CTL_PLAY_H
+#define MILLIGPU_CTL_PLAY_H
+
+#include "value.h"
+
+/* ExtenderArgs with nodeCacheCapable: names, not nodes.  names: an array of strings. */
+void play_args(struct strbuf *out, const struct value *pod, const struct value *names);
+/* ExtenderBindingArgs. */
+void play_bind_args(struct strbuf *out, const struct value *pod, const char *node);
+
+/* The best score wins, the first among equals; NULL when no score is of one of names. */
+const char *play_best(const struct value *scores, const struct value *names);
+
+/* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of the two maps once, most first. */
+void play_reasons(struct strbuf *out, const struct value *answer);
+
+/* Does a container of the pod name the resource? */
+bool play_asks(const struct value *pod, const char *resource);
+
+#endif

@@ -1,0 +1,299 @@
+#include "table.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <libsmartcols/libsmartcols.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/wire_kube.h"
+
+void table_init(struct table *table, const struct screen *screen, struct arena *arena,
+                const struct column *column, size_t columns)
+{
+    must(columns > 0);
+    must(screen->out != NULL);
+    *table = (struct table){.screen = screen, .column = column, .columns = columns, .arena = arena};
+}
+
+void table_done(struct table *table)
+{
+    must(table->cells <= table->capacity);
+    xfree(table->cell);
+    *table = (struct table){0};
+}
+
+/* --- cells --- */
+
+static struct cell *add_cell(struct table *table, const char *text)
+{
+    must(text != NULL);
+    table->cell = xgrow(table->cell, table->cells, &table->capacity, sizeof *table->cell);
+    struct cell *cell = &table->cell[table->cells++];
+    *cell = (struct cell){.text = text[0] != '\0' ? text : "-"};
+    return cell;
+}
+
+void table_text(struct table *table, const char *text)
+{
+    must(table->columns > 0);
+    (void)add_cell(table, arena_copy(table->arena, text_of(text)));
+}
+
+void table_printf(struct table *table, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    must(fmt != NULL);
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a cell that is cut there is long enough */
+    va_end(args);
+    table_text(table, text);
+}
+
+void table_number(struct table *table, int64_t number)
+{
+    struct cell *cell = add_cell(table, arena_printf(table->arena, "%lld", (long long)number));
+
+    must(cell->text[0] != '\0');
+    cell->number = number;
+    cell->numeric = true;
+}
+
+void table_age(struct table *table, const char *rfc3339)
+{
+    char age[AGE_BYTES];
+    int64_t at_ms = 0;
+
+    age_of(table->screen, rfc3339, age);
+    struct cell *cell = add_cell(table, arena_copy(table->arena, text_of(age)));
+    must(cell->text[0] != '\0');
+    cell->numeric = true;
+    cell->number = time_parse(text_of(rfc3339), &at_ms) ? table->screen->now_ms - at_ms : INT64_MAX;
+}
+
+void table_color(struct table *table, const char *color)
+{
+    must(table->cells > 0);
+    table->cell[table->cells - 1].color = color;
+}
+
+/* --- order --- */
+
+struct order {
+    size_t column;
+    bool descending;
+};
+
+static int find_column(const struct table *table, struct order *out, struct err *err)
+{
+    const char *wanted = table->screen->sort_by;
+    struct strbuf names;
+
+    out->descending = wanted[0] == '-';
+    wanted += out->descending ? 1 : 0;
+    strbuf_init(&names);
+    for (size_t i = 0; i < table->columns; i++) {
+        if (strcasecmp(table->column[i].name, wanted) == 0) {
+            out->column = i;
+            strbuf_done(&names);
+            return 0;
+        }
+        strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", table->column[i].name);
+    }
+    must(names.len > 0);
+    const int status =
+        err_set(err, ERR_INVALID, "--sort-by: there is no column %.60s; there are %.300s", wanted,
+                names.data);
+    strbuf_done(&names);
+    return status;
+}
+
+struct sorted {
+    const struct cell *row;
+    const struct order *order;
+    size_t place;
+};
+
+static int compare_cells(const struct cell *a, const struct cell *b)
+{
+    must(a->text != NULL && b->text != NULL);
+    if (a->numeric && b->numeric)
+        return (a->number > b->number) - (a->number < b->number);
+    return strcmp(a->text, b->text);
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const struct sorted *left = a;
+    const struct sorted *right = b;
+    const struct order *order = left->order;
+
+    must(order == right->order);
+    const int found = compare_cells(&left->row[order->column], &right->row[order->column]);
+    if (found != 0)
+        return order->descending ? -found : found;
+    return left->place < right->place ? -1 : 1; /* equal rows stay as they came */
+}
+
+static int sort(const struct table *table, struct sorted *row, size_t rows, struct err *err)
+{
+    struct order order = {0};
+
+    must(row != NULL);
+    for (size_t i = 0; i < rows; i++)
+        row[i] = (struct sorted){&table->cell[i * table->columns], &order, i};
+    if (table->screen->sort_by == NULL)
+        return 0;
+    const int status = find_column(table, &order, err);
+    if (status == 0 && rows > 1)
+        qsort(row, rows, sizeof *row, by_order);
+    return status;
+}
+
+/* --- printing --- */
+
+static bool is_shown(const struct table *table, size_t column)
+{
+    must(column < table->columns);
+    return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
+}
+
+static struct libscols_table *make_scols(const struct table *table)
+{
+    const struct screen *screen = table->screen;
+    struct libscols_table *made = scols_new_table();
+
+    must(made != NULL);
+    (void)scols_table_set_stream(made, screen->out); /* fails for no table only, as the rest here */
+    (void)scols_table_set_column_separator(made, "  ");
+    (void)scols_table_enable_noheadings(made, !screen->headers);
+    (void)scols_table_enable_colors(made, screen->colors);
+    (void)scols_table_set_termforce(made, screen->terminal ? SCOLS_TERMFORCE_ALWAYS
+                                                           : SCOLS_TERMFORCE_NEVER);
+    if (screen->terminal)
+        (void)scols_table_set_termwidth(made, screen->width);
+    for (size_t i = 0; i < table->columns; i++) {
+        int flags = (table->column[i].flags & COLUMN_RIGHT) != 0 ? SCOLS_FL_RIGHT : 0;
+        if (screen->terminal && (table->column[i].flags & COLUMN_WRAP) != 0)
+            flags |= SCOLS_FL_WRAP;
+        if (is_shown(table, i))
+            must(scols_table_new_column(made, table->column[i].name, 0, flags) != NULL);
+    }
+    return made;
+}
+
+static void add_row(const struct table *table, struct libscols_table *made, const struct cell *row)
+{
+    struct libscols_line *line = scols_table_new_line(made, NULL);
+    size_t at = 0;
+
+    must(line != NULL);
+    for (size_t i = 0; i < table->columns; i++) {
+        if (!is_shown(table, i))
+            continue;
+        (void)scols_line_set_data(line, at, row[i].text); /* fails without memory only */
+        if (row[i].color != NULL)
+            (void)scols_cell_set_color(scols_line_get_cell(line, at), row[i].color);
+        at++;
+    }
+}
+
+int table_print(struct table *table, struct err *err)
+{
+    const size_t rows = table->cells / table->columns;
+
+    must(table->cells % table->columns == 0);
+    struct sorted *row = xcalloc(rows + 1, sizeof *row);
+    const int status = sort(table, row, rows, err);
+    if (status == 0) {
+        struct libscols_table *made = make_scols(table);
+        for (size_t i = 0; i < rows; i++)
+            add_row(table, made, row[i].row);
+        if (rows > 0)
+            (void)scols_print_table(made); /* a closed pipe is seen when the stream is flushed */
+        scols_unref_table(made);
+    }
+    xfree(row);
+    return status;
+}
+
+/* --- ages and bars --- */
+
+enum { MINUTE = 60, HOUR = 3600, DAY = 86400, YEAR = 365 * DAY };
+
+/* Two units while the larger one is small, as kubectl does. */
+static void two_units(int64_t s, int64_t large, int64_t small, const char *names,
+                      char out[AGE_BYTES])
+{
+    const int64_t rest = s % large / small;
+
+    must(large > small);
+    if (rest == 0)
+        (void)snprintf(out, AGE_BYTES, "%lld%c", (long long)(s / large), names[0]);
+    else
+        (void)snprintf(out, AGE_BYTES, "%lld%c%lld%c", (long long)(s / large), names[0],
+                       (long long)rest, names[1]);
+}
+
+void age_format(int64_t ms, char out[AGE_BYTES])
+{
+    const int64_t s = ms > 0 ? ms / 1000 : 0; /* clocks of two machines differ a little */
+
+    must(out != NULL);
+    if (s < 2 * MINUTE)
+        (void)snprintf(out, AGE_BYTES, "%llds", (long long)s);
+    else if (s < 10 * MINUTE)
+        two_units(s, MINUTE, 1, "ms", out);
+    else if (s < 3 * HOUR)
+        (void)snprintf(out, AGE_BYTES, "%lldm", (long long)(s / MINUTE));
+    else if (s < 8 * HOUR)
+        two_units(s, HOUR, MINUTE, "hm", out);
+    else if (s < 2 * DAY)
+        (void)snprintf(out, AGE_BYTES, "%lldh", (long long)(s / HOUR));
+    else if (s < 8 * DAY)
+        two_units(s, DAY, HOUR, "dh", out);
+    else if (s < 2 * (int64_t)YEAR)
+        (void)snprintf(out, AGE_BYTES, "%lldd", (long long)(s / DAY));
+    else
+        two_units(s, YEAR, DAY, "yd", out);
+}
+
+void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES])
+{
+    int64_t at_ms;
+
+    must(rfc3339 != NULL);
+    if (time_parse(text_of(rfc3339), &at_ms))
+        age_format(screen->now_ms - at_ms, out);
+    else
+        (void)snprintf(out, AGE_BYTES, "-");
+}
+
+static uint32_t part(uint32_t width, int64_t amount, int64_t total)
+{
+    must(total > 0);
+    if (amount <= 0)
+        return 0;
+    if (amount >= total)
+        return width;
+    return (uint32_t)((amount * width + total - 1) / total);
+}
+
+void bar_format(struct strbuf *out, const struct screen *screen, uint32_t width, int64_t used,
+                int64_t reserved, int64_t total)
+{
+    const char *full = screen->utf8 ? "█" : "#";
+    const char *half = screen->utf8 ? "▒" : "+";
+    const char *none = screen->utf8 ? "░" : ".";
+    const int64_t whole = total > 0 ? total : 1;
+
+    must(width > 0);
+    const uint32_t a = part(width, used, whole);
+    const uint32_t b = part(width, used + reserved, whole);
+    for (uint32_t i = 0; i < width; i++)
+        strbuf_str(out, i < a ? full : i < b ? half : none);
+}

@@ -1,0 +1,55 @@
+/* milligpuctl - the operator's command, and as kubectl-milligpu a plugin of kubectl. */
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "ctl/ctl.h"
+
+enum { WIDTH_UNKNOWN = 80 };
+
+static size_t terminal_width(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return WIDTH_UNKNOWN;
+}
+
+/* docs/CLI.md is this. */
+static int print_manual(void)
+{
+    struct strbuf text;
+
+    strbuf_init(&text);
+    options_markdown(&text);
+    const int status = fputs(text.data, stdout) >= 0 && fflush(stdout) == 0 ? CTL_FINE : CTL_NO;
+    strbuf_done(&text);
+    return status;
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static_assert(CTL_USAGE == 2, "as kubectl and getopt have it");
+    const bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    const struct ctl_environment environment = {
+        .server = variable("MILLIGPU_SERVER"),
+        .no_color = variable("NO_COLOR") != NULL,
+        .terminal = isatty(STDOUT_FILENO) == 1,
+        .utf8 = utf8,
+        .width = terminal_width(),
+    };
+
+    if (argc == 2 && strcmp(argv[1], "--markdown") == 0)
+        return print_manual();
+    return ctl_main(argc, argv, &environment, stdout, stderr);
+}
