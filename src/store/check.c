@@ -60,11 +60,12 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
     char wrong[256];
 
     must(i < should->charges);
-    const bool same = text_is(atom_text(charge->gpu), row_text(row)) &
-                      (row_number(row, 1, UINT32_MAX) == charge->milli) &
-                      (row_number(row, 0, UINT32_MAX) == charge->mib) &
-                      text_is(atom_text(should->is.node), row_text(row)) &
-                      ((row_number(row, 0, 1) != 0) == (should->is.state != STATE_RELEASED));
+    /* Each column is taken, whatever the one before it says. */
+    bool same = text_is(atom_text(charge->gpu), row_text(row));
+    same &= row_number(row, 1, UINT32_MAX) == charge->milli;
+    same &= row_number(row, 0, UINT32_MAX) == charge->mib;
+    same &= text_is(atom_text(should->is.node), row_text(row));
+    same &= (row_number(row, 0, 1) != 0) == (should->is.state != STATE_RELEASED);
     const int failed = row_check(row, "charge", err);
     if (failed != 0 || same)
         return failed;

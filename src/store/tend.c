@@ -1,7 +1,7 @@
 #include "store/store_inside.h"
 
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
-static const int64_t day_ms = 24 * 60 * 60 * 1000;
+static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
 static int checkpoint(struct store *store, int mode, struct err *err)
 {
