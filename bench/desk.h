@@ -12,6 +12,7 @@
 struct web_call {
     const char *path;
     struct text body;
+    int64_t began_ns;
     struct strbuf answer;
     int status; /* 0: not answered yet */
     void *user;

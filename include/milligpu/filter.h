@@ -30,6 +30,7 @@ struct filter_question {
     struct text uid;
     uint32_t names;
     const struct text *name;
+    const uint32_t *hash; /* per name its text_hash(); NULL: not known */
     const struct node *const
         *node;          /* NULL, or per name NULL or a node made from a full Node object:
                                        looked at for names that the ledger does not know */

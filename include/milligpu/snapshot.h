@@ -46,6 +46,12 @@ const struct snapshot *snapshot_ref(const struct snapshot *snapshot);
 void snapshot_unref(const struct snapshot *snapshot); /* NULL is fine */
 
 const struct node *snapshot_node(const struct snapshot *snapshot, struct text name);
+/*
+ * The same for many, NULL where there is none.  hash: per name its text_hash().  In a large
+ * cluster memory is what one waits for, so what the later ones need is sent for ahead.
+ */
+void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
+                    const uint32_t *hash, const struct node **out);
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 const struct allocation *snapshot_find(const struct snapshot *snapshot,
                                        struct text uid); /* O(all) */

@@ -193,15 +193,40 @@ static const struct node *find_node(const struct filter_question *question, uint
     return question->node[name];
 }
 
+enum { AT_ONCE = 16 };
+
+/* The nodes of the names from first on, at most AT_ONCE; returns how many. */
+static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
+                           const struct node *node[AT_ONCE])
+{
+    const uint32_t left = question->names - first;
+    const uint32_t count = left < AT_ONCE ? left : AT_ONCE;
+    uint32_t hash[AT_ONCE];
+
+    must(first < question->names);
+    for (uint32_t i = 0; i < count; i++)
+        hash[i] = question->hash != NULL ? question->hash[first + i]
+                                         : text_hash(question->name[first + i]);
+    snapshot_nodes(question->snapshot, count, &question->name[first], hash, node);
+    for (uint32_t i = 0; i < count && question->node != NULL; i++)
+        if (node[i] == NULL)
+            node[i] = question->node[first + i];
+    return count;
+}
+
 static void ask_all(const struct asking *asking, struct placement *placement,
                     struct filter_answer *out)
 {
     const struct filter_question *question = asking->question;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     const uint32_t most = bounded ? question->shortlist : question->names;
+    const struct node *node[AT_ONCE];
+    uint32_t found = 0;
 
     for (uint32_t i = 0; i < question->names; i++) {
-        struct candidate candidate = {.name = i, .node = find_node(question, i)};
+        if (i == found)
+            found += find_nodes(question, i, node);
+        struct candidate candidate = {.name = i, .node = node[i % AT_ONCE]};
         out->reason[i] = candidate.node != NULL
                              ? judge(asking, candidate.node, placement, &candidate.rank)
                              : REASON_UNKNOWN_NODE;

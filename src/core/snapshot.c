@@ -164,14 +164,13 @@ void snapshot_unref(const struct snapshot *snapshot)
     xfree(counted(snapshot));
 }
 
-const struct node *snapshot_node(const struct snapshot *snapshot, struct text name)
+static const struct node *find_hashed(const struct snapshot *snapshot, struct text name,
+                                      uint32_t hash)
 {
-    must(snapshot != NULL);
-    must(snapshot->index != NULL);
-
     const struct node_index *index = snapshot->index;
-    const uint32_t hash = text_hash(name);
     const uint32_t mask = index->entries - 1;
+
+    must_debug(hash == text_hash(name));
     for (uint32_t at = hash & mask; index->entry[at].slot_plus_1 != 0; at = (at + 1) & mask) {
         const struct node_index_entry *entry = &index->entry[at];
         if (entry->hash != hash)
@@ -183,6 +182,69 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
             return node;
     }
     return NULL;
+}
+
+const struct node *snapshot_node(const struct snapshot *snapshot, struct text name)
+{
+    must(snapshot != NULL);
+    must(snapshot->index != NULL);
+    return find_hashed(snapshot, name, text_hash(name));
+}
+
+enum { CACHE_LINE = 64, AHEAD = 16 };
+
+/* Where the first node of this hash hangs; NULL if there is none. */
+static const struct node *const *place_of(const struct snapshot *snapshot, uint32_t hash)
+{
+    const struct node_index *index = snapshot->index;
+    const uint32_t mask = index->entries - 1;
+    uint32_t at = hash & mask;
+
+    while (index->entry[at].slot_plus_1 != 0 && index->entry[at].hash != hash)
+        at = (at + 1) & mask;
+    if (index->entry[at].slot_plus_1 == 0)
+        return NULL;
+    const uint32_t slot = index->entry[at].slot_plus_1 - 1;
+    must(slot < snapshot->slots);
+    return &snapshot->page[slot / PAGE_NODES]->node[slot % PAGE_NODES];
+}
+
+/* Each step needs what the one before it sent for: entry, place in the page, node, GPUs and name. */
+static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
+{
+    const struct node_index *index = snapshot->index;
+    const struct node *const *place[AHEAD];
+
+    must(count <= AHEAD);
+    for (uint32_t i = 0; i < count; i++)
+        __builtin_prefetch(&index->entry[hash[i] & (index->entries - 1)]);
+    for (uint32_t i = 0; i < count; i++)
+        if ((place[i] = place_of(snapshot, hash[i])) != NULL)
+            __builtin_prefetch(place[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (place[i] != NULL)
+            __builtin_prefetch(*place[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (place[i] == NULL)
+            continue;
+        const struct node *node = *place[i];
+        __builtin_prefetch(node->name);
+        for (size_t at = 0; at < node->gpus * sizeof node->gpu[0]; at += CACHE_LINE)
+            __builtin_prefetch((const char *)node->gpu + at);
+    }
+}
+
+void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
+                    const uint32_t *hash, const struct node **out)
+{
+    must(snapshot != NULL);
+    must(count == 0 || (name != NULL && hash != NULL));
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % AHEAD == 0)
+            send_for(snapshot, count - i < AHEAD ? count - i : AHEAD, &hash[i]);
+        out[i] = find_hashed(snapshot, name[i], hash[i]);
+    }
 }
 
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid)

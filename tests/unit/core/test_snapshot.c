@@ -79,6 +79,37 @@ static void every_node_is_found_by_name_over_many_pages(void **state)
     snapshot_unref(snapshot);
 }
 
+static void many_are_found_together_as_they_are_one_by_one(void **state)
+{
+    enum { ASKED = 150 };
+    struct world *world = *state;
+    char bytes[ASKED][32];
+    struct text name[ASKED];
+    uint32_t hash[ASKED];
+    const struct node *node[ASKED];
+    uint32_t known = 0;
+    add_nodes(world, 100);
+    assert_int_equal(world_do(world, &(struct command){.kind = COMMAND_NODE_GONE,
+                                                       .at_ms = world->now_ms,
+                                                       .node = "node-3"}),
+                     VERDICT_OK);
+    const struct snapshot *snapshot = publish(world);
+    for (uint32_t i = 0; i < ASKED; i++) { /* some twice, some that are not there */
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i * 7 % 130);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+    }
+    for (uint32_t count = 0; count <= ASKED; count++) {
+        snapshot_nodes(snapshot, count, name, hash, node);
+        for (uint32_t i = 0; i < count; i++)
+            assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
+    }
+    for (uint32_t i = 0; i < ASKED; i++)
+        known += node[i] != NULL;
+    assert_in_range(known, 100, ASKED - 1);
+    snapshot_unref(snapshot);
+}
+
 static void a_change_copies_its_page_and_shares_the_others(void **state)
 {
     struct world *world = *state;
@@ -236,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
         IN_A_WORLD(every_node_is_found_by_name_over_many_pages),
+        IN_A_WORLD(many_are_found_together_as_they_are_one_by_one),
         IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
         IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
         IN_A_WORLD(only_open_reservations_are_listed),
