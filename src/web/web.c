@@ -143,6 +143,19 @@ static unsigned seconds_of(int64_t ms)
     return (unsigned)((ms + 999) / 1000);
 }
 
+/*
+ * Who connects after web_quiesce() is dropped here.  MHD_quiesce_daemon() would do it, but it
+ * takes the listening socket out of an epoll set that a thread of the pool may be taking it out
+ * of too, and aborts when it comes second.
+ */
+static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t bytes)
+{
+    const struct web *web = user;
+
+    (void)address, (void)bytes;
+    return atomic_load(&web->quiesced) ? MHD_NO : MHD_YES;
+}
+
 static struct MHD_Daemon *start_daemon(struct web *web)
 {
     struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
@@ -162,7 +175,7 @@ static struct MHD_Daemon *start_daemon(struct web *web)
     must(count < ARRAY_LEN(more));
     more[count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, call_step, web, MHD_OPTION_EXTERNAL_LOGGER, logged, web,
+        flags, 0, admit, web, call_step, web, MHD_OPTION_EXTERNAL_LOGGER, logged, web,
         MHD_OPTION_LISTEN_SOCKET, web->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_LIMIT, (unsigned)web->rules.connections,
         MHD_OPTION_CONNECTION_TIMEOUT, seconds_of(web->rules.idle_ms), MHD_OPTION_STRICT_FOR_CLIENT,
@@ -282,11 +295,7 @@ void web_quiesce(struct web *web)
 {
     must(web->daemon != NULL);
 
-    if (atomic_exchange(&web->quiesced, true))
-        return;
-    /* The number stays ours until the threads are gone, but who connects now is turned away. */
-    must(MHD_quiesce_daemon(web->daemon) == web->fd);
-    (void)shutdown(web->fd, SHUT_RDWR);
+    atomic_store(&web->quiesced, true);
 }
 
 void web_stop(struct web *web)
@@ -303,8 +312,9 @@ void web_stop(struct web *web)
         web_wait(web, 10);
     web_unlock(web);
     watch_stop(web);
-    MHD_stop_daemon(web->daemon);
+    MHD_stop_daemon(web->daemon); /* closes the listening socket, too */
     web->daemon = NULL;
+    web->fd = -1;
     free_web(web);
 }
 
