@@ -152,11 +152,10 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
 uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
                       struct ghost ghost[GHOSTS_MAX])
 {
-    must(hints->offers.count <= OFFERS_MAX);
-
     uint32_t count = 0;
 
     lock(hints);
+    must(hints->offers.count <= OFFERS_MAX);
     for (const struct offer *offer = hints->newest; offer != NULL; offer = offer->older) {
         if (now_ms - offer->at_ms >= OFFER_LIVE_MS)
             break; /* all further ones are older still */
@@ -282,7 +281,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
     const uint32_t hash = request_hash(key->request);
     bool found = false;
 
-    must(key->room > 0);
+    must(key->request->wants > 0);
     lock(hints);
     for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
         const struct answer *answer = &hints->answer[i];

@@ -362,7 +362,7 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 
 static bool answer_again(struct question *question, uint64_t room)
 {
-    must(question->verdict == REQUEST_OK && room > 0);
+    must(question->verdict == REQUEST_OK);
 
     const struct refusal_key key = {
         .request = &question->request, .names = digest_names(&question->args), .room = room};

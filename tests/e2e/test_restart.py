@@ -84,6 +84,15 @@ class Restart(unittest.TestCase):
         history = daemon.get("/api/v1/history?pod=default/p0")["items"]
         self.assertEqual(history[0]["state"], "released")
 
+    def test_a_refusal_after_a_restart_needs_no_change_of_the_ledger_before_it(self):
+        note = '{"v":1,"containers":{"c":[{"gpu":"vm-0/gpu-0","index":0,"milli":400,"mib":32768}]}}'
+        daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note)), ledger="ledger.db")
+        daemon.kill()
+        daemon.start()
+        made = daemon.create(rig.pod("more", 300))
+        for _ in range(2):
+            self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
+
     def test_two_daemons_cannot_open_one_ledger(self):
         daemon = self.open(ledger="ledger.db")
         second = subprocess.run(

@@ -222,6 +222,23 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
     strbuf_done(&out);
 }
 
+/* So it is after a start with a ledger in which nothing has changed since. */
+static void room_that_never_came_is_a_key_like_any_other(void **state)
+{
+    struct scene *scene = *state;
+    struct want want = one_want(300);
+    const struct request request = {.wants = 1, .want = &want};
+    const struct refusal_key key = {.request = &request, .names = 7, .room = 0};
+    enum reason reason = REASON_NONE;
+    struct strbuf out;
+
+    strbuf_init(&out);
+    assert_false(hints_answer_find(scene->hints, &key, &out, &reason));
+    hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_ROOM);
+    assert_true(hints_answer_find(scene->hints, &key, &out, &reason));
+    strbuf_done(&out);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -237,6 +254,7 @@ int main(void)
         TEST(a_refused_pod_waits_until_it_is_settled),
         TEST(the_bell_has_a_reason_only_where_a_waiting_request_fits),
         TEST(the_same_refusal_is_answered_with_the_same_bytes),
+        TEST(room_that_never_came_is_a_key_like_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
