@@ -1066,7 +1066,7 @@ static void after_batch(struct writer *writer)
         outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints), NULL);
     }
     writer->was_ready = ready;
-    if (writer->app->store_ops.tend(writer->app->store_ops.ctx, now_ms(writer), &err) < 0)
+    if (writer->app->store_ops.tend(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
     drift_watch_step(writer->drift, now_ms(writer), writer->wall_ms);
 }
