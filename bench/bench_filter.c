@@ -191,8 +191,8 @@ static void decode(struct text body, struct arena *arena)
 }
 
 /*
- * What to hold the figures against, from the same minute of the same machine: the same bodies, looked
- * through for quotes by memchr, and read by jansson.
+ * What to hold the figures against, from the same minute of the same machine: the same bodies,
+ * looked through for quotes by memchr, and read by jansson.
  */
 static void reference_memchr(struct text body, struct arena *arena)
 {
@@ -299,9 +299,12 @@ static void measure_full(uint32_t nodes, uint32_t scale)
 
 int main(int argc, char **argv)
 {
-    const uint32_t scale = argc > 1 && strcmp(argv[1], "--quick") == 0 ? 1 : 10;
     static const uint32_t nodes[] = {1000, 15000};
+    struct options options;
 
+    if (!options_read(argc, argv, &options))
+        return 2;
+    const uint32_t scale = options.quick ? 1 : 10;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
         measure_half_full(nodes[i], scale);
         measure_full(nodes[i], scale);

@@ -49,7 +49,7 @@ uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes);
 /* One pod a node, 800 milli of each GPU: whatever asks for more than 200 is refused. */
 void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
 
-/* The bound pods of a ledger, as `kubectl get pods -A -o json` shows them, with a comma before each. */
+/* The pods of a ledger, as `kubectl get pods -A -o json` shows them, a comma before each. */
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger);
 
 #endif

@@ -9,6 +9,24 @@
 
 #include "milligpu/alloc.h"
 
+bool options_read(int argc, char **argv, struct options *out)
+{
+    *out = (struct options){.folder = ".", .daemon = "milligpud"};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            out->quick = true;
+        } else if (strcmp(argv[i], "--folder") == 0 && i + 1 < argc) {
+            out->folder = argv[++i];
+        } else if (strcmp(argv[i], "--daemon") == 0 && i + 1 < argc) {
+            out->daemon = argv[++i];
+        } else {
+            (void)fprintf(stderr, "usage: %s [--quick] [--folder DIR] [--daemon FILE]\n", argv[0]);
+            return false;
+        }
+    }
+    return true;
+}
+
 static int64_t read_clock(clockid_t clock)
 {
     struct timespec now;
@@ -120,12 +138,9 @@ int64_t process_cpu_ns(pid_t pid)
 
 /* --- the disk --- */
 
-void folder_make(char *out, size_t bytes)
+void folder_make(const char *below, char *out, size_t bytes)
 {
-    const char *tmp = secure_getenv("TMPDIR");
-
-    must((size_t)snprintf(out, bytes, "%s/milligpu-bench-XXXXXX", tmp != NULL ? tmp : "/tmp") <
-         bytes);
+    must((size_t)snprintf(out, bytes, "%s/milligpu-bench-XXXXXX", below) < bytes);
     must(mkdtemp(out) != NULL);
 }
 

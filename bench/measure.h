@@ -10,6 +10,14 @@
 
 #include "milligpu/base.h"
 
+/* False, and said so, if there is another word. */
+struct options {
+    bool quick;         /* --quick */
+    const char *folder; /* --folder DIR: where files are made; "." unless said */
+    const char *daemon; /* --daemon FILE: milligpud */
+};
+bool options_read(int argc, char **argv, struct options *out) MUST_USE;
+
 /* CPU that this thread has used. */
 int64_t cpu_ns(void);
 int64_t wall_ns(void);
@@ -36,8 +44,8 @@ int64_t process_cpu_ns(pid_t pid);
 /* Writes of 4 KiB, each followed by fdatasync, in this folder: how many a second. */
 double sync_rate(const char *folder, uint32_t writes);
 
-/* A folder for the ledger, below $TMPDIR or /tmp; folder_drop() removes it with its files. */
-void folder_make(char *out, size_t bytes);
+/* A new folder below another, for the ledger; folder_drop() removes it with its files. */
+void folder_make(const char *below, char *out, size_t bytes);
 void folder_drop(const char *folder);
 
 /* Numbers that are the same in every run. */

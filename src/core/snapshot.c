@@ -209,7 +209,7 @@ static const struct node *const *place_of(const struct snapshot *snapshot, uint3
     return &snapshot->page[slot / PAGE_NODES]->node[slot % PAGE_NODES];
 }
 
-/* Each step needs what the one before it sent for: entry, place in the page, node, GPUs and name. */
+/* Each step needs what the one before it sent for: entry, place in the page, node, the rest. */
 static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
 {
     const struct node_index *index = snapshot->index;

@@ -1,0 +1,414 @@
+/*
+ * bench_bind - how many binds a second reach the disk, with so many waiting at a time.
+ *
+ * The writer with the real store on a file (WAL, synchronous=FULL), outbox and watcher, each in its
+ * thread as in the daemon; the API server is the stand-in in this process, so its work is in the
+ * figures too.  A bind is two commands for the ledger: the reservation before the Binding is sent,
+ * and its confirmation.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/watcher.h"
+#include "app/writer.h"
+#include "cluster.h"
+#include "desk.h"
+#include "measure.h"
+
+enum {
+    NODES = 500,
+    OUTSTANDING_MAX = 64,
+    SECONDS_MAX = 8, /* of one load; a slow disk gets fewer binds */
+    SYNCS = 300,
+    STEP_MS = 50,
+};
+
+struct plant {
+    struct desk desk;
+    struct writer *writer;
+    struct watcher *watcher;
+    struct kube_ops watch_ops;
+    struct kube_ops call_ops;
+    struct store_ops real_store;
+    pthread_t thread[3];
+    atomic_bool stop;
+    atomic_uint commits;
+    sem_t answers;
+    uint32_t next_pod;
+};
+
+/* --- what is counted on its way to the disk --- */
+
+static int count_begin(void *ctx, struct err *err)
+{
+    struct plant *plant = ctx;
+    return plant->real_store.begin(plant->real_store.ctx, err);
+}
+
+static enum store_outcome count_write(void *ctx, const struct command *command,
+                                      const struct change *change, struct err *err)
+{
+    struct plant *plant = ctx;
+    return plant->real_store.write(plant->real_store.ctx, command, change, err);
+}
+
+static int count_commit(void *ctx, struct err *err)
+{
+    struct plant *plant = ctx;
+
+    atomic_fetch_add(&plant->commits, 1);
+    return plant->real_store.commit(plant->real_store.ctx, err);
+}
+
+static void count_rollback(void *ctx)
+{
+    struct plant *plant = ctx;
+    plant->real_store.rollback(plant->real_store.ctx);
+}
+
+static int count_tend(void *ctx, int64_t now_ms, struct err *err)
+{
+    struct plant *plant = ctx;
+    return plant->real_store.tend(plant->real_store.ctx, now_ms, err);
+}
+
+/* --- the threads of the daemon --- */
+
+static int64_t now_of(const struct plant *plant)
+{
+    return plant->desk.app.clock.now_ms(plant->desk.app.clock.ctx);
+}
+
+static void *writer_main(void *user)
+{
+    struct plant *plant = user;
+
+    while (!atomic_load(&plant->stop))
+        (void)writer_step(plant->writer, STEP_MS);
+    return NULL;
+}
+
+static void watched(void *user, const struct kube_answer *answer)
+{
+    struct plant *plant = user;
+    watcher_answer(plant->watcher, now_of(plant), answer);
+}
+
+static void *watcher_main(void *user)
+{
+    struct plant *plant = user;
+
+    while (!atomic_load(&plant->stop)) {
+        const int64_t wait = watcher_step(plant->watcher, now_of(plant));
+        plant->watch_ops.poll(plant->watch_ops.ctx, wait < STEP_MS ? wait : STEP_MS, plant,
+                              watched);
+    }
+    return NULL;
+}
+
+static void called(void *user, const struct kube_answer *answer)
+{
+    struct plant *plant = user;
+    outbox_answer(plant->desk.app.outbox, now_of(plant), answer);
+}
+
+static void *outbox_main(void *user)
+{
+    struct plant *plant = user;
+    struct app *app = &plant->desk.app;
+
+    while (!atomic_load(&plant->stop)) {
+        const int64_t wait =
+            outbox_step(app->outbox, now_of(plant), app->clock.wall_ms(app->clock.ctx));
+        plant->call_ops.poll(plant->call_ops.ctx, wait < STEP_MS ? wait : STEP_MS, plant, called);
+    }
+    return NULL;
+}
+
+static void take_result(void *user, struct message *take_message)
+{
+    struct plant *plant = user;
+    must(queue_put_wait(plant->desk.app.queue, take_message));
+}
+
+/* --- build and end --- */
+
+static void pod_words(uint32_t pod, char name[32], char uid[40])
+{
+    (void)snprintf(name, 32, "inference-%06u", pod);
+    (void)snprintf(uid, 40, "%08x-0000-4000-8000-000000000002", pod);
+}
+
+static void load_cluster(struct standin *standin, uint32_t pods)
+{
+    struct strbuf list;
+    struct err err;
+
+    strbuf_init(&list);
+    strbuf_str(&list, "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[");
+    for (uint32_t i = 0; i < NODES; i++) {
+        strbuf_str(&list, i > 0 ? "," : "");
+        cluster_node_json(&list, i);
+    }
+    for (uint32_t i = 0; i < pods; i++) {
+        char name[32];
+        char uid[40];
+        pod_words(i, name, uid);
+        strbuf_str(&list, ",");
+        cluster_pod_json(
+            &list, &(struct cluster_pod){.name = name, .uid = uid, .node = "", .amount = "100"});
+    }
+    strbuf_str(&list, "]}");
+    if (standin_load_text(standin, "bench", (struct text){list.data, list.len}, &err) < 0)
+        (void)fprintf(stderr, "%s\n", err.text);
+    strbuf_done(&list);
+}
+
+static void open_ledger(struct plant *plant, const char *folder)
+{
+    struct app *app = &plant->desk.app;
+    char path[4096];
+    struct err err;
+
+    must((size_t)snprintf(path, sizeof path, "%s/ledger.db", folder) < sizeof path);
+    const struct store_rules rules = {.path = path};
+    must(store_open(&rules, &app->store, &err) == 0);
+    must(store_claim(app->store, "bench", &err) == 0);
+    store_ops(app->store, &plant->real_store);
+    app->store_ops = (struct store_ops){.ctx = plant,
+                                        .begin = count_begin,
+                                        .write = count_write,
+                                        .commit = count_commit,
+                                        .rollback = count_rollback,
+                                        .tend = count_tend};
+}
+
+static void make_parts(struct plant *plant)
+{
+    struct app *app = &plant->desk.app;
+    struct err err;
+
+    standin_ops(app->standin, &plant->watch_ops);
+    standin_ops(app->standin, &plant->call_ops);
+    app->outbox = outbox_new(&(struct outbox_rules){.ops = &plant->call_ops,
+                                                    .wire = &app->wire_rules,
+                                                    .wake = "off",
+                                                    .namespace = "milligpu",
+                                                    .instance = "bench",
+                                                    .resource = cluster_wire.resource,
+                                                    .user = plant,
+                                                    .result = take_result});
+    plant->writer = writer_new(app);
+    plant->watcher = watcher_new(app, &plant->watch_ops);
+    must(writer_load(plant->writer, &err) == 0);
+}
+
+static void pause_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
+{
+    static void *(*const run[])(void *user) = {writer_main, watcher_main, outbox_main};
+    struct app *app = &plant->desk.app;
+
+    *plant = (struct plant){0};
+    desk_init(&plant->desk);
+    atomic_store(&app->nodes_synced, false);
+    atomic_store(&app->pods_synced, false);
+    app->standin = standin_new("bench");
+    load_cluster(app->standin, pods);
+    open_ledger(plant, folder);
+    make_parts(plant);
+    must(sem_init(&plant->answers, 0, 0) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(run); i++)
+        must(pthread_create(&plant->thread[i], NULL, run[i], plant) == 0);
+    while (!app_ready(app, NULL) || pods_count(app->pods) < pods)
+        pause_ms(5);
+}
+
+static void plant_stop(struct plant *plant)
+{
+    struct app *app = &plant->desk.app;
+    void *item;
+
+    atomic_store(&plant->stop, true);
+    for (size_t i = 0; i < ARRAY_LEN(plant->thread); i++)
+        must(pthread_join(plant->thread[i], NULL) == 0);
+    while (queue_take(app->queue, &item, 1, 0) == 1)
+        message_free(item);
+    watcher_free(plant->watcher);
+    outbox_free(app->outbox);
+    writer_free(plant->writer);
+    plant->watch_ops.free(plant->watch_ops.ctx);
+    plant->call_ops.free(plant->call_ops.ctx);
+    standin_free(app->standin);
+    store_close(app->store);
+    desk_done(&plant->desk);
+    must(sem_destroy(&plant->answers) == 0);
+}
+
+/* --- the load --- */
+
+struct bind {
+    struct web_call call;
+    struct strbuf body;
+    atomic_bool answered;
+    bool busy;
+    int64_t end_ns;
+};
+
+static void bind_answered(struct web_call *call)
+{
+    struct plant *plant = call->user;
+    struct bind *bind = (struct bind *)call; /* call is its first member */
+
+    bind->end_ns = wall_ns();
+    atomic_store(&bind->answered, true);
+    must(sem_post(&plant->answers) == 0);
+}
+
+static void begin(struct plant *plant, struct bind *bind)
+{
+    char name[32];
+    char uid[40];
+    char node[NODE_NAME_BYTES];
+    const uint32_t pod = plant->next_pod++;
+
+    pod_words(pod, name, uid);
+    cluster_node_name(pod * 7 % NODES, node);
+    strbuf_reset(&bind->body);
+    strbuf_printf(&bind->body,
+                  "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
+                  "\"Node\":\"%s\"}",
+                  name, uid, node);
+    bind->busy = true;
+    bind->call.status = 0;
+    bind->call.began_ns = wall_ns();
+    bind->call.body = (struct text){bind->body.data, bind->body.len};
+    webhooks_handle(plant->desk.webhooks, &bind->call);
+}
+
+/* Collect what was answered; returns how many. */
+static uint32_t collect(struct bind *bind, uint32_t count, struct series *series)
+{
+    uint32_t collected = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!bind[i].busy || !atomic_load(&bind[i].answered))
+            continue;
+        if (strstr(bind[i].call.answer.data, "\"Error\":\"\"") == NULL)
+            (void)fprintf(stderr, "%s\n", bind[i].call.answer.data);
+        must(strstr(bind[i].call.answer.data, "\"Error\":\"\"") != NULL);
+        series_add(series, bind[i].end_ns - bind[i].call.began_ns);
+        bind[i].busy = false;
+        atomic_store(&bind[i].answered, false);
+        collected++;
+    }
+    return collected;
+}
+
+static void drive(struct plant *plant, struct bind *bind, uint32_t outstanding, uint32_t binds,
+                  struct series *series)
+{
+    const int64_t until = wall_ns() + (int64_t)SECONDS_MAX * 1000000000;
+    uint32_t begun = 0;
+    uint32_t done = 0;
+
+    while (done < begun || (begun < binds && wall_ns() < until)) {
+        for (uint32_t i = 0; i < outstanding && begun < binds && wall_ns() < until; i++)
+            if (!bind[i].busy) {
+                begin(plant, &bind[i]);
+                begun++;
+            }
+        if (done < begun)
+            must(sem_wait(&plant->answers) == 0);
+        done += collect(bind, outstanding, series);
+        while (sem_trywait(&plant->answers) == 0)
+            continue; /* collected already, or found by the next look */
+        done += collect(bind, outstanding, series);
+    }
+}
+
+static int64_t thread_cpu_ns(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec spent;
+
+    must(pthread_getcpuclockid(thread, &clock) == 0);
+    must(clock_gettime(clock, &spent) == 0);
+    return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
+}
+
+static void say_of(uint32_t outstanding, const char *what, double value, const char *unit)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "bind.%u_outstanding.%s", outstanding, what);
+    say(name, value, unit);
+}
+
+static void measure(struct plant *plant, uint32_t outstanding, uint32_t binds)
+{
+    struct bind *bind = xcalloc(outstanding, sizeof *bind);
+    struct series series;
+    char name[64];
+
+    must(outstanding <= OUTSTANDING_MAX);
+    series_init(&series);
+    for (uint32_t i = 0; i < outstanding; i++) {
+        web_call_init(&bind[i].call, "/scheduler/bind");
+        bind[i].call.user = plant;
+        bind[i].call.answered = bind_answered;
+        strbuf_init(&bind[i].body);
+    }
+    const uint32_t commits = atomic_load(&plant->commits);
+    const int64_t cpu = thread_cpu_ns(plant->thread[0]);
+    const int64_t begun = wall_ns();
+    drive(plant, bind, outstanding, binds, &series);
+    const double seconds = (double)(wall_ns() - begun) / 1e9;
+    const double spent = (double)(thread_cpu_ns(plant->thread[0]) - cpu);
+    const uint32_t committed = atomic_load(&plant->commits) - commits;
+
+    const double count = (double)series.count;
+    say_of(outstanding, "rate", count / seconds, "binds/s");
+    (void)snprintf(name, sizeof name, "bind.%u_outstanding.latency", outstanding);
+    series_say(&series, name);
+    say_of(outstanding, "commits", committed, "commits");
+    say_of(outstanding, "binds_per_commit", count / committed, "binds");
+    say_of(outstanding, "writer_cpu_per_bind", spent / count / 1000, "us");
+    for (uint32_t i = 0; i < outstanding; i++) {
+        web_call_done(&bind[i].call);
+        strbuf_done(&bind[i].body);
+    }
+    series_done(&series);
+    xfree(bind);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t outstanding[] = {1, 16, OUTSTANDING_MAX};
+    struct options options;
+    struct plant plant;
+    char folder[4096];
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    const uint32_t binds = options.quick ? 500 : 4000;
+    folder_make(options.folder, folder, sizeof folder);
+    say("bind.reference.fdatasync_before", sync_rate(folder, SYNCS), "syncs/s");
+    plant_start(&plant, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
+    for (size_t i = 0; i < ARRAY_LEN(outstanding); i++)
+        measure(&plant, outstanding[i], binds);
+    plant_stop(&plant);
+    say("bind.reference.fdatasync_after", sync_rate(folder, SYNCS), "syncs/s");
+    folder_drop(folder);
+    return 0;
+}
