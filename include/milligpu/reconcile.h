@@ -50,8 +50,7 @@ void drift_of(const struct node *node, void *user,
               void (*emit)(void *user, const struct drift *drift));
 
 #define DRIFT_KINDS(X)                                                                             \
-    X("adopted", "bound without us, with no annotation that can be believed")                      \
-    X("presumed", "adopted, and the place is a guess")                                             \
+    X("adopted", "bound without us; which GPUs it uses is a guess (presumed)")                     \
     X("over", "a GPU is charged beyond its size")                                                  \
     X("absent", "a charged GPU is missing from its node")                                          \
     X("mixed", "shares and whole GPUs of another resource on one node")                            \

@@ -377,7 +377,7 @@ static void check_drift(struct doctor *doctor)
     must(doctor->snapshot != NULL);
     if (drift > 0)
         say(doctor, "drift", HEALTH_WARNING, "milligpuctl drift names them",
-            "ledger and cluster disagree in %u places", drift);
+            "ledger and cluster disagree in %u %s", drift, drift == 1 ? "place" : "places");
     else
         say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
 }

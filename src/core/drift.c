@@ -110,10 +110,9 @@ static void of_allocation(struct report *report, const struct allocation *alloca
        ledger that is every pod. */
     if (is->presumed) {
         must(is->origin == ORIGIN_OBSERVED && shares_gpus(is));
-        strbuf_str(text, "bound without us; it had no annotation that could be believed");
+        strbuf_str(text, "bound without us, with no annotation that can be believed: which GPUs "
+                         "it uses is a guess");
         say(report, "adopted", drift);
-        strbuf_str(text, "which GPUs it uses is a guess");
-        say(report, "presumed", drift);
     }
     if (is->unplaced_milli > 0) {
         must(is->origin == ORIGIN_OBSERVED);

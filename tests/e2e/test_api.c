@@ -602,7 +602,7 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(num(allocations, "bound"), 3);
     assert_int_equal(num(allocations, "reserved"), 0);
     assert_int_equal(num(summary, "waitingPods"), 1);
-    assert_int_equal(num(summary, "drift"), 2); /* adopted, presumed */
+    assert_int_equal(num(summary, "drift"), 1); /* adopted */
     const struct doc *models = doc_get(summary, "models");
     assert_int_equal(size_of(models), 2);
     assert_string_equal(str(nth(models, 0), "model"), "A100");
@@ -989,7 +989,7 @@ static void doctor_counts_drift(void **state)
     struct desk *desk = *state;
 
     desk_pod(desk, "stray", "200", "n3");
-    finds(desk, "drift", "warning", "in 2 places");
+    finds(desk, "drift", "warning", "in 1 places");
 }
 
 /* --- settings, backup, standalone --- */

@@ -43,7 +43,7 @@ class Restart(unittest.TestCase):
     def test_a_pod_without_an_annotation_is_adopted_and_reported(self):
         daemon = self.open(cluster_with(bound_pod("foreign", 300, "a100-0")))
         self.assertTrue(daemon.get("/api/v1/pods/default/foreign")["allocation"]["presumed"])
-        self.assertIn("presumed", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
+        self.assertIn("adopted", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
 
     def test_forged_annotations_are_not_believed(self):
         notes = {

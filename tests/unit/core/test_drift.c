@@ -83,7 +83,6 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
     assert_int_equal(adopted.count, 1);
     assert_int_equal(adopted.last.since_ms, 4711);
     assert_string_equal(adopted.last.allocation->is.uid, "b");
-    assert_int_equal(see(world, "n1", "presumed").count, 1);
     assert_int_equal(see(world, "n1", "annotation").count, 0);
 }
 
