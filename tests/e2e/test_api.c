@@ -989,7 +989,7 @@ static void doctor_counts_drift(void **state)
     struct desk *desk = *state;
 
     desk_pod(desk, "stray", "200", "n3");
-    finds(desk, "drift", "warning", "in 1 places");
+    finds(desk, "drift", "warning", "in 1 place");
 }
 
 /* --- settings, backup, standalone --- */
