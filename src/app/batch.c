@@ -24,6 +24,8 @@ void batch_reset(struct batch *batch)
 
 void batch_done(struct batch *batch)
 {
+    must(!batch->open);
+
     batch_reset(batch);
     xfree(batch->change);
     batch->change = NULL;
@@ -150,6 +152,8 @@ static bool commit(struct batch *batch)
 
 bool batch_end(struct batch *batch)
 {
+    must(batch->lost || batch->open || batch->changes == 0);
+
     size_t gives;
 
     if (!batch->lost && !batch->open)

@@ -84,6 +84,7 @@ static void *writer_main(void *user)
 {
     struct daemon *daemon = user;
 
+    must(daemon->writer != NULL);
     while (!atomic_load(&daemon->stop_writer)) {
         if (atomic_load(&daemon->app.claimed))
             (void)writer_step(daemon->writer, WRITER_WAIT_MS);
@@ -136,6 +137,7 @@ static void *watcher_main(void *user)
 {
     struct daemon *daemon = user;
 
+    must(daemon->watcher != NULL && daemon->claim != NULL);
     while (!atomic_load(&daemon->stop_io) && !claim_done(daemon->claim)) {
         poll_watch(daemon, claim_step(daemon->claim, now_of(&daemon->app)), claim_delivered);
         if (claim_refused(daemon->claim, &daemon->err)) {
@@ -153,6 +155,7 @@ static void *outbox_main(void *user)
     struct daemon *daemon = user;
     struct app *app = &daemon->app;
 
+    must(daemon->app.outbox != NULL);
     while (!atomic_load(&daemon->stop_io)) {
         const int64_t wait =
             outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
@@ -168,6 +171,7 @@ static void *audit_main(void *user)
     struct daemon *daemon = user;
     struct err err;
 
+    must(daemon->app.store != NULL);
     if (store_audit(daemon->app.store, &err) < 0) {
         atomic_store(&daemon->app.history_broken, true);
         log_write(LOG_ERROR, "the history in the ledger is damaged", log_str("error", err.text));
@@ -301,6 +305,8 @@ static int open_cluster(struct daemon *daemon, struct err *err)
 
 static const char *bell_namespace(const struct daemon *daemon)
 {
+    must(daemon->app.settings != NULL);
+
     const struct settings *settings = daemon->app.settings;
 
     if (settings->namespace[0] != '\0')
@@ -468,6 +474,8 @@ static int start_threads(struct daemon *daemon, struct err *err)
 
 static int start(struct daemon *daemon, struct err *err)
 {
+    must(daemon->writer == NULL);
+
     struct app *app = &daemon->app;
     int rc = open_store(daemon, err);
 
@@ -503,6 +511,8 @@ static void reload_certificates(struct daemon *daemon)
 
 static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
 {
+    must(id < SETTINGS);
+
     char was[SETTING_TEXT_MAX];
     char is[SETTING_TEXT_MAX];
 
@@ -531,6 +541,8 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
 
 static void reload(struct daemon *daemon)
 {
+    must(daemon->argc >= 0 && daemon->argv != NULL);
+
     struct settings_set *set;
     enum settings_action action;
     struct err err;
@@ -554,6 +566,8 @@ static bool quiet(struct daemon *daemon)
 
 static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
+    must(daemon->writer_runs && daemon->watcher_runs && daemon->outbox_runs);
+
     const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000};
     int64_t drain_until = 0;
 
@@ -626,6 +640,8 @@ static void drop_ops(struct kube_ops *ops)
 
 static void stop(struct daemon *daemon)
 {
+    must(!daemon->writer_runs || daemon->app.queue != NULL);
+
     struct app *app = &daemon->app;
 
     stop_threads(daemon);

@@ -160,6 +160,8 @@ static void forget_healed(struct drift_watch *watch)
 
 static void expose(const struct drift_watch *watch)
 {
+    must(watch->mark > 0);
+
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         char labels[64];
         (void)snprintf(labels, sizeof labels, "kind=\"%s\"", kinds[i]);
@@ -169,6 +171,8 @@ static void expose(const struct drift_watch *watch)
 
 void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms)
 {
+    must(now_ms >= 0);
+
     const struct node *node;
 
     if (now_ms < watch->look_ms || !app_ready(watch->app, NULL))

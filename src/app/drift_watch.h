@@ -1,8 +1,8 @@
 /*
  * drift_watch - drift as a metric, a log line and an Event, once each.
  *
- * All drift is a function of the snapshot (reconcile.h); here is only the memory of what was told already.
- * Used by the writer's thread.
+ * All drift is a function of the snapshot (reconcile.h); here is only the memory of what was
+ * told already. Used by the writer's thread.
  */
 #ifndef MILLIGPU_DRIFT_WATCH_H
 #define MILLIGPU_DRIFT_WATCH_H

@@ -213,16 +213,6 @@ void hints_offered(struct hints *hints, struct text uid, int64_t now_ms, uint32_
     unlock(hints);
 }
 
-static const char *lay(char **at, const char *text)
-{
-    const size_t bytes = strlen(text) + 1;
-    char *here = *at;
-
-    memcpy(here, text, bytes);
-    *at += bytes;
-    return here;
-}
-
 static struct kept *kept_new(const struct waiting *waiting)
 {
     must(waiting->uid[0] != '\0' && waiting->text != NULL);
@@ -232,10 +222,10 @@ static struct kept *kept_new(const struct waiting *waiting)
     char *text = (char *)(kept + 1);
 
     kept->is = *waiting;
-    kept->is.uid = lay(&text, waiting->uid);
-    kept->is.namespace = lay(&text, waiting->namespace);
-    kept->is.name = lay(&text, waiting->name);
-    kept->is.text = lay(&text, waiting->text);
+    kept->is.uid = text_lay(&text, waiting->uid);
+    kept->is.namespace = text_lay(&text, waiting->namespace);
+    kept->is.name = text_lay(&text, waiting->name);
+    kept->is.text = text_lay(&text, waiting->text);
     kept->request = waiting->request != NULL ? request_clone(waiting->request) : NULL;
     kept->hash = waiting->request != NULL ? request_hash(waiting->request) : 0;
     kept->is.request = kept->request;
@@ -320,6 +310,8 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
 
 static void drop_waiting(struct hints *hints, struct text uid)
 {
+    must(uid.at != NULL);
+
     struct kept *kept = map_take(&hints->waiting, uid);
 
     if (kept != NULL)
@@ -328,6 +320,8 @@ static void drop_waiting(struct hints *hints, struct text uid)
 
 void hints_settled(struct hints *hints, struct text uid)
 {
+    must(uid.len > 0);
+
     lock(hints);
     struct offer *offer = map_find(&hints->offers, uid);
     if (offer != NULL)
@@ -338,6 +332,8 @@ void hints_settled(struct hints *hints, struct text uid)
 
 void hints_fits(struct hints *hints, struct text uid)
 {
+    must(uid.len > 0);
+
     lock(hints);
     drop_waiting(hints, uid);
     unlock(hints);
@@ -371,6 +367,8 @@ static bool fits_any(const struct request *request, const struct node *const *no
 
 bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t nodes)
 {
+    must(nodes == 0 || node != NULL);
+
     const struct kept *tried[DISTINCT_MAX];
     size_t count = 0;
     bool fits = false;
@@ -400,6 +398,8 @@ bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t
 void hints_each(struct hints *hints, void *user,
                 void (*visit)(void *user, const struct waiting *waiting))
 {
+    must(visit != NULL);
+
     const struct kept *kept;
 
     lock(hints);
@@ -410,6 +410,8 @@ void hints_each(struct hints *hints, void *user,
 
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
 {
+    must(out != NULL);
+
     lock(hints);
     const struct kept *kept = map_find(&hints->waiting, uid);
     if (kept != NULL) {

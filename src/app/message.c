@@ -4,6 +4,8 @@
 
 struct message *message_new(enum message_kind kind)
 {
+    must(kind <= MESSAGE_NODE_DELETED);
+
     struct message *message = xcalloc(1, sizeof *message);
 
     message->kind = kind;

@@ -299,6 +299,8 @@ size_t outbox_open(struct outbox *outbox)
 
 void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 {
+    must(out != NULL);
+
     lock(outbox);
     *out = outbox->stats;
     unlock(outbox);
@@ -772,6 +774,8 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 
 static void empty_inbox(struct outbox *outbox)
 {
+    must(outbox->inbox_end != NULL);
+
     lock(outbox);
     struct call *call = outbox->inbox;
     outbox->inbox = NULL;
@@ -787,6 +791,8 @@ static void empty_inbox(struct outbox *outbox)
 
 static int64_t sooner(int64_t a, int64_t b)
 {
+    must(a >= 0 && b >= 0);
+
     return a < b ? a : b;
 }
 
@@ -814,6 +820,8 @@ static int64_t step_call(struct outbox *outbox, struct call *call, int64_t now_m
 
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
+    must(now_ms >= 0 && wall_ms >= 0);
+
     int64_t wait = IDLE_MS;
 
     empty_inbox(outbox);

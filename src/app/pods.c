@@ -51,18 +51,6 @@ void pod_record_free(struct pod_record *record)
     xfree(record);
 }
 
-/* Put text behind the record and move on; NULL stays NULL. */
-static const char *lay(char **at, const char *text)
-{
-    if (text == NULL)
-        return NULL;
-    const size_t bytes = strlen(text) + 1;
-    char *here = *at;
-    memcpy(here, text, bytes);
-    *at += bytes;
-    return here;
-}
-
 /* One block: the record and its four strings. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
@@ -74,10 +62,10 @@ static struct pod_record *record_copy(const struct pod_record *from)
     char *text = (char *)(record + 1);
 
     *record = *from;
-    record->uid = lay(&text, from->uid);
-    record->namespace = lay(&text, from->namespace);
-    record->name = lay(&text, from->name);
-    record->node = lay(&text, from->node);
+    record->uid = text_lay(&text, from->uid);
+    record->namespace = text_lay(&text, from->namespace);
+    record->name = text_lay(&text, from->name);
+    record->node = text_lay(&text, from->node);
     record->request = from->request != NULL ? request_clone(from->request) : NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
     return record;
@@ -206,6 +194,8 @@ size_t pods_count(struct pods *pods)
 void pods_each(struct pods *pods, void *user,
                void (*visit)(void *user, const struct pod_record *record))
 {
+    must(visit != NULL);
+
     const struct pod_record *record;
 
     lock(pods);

@@ -2,6 +2,8 @@
 
 bool app_ready(const struct app *app, const char **out_why)
 {
+    must(app != NULL);
+
     const char *why = NULL;
 
     if (!atomic_load(&app->claimed))

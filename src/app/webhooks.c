@@ -483,6 +483,8 @@ static void filter_whole(struct question *question)
 
 static void filter(struct question *question)
 {
+    must(question->args.names == 0 || question->args.name != NULL);
+
     switch (question->verdict) {
     case REQUEST_OK:
         filter_judged(question);
@@ -506,6 +508,8 @@ static void filter(struct question *question)
 
 static void prioritize(struct question *question)
 {
+    must(question->scratch != NULL);
+
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     struct app *app = question->app;
     uint8_t *score = arena_array(&question->scratch->arena, question->args.names + 1, 1);
@@ -680,6 +684,8 @@ static const struct {
 
 static bool is_json(struct web_call *call)
 {
+    must(call != NULL);
+
     const char *type = web_header(call, "Content-Type");
 
     return type == NULL || strncmp(type, "application/json", strlen("application/json")) == 0;

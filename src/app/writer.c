@@ -537,6 +537,8 @@ static void land(struct writer *writer, const char *uid)
  */
 static void answer_landed(struct writer *writer)
 {
+    must(!writer->batch.open);
+
     for (size_t i = 0; i < writer->lands; i++) {
         flight_end(writer, writer->landed[i], NULL);
         xfree(writer->landed[i]);
@@ -581,6 +583,9 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
 
 static bool reconcile(struct writer *writer, const struct pod *pod)
 {
+    must(pod->uid[0] != '\0');
+    must(!writer->batch.lost);
+
     const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
     struct command command[RECONCILE_MAX];
 
@@ -675,6 +680,8 @@ static bool handle_listed(struct writer *writer, struct message **message)
 
 static int by_order(const void *a, const void *b, void *ledger)
 {
+    must(a != NULL && b != NULL && ledger != NULL);
+
     const struct message *const *left = a;
     const struct message *const *right = b;
 
@@ -693,6 +700,8 @@ static void pod_swept(void *user, const struct pod_record *record)
 /* Allocations whose pod no list shows; those with a Binding on its way are told by its outcome. */
 static bool release_orphans(struct writer *writer)
 {
+    must(!writer->batch.lost);
+
     const struct allocation *allocation;
     const char **orphan = NULL;
     size_t orphans = 0;
@@ -717,6 +726,8 @@ static bool release_orphans(struct writer *writer)
 
 static bool end_list(struct writer *writer)
 {
+    must(writer->listing || writer->lists == 0);
+
     if (!writer->listing)
         return true;
     if (writer->lists > 0)
@@ -791,6 +802,8 @@ static bool node_gone(struct writer *writer, const char *name)
 
 static bool end_nodes(struct writer *writer)
 {
+    must(!writer->batch.lost);
+
     const struct atom **lost = NULL;
     size_t count = 0;
     size_t capacity = 0;
@@ -991,6 +1004,8 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
 
 static void forget_old_doubts(struct writer *writer)
 {
+    must(writer->mark > 0);
+
     struct doubt *doubt;
 
     for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;) {
@@ -1025,6 +1040,8 @@ static bool tick_doubts(struct writer *writer, int64_t now)
 
 static bool note_clock(struct writer *writer)
 {
+    must(!writer->batch.open);
+
     const int64_t wall = writer->app->clock.wall_ms(writer->app->clock.ctx);
     const int64_t before = writer->wall_ms;
 
@@ -1039,6 +1056,8 @@ static bool note_clock(struct writer *writer)
 /* While the disk is broken binds are refused unseen, so somebody has to knock: a journal row. */
 static bool knock(struct writer *writer)
 {
+    must(!writer->batch.lost);
+
     const struct command command = {
         .kind = COMMAND_CLOCK, .at_ms = writer->wall_ms, .clock_from_ms = writer->wall_ms};
 
@@ -1048,6 +1067,8 @@ static bool knock(struct writer *writer)
 /* Once a second: time does things, too. */
 static bool tick(struct writer *writer)
 {
+    must(!writer->batch.lost);
+
     const int64_t now = now_ms(writer);
 
     if (now < writer->tick_ms)
@@ -1058,6 +1079,8 @@ static bool tick(struct writer *writer)
 
 static void after_batch(struct writer *writer)
 {
+    must(!writer->batch.open && writer->batch.changes == 0);
+
     struct err err;
 
     const bool ready = app_ready(writer->app, NULL);
@@ -1094,6 +1117,9 @@ static size_t collect(struct writer *writer, struct message **message, int64_t w
 
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
+    must(wait_ms >= 0);
+    must(writer->effects == 0);
+
     struct message *message[BATCH_MAX];
 
     const size_t count = collect(writer, message, wait_ms);

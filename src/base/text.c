@@ -25,6 +25,17 @@ bool text_eq(struct text a, struct text b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+const char *text_lay(char **at, const char *terminated)
+{
+    const size_t bytes = strlen(terminated) + 1;
+    char *here = *at;
+
+    must(here != NULL);
+    memcpy(here, terminated, bytes);
+    *at += bytes;
+    return here;
+}
+
 bool text_is(struct text text, const char *terminated)
 {
     return text_eq(text, text_of(terminated));
