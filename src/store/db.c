@@ -69,6 +69,9 @@ static int db_config(sqlite3 *db, struct err *err)
         {SQLITE_DBCONFIG_DQS_DML, 0},
         /* store_close() alone takes the log in: a file that was refused stays as it is. */
         {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
+        /* A plan never depends on what is bound; else a partial index makes SQLite compile again
+           in every run. */
+        {SQLITE_DBCONFIG_ENABLE_QPSG, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(switches); i++) {
         const int rc = sqlite3_db_config(db, switches[i].what, switches[i].value, NULL);
