@@ -1,0 +1,447 @@
+/*
+ * bench_http - the real milligpud over loopback: CPU of a call, binds a second, memory.
+ *
+ *   standalone   1,000 nodes in a cluster file, ledger in memory
+ *   cluster      15,000 nodes and as many pods as make them half full, listed and watched over HTTP
+ *                from the fake API server of the tests, ledger on disk: its memory is the real one
+ *
+ * CPU is the daemon's, of all its threads, user and system.  The clients are threads of this
+ * process and take their part of the machine.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "client.h"
+#include "cluster.h"
+#include "measure.h"
+#include "support/fake_api.h"
+
+enum {
+    WINDOWS = 16,
+    CONNECTIONS_MAX = 16,
+    PATH_BYTES = 4096,
+    START_SECONDS = 120,
+    STANDALONE_NODES = 1000,
+    CLUSTER_NODES = 15000,
+    WAITING_MILLI = 25,
+};
+
+struct server {
+    const char *name; /* "standalone", "cluster" */
+    uint32_t nodes;
+    pid_t pid;
+    unsigned webhook;
+    unsigned admin;
+    char folder[PATH_BYTES];
+    uint32_t next_pod;
+    uint32_t pods;  /* unbound ones that are there to be bound */
+    uint32_t roomy; /* nodes with a quarter of each GPU free, where they are bound to */
+    uint32_t *room;
+};
+
+static void say_of(const struct server *server, const char *what, double value, const char *unit)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "http.%s.%u_nodes.%s", server->name, server->nodes, what);
+    say(name, value, unit);
+}
+
+/* --- the daemon --- */
+
+static void path_of(const struct server *server, const char *file, char out[PATH_BYTES])
+{
+    must(snprintf(out, PATH_BYTES, "%s/%s", server->folder, file) < PATH_BYTES);
+}
+
+static void write_file(const struct server *server, const char *file, struct text bytes)
+{
+    char path[PATH_BYTES];
+
+    path_of(server, file, path);
+    FILE *out = fopen(path, "we");
+    must(out != NULL);
+    must(fwrite(bytes.at, 1, bytes.len, out) == bytes.len);
+    must(fclose(out) == 0);
+}
+
+static pid_t spawn(const struct server *server, const char *const *argv)
+{
+    char log[PATH_BYTES];
+
+    path_of(server, "log", log);
+    const pid_t pid = fork();
+    must(pid >= 0);
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a benchmark that fails leaves nothing behind */
+    const int fd = open(log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0 && dup2(fd, STDERR_FILENO) >= 0)
+        (void)execv(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+static bool read_ports(struct server *server)
+{
+    char path[PATH_BYTES];
+
+    path_of(server, "ports", path);
+    FILE *in = fopen(path, "re");
+    if (in == NULL)
+        return false;
+    const int got =
+        fscanf(in, "webhook 127.0.0.1:%u admin 127.0.0.1:%u", &server->webhook, &server->admin);
+    must(fclose(in) == 0);
+    return got == 2;
+}
+
+static bool is_ready(const struct server *server)
+{
+    struct client client;
+    struct text body;
+
+    if (!client_open(&client, server->admin))
+        return false;
+    const int status = client_ask(&client, "/readyz", TEXT(""), &body);
+    client_close(&client);
+    return status == 200;
+}
+
+static void pause_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void show_log(const struct server *server)
+{
+    char path[PATH_BYTES];
+    char text[4096];
+
+    path_of(server, "log", path);
+    FILE *in = fopen(path, "re");
+    const size_t got = in != NULL ? fread(text, 1, sizeof text, in) : 0;
+    (void)fwrite(text, 1, got, stderr);
+}
+
+/* argv up to what says which cluster; the rest is the same for both. */
+static void server_start(struct server *server, const char *daemon, const char *flag,
+                         const char *file, bool on_disk)
+{
+    char ports[PATH_BYTES];
+    char ledger[PATH_BYTES];
+    char source[PATH_BYTES];
+
+    path_of(server, "ports", ports);
+    path_of(server, "ledger.db", ledger);
+    path_of(server, file, source);
+    const char *const argv[] = {daemon,        flag,
+                                source,        "--webhook-listen",
+                                "127.0.0.1:0", "--admin-listen",
+                                "127.0.0.1:0", "--port-file",
+                                ports,         "--log-level",
+                                "warn",        "--http-timeout-ms",
+                                "30000",       "--wake",
+                                "off",         on_disk ? "--ledger" : NULL,
+                                ledger,        NULL};
+    const int64_t begun = wall_ns();
+    server->pid = spawn(server, argv);
+    while (!read_ports(server) || !is_ready(server)) {
+        const bool alive = waitpid(server->pid, NULL, WNOHANG) == 0;
+        if (!alive || wall_ns() - begun > (int64_t)START_SECONDS * 1000000000)
+            show_log(server);
+        must(alive && wall_ns() - begun < (int64_t)START_SECONDS * 1000000000);
+        pause_ms(20);
+    }
+    say_of(server, "ready_after", (double)(wall_ns() - begun) / 1e6, "ms");
+    say_of(server, "ready_cpu", (double)process_cpu_ns(server->pid) / 1e6, "ms");
+}
+
+static void say_memory(const struct server *server, const char *when)
+{
+    char what[64];
+
+    (void)snprintf(what, sizeof what, "%s.rss", when);
+    say_of(server, what, (double)process_kib(server->pid, "VmRSS") / 1024, "MiB");
+    (void)snprintf(what, sizeof what, "%s.rss_peak", when);
+    say_of(server, what, (double)process_kib(server->pid, "VmHWM") / 1024, "MiB");
+}
+
+static void server_stop(struct server *server)
+{
+    int status = 0;
+
+    must(kill(server->pid, SIGTERM) == 0);
+    must(waitpid(server->pid, &status, 0) == server->pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        show_log(server);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    xfree(server->room);
+    folder_drop(server->folder);
+}
+
+/* --- the cluster --- */
+
+static void pod_words(uint32_t pod, char name[32], char uid[40])
+{
+    (void)snprintf(name, 32, "waiting-%06u", pod);
+    (void)snprintf(uid, 40, "%08x-0000-4000-8000-000000000003", pod);
+}
+
+static void add_waiting(struct strbuf *out, uint32_t pods)
+{
+    char name[32];
+    char uid[40];
+    char amount[16];
+
+    (void)snprintf(amount, sizeof amount, "%d", WAITING_MILLI);
+    for (uint32_t i = 0; i < pods; i++) {
+        pod_words(i, name, uid);
+        strbuf_char(out, ',');
+        cluster_pod_json(
+            out, &(struct cluster_pod){.name = name, .uid = uid, .node = "", .amount = amount});
+    }
+}
+
+static bool is_roomy(const struct node *node)
+{
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (gpu_free(&node->gpu[i]) < GPU_MILLI / 4)
+            return false;
+    return true;
+}
+
+static void find_roomy(struct server *server, const struct ledger *ledger)
+{
+    char name[NODE_NAME_BYTES];
+
+    server->room = xcalloc(server->nodes, sizeof *server->room);
+    for (uint32_t i = 0; i < server->nodes; i++) {
+        cluster_node_name(i, name);
+        if (is_roomy(ledger_node(ledger, text_of(name))))
+            server->room[server->roomy++] = i;
+    }
+    must((uint64_t)server->roomy * NODE_GPUS * (GPU_MILLI / 4 / WAITING_MILLI) >= server->pods);
+}
+
+/* Half full, and pods that wait to be bound. */
+static void cluster_json(struct server *server, struct strbuf *out)
+{
+    struct ledger *ledger = cluster_ledger(server->nodes);
+
+    say_of(server, "bound_pods", cluster_fill_half(ledger, server->nodes), "pods");
+    strbuf_init(out);
+    strbuf_str(out, "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[");
+    for (uint32_t i = 0; i < server->nodes; i++) {
+        strbuf_str(out, i > 0 ? "," : "");
+        cluster_node_json(out, i);
+    }
+    cluster_pods_json(out, ledger);
+    add_waiting(out, server->pods);
+    find_roomy(server, ledger);
+    strbuf_str(out, "]}");
+    ledger_free(ledger);
+}
+
+/* --- clients --- */
+
+/* What one client does: calls[] one after the other, each on its own time. */
+struct load {
+    const struct server *server;
+    const struct strbuf *window; /* filter: bodies; NULL: bind */
+    uint32_t first;              /* pod to bind, or window to begin with */
+    uint32_t calls;
+    struct series series;
+    pthread_t thread;
+};
+
+static void ask_filter(struct load *load, struct client *client, uint32_t i)
+{
+    const struct strbuf *body = &load->window[(load->first + i) % WINDOWS];
+    struct text answer;
+
+    must(client_ask(client, "/scheduler/filter", (struct text){body->data, body->len}, &answer) ==
+         200);
+    must(text_starts(answer, "{"));
+    must(memmem(answer.at, answer.len, "\"Error\":\"\"", 10) != NULL);
+}
+
+static void ask_bind(struct load *load, struct client *client, uint32_t i)
+{
+    const uint32_t pod = load->first + i;
+    char name[32];
+    char uid[40];
+    char node[NODE_NAME_BYTES];
+    char body[256];
+    struct text answer;
+
+    pod_words(pod, name, uid);
+    cluster_node_name(load->server->room[pod % load->server->roomy], node);
+    const int len = snprintf(body, sizeof body,
+                             "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
+                             "\"Node\":\"%s\"}",
+                             name, uid, node);
+    must(client_ask(client, "/scheduler/bind", (struct text){body, (size_t)len}, &answer) == 200);
+    if (memmem(answer.at, answer.len, "\"Error\":\"\"", 10) == NULL)
+        (void)fprintf(stderr, "%.*s\n", TEXT_ARG(answer));
+    must(memmem(answer.at, answer.len, "\"Error\":\"\"", 10) != NULL);
+}
+
+static void *run_load(void *user)
+{
+    struct load *load = user;
+    struct client client;
+
+    must(client_open(&client, load->server->webhook));
+    for (uint32_t i = 0; i < load->calls; i++) {
+        const int64_t begun = wall_ns();
+        if (load->window != NULL)
+            ask_filter(load, &client, i);
+        else
+            ask_bind(load, &client, i);
+        series_add(&load->series, wall_ns() - begun);
+    }
+    client_close(&client);
+    return NULL;
+}
+
+/* calls altogether, shared out among the connections. */
+static void measure(struct server *server, const char *what, const struct strbuf *window,
+                    uint32_t connections, uint32_t calls)
+{
+    struct load load[CONNECTIONS_MAX];
+    struct series all;
+    char name[128];
+
+    must(connections <= CONNECTIONS_MAX);
+    series_init(&all);
+    const int64_t cpu = process_cpu_ns(server->pid);
+    const int64_t begun = wall_ns();
+    for (uint32_t i = 0; i < connections; i++) {
+        load[i] = (struct load){.server = server,
+                                .window = window,
+                                .first = window != NULL ? i : server->next_pod,
+                                .calls = calls / connections};
+        server->next_pod += window != NULL ? 0 : load[i].calls;
+        must(pthread_create(&load[i].thread, NULL, run_load, &load[i]) == 0);
+    }
+    for (uint32_t i = 0; i < connections; i++) {
+        must(pthread_join(load[i].thread, NULL) == 0);
+        for (size_t k = 0; k < load[i].series.count; k++)
+            series_add(&all, load[i].series.ns[k]);
+        series_done(&load[i].series);
+    }
+    const double seconds = (double)(wall_ns() - begun) / 1e9;
+    const double spent = (double)(process_cpu_ns(server->pid) - cpu);
+
+    must(server->next_pod <= server->pods);
+    (void)snprintf(name, sizeof name, "%s.%u_connections.rate", what, connections);
+    say_of(server, name, (double)all.count / seconds, "calls/s");
+    (void)snprintf(name, sizeof name, "%s.%u_connections.server_cpu", what, connections);
+    say_of(server, name, spent / (double)all.count / 1000, "us");
+    (void)snprintf(name, sizeof name, "http.%s.%u_nodes.%s.%u_connections.latency", server->name,
+                   server->nodes, what, connections);
+    series_say(&all, name);
+    series_done(&all);
+}
+
+static void measure_filter(struct server *server, uint32_t names, uint32_t calls)
+{
+    struct strbuf window[WINDOWS];
+    char what[32];
+
+    for (uint32_t i = 0; i < WINDOWS; i++) {
+        char uid[40];
+        (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000f117", i);
+        const struct cluster_question question = {.uid = uid,
+                                                  .amount = "300",
+                                                  .nodes = server->nodes,
+                                                  .first = i * (server->nodes / WINDOWS),
+                                                  .names = names};
+        strbuf_init(&window[i]);
+        cluster_question_json(&window[i], &question);
+    }
+    (void)snprintf(what, sizeof what, "filter.%u_names", names);
+    measure(server, what, window, 1, calls);
+    measure(server, what, window, CONNECTIONS_MAX, calls);
+    for (uint32_t i = 0; i < WINDOWS; i++)
+        strbuf_done(&window[i]);
+}
+
+static void measure_server(struct server *server, const struct options *options)
+{
+    const uint32_t scale = options->quick ? 1 : 5;
+
+    say_memory(server, "loaded");
+    measure_filter(server, 500, 800 * scale);
+    measure_filter(server, server->nodes < 5000 ? server->nodes : 5000, 160 * scale);
+    measure(server, "bind", NULL, 1, server->pods / 4);
+    measure(server, "bind", NULL, CONNECTIONS_MAX, server->pods / 2);
+    say_memory(server, "worked");
+}
+
+static void measure_standalone(const struct options *options)
+{
+    struct server server = {
+        .name = "standalone", .nodes = STANDALONE_NODES, .pods = options->quick ? 640 : 3200};
+    struct strbuf json;
+
+    folder_make(options->folder, server.folder, sizeof server.folder);
+    cluster_json(&server, &json);
+    write_file(&server, "cluster.json", (struct text){json.data, json.len});
+    strbuf_done(&json);
+    server_start(&server, options->daemon, "--standalone", "cluster.json", false);
+    measure_server(&server, options);
+    server_stop(&server);
+}
+
+/* The fake API server keeps the line of each request, and has room for 4096 of them. */
+static void measure_cluster(const struct options *options)
+{
+    struct server server = {
+        .name = "cluster", .nodes = CLUSTER_NODES, .pods = options->quick ? 640 : 3200};
+    struct standin *standin = standin_new("bench");
+    struct strbuf text;
+    struct err err;
+
+    folder_make(options->folder, server.folder, sizeof server.folder);
+    cluster_json(&server, &text);
+    if (standin_load_text(standin, "bench", (struct text){text.data, text.len}, &err) < 0)
+        (void)fprintf(stderr, "%s\n", err.text);
+    struct fake_api *api = fake_api_new(standin, NULL);
+    strbuf_reset(&text);
+    strbuf_printf(&text,
+                  "apiVersion: v1\nkind: Config\ncurrent-context: bench\n"
+                  "clusters:\n- name: bench\n  cluster: {server: \"%s\"}\n"
+                  "users:\n- name: bench\n  user: {}\n"
+                  "contexts:\n- name: bench\n  context: {cluster: bench, user: bench}\n",
+                  fake_api_url(api));
+    write_file(&server, "kubeconfig", (struct text){text.data, text.len});
+    strbuf_done(&text);
+    server_start(&server, options->daemon, "--kubeconfig", "kubeconfig", true);
+    measure_server(&server, options);
+    server_stop(&server);
+    fake_api_free(api);
+    standin_free(standin);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    measure_standalone(&options);
+    measure_cluster(&options);
+    return 0;
+}
