@@ -158,7 +158,7 @@ static void add_charge(struct node *node, const struct charge *charge, enum allo
         gpu = &node->gpu[node->gpus];
         add_gpu(node, &stranger, GPU_ABSENT);
     }
-    must(charge->milli > 0);
+    must(gpu != NULL && charge->milli > 0);
 
     if (state == STATE_RESERVED)
         gpu->reserved_milli = sum(gpu->reserved_milli, charge->milli);
