@@ -19,18 +19,6 @@ static size_t terminal_width(void)
     return WIDTH_UNKNOWN;
 }
 
-/* docs/CLI.md is this. */
-static int print_manual(void)
-{
-    struct strbuf text;
-
-    strbuf_init(&text);
-    options_markdown(&text);
-    const int status = fputs(text.data, stdout) >= 0 && fflush(stdout) == 0 ? CTL_FINE : CTL_NO;
-    strbuf_done(&text);
-    return status;
-}
-
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
@@ -49,7 +37,5 @@ int main(int argc, char **argv)
         .width = terminal_width(),
     };
 
-    if (argc == 2 && strcmp(argv[1], "--markdown") == 0)
-        return print_manual();
     return ctl_main(argc, argv, &environment, stdout, stderr);
 }

@@ -33,7 +33,7 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
     return status;
 }
 
-/* Without --force the file must not have come into being meanwhile, where the file system can tell. */
+/* Without --force: not onto a file that came meanwhile, where the file system can tell. */
 static bool move(const char *made, const char *name, bool force)
 {
     must(strcmp(made, name) != 0);

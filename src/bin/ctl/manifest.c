@@ -89,7 +89,7 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
     if (looks_like_json(bytes)) {
         if (value_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return take(manifest, document, "", file, err);
-        /* It may still be YAML that begins with a brace; if it is neither, JSON's words are better. */
+        /* It may be YAML that begins with a brace; if it is neither, JSON's words are better. */
     }
     struct value *documents;
     if (value_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {

@@ -292,7 +292,7 @@ static void option_usage(char out[64], const struct option *option)
 
 static void put_option(struct strbuf *out, const struct option *option)
 {
-    enum { INDENT = 34 };
+    enum { INDENT = 38 };
     char usage[64];
 
     option_usage(usage, option);
@@ -387,8 +387,8 @@ void options_markdown(struct strbuf *out)
     must(out != NULL);
     strbuf_str(
         out, "# milligpuctl\n\n"
-             "Generated from `src/bin/ctl/commands.def` and `options.def` by `milligpuctl "
-             "--markdown`; a test compares.\n\n"
+             "Generated from `src/bin/ctl/commands.def` and `options.def` with UPDATE=1 in the "
+             "environment\nof the test unit.ctl.options, which compares.\n\n"
              "The same binary installed as `kubectl-milligpu` is a kubectl plugin: `kubectl "
              "milligpu top`. Without a server\nnamed, the plugin starts `kubectl port-forward` to "
              "the pod of milligpud and ends it again.\n\n"

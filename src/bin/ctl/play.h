@@ -16,7 +16,7 @@ void play_bind_args(struct strbuf *out, const struct value *pod, const char *nod
 /* The best score wins, the first among equals; NULL when no score is of one of names. */
 const char *play_best(const struct value *scores, const struct value *names);
 
-/* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of the two maps once, most first. */
+/* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of both maps, most first. */
 void play_reasons(struct strbuf *out, const struct value *answer);
 
 /* Does a container of the pod name the resource? */

@@ -77,7 +77,7 @@ void age_format(int64_t ms, char out[AGE_BYTES]);
 /* The age of an RFC 3339 time; "-" if it is none. */
 void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES]);
 
-/* width cells for used, reserved and free parts of total, rounded so that nothing used looks free. */
+/* width cells for used, reserved and free parts of total; nothing that is used looks free. */
 void bar_format(struct strbuf *out, const struct screen *screen, uint32_t width, int64_t used,
                 int64_t reserved, int64_t total);
 

@@ -126,7 +126,7 @@ static void put_gpu_names(const struct ctl *ctl, const struct value *nodes)
 
 int show_top(struct ctl *ctl, const struct value *nodes, const struct value *summary)
 {
-    CLEANUP(table_done) struct table table;
+    CLEANUP(table_done) struct table table = {0};
     struct err err;
 
     must(nodes != NULL);

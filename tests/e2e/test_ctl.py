@@ -1,0 +1,385 @@
+"""milligpuctl against the real daemon: what an operator types, and what comes back."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import rig
+
+CTL = rig.BIN / "milligpuctl"
+PODS = rig.SOURCE / "demo/pods.yaml"
+ESCAPE = "\x1b"
+
+
+def run(*words, env=None, program=CTL, stdin=None, cwd=None):
+    kept = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
+    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60, cwd=cwd,
+                          input=stdin, env={**kept, **(env or {})})
+    if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
+        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
+    return done
+
+
+class Ctl(rig.Story):
+    """One daemon with the demo's pods played onto it, once, by the first of these tests."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.ports = cls.daemon.home / "ports"
+        cls.played = run("play", PODS, "--port-file", cls.ports, env={"MILLIGPU_SERVER": "127.0.0.1:1"})
+
+    def ask(self, *words, status=0, **more):
+        done = run(*words, "--port-file", self.ports, **more)
+        self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
+        self.assertNotIn(ESCAPE, done.stdout + done.stderr)
+        return done.stdout
+
+    def refuse(self, *words, status, says):
+        done = run(*words, "--port-file", self.ports)
+        self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
+        self.assertTrue(done.stderr.startswith("milligpuctl: "), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+
+    def forget(self, *names):
+        for name in names:
+            self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/" + name)
+        self.daemon.wait(lambda: "default" not in self.ask("allocations"), "the pods to be gone")
+
+    def rows(self, *words):
+        return [line.split() for line in self.ask(*words).splitlines()]
+
+    def test_play_places_eleven_and_says_why_the_twelfth_waits(self):
+        self.assertEqual(self.played.returncode, 0, self.played.stderr)
+        lines = self.played.stdout.splitlines()
+        self.assertEqual(len(lines), 13)
+        self.assertEqual(lines[-1], "11 placed, 1 refused")
+        self.assertRegex(lines[-2], r"^batch/wants-h100 +refused  3 nodes: no GPU of model H100\*$")
+        self.assertTrue(all("  placed   " in line for line in lines[:11]), lines)
+
+    def test_top_has_a_line_for_each_gpu_and_adds_up(self):
+        text = self.ask("top")
+        self.assertNotIn("BAR", text)
+        lines = text.splitlines()
+        self.assertEqual(len(lines), 1 + 13 + 2)
+        used = sum(int(line.split()[3]) for line in lines[1:14])
+        summary = self.daemon.get("/api/v1/summary")
+        self.assertEqual(used, summary["usedMilli"])
+        self.assertIn(f"3 nodes, 13 GPUs: {used} used", lines[-1])
+        self.assertIn("1 pod waits", lines[-1])
+        self.assertRegex(self.ask("top", "--bars=always", "--node", "vm-0"), r"vm-0 .*[#█]+[.░]+")
+        self.assertEqual(len(self.ask("top", "-o", "name").splitlines()), 13)
+
+    def test_top_watches_until_it_is_interrupted(self):
+        process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--port-file", self.ports],
+                                   stdout=subprocess.PIPE, text=True)
+        try:
+            frames = [process.stdout.readline() for _ in range(14)]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=20)
+        self.assertEqual(frames[0], frames[13])
+
+    def test_nodes_in_every_format(self):
+        self.assertEqual([row[0] for row in self.rows("nodes")], ["NAME", "a100-0", "t4-0", "vm-0"])
+        self.assertEqual([row[0] for row in self.rows("nodes", "--no-headers", "--sort-by=-FREE")],
+                         ["a100-0", "vm-0", "t4-0"])
+        self.assertEqual(self.ask("nodes", "-o", "name"), "node/a100-0\nnode/t4-0\nnode/vm-0\n")
+        listed = json.loads(self.ask("nodes", "-o", "json"))
+        self.assertEqual(listed, self.daemon.get("/api/v1/nodes"))
+        import yaml
+        self.assertEqual(yaml.safe_load(self.ask("nodes", "-o", "yaml")), listed)
+        self.assertIn("UID", self.ask("nodes", "-o", "wide"))
+
+    def test_one_node_and_who_holds_it(self):
+        text = self.ask("node", "vm-0")
+        self.assertIn("notebook-ada", text)
+        self.assertRegex(text, r"vm-0/gpu-0 +NVIDIA-A100-SXM4-80GB +40960 +500 +300")
+        self.refuse("node", "vm-9", status=1, says=["vm-9"])
+
+    def test_allocations_are_filtered(self):
+        self.assertEqual(len(self.rows("allocations")), 12)
+        self.assertEqual(len(self.rows("allocations", "-A", "--no-headers")), 11)
+        self.assertEqual({row[0] for row in self.rows("allocations", "-n", "serving", "--no-headers")}, {"serving"})
+        self.assertEqual({row[2] for row in self.rows("allocations", "--node", "t4-0", "--no-headers")}, {"t4-0"})
+        self.assertEqual(self.ask("allocations", "--state", "reserved"), "")
+        self.assertEqual(len(self.ask("allocations", "--state=bound", "-o", "name").splitlines()), 11)
+        self.assertIn("pod/research/training\n", self.ask("allocations", "-o", "name"))
+
+    def test_a_pod_tells_where_it_is_or_why_not(self):
+        placed = self.ask("pod", "research/two-halves")
+        self.assertIn("2 x 300 milli", placed)
+        self.assertRegex(placed, r"State: +bound since 20")
+        self.assertEqual(self.ask("pod", "two-halves", "-n", "research").splitlines()[0], placed.splitlines()[0])
+        waiting = self.ask("pod", "batch/wants-h100")
+        self.assertIn("no GPU of model H100*", waiting)
+        for node in ("a100-0", "t4-0", "vm-0"):
+            self.assertRegex(waiting, rf"(?m)^{node} +no ")
+        self.assertIn("wants-h100", self.ask("waiting"))
+        self.refuse("pod", "batch/nobody", status=1, says=["nobody", "batch"])
+
+    def test_history_finds_out_whether_it_is_a_gpu_or_a_pod(self):
+        pod = json.loads(self.ask("history", "research/training", "-o", "json"))["items"]
+        self.assertEqual({row["name"] for row in pod}, {"training"})
+        gpu = pod[0]["gpu"]
+        for words in (["history", gpu], ["history", "--gpu", gpu], ["history", "a100-0/" + gpu]):
+            self.assertIn("training", self.ask(*words))
+        self.assertEqual(len(self.rows("history", "training", "-n", "research", "--no-headers")), 2)
+        # Held now, not an hour ago; and a GPU that is there is known although nobody held it.
+        self.assertIn("training", self.ask("history", gpu, "--at", "2999-01-01T00:00:00Z"))
+        self.assertEqual(self.ask("history", gpu, "--at", "1h"), "")
+        free = [g["id"] for n in self.daemon.get("/api/v1/nodes")["items"] for g in n["gpus"] if g["usedMilli"] == 0]
+        self.assertEqual(self.ask("history", free[0]), "")
+        self.refuse("history", "nobody/knows-it", status=1, says=["nobody/knows-it"])
+        self.refuse("history", "nothing", status=1, says=["nothing"])
+
+    def test_the_past_of_a_pod_that_is_gone(self):
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("leaves", 100)))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+        time.sleep(1.1)
+        self.forget("leaves")
+        self.daemon.wait(lambda: "released" in self.ask("history", "default/leaves"), "the release")
+        row = json.loads(self.ask("history", "default/leaves", "-o", "json"))["items"][0]
+        self.assertEqual(row["milli"], 100)
+        self.assertIn("leaves", self.ask("history", row["gpu"], "--at", at))
+        self.assertIn("leaves", self.ask("allocations", "--state", "released"))
+
+    def test_summary_drift_and_doctor(self):
+        self.assertRegex(self.ask("summary"), r"Nodes: +3 with 13 GPUs")
+        self.assertEqual(self.ask("drift"), "")
+        doctor = self.ask("doctor")
+        self.assertRegex(doctor, r"(?m)^ok +ledger ")
+        self.assertNotIn("FAILED", doctor)
+        self.assertIn("check/daemon", self.ask("doctor", "-o", "name"))
+
+    def test_backup_is_a_database_or_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "copy.db")
+            self.ask("backup", file)
+            rows = sqlite3.connect(file).execute("SELECT count(*) FROM allocation WHERE state='bound'").fetchone()
+            self.assertGreaterEqual(rows[0], 11)
+            before = file.read_bytes()
+            self.refuse("backup", file, status=1, says=["copy.db", "--force"])
+            self.assertEqual(file.read_bytes(), before)
+            self.ask("backup", file, "--force")
+            self.refuse("backup", folder + "/no/such/place", status=1, says=["no/such/place"])
+            done = run("backup", folder + "/late.db", "--server", "127.0.0.1:1")
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(sorted(os.listdir(folder)), ["copy.db"])
+
+    def test_check_config_asks_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:
+            good = pathlib.Path(folder, "good.yaml")
+            bad = pathlib.Path(folder, "bad.yaml")
+            good.write_text("shortlist: 8\n")
+            bad.write_text("shortlist: 8\nshortlst: 9\n")
+            done = run("check-config", good, "--server", "127.0.0.1:1")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            done = run("check-config", bad)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            for word in ("bad.yaml", ":2", "shortlst"):
+                self.assertIn(word, done.stderr)
+            self.assertEqual(run("check-config", folder + "/none.yaml").returncode, 1)
+
+    def test_wrong_input_for_each_command(self):
+        for words, says in (
+                (["top", "x"], ["top"]), (["top", "--bars=some"], ["--bars", "always"]),
+                (["nodes", "--sort-by", "COLOUR"], ["COLOUR", "NAME"]), (["nodes", "-o", "xml"], ["xml", "yaml"]),
+                (["node"], ["NODE"]), (["node", ""], ["empty"]),
+                (["allocations", "--state", "gone"], ["gone", "bound"]), (["allocations", "-A", "-n", "x"], ["-"]),
+                (["pod"], ["POD"]), (["pod", "a/b/c"], ["a/b/c"]), (["pod", "a/b", "-n", "c"], ["a/b"]),
+                (["history"], ["GPU|POD"]), (["history", "x", "--at", "noon"], ["noon", "--at"]),
+                (["history", "x", "--gpu", "--pod"], ["--gpu"]), (["history", ""], ["empty"]),
+                (["summary", "x"], ["summary"]), (["drift", "--node", "x"], ["--node"]),
+                (["waiting", "x"], ["waiting"]), (["doctor", "--watch"], ["--watch"]),
+                (["backup"], ["FILE"]), (["backup", ""], ["empty"]),
+                (["check-config"], ["FILE"]), (["play"], ["FILE"]), (["tpo"], ["top"])):
+            with self.subTest(words):
+                self.refuse(*words, status=2, says=says)
+
+    def test_manifests_that_are_none_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text, says in (("half.json", '{"kind":"Pod"', "half.json"), ("tab.yaml", "a:\n\tb: 1\n", "line"),
+                                     ("deployment.yaml", "kind: Deployment\nmetadata: {name: web}\n", "no Pod"),
+                                     ("empty.yaml", "", "no Pod")):
+                with self.subTest(name):
+                    file = pathlib.Path(folder, name)
+                    file.write_text(text)
+                    done = run("play", file, "--port-file", self.ports)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn(says, done.stderr)
+            self.assertIn("web", run("play", folder + "/deployment.yaml", "--port-file", self.ports).stderr)
+            self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
+
+    def test_play_goes_on_after_an_error_and_reports_it(self):
+        twice = "\n---\n".join(json.dumps(rig.pod(name, 100)) for name in ("again", "again", "after"))
+        done = run("play", "-", "--port-file", self.ports, "-o", "json", stdin=twice)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([item["outcome"] for item in json.loads(done.stdout)["items"]],
+                         ["placed", "failed", "placed"])
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("plain", None)))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("skipped", done.stdout)
+        done = run("play", "-", "--port-file", self.ports, "--webhook", "127.0.0.1:1",
+                   stdin=json.dumps(rig.pod("lost", 100)))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("127.0.0.1:1", done.stdout)
+        self.forget("again", "after", "plain", "lost")
+
+    def test_a_request_that_cannot_be_is_told_what_to_write(self):
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("odd", 1500)))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"default/odd +refused .*1000 or 2000")
+        self.forget("odd")
+
+    def test_the_server_is_found_by_environment_and_flag(self):
+        address = f"127.0.0.1:{self.daemon.port['admin']}"
+        self.assertEqual(run("nodes", env={"MILLIGPU_SERVER": address}).returncode, 0)
+        self.assertEqual(run("nodes", "--server", f"http://{address}/", env={"MILLIGPU_SERVER": "127.0.0.1:1"}
+                             ).returncode, 0)
+        # The webhook listener is another one, and says nothing that the operator's command knows.
+        done = run("nodes", "--server", f"127.0.0.1:{self.daemon.port['webhook']}")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def on_a_terminal(self, *words, env=None):
+        master, slave = pty.openpty()
+        text = b""
+        process = subprocess.Popen([CTL, *words, "--port-file", self.ports], stdout=slave,
+                                   env={**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", **(env or {})})
+        os.close(slave)
+        try:
+            while chunk := os.read(master, 65536):
+                text += chunk
+        except OSError:
+            pass  # the other side is closed: that is how a terminal ends
+        os.close(master)
+        self.assertEqual(process.wait(20), 0)
+        return text.decode()
+
+    def test_colours_and_bars_only_on_a_terminal(self):
+        seen = self.on_a_terminal("top")
+        self.assertIn("█", seen)
+        self.assertIn(ESCAPE, seen)
+        plain = self.on_a_terminal("top", env={"NO_COLOR": "1"})
+        self.assertIn("█", plain)
+        self.assertNotIn(ESCAPE, plain)
+        self.assertIn(ESCAPE, self.on_a_terminal("doctor"))
+        self.assertNotIn("#", self.on_a_terminal("top", "--bars=never"))
+
+    def test_output_that_cannot_be_written_is_no_success(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([CTL, "nodes", "--port-file", self.ports], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=30)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
+
+
+class Pages(unittest.TestCase):
+    def test_lists_are_followed_to_their_end(self):
+        cluster = json.loads(rig.DEMO.read_text())
+        model = cluster["items"][2]
+        for i in range(1500):
+            node = json.loads(json.dumps(model))
+            node["metadata"].update(name=f"n{i:04}", uid=f"uid-{i}")
+            cluster["items"].append(node)
+        daemon = rig.Daemon(cluster)
+        self.addCleanup(daemon.close)
+        done = run("nodes", "-o", "name", "--server", f"127.0.0.1:{daemon.port['admin']}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = done.stdout.splitlines()
+        self.assertEqual(len(names), 1503)
+        self.assertEqual(names, sorted(set(names)))
+
+
+class Plugin(unittest.TestCase):
+    """`kubectl milligpu` with a kubectl that forwards to the real daemon."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.env = {"PATH": f"{self.folder.name}:{os.environ['PATH']}"}
+
+    def kubectl(self, script):
+        file = pathlib.Path(self.folder.name, "kubectl")
+        file.write_text("#!/bin/sh\n" + script)
+        file.chmod(0o755)
+
+    def test_it_forwards_a_port_and_ends_the_forwarding(self):
+        daemon = rig.Daemon()
+        self.addCleanup(daemon.close)
+        said = pathlib.Path(self.folder.name, "said")
+        self.kubectl(f'echo "$$ $*" > {said}\necho "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
+                     "exec sleep 100\n")
+        done = run("nodes", "-o", "name", "--context", "c1", "--milligpu-namespace", "gpus", env=self.env,
+                   program=rig.BIN / "kubectl-milligpu")
+        self.assertEqual(done.stdout, "node/a100-0\nnode/t4-0\nnode/vm-0\n", done.stderr)
+        pid, arguments = said.read_text().split(" ", 1)
+        self.assertEqual(arguments.strip(), "--context c1 --namespace gpus port-forward statefulset/milligpu :8911")
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+    def test_it_says_so_when_kubectl_fails(self):
+        self.kubectl('echo "error: no such namespace" >&2\nexit 1\n')
+        done = run("nodes", env=self.env, program=rig.BIN / "kubectl-milligpu")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such namespace", done.stderr)
+        self.assertIn("port-forward", done.stderr)
+
+    def test_a_server_that_is_named_needs_no_kubectl(self):
+        self.kubectl("echo called >&2; exit 1\n")
+        done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=rig.BIN / "kubectl-milligpu")
+        self.assertNotIn("called", done.stderr)
+
+
+class OddServers(unittest.TestCase):
+    """What is no milligpud must not look like one, nor hold us for ever."""
+
+    def answer(self, bytes_):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def serve():
+            try:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(bytes_)
+            except OSError:
+                pass  # the client was gone first
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = run("nodes", "--server", f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join(20)
+        return done
+
+    def test_each_is_one_sentence(self):
+        def http(body, status="200 OK"):
+            return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+
+        for bytes_ in (b"", b"garbage\r\n\r\n", http("<html>"), http("{}"), http("[]"), http('{"items":3}'),
+                       http("oops", "500 Oops"), http('{"detail":"not now"}', "503 Busy"),
+                       b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", http("", "301 Moved")):
+            with self.subTest(bytes_[:40]):
+                done = self.answer(bytes_)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertTrue(re.match("milligpuctl: .", done.stderr))
+
+
+if __name__ == "__main__":
+    rig.main()

@@ -1,0 +1,32 @@
+/*
+ * support - recorded answers shown by the real views, and the whole program run on arguments.
+ */
+#ifndef MILLIGPU_TESTS_CTL_SUPPORT_H
+#define MILLIGPU_TESTS_CTL_SUPPORT_H
+
+#include "bin/ctl/ctl.h"
+
+/* 2026-01-02T03:04:05Z: the moment that every view is shown at. */
+#define NOW_MS 1767323045000
+
+struct shown {
+    struct ctl ctl;
+    char *out; /* complete after shown_end() */
+    char *err;
+    size_t out_bytes;
+    size_t err_bytes;
+};
+
+/* As if `milligpuctl words...` ran without a terminal; words are separated by blanks. */
+void shown_begin(struct shown *shown, const char *words);
+/* Closes the streams. */
+void shown_end(struct shown *shown);
+void shown_free(struct shown *shown);
+
+/* The answer as a view wants it. */
+struct value *answer(struct shown *shown, const char *json);
+
+/* The program itself: its exit status; what it said is in out and err. */
+int run_program(struct shown *shown, const char *words);
+
+#endif

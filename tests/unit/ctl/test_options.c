@@ -1,0 +1,222 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support.h"
+
+static struct shown shown;
+
+static int parse(const char *words, struct err *err)
+{
+    struct options options;
+    char copy[256];
+    char *argv[16] = {(char[]){"milligpuctl"}};
+    int argc = 1;
+    char *save = NULL;
+
+    (void)snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok_r(copy, " ", &save); word != NULL; word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    const int status = options_parse(argc, argv, &options, err);
+    if (status == 0)
+        options_done(&options);
+    return status;
+}
+
+static void options_stand_anywhere(void **state)
+{
+    static const char *const forms[] = {
+        "-n research allocations --node n1",    "allocations -n research --node=n1",
+        "allocations -nresearch --node n1",     "--namespace research --node n1 allocations",
+        "allocations -n=research --node n1 --",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        shown_begin(&shown, forms[i]);
+        assert_string_equal(shown.ctl.options.command->name, "allocations");
+        assert_string_equal(shown.ctl.options.given[OPTION_namespace], "research");
+        assert_string_equal(shown.ctl.options.given[OPTION_node], "n1");
+        assert_int_equal(shown.ctl.options.arguments, 0);
+        shown_end(&shown);
+        shown_free(&shown);
+    }
+}
+
+static void words_after_two_dashes_are_arguments(void **state)
+{
+    (void)state;
+    shown_begin(&shown, "play - -- -n --x");
+    assert_int_equal(shown.ctl.options.arguments, 3);
+    assert_string_equal(shown.ctl.options.argument[0], "-");
+    assert_string_equal(shown.ctl.options.argument[1], "-n");
+    assert_string_equal(shown.ctl.options.argument[2], "--x");
+    shown_end(&shown);
+    shown_free(&shown);
+}
+
+static void what_is_wrong_is_said_with_what_would_be_right(void **state)
+{
+    static const struct {
+        const char *words;
+        const char *says;
+    } bad[] = {
+        {"tpo", "did you mean top?"},
+        {"alloc", "did you mean allocations?"},
+        {"docter", "did you mean doctor?"},
+        {"xyzzy", "--help"},
+        {"top x", "top takes no arguments, but got x"},
+        {"node", "node wants NODE"},
+        {"node a b", "node takes NODE and nothing more, but got b"},
+        {"pod", "pod wants POD"},
+        {"play", "play wants FILE..."},
+        {"top --at 1h", "top knows no --at"},
+        {"summary -n x", "summary knows no --namespace"},
+        {"top --nodes", "no option --nodes"},
+        {"top -x", "no option -x"},
+        {"top --watch=yes", "--watch is a switch"},
+        {"top --node", "--node wants NODE"},
+        {"top --node=", "--node wants NODE"},
+        {"backup f --forc", "no option --forc"},
+        {"doctor --sort-by X", "doctor knows no --sort-by"},
+    };
+    struct err err;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(parse(bad[i].words, &err), -ERR_INVALID);
+        if (strstr(err.text, bad[i].says) == NULL)
+            fail_msg("%s: %s", bad[i].words, err.text);
+    }
+}
+
+static void usage_errors_have_status_two(void **state)
+{
+    static const char *const wrong[] = {
+        "",
+        "nonsense",
+        "top --bars=sometimes",
+        "nodes -o xml",
+        "allocations --state gone",
+        "allocations -n a -A",
+        "history x --at tomorrow",
+        "history x --gpu --pod",
+        "pod a/b/c",
+        "pod /x",
+        "pod a/b -n c",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        const int status = run_program(&shown, wrong[i]);
+        if (status != CTL_USAGE || shown.out_bytes != 0 || shown.err_bytes == 0)
+            fail_msg("%s: status %d, says %s%s", wrong[i], status, shown.out, shown.err);
+        shown_free(&shown);
+    }
+}
+
+static void nobody_there_is_one_sentence_and_status_one(void **state)
+{
+    (void)state;
+    /* Port 1 of loopback: nothing of ours listens there. */
+    assert_int_equal(run_program(&shown, "nodes --server 127.0.0.1:1"), CTL_NO);
+    assert_int_equal(shown.out_bytes, 0);
+    assert_non_null(strstr(shown.err, "cannot reach milligpud at 127.0.0.1:1"));
+    assert_ptr_equal(strchr(shown.err, '\n'), shown.err + shown.err_bytes - 1);
+    shown_free(&shown);
+    assert_int_equal(run_program(&shown, "doctor --server 127.0.0.1:1"), CTL_NO);
+    assert_non_null(strstr(shown.out, "FAILED   daemon"));
+    assert_non_null(strstr(shown.out, "do: start milligpud"));
+    shown_free(&shown);
+}
+
+static void a_port_file_that_is_none_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_program(&shown, "nodes --port-file /nonexistent/ports"), CTL_NO);
+    assert_non_null(strstr(shown.err, "/nonexistent/ports"));
+    shown_free(&shown);
+    assert_int_equal(run_program(&shown, "nodes --port-file /dev/null"), CTL_NO);
+    assert_non_null(strstr(shown.err, "admin ADDRESS"));
+    shown_free(&shown);
+}
+
+static void help_and_version_need_no_server(void **state)
+{
+    static const char *const commands[] = {
+        "top",     "nodes", "node",   "allocations", "pod",  "waiting",      "history",
+        "summary", "drift", "doctor", "backup",      "play", "check-config",
+    };
+    char words[64];
+    (void)state;
+    assert_int_equal(run_program(&shown, "--version"), CTL_FINE);
+    assert_int_equal(strncmp(shown.out, "milligpuctl 0.", strlen("milligpuctl 0.")), 0);
+    shown_free(&shown);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        (void)snprintf(words, sizeof words, "%s --help", commands[i]);
+        assert_int_equal(run_program(&shown, words), CTL_FINE);
+        assert_non_null(strstr(shown.out, commands[i]));
+        assert_non_null(strstr(shown.out, "--server ADDRESS"));
+        shown_free(&shown);
+        assert_int_equal(run_program(&shown, "help"), CTL_FINE);
+        assert_non_null(strstr(shown.out, commands[i]));
+        shown_free(&shown);
+    }
+}
+
+static void help_fits_eighty_columns(void **state)
+{
+    (void)state;
+    assert_int_equal(run_program(&shown, "help play"), CTL_FINE);
+    for (const char *at = shown.out; *at != '\0';) {
+        const size_t length = strcspn(at, "\n");
+        if (length > 80)
+            fail_msg("%.*s", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+    shown_free(&shown);
+}
+
+/* UPDATE=1 writes the document instead. */
+static void the_document_equals_its_table(void **state)
+{
+    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    const bool writes = getenv("UPDATE") != NULL;       /* NOLINT(concurrency-mt-unsafe) */
+    CLEANUP(strbuf_done) struct strbuf want;
+    char path[4096];
+    (void)state;
+    strbuf_init(&want);
+    options_markdown(&want);
+    (void)snprintf(path, sizeof path, "%s/docs/CLI.md", source != NULL ? source : ".");
+    FILE *document = fopen(path, writes ? "we" : "re");
+    if (document == NULL)
+        fail_msg("%s is missing: run this test with UPDATE=1", path);
+    if (writes) {
+        assert_int_equal(fwrite(want.data, 1, want.len, document), want.len);
+        assert_int_equal(fclose(document), 0);
+        return;
+    }
+    CLEANUP(xfreep) char *have = xcalloc(want.len + 2, 1);
+    const size_t count = fread(have, 1, want.len + 1, document);
+    assert_int_equal(fclose(document), 0);
+    if (count != want.len || strcmp(have, want.data) != 0)
+        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_stand_anywhere),
+        cmocka_unit_test(words_after_two_dashes_are_arguments),
+        cmocka_unit_test(what_is_wrong_is_said_with_what_would_be_right),
+        cmocka_unit_test(usage_errors_have_status_two),
+        cmocka_unit_test(nobody_there_is_one_sentence_and_status_one),
+        cmocka_unit_test(a_port_file_that_is_none_is_named),
+        cmocka_unit_test(help_and_version_need_no_server),
+        cmocka_unit_test(help_fits_eighty_columns),
+        cmocka_unit_test(the_document_equals_its_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

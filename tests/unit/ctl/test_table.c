@@ -1,0 +1,193 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bin/ctl/table.h"
+
+static struct arena arena;
+static struct strbuf printed;
+
+static const struct column columns[] = {
+    {"NAME", 0}, {"FREE", COLUMN_RIGHT}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT}};
+
+static int print(struct screen *screen, struct err *err)
+{
+    CLEANUP(table_done) struct table table;
+    char *text = NULL;
+    size_t bytes = 0;
+
+    screen->out = open_memstream(&text, &bytes);
+    screen->now_ms = 1767323045000; /* 2026-01-02T03:04:05Z */
+    assert_non_null(screen->out);
+    table_init(&table, screen, &arena, columns, ARRAY_LEN(columns));
+    table_text(&table, "beta");
+    table_number(&table, 1000);
+    table_text(&table, "u1");
+    table_age(&table, "2026-01-02T03:03:00Z");
+    table_text(&table, "alpha");
+    table_number(&table, 90);
+    table_text(&table, "");
+    table_age(&table, "2026-01-01T03:04:05.000Z");
+    table_text(&table, "gamma");
+    table_number(&table, 1000);
+    table_text(&table, "u3");
+    table_age(&table, "");
+    const int status = table_print(&table, err);
+    assert_int_equal(fclose(screen->out), 0);
+    strbuf_reset(&printed);
+    strbuf_str(&printed, text);
+    free(text);
+    return status;
+}
+
+static void name_comes_first_and_age_last(void **state)
+{
+    struct screen screen = {.headers = true};
+    struct err err;
+    (void)state;
+    assert_int_equal(print(&screen, &err), 0);
+    assert_string_equal(printed.data, "NAME   FREE  AGE\n"
+                                      "beta   1000  65s\n"
+                                      "alpha    90  24h\n"
+                                      "gamma  1000    -\n");
+}
+
+static void wide_shows_more_columns_and_headers_can_be_left_out(void **state)
+{
+    struct screen screen = {.wide = true};
+    struct err err;
+    (void)state;
+    assert_int_equal(print(&screen, &err), 0);
+    assert_string_equal(printed.data, "beta   1000  u1   65s\n"
+                                      "alpha    90  -    24h\n"
+                                      "gamma  1000  u3     -\n");
+}
+
+static void rows_are_sorted_by_any_column_and_stay_in_order_when_equal(void **state)
+{
+    static const struct {
+        const char *by;
+        const char *order;
+    } cases[] = {
+        {"name", "alpha beta gamma "}, {"-NAME", "gamma beta alpha "},
+        {"FREE", "alpha beta gamma "}, {"-free", "beta gamma alpha "},
+        {"AGE", "beta alpha gamma "},
+    };
+    struct err err;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct screen screen = {.sort_by = cases[i].by};
+        char order[64] = "";
+        assert_int_equal(print(&screen, &err), 0);
+        for (const char *at = printed.data; *at != '\0'; at = strchr(at, '\n') + 1)
+            (void)snprintf(order + strlen(order), sizeof order - strlen(order), "%.*s ",
+                           (int)strcspn(at, " "), at);
+        assert_string_equal(order, cases[i].order);
+    }
+}
+
+static void sorting_by_what_is_no_column_names_those_there_are(void **state)
+{
+    struct screen screen = {.sort_by = "COLOUR"};
+    struct err err;
+    (void)state;
+    assert_true(print(&screen, &err) < 0);
+    assert_non_null(strstr(err.text, "COLOUR"));
+    assert_non_null(strstr(err.text, "NAME, FREE, UID, AGE"));
+    assert_string_equal(printed.data, "");
+}
+
+static void control_characters_reach_no_terminal(void **state)
+{
+    CLEANUP(table_done) struct table table;
+    static const struct column one[] = {{"NAME", 0}};
+    struct screen screen = {.headers = false};
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err err;
+    (void)state;
+    screen.out = open_memstream(&text, &bytes);
+    table_init(&table, &screen, &arena, one, 1);
+    table_text(&table, "a\033[31mb");
+    assert_int_equal(table_print(&table, &err), 0);
+    assert_int_equal(fclose(screen.out), 0);
+    assert_null(strchr(text, '\033'));
+    free(text);
+}
+
+static void ages_are_written_as_kubectl_writes_them(void **state)
+{
+    static const struct {
+        int64_t s;
+        const char *text;
+    } ages[] = {
+        {-5, "0s"},       {0, "0s"},      {119, "119s"},    {120, "2m"},
+        {310, "5m10s"},   {600, "10m"},   {10799, "179m"},  {10800, "3h"},
+        {11160, "3h6m"},  {28800, "8h"},  {172799, "47h"},  {172800, "2d"},
+        {176400, "2d1h"}, {691200, "8d"}, {63072000, "2y"}, {63158400, "2y1d"},
+    };
+    char age[AGE_BYTES];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ages); i++) {
+        age_format(ages[i].s * 1000, age);
+        assert_string_equal(age, ages[i].text);
+    }
+}
+
+static void assert_bar(int64_t used, int64_t reserved, int64_t total, const char *want)
+{
+    CLEANUP(strbuf_done) struct strbuf bar;
+    const struct screen screen = {0};
+    strbuf_init(&bar);
+    bar_format(&bar, &screen, 10, used, reserved, total);
+    assert_string_equal(bar.data, want);
+}
+
+static void bars_never_hide_what_is_used(void **state)
+{
+    (void)state;
+    assert_bar(0, 0, 1000, "..........");
+    assert_bar(1, 0, 1000, "#.........");
+    assert_bar(500, 0, 1000, "#####.....");
+    assert_bar(300, 300, 1000, "###+++....");
+    assert_bar(1000, 0, 1000, "##########");
+    assert_bar(1500, 0, 1000, "##########");
+    assert_bar(901, 0, 1000, "##########");
+    assert_bar(250, 0, 500, "#####.....");
+    assert_bar(0, 0, 0, "..........");
+    assert_bar(300, 0, 0, "##########");
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&printed);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    strbuf_done(&printed);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(name_comes_first_and_age_last),
+        TEST(wide_shows_more_columns_and_headers_can_be_left_out),
+        TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal),
+        TEST(sorting_by_what_is_no_column_names_those_there_are),
+        TEST(control_characters_reach_no_terminal),
+        TEST(ages_are_written_as_kubectl_writes_them),
+        TEST(bars_never_hide_what_is_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

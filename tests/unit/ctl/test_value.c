@@ -1,0 +1,194 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bin/ctl/value.h"
+
+static struct arena arena;
+static struct err err;
+
+static struct value *json(const char *text)
+{
+    struct value *value;
+    if (value_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
+        fail_msg("%s", err.text);
+    return value;
+}
+
+static struct value *yaml(const char *text)
+{
+    struct value *value;
+    if (value_parse_yaml(text_of(text), &arena, &value, &err) < 0)
+        fail_msg("%s", err.text);
+    return value;
+}
+
+static void assert_json(const struct value *value, const char *want)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+    strbuf_init(&out);
+    value_write_json(&out, value);
+    assert_string_equal(out.data, want);
+}
+
+static void what_is_read_is_written_again(void **state)
+{
+    static const char text[] =
+        "{\"a\":[1,-2.50,1e9,true,false,null,\"x\\\"\\n\"],\"b\":{},\"c\":[],\"\":\"\"}";
+    (void)state;
+    assert_json(json(text), text);
+    assert_json(json("17"), "17");
+    assert_json(json("\"\""), "\"\"");
+}
+
+static void pretty_json_has_a_line_for_each_member(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+    (void)state;
+    strbuf_init(&out);
+    value_write_pretty(&out, json("{\"a\":[1,{\"b\":2}],\"c\":[],\"d\":{}}"));
+    assert_string_equal(out.data, "{\n  \"a\": [\n    1,\n    {\n      \"b\": 2\n    }\n  ],\n"
+                                  "  \"c\": [],\n  \"d\": {}\n}\n");
+}
+
+static void broken_json_names_the_place(void **state)
+{
+    static const char *const bad[] = {"",      "{",          "[1,]",     "{\"a\"}", "nul",
+                                      "1 2",   "{\"a\":1,}", "\"\xff\"", "'a'",     "[1",
+                                      "{1:2}", "01",         "\"\x01\"", "+1",      "\"\\ud800\""};
+    struct value *value;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        err.text[0] = '\0';
+        assert_true(value_parse_json(text_of(bad[i]), "document", &arena, &value, &err) < 0);
+        assert_non_null(strstr(err.text, "document"));
+    }
+}
+
+static void deep_nesting_is_refused_in_both_notations(void **state)
+{
+    char text[100001];
+    struct value *value;
+    (void)state;
+    memset(text, '[', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    assert_true(value_parse_json(text_of(text), "document", &arena, &value, &err) < 0);
+    text[1000] = '\0';
+    assert_true(value_parse_yaml(text_of(text), &arena, &value, &err) < 0);
+}
+
+static void what_is_not_there_is_empty(void **state)
+{
+    const struct value *value =
+        json("{\"a\":{\"b\":\"x\",\"n\":7,\"t\":true,\"z\":null},\"x.y\":1}");
+    (void)state;
+    assert_string_equal(value_str(value, "a.b"), "x");
+    assert_int_equal(value_int(value, "a.n"), 7);
+    assert_true(value_true(value, "a.t"));
+    assert_null(value_at(value, "a.z"));
+    assert_null(value_at(value, "a.b.c"));
+    assert_null(value_at(NULL, "a"));
+    assert_string_equal(value_str(value, "a.n"), "");
+    assert_int_equal(value_int(value, "a.b"), 0);
+    assert_false(value_true(value, "a.b"));
+    assert_non_null(value_get(value, "x.y"));
+}
+
+static void an_object_is_changed_in_place(void **state)
+{
+    struct value *value = json("{\"a\":1,\"b\":2,\"c\":3}");
+    (void)state;
+    value_set_str(&arena, value, "b", "two");
+    assert_json(value, "{\"a\":1,\"c\":3,\"b\":\"two\"}");
+    value_remove(value, "a");
+    value_remove(value, "b");
+    value_remove(value, "nobody");
+    assert_json(value, "{\"c\":3}");
+    value_remove(value, "c");
+    value_set_str(&arena, value, "d", "");
+    assert_json(value, "{\"d\":\"\"}");
+}
+
+static void yaml_documents_become_an_array(void **state)
+{
+    (void)state;
+    assert_json(yaml("a: 1\n---\n- x\n- {y: [2]}\n---\n"), "[{\"a\":1},[\"x\",{\"y\":[2]}],null]");
+    assert_json(yaml(""), "[]");
+    assert_json(yaml("# only a word\n"), "[]");
+    assert_json(yaml("{\"a\": [1, \"b\"]}"), "[{\"a\":[1,\"b\"]}]");
+}
+
+static void plain_yaml_words_have_their_kind(void **state)
+{
+    (void)state;
+    assert_json(yaml("[300, -1.5e3, 007, 0x1f, 1., true, FALSE, ~, null, '', \"1\", 300m, yes]"),
+                "[[300,-1.5e3,\"007\",\"0x1f\",\"1.\",true,false,null,null,\"\",\"1\",\"300m\","
+                "\"yes\"]]");
+    assert_json(yaml("a:\nb: |\n  x\n  y\n"), "[{\"a\":null,\"b\":\"x\\ny\\n\"}]");
+}
+
+static void broken_yaml_names_its_line(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says;
+    } bad[] = {
+        {"a: [1\nb: 2\n", "line 2"},     {"a: 1\na: 2\n", "line 2"},
+        {"a: &x 1\nb: *x\n", "aliases"}, {"? [1]\n: 2\n", "line 1"},
+        {"a: b: c\n", "line 1"},         {"a: \"\xff\"\n", "line"},
+        {"\t- a\n", "line 1"},           {"a: {b: {c: 1, c: 2}}\n", "twice"},
+    };
+    struct value *value;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_true(value_parse_yaml(text_of(bad[i].text), &arena, &value, &err) < 0);
+        if (strstr(err.text, bad[i].says) == NULL)
+            fail_msg("%s: %s", bad[i].text, err.text);
+    }
+}
+
+static void yaml_that_is_written_reads_back_the_same(void **state)
+{
+    static const char text[] =
+        "{\"a\":[\"true\",\"300\",\"~\",\"\",\"null\",\"yes\",\"2026-01-02T03:04:05Z\",\" x \","
+        "\"a: b\",\"#c\",\"line\\nline\",\"-\",\"\xc3\xa4\"],"
+        "\"b\":{\"c\":true,\"d\":null,\"e\":-1.5},"
+        "\"f\":[],\"g\":{},\"1\":2}";
+    CLEANUP(strbuf_done) struct strbuf out;
+    (void)state;
+    strbuf_init(&out);
+    value_write_yaml(&out, json(text));
+    assert_json(yaml(out.data)->first, text);
+    assert_non_null(strstr(out.data, "\"2026-01-02T03:04:05Z\""));
+    assert_non_null(strstr(out.data, "\"yes\""));
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_read_is_written_again),  TEST(pretty_json_has_a_line_for_each_member),
+        TEST(broken_json_names_the_place),    TEST(deep_nesting_is_refused_in_both_notations),
+        TEST(what_is_not_there_is_empty),     TEST(an_object_is_changed_in_place),
+        TEST(yaml_documents_become_an_array), TEST(plain_yaml_words_have_their_kind),
+        TEST(broken_yaml_names_its_line),     TEST(yaml_that_is_written_reads_back_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

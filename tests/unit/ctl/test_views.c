@@ -1,0 +1,373 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support.h"
+
+static struct shown shown;
+
+/* Shows a recorded answer as `words` would, and compares; words name the command. */
+static int show(const char *words, int (*view)(struct ctl *ctl, const struct value *value),
+                const char *json)
+{
+    shown_begin(&shown, words);
+    const int status = view(&shown.ctl, answer(&shown, json));
+    shown_end(&shown);
+    return status;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    shown_free(&shown);
+    return 0;
+}
+
+static const char nodes[] =
+    "{\"items\":[{\"name\":\"n1\",\"uid\":\"u1\",\"model\":\"NVIDIA-A100\",\"source\":"
+    "\"annotation\",\"state\":\"ok\",\"stateText\":\"\",\"cordoned\":false,\"capacityMilli\":2000,"
+    "\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
+    "\"heldGpus\":0,\"gpus\":["
+    "{\"id\":\"GPU-1\",\"index\":0,\"model\":\"NVIDIA-A100\",\"mib\":81920,"
+    "\"milli\":1000,\"usedMilli\":1000,\"reservedMilli\":0,\"usedMib\":81920,\"freeMilli\":0,"
+    "\"pods\":2,\"state\":\"ok\"},{\"id\":\"GPU-2\",\"index\":1,\"model\":\"NVIDIA-A100\",\"mib\":"
+    "81920,\"milli\":1000,\"usedMilli\":300,\"reservedMilli\":200,\"usedMib\":24576,\"freeMilli\":"
+    "500,\"pods\":2,\"state\":\"ok\"}]},{\"name\":\"n2\",\"uid\":\"u2\",\"model\":\"\",\"source\":"
+    "\"label\",\"state\":\"mixed\",\"stateText\":\"whole GPUs and shares\",\"cordoned\":false,"
+    "\"capacityMilli\":500,\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,"
+    "\"largestFreeMilli\":0,\"heldGpus\":1,\"gpus\":[{\"id\":\"n2/gpu-0\",\"index\":0,\"model\":"
+    "\"\",\"mib\":0,\"milli\":500,\"usedMilli\":0,\"reservedMilli\":0,\"usedMib\":0,"
+    "\"freeMilli\":0,\"pods\":0,\"state\":\"cordoned\"}]}]}";
+
+static const char summary[] =
+    "{\"version\":\"0.1.0\",\"cluster\":\"c-1\",\"mode\":\"cluster\",\"ready\":true,\"safeMode\":"
+    "false,\"generation\":7,\"nodes\":2,\"gpus\":3,\"capacityMilli\":2500,\"usedMilli\":1300,"
+    "\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,\"allocations\":{"
+    "\"reserved\":1,\"bound\":3},\"waitingPods\":1,\"drift\":2,\"models\":[{\"model\":"
+    "\"NVIDIA-A100\",\"gpus\":2,\"capacityMilli\":2000,\"usedMilli\":1300,\"reservedMilli\":200,"
+    "\"freeMilli\":500,\"largestFreeMilli\":500},{\"model\":\"\",\"gpus\":1,\"capacityMilli\":500,"
+    "\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,\"largestFreeMilli\":0}]}";
+
+static void show_top_of(const char *words)
+{
+    shown_begin(&shown, words);
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, nodes), answer(&shown, summary)),
+                     CTL_FINE);
+    shown_end(&shown);
+}
+
+static void top_has_a_line_for_each_gpu(void **state)
+{
+    (void)state;
+    show_top_of("top");
+    assert_string_equal(shown.out,
+                        "NODE  GPU  MODEL        USED  RESERVED  FREE  PODS  STATE\n"
+                        "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
+                        "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
+                        "n2      0  -               0         0     0     0  cordoned\n"
+                        "\n2 nodes, 3 GPUs: 1300 used, 200 reserved, 500 free of 2500 milli; "
+                        "1 pod waits\n");
+}
+
+static void top_draws_bars_when_asked(void **state)
+{
+    (void)state;
+    show_top_of("top --bars=always");
+    assert_non_null(strstr(shown.out, "  ####################  "));
+    assert_non_null(strstr(shown.out, "  ######++++..........  "));
+    assert_non_null(strstr(shown.out, "  ....................  "));
+    assert_non_null(strstr(shown.out, "(# used  + reserved  . free)"));
+}
+
+static void top_colours_only_where_that_is_allowed(void **state)
+{
+    (void)state;
+    shown_begin(&shown, "top --bars=always");
+    shown.ctl.screen.colors = true;
+    shown.ctl.screen.terminal = true;
+    shown.ctl.screen.width = 120;
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, nodes), NULL), CTL_FINE);
+    shown_end(&shown);
+    assert_non_null(strchr(shown.out, '\033'));
+    shown_free(&shown);
+    show_top_of("top --bars=always");
+    assert_null(strchr(shown.out, '\033'));
+}
+
+static void top_names_gpus_and_tells_the_wide_story(void **state)
+{
+    (void)state;
+    show_top_of("top -o name");
+    assert_string_equal(shown.out, "gpu/GPU-1\ngpu/GPU-2\ngpu/n2/gpu-0\n");
+    shown_free(&shown);
+    show_top_of("top -o wide --no-headers");
+    assert_non_null(strstr(shown.out, "81920  81920  GPU-1"));
+    assert_null(strstr(shown.out, "NODE"));
+    assert_null(strstr(shown.out, "waits"));
+}
+
+static void top_says_when_there_is_nothing(void **state)
+{
+    (void)state;
+    shown_begin(&shown, "top");
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, "{\"items\":[]}"), NULL), CTL_FINE);
+    shown_end(&shown);
+    assert_string_equal(shown.out, "");
+    assert_non_null(strstr(shown.err, "no GPUs"));
+}
+
+static void nodes_show_what_decides(void **state)
+{
+    (void)state;
+    assert_int_equal(show("nodes", show_nodes, nodes), CTL_FINE);
+    assert_string_equal(shown.out,
+                        "NAME  MODEL        GPUS  SIZE  USED  RESERVED  FREE  LARGEST  STATE\n"
+                        "n1    NVIDIA-A100     2  2000  1300       200   500      500  ok\n"
+                        "n2    -               1   500     0         0     0        0  mixed\n");
+    shown_free(&shown);
+    assert_int_equal(show("nodes -o name", show_nodes, nodes), CTL_FINE);
+    assert_string_equal(shown.out, "node/n1\nnode/n2\n");
+    shown_free(&shown);
+    assert_int_equal(show("nodes -o wide", show_nodes, nodes), CTL_FINE);
+    assert_non_null(strstr(shown.out, "whole GPUs and shares"));
+}
+
+static void json_and_yaml_are_the_answer_itself(void **state)
+{
+    (void)state;
+    assert_int_equal(show("drift -o json", show_drift, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.out, "{\n  \"items\": []\n}\n");
+    shown_free(&shown);
+    assert_int_equal(show("drift -o yaml", show_drift, "{\"items\":[{\"kind\":\"over\"}]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.out, "items:\n- kind: over\n");
+}
+
+static void allocations_tell_where_how_much_and_since_when(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("allocations -o wide", show_allocations,
+             "{\"items\":[{\"uid\":\"p1\",\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\","
+             "\"state\":\"bound\",\"origin\":\"granted\",\"presumed\":false,\"inDoubt\":false,"
+             "\"reservedAt\":\"2026-01-02T02:58:55Z\",\"boundAt\":\"2026-01-02T02:58:56Z\","
+             "\"heldGpus\":0,\"unplacedMilli\":0,\"charges\":[{\"gpu\":\"G1\",\"index\":0,"
+             "\"milli\":300,\"mib\":10},{\"gpu\":\"G2\",\"index\":1,\"milli\":300,\"mib\":20}],"
+             "\"shares\":[]},{\"uid\":\"p2\",\"namespace\":\"b\",\"name\":\"y\",\"node\":\"n2\","
+             "\"state\":\"reserved\",\"origin\":\"observed\",\"presumed\":true,\"inDoubt\":true,"
+             "\"terminatingSince\":\"2026-01-02T03:00:00Z\",\"unplacedMilli\":200,\"charges\":[{"
+             "\"gpu\":\"gone/gpu-3\",\"milli\":100,\"mib\":0}],\"shares\":[]}]}"),
+        CTL_FINE);
+    assert_string_equal(
+        shown.out, "NAMESPACE  NAME  NODE  GPU:MILLI             MILLI  MIB  ORIGIN    UID  STATE"
+                   "                                     AGE\n"
+                   "a          x     n1    0:300,1:300             600   30  granted   p1   bound"
+                   "                                   5m10s\n"
+                   "b          y     n2    gone/gpu-3:100,?:200    300    0  observed  p2   "
+                   "reserved,in-doubt,presumed,terminating      -\n");
+}
+
+static void a_placed_pod_tells_its_containers(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("pod a/x", show_pod,
+             "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Running\",\"node\":"
+             "\"n1\",\"request\":\"300 milli of one GPU\",\"allocation\":{\"state\":\"bound\","
+             "\"node\":\"n1\",\"boundAt\":\"2026-01-02T00:04:05Z\",\"charges\":[{\"gpu\":\"G1\","
+             "\"index\":0,\"milli\":300,\"mib\":4915}],\"shares\":[{\"container\":\"c\",\"kind\":"
+             "\"app\",\"gpu\":\"G1\",\"index\":0,\"milli\":300,\"mib\":4915}]}}"),
+        CTL_FINE);
+    assert_string_equal(shown.out, "Pod:          a/x\n"
+                                   "Request:      300 milli of one GPU\n"
+                                   "Phase:        Running\n"
+                                   "Node:         n1\n"
+                                   "State:        bound since 2026-01-02T00:04:05Z (3h)\n"
+                                   "GPU:milli:    0:300\n"
+                                   "\n"
+                                   "CONTAINER  KIND  GPU  ID  MILLI   MIB\n"
+                                   "c          app   0    G1    300  4915\n");
+}
+
+static void a_waiting_pod_tells_why_node_by_node(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("pod a/x", show_pod,
+             "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":"
+             "\"\",\"request\":\"300 milli of one GPU\",\"waiting\":{\"since\":"
+             "\"2026-01-02T03:03:53Z\",\"lastAsked\":\"2026-01-02T03:04:00Z\",\"asks\":2,"
+             "\"text\":\"no GPU with 300 milli free\"},\"nodes\":[{\"name\":\"n1\",\"fits\":false,"
+             "\"reason\":\"room\",\"text\":\"no GPU with 300 milli free\",\"detail\":"
+             "\"largest free piece 220 milli\"},{\"name\":\"n2\",\"fits\":true,\"reason\":"
+             "\"fits\",\"text\":\"\",\"detail\":\"\"}]}"),
+        CTL_FINE);
+    assert_string_equal(shown.out,
+                        "Pod:          a/x\n"
+                        "Request:      300 milli of one GPU\n"
+                        "Phase:        Pending\n"
+                        "Node:         none\n"
+                        "Waiting:      since 2026-01-02T03:03:53Z (12s), asked 2 times\n"
+                        "Why:          no GPU with 300 milli free\n"
+                        "\n"
+                        "NODE  FITS  WHY NOT                     AT THIS MOMENT\n"
+                        "n1    no    no GPU with 300 milli free  largest free piece 220 milli\n"
+                        "n2    yes   -                           -\n");
+}
+
+static void history_names_from_and_until(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("history x", show_history,
+             "{\"items\":[{\"uid\":\"p\",\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\","
+             "\"nodeUid\":\"u\",\"gpu\":\"G1\",\"milli\":300,\"mib\":1,\"state\":\"released\","
+             "\"reservedAt\":\"2026-01-01T14:05:00.123Z\",\"boundAt\":\"2026-01-01T14:05:01.000Z\","
+             "\"releasedAt\":\"2026-01-01T15:00:00Z\"}]}"),
+        CTL_FINE);
+    assert_string_equal(
+        shown.out,
+        "NAMESPACE  NAME  NODE  GPU  MILLI  STATE     FROM                  UNTIL"
+        "                 AGE\n"
+        "a          x     n1    G1     300  released  2026-01-01T14:05:00Z  2026-01-01T15:00:00Z  "
+        "12h\n");
+}
+
+static void drift_and_waiting_have_their_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(show("drift", show_drift,
+                          "{\"items\":[{\"kind\":\"over\",\"node\":\"n1\",\"gpu\":\"G1\",\"text\":"
+                          "\"800 of 500\"},{\"kind\":\"presumed\",\"node\":\"n1\",\"namespace\":"
+                          "\"a\",\"name\":\"x\",\"text\":\"a guess\",\"since\":"
+                          "\"2026-01-02T03:04:00Z\"}]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.out, "KIND      NODE  GPU  POD  WHAT        AGE\n"
+                                   "over      n1    G1   -    800 of 500    -\n"
+                                   "presumed  n1    -    a/x  a guess      5s\n");
+    shown_free(&shown);
+    assert_int_equal(show("waiting", show_waiting, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.out, "");
+    assert_string_equal(shown.err, "no pod waits\n");
+}
+
+static void summary_shouts_when_nothing_is_granted(void **state)
+{
+    (void)state;
+    assert_int_equal(show("summary", show_summary, summary), CTL_FINE);
+    assert_non_null(strstr(shown.out, "milligpud:    0.1.0, ready\n"));
+    assert_non_null(strstr(shown.out, "Allocations:  3 bound, 1 reserved\n"));
+    assert_non_null(strstr(shown.out, "unknown         1   500"));
+    shown_free(&shown);
+    assert_int_equal(show("summary", show_summary, "{\"ready\":false,\"safeMode\":true}"),
+                     CTL_FINE);
+    assert_non_null(strstr(shown.out, "NOT READY, SAFE MODE"));
+}
+
+static void doctor_fails_when_a_check_failed(void **state)
+{
+    (void)state;
+    assert_int_equal(show("doctor", show_doctor,
+                          "{\"checks\":[{\"name\":\"daemon\",\"status\":\"ok\",\"text\":\"ready\","
+                          "\"fix\":\"\"},{\"name\":\"bell\",\"status\":\"warning\",\"text\":"
+                          "\"silent\",\"fix\":\"look\"}]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.out, "ok       daemon      ready\n"
+                                   "WARNING  bell        silent\n"
+                                   "                     do: look\n");
+    shown_free(&shown);
+    static const char failed[] = "{\"checks\":[{\"name\":\"api\",\"status\":\"failed\",\"text\":"
+                                 "\"no \\u001b[2J answer\",\"fix\":\"mend it\"}]}";
+    assert_int_equal(show("doctor", show_doctor, failed), CTL_NO);
+    assert_string_equal(shown.out, "FAILED   api         no ?[2J answer\n"
+                                   "                     do: mend it\n");
+    shown_free(&shown);
+    assert_int_equal(show("doctor -o json", show_doctor, failed), CTL_NO);
+    shown_free(&shown);
+    assert_int_equal(show("doctor", show_doctor, "{}"), CTL_NO);
+}
+
+static void answers_of_another_shape_are_shown_without_harm(void **state)
+{
+    static const char *const odd[] = {
+        "{}",
+        "[]",
+        "null",
+        "17",
+        "{\"items\":17}",
+        "{\"items\":[17,null,[],{}]}",
+        "{\"items\":[{\"name\":17,\"gpus\":[17,{}],\"charges\":{\"a\":1},\"milli\":\"x\"}]}",
+        "{\"checks\":[1],\"gpus\":[1],\"models\":[1],\"allocation\":17,\"waiting\":[],\"nodes\":1}",
+    };
+    int (*const views[])(struct ctl *, const struct value *) = {
+        show_nodes,   show_node,  show_allocations, show_pod,    show_waiting,
+        show_history, show_drift, show_summary,     show_doctor,
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+        for (size_t j = 0; j < ARRAY_LEN(views); j++) {
+            const int status = show("nodes", views[j], odd[i]);
+            assert_true(status == CTL_FINE || (views[j] == show_doctor && status == CTL_NO));
+            shown_free(&shown);
+        }
+    shown_begin(&shown, "top");
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, odd[6]), answer(&shown, "17")), CTL_FINE);
+    shown_end(&shown);
+}
+
+static void moments_are_absolute_or_so_long_ago(void **state)
+{
+    static const struct {
+        const char *given;
+        const char *want;
+    } cases[] = {
+        {"2026-01-01T14:05:00Z", "2026-01-01T14:05:00Z"},
+        {"5s", "2026-01-02T03:04:00.000Z"},
+        {"4m", "2026-01-02T03:00:05.000Z"},
+        {"3h", "2026-01-02T00:04:05.000Z"},
+        {"1d", "2026-01-01T03:04:05.000Z"},
+        {"", ""},
+        {"1", ""},
+        {"1w", ""},
+        {"-1d", ""},
+        {"1dd", ""},
+        {"12345678901d", ""},
+        {"yesterday", ""},
+        {"2026-13-01T00:00:00Z", ""},
+    };
+    char out[AGE_BYTES + 32];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        moment_format(cases[i].given, NOW_MS, out);
+        assert_string_equal(out, cases[i].want);
+    }
+    shown_begin(&shown, "top");
+    shown_end(&shown);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, forget)
+    const struct CMUnitTest tests[] = {
+        TEST(top_has_a_line_for_each_gpu),
+        TEST(top_draws_bars_when_asked),
+        TEST(top_colours_only_where_that_is_allowed),
+        TEST(top_names_gpus_and_tells_the_wide_story),
+        TEST(top_says_when_there_is_nothing),
+        TEST(nodes_show_what_decides),
+        TEST(json_and_yaml_are_the_answer_itself),
+        TEST(allocations_tell_where_how_much_and_since_when),
+        TEST(a_placed_pod_tells_its_containers),
+        TEST(a_waiting_pod_tells_why_node_by_node),
+        TEST(history_names_from_and_until),
+        TEST(drift_and_waiting_have_their_lines),
+        TEST(summary_shouts_when_nothing_is_granted),
+        TEST(doctor_fails_when_a_check_failed),
+        TEST(answers_of_another_shape_are_shown_without_harm),
+        TEST(moments_are_absolute_or_so_long_ago),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
