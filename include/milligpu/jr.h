@@ -145,11 +145,11 @@ void jw_array(struct jw *jw);
 void jw_array_end(struct jw *jw);
 void jw_key(struct jw *jw, const char *key);
 void jw_key_text(struct jw *jw, struct text key);
-void jw_text(struct jw *jw, struct text value);
-void jw_str(struct jw *jw, const char *value);
-void jw_u64(struct jw *jw, uint64_t value);
-void jw_i64(struct jw *jw, int64_t value);
-void jw_bool(struct jw *jw, bool value);
+void jw_text(struct jw *jw, struct text text);
+void jw_str(struct jw *jw, const char *text);
+void jw_u64(struct jw *jw, uint64_t number);
+void jw_i64(struct jw *jw, int64_t number);
+void jw_bool(struct jw *jw, bool flag);
 void jw_null(struct jw *jw);
 void jw_raw(struct jw *jw, struct text json); /* a value that is JSON already */
 

@@ -570,7 +570,7 @@ static int64_t added_cost(const struct greedy *greedy, uint32_t gpu, uint32_t ch
 
     must(raise <= GPU_MILLI);
     must(left >= -GPU_MILLI && left <= GPU_MILLI);
-    return (int64_t)raise * (4 * GPU_MILLI) + left;
+    return (int64_t)raise * 4 * GPU_MILLI + left;
 }
 
 static uint32_t cheapest(gpu_set among, const int64_t *cost)
@@ -644,7 +644,7 @@ static enum reason place_greedily(const struct room *room, const struct request 
                                   const gpu_set *fits, struct placement *out)
 {
     struct greedy greedy = {.room = room, .request = request, .fits = fits};
-    uint16_t order[CONTAINERS_MAX];
+    uint16_t order[CONTAINERS_MAX] = {0};
 
     must(request->wants <= CONTAINERS_MAX);
     order_wants(request, order);
