@@ -89,12 +89,7 @@ bool jr_null(struct jr *in);                  /* true and consumed if the next v
  */
 #define jr_fail(in, ...) jr_fail_as(in, ERR_INVALID, __VA_ARGS__)
 #define jr_fail_as(in, code, ...)                                                                  \
-    do {                                                                                           \
-        if (!(in)->failed) {                                                                       \
-            (void)err_set((in)->err, (code), __VA_ARGS__);                                         \
-            jr_fail_here(in);                                                                      \
-        }                                                                                          \
-    } while (0)
+    ((in)->failed ? (void)0 : ((void)err_set((in)->err, (code), __VA_ARGS__), jr_fail_here(in)))
 
 /* in->err is written: put the path before it and stop. */
 void jr_fail_here(struct jr *in);

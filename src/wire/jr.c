@@ -553,12 +553,6 @@ static int field_of(const struct jr_fields *fields, struct text key)
     return near;
 }
 
-static void fail_twice(struct jr *in)
-{
-    must(in->depth > 0);
-    jr_fail(in, "comes twice; a key may come once");
-}
-
 bool jr_field(struct jr *in, struct jr_fields *fields, int *out_key)
 {
     must(fields->keys <= JR_FIELDS_MAX);
@@ -572,7 +566,7 @@ bool jr_field(struct jr *in, struct jr_fields *fields, int *out_key)
         }
         const uint32_t bit = UINT32_C(1) << found;
         if ((fields->seen & bit) != 0) {
-            fail_twice(in);
+            jr_fail(in, "comes twice; a key may come once");
             return false;
         }
         fields->seen |= bit;
