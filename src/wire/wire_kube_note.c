@@ -215,8 +215,10 @@ static void add_gpu(struct jr *in, struct node_facts *facts, const struct gpu_fa
 {
     enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be seen */
     must(facts->gpus <= KEPT_MAX);
+    must(gpu->id != NULL);
 
     for (uint32_t i = 0; i < facts->gpus; i++) {
+        must(facts->gpu[i].id != NULL);
         if (strcmp(facts->gpu[i].id, gpu->id) == 0)
             jr_fail(in, "has the uuid of another GPU of the node");
         if (facts->gpu[i].index == gpu->index)
