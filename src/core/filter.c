@@ -357,6 +357,19 @@ static void sum_up(const struct room *room, const struct request *request, struc
     must(out->piece_milli <= out->free_milli);
 }
 
+/* What room there is; where a node's kind stands in the way, room is not the question. */
+static void add_moment(struct strbuf *text, const struct moment *moment)
+{
+    must(moment->open <= moment->gpus);
+    strbuf_printf(text, "; largest free piece %u milli, %u milli free on %u of %u GPUs",
+                  moment->piece_milli, moment->free_milli, moment->open, moment->gpus);
+    if (moment->piece_mib > 0)
+        strbuf_printf(text, ", at most %u MiB on one", moment->piece_mib);
+    for (enum reason closed = REASON_ABSENT; closed < REASON_ROOM; closed++)
+        if (moment->closed[closed] > 0)
+            strbuf_printf(text, ", %u %s", moment->closed[closed], reason_name(closed));
+}
+
 void filter_explain(const struct node *node, const struct request *request, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -373,13 +386,8 @@ void filter_explain(const struct node *node, const struct request *request, char
     strbuf_str(&text, reason_name(why));
     if (why != REASON_NONE)
         strbuf_printf(&text, ": %s", reason_help(why));
-    strbuf_printf(&text, "; largest free piece %u milli, %u milli free on %u of %u GPUs",
-                  moment.piece_milli, moment.free_milli, moment.open, moment.gpus);
-    if (moment.piece_mib > 0)
-        strbuf_printf(&text, ", at most %u MiB on one", moment.piece_mib);
-    for (enum reason closed = REASON_ABSENT; closed < REASON_ROOM; closed++)
-        if (moment.closed[closed] > 0)
-            strbuf_printf(&text, ", %u %s", moment.closed[closed], reason_name(closed));
+    if (why == REASON_NONE || reason_class(why) == REASON_CLASS_MOMENT)
+        add_moment(&text, &moment);
     must(text.len > 0);
     text_clip((struct text){text.data, text.len}, out, bytes);
 }
