@@ -21,13 +21,14 @@ static size_t terminal_width(void)
 
 static const char *variable(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 int main(int argc, char **argv)
 {
     static_assert(CTL_USAGE == 2, "as kubectl and getopt have it");
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the only thread */
     const bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     const struct ctl_environment environment = {
         .server = variable("MILLIGPU_SERVER"),

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,8 +18,11 @@ static int settle(FILE *file, const char *name, struct err *err)
 
 static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 {
-    char *copy = arena_copy(&ctl->arena, text_of(name));
-    const int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char *slash = strrchr(name, '/');
+    /* With its slash, so that "/x" lies in "/". */
+    const struct text before = {name, slash != NULL ? (size_t)(slash - name) + 1 : 0};
+    const char *path = slash != NULL ? arena_copy(&ctl->arena, before) : ".";
+    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     must(name[0] != '\0');
     if (folder < 0)
@@ -55,7 +57,7 @@ static int download(struct ctl *ctl, const char *made, struct err *err)
     const char *base;
 
     if (ctl_base(ctl, &base, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     must(base != NULL);
     /* A ledger names pods and their owners: nobody else's to read. */
     const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);

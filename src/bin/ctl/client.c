@@ -232,7 +232,7 @@ int client_call(struct client *client, const struct call *call, struct arena *ar
 
     must(client->file == NULL);
     if (perform(client, call, &status, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     const struct text body = {client->body.data, client->body.len};
     if (!is_good(status))
         return client_problem(status, body, err);
@@ -275,7 +275,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
     strbuf_init(&target);
     value_set(arena, list, "items", items);
     for (int page = 0; page < PAGES_MAX; page++) {
-        struct value *answer;
+        struct value *answer = NULL;
         strbuf_reset(&target);
         strbuf_str(&target, path);
         url_query(&target, "limit", "1000");
@@ -283,7 +283,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
         const struct call call = {.base = base, .method = "GET", .path = target.data};
         if (client_call(client, &call, arena, &answer, err) < 0 ||
             read_page(answer, path, items, err) < 0)
-            return -(int)err->code;
+            return same_err(err);
         next = value_str(answer, "continue");
         if (next[0] == '\0') {
             *out = list;

@@ -14,11 +14,11 @@ static int64_t unit_ms(char unit)
     case 's':
         return 1000;
     case 'm':
-        return 60 * 1000;
+        return 60000;
     case 'h':
-        return 3600 * 1000;
+        return 3600000;
     case 'd':
-        return 86400 * 1000;
+        return 86400000;
     default:
         return 0;
     }
@@ -69,7 +69,7 @@ static int ask_for_pod(const struct question *question, struct value **out, stru
 
     must(question->argument != NULL);
     if (ctl_pod_name(question->ctl, question->argument, &pod, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     return ask(question, "pod",
                arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out, err);
 }
@@ -131,7 +131,7 @@ static int find(const struct question *question, struct value **out, struct err 
     must(as_gpu || as_pod || given[OPTION_namespace] != NULL);
     if (as_gpu || !as_pod) {
         if (ask(question, "gpu", question->argument, out, err) < 0)
-            return -(int)err->code;
+            return same_err(err);
         if (!is_empty(*out) || !as_pod)
             return 0;
     }
@@ -146,7 +146,7 @@ int command_history(struct ctl *ctl)
     const char *const *given = ctl->options.given;
     struct question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
     char at[AGE_BYTES + 32];
-    struct value *list;
+    struct value *list = NULL;
     struct err err;
 
     must(ctl->options.arguments == 1);

@@ -38,7 +38,7 @@ static int take_items(struct manifest *manifest, const struct value *list, const
         struct value *next = item->next;
         item->next = NULL; /* it moves to another array; this one is not used again */
         if (take(manifest, item, implied, file, err) < 0)
-            return -(int)err->code;
+            return same_err(err);
         item = next;
     }
     return 0;
@@ -101,7 +101,7 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
         next = at->next;
         at->next = NULL;
         if (take(manifest, at, "", file, err) < 0)
-            return -(int)err->code;
+            return same_err(err);
     }
     return 0;
 }

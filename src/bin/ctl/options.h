@@ -41,7 +41,7 @@ struct options {
 
 /* What out holds is borrowed from argv, but for the list of arguments: options_done(). */
 int options_parse(int argc, char *const *argv, struct options *out, struct err *err) MUST_USE;
-void options_done(struct options *options);
+void options_done(struct options *given);
 
 void options_help(struct strbuf *out, const struct command *command); /* NULL: all of them */
 void options_markdown(struct strbuf *out);                            /* docs/CLI.md */

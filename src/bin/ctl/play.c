@@ -195,7 +195,7 @@ static int make_pod(struct play *play, const struct value *pod, struct value **o
     strbuf_init(&body);
     value_write_json(&body, pod);
     if (post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     if ((*out)->kind != VALUE_OBJECT || value_str(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
     /* An informer's pods carry neither. */
@@ -216,6 +216,12 @@ static int filter(struct play *play, const struct value *pod, struct value **out
     const char *error = value_str(*out, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_UNAVAILABLE, "filter answered with an error: %.400s", error);
+    value_each(name, value_get(*out, "NodeNames"))
+    {
+        if (!has_name(play->names, name->text.at))
+            return err_set(err, ERR_INTERNAL, "filter named %.253s, which it was not asked about",
+                           name->text.at);
+    }
     return 0;
 }
 
@@ -235,10 +241,10 @@ static int choose(struct play *play, const struct value *pod, const struct value
     if (ask(play, "prioritize", &body, &scores, err) < 0)
         return err_wrap(err, "prioritize");
     *out = play_best(scores, names);
-    if (*out == NULL)
-        return err_set(err, ERR_INTERNAL,
-                       "prioritize gave no score to any node it was asked about");
-    return 0;
+    if (*out != NULL)
+        return 0;
+    (void)err_set(err, ERR_INTERNAL, "prioritize gave no score to any node it was asked about");
+    return same_err(err);
 }
 
 static int bind_pod(struct play *play, const struct value *pod, const char *node, struct err *err)
@@ -246,6 +252,7 @@ static int bind_pod(struct play *play, const struct value *pod, const char *node
     CLEANUP(strbuf_done) struct strbuf body;
     struct value *answer;
 
+    must(node != NULL);
     must(node[0] != '\0');
     strbuf_init(&body);
     play_bind_args(&body, pod, node);
@@ -292,7 +299,7 @@ static int schedule(struct play *play, const struct value *pod, const char **out
     strbuf_init(&reasons);
     *out_node = "";
     if (make_pod(play, pod, &made, err) < 0 || filter(play, made, &answer, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     const struct value *names = value_get(answer, "NodeNames");
     if (names == NULL || names->kind != VALUE_ARRAY || names->count == 0) {
         play_reasons(&reasons, answer);
@@ -300,15 +307,15 @@ static int schedule(struct play *play, const struct value *pod, const char **out
         return 0;
     }
     if (choose(play, made, names, out_node, err) < 0 || bind_pod(play, made, *out_node, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     *out_text = where(play, made, *out_node);
     return 0;
 }
 
 static void play_pod(struct play *play, const struct value *pod)
 {
-    const char *node;
-    const char *text;
+    const char *node = "";
+    const char *text = "";
     struct err err;
 
     must(play->resource[0] != '\0');
@@ -347,7 +354,7 @@ static int read_manifests(struct play *play, struct value **out, struct err *err
     must(ctl->options.arguments > 0);
     for (size_t i = 0; i < ctl->options.arguments; i++)
         if (manifest_read(&manifest, ctl->options.argument[i], err) < 0)
-            return -(int)err->code;
+            return same_err(err);
     value_each(pod, manifest.pods)
     {
         const size_t bytes = strlen(value_str(pod, "metadata.namespace")) + 1 +
@@ -367,7 +374,7 @@ static int read_names(struct play *play, struct err *err)
 
     must(play->names->count == 0);
     if (ctl_list(play->ctl, "/api/v1/nodes", &nodes, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     value_each(node, value_get(nodes, "items"))
     {
         struct value *name = value_new(arena, VALUE_STRING);
@@ -386,7 +393,7 @@ static int read_resource(struct play *play, struct err *err)
 
     must(play->resource == NULL);
     if (ctl_list(play->ctl, "/api/v1/settings", &settings, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     play->resource = "nvidia.com/vgpu";
     value_each(setting, value_get(settings, "items")) if (strcmp(value_str(setting, "name"),
                                                                  "resource") == 0 &&
@@ -403,7 +410,7 @@ static int find_webhook(struct play *play, struct err *err)
 
     must(play->ctl != NULL);
     if (given[OPTION_webhook] == NULL && ctl_port_file(play->ctl, "webhook", &named, err) < 0)
-        return -(int)err->code;
+        return same_err(err);
     play->webhook = given[OPTION_webhook] != NULL ? given[OPTION_webhook] : named;
     if (play->webhook == NULL)
         play->webhook = "127.0.0.1:8910";
@@ -439,7 +446,7 @@ int command_play(struct ctl *ctl)
         .names = value_new(&ctl->arena, VALUE_ARRAY),
         .results = value_new(&ctl->arena, VALUE_ARRAY),
     };
-    struct value *pods;
+    struct value *pods = NULL;
     struct err err;
 
     must(ctl->options.arguments > 0);

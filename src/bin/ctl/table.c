@@ -223,7 +223,10 @@ int table_print(struct table *table, struct err *err)
 
 /* --- ages and bars --- */
 
-enum { MINUTE = 60, HOUR = 3600, DAY = 86400, YEAR = 365 * DAY };
+static const int64_t minute_s = 60;
+static const int64_t hour_s = 3600;
+static const int64_t day_s = 86400;
+static const int64_t year_s = 31536000;
 
 /* Two units while the larger one is small, as kubectl does. */
 static void two_units(int64_t s, int64_t large, int64_t small, const char *names,
@@ -244,22 +247,22 @@ void age_format(int64_t ms, char out[AGE_BYTES])
     const int64_t s = ms > 0 ? ms / 1000 : 0; /* clocks of two machines differ a little */
 
     must(out != NULL);
-    if (s < 2 * MINUTE)
+    if (s < 2 * minute_s)
         (void)snprintf(out, AGE_BYTES, "%llds", (long long)s);
-    else if (s < 10 * MINUTE)
-        two_units(s, MINUTE, 1, "ms", out);
-    else if (s < 3 * HOUR)
-        (void)snprintf(out, AGE_BYTES, "%lldm", (long long)(s / MINUTE));
-    else if (s < 8 * HOUR)
-        two_units(s, HOUR, MINUTE, "hm", out);
-    else if (s < 2 * DAY)
-        (void)snprintf(out, AGE_BYTES, "%lldh", (long long)(s / HOUR));
-    else if (s < 8 * DAY)
-        two_units(s, DAY, HOUR, "dh", out);
-    else if (s < 2 * (int64_t)YEAR)
-        (void)snprintf(out, AGE_BYTES, "%lldd", (long long)(s / DAY));
+    else if (s < 10 * minute_s)
+        two_units(s, minute_s, 1, "ms", out);
+    else if (s < 3 * hour_s)
+        (void)snprintf(out, AGE_BYTES, "%lldm", (long long)(s / minute_s));
+    else if (s < 8 * hour_s)
+        two_units(s, hour_s, minute_s, "hm", out);
+    else if (s < 2 * day_s)
+        (void)snprintf(out, AGE_BYTES, "%lldh", (long long)(s / hour_s));
+    else if (s < 8 * day_s)
+        two_units(s, day_s, hour_s, "dh", out);
+    else if (s < 2 * year_s)
+        (void)snprintf(out, AGE_BYTES, "%lldd", (long long)(s / day_s));
     else
-        two_units(s, YEAR, DAY, "yd", out);
+        two_units(s, year_s, day_s, "yd", out);
 }
 
 void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES])

@@ -27,9 +27,12 @@ struct value {
     struct value *next;
 };
 
+/* clang-format off */
 #define value_each(item, parent)                                                                   \
-    for (const struct value *item = (parent) != NULL ? (parent)->first : NULL; (item) != NULL;     \
-         (item) = (item)->next)
+    for (const struct value *item /* NOLINT(bugprone-macro-parentheses) */ =                      \
+             (parent) != NULL ? (parent)->first : NULL;                                            \
+         (item) != NULL; (item) = (item)->next)
+/* clang-format on */
 
 /* root names the document in errors. */
 int value_parse_json(struct text bytes, const char *root, struct arena *arena, struct value **out,
@@ -56,6 +59,13 @@ void value_remove(struct value *object, const char *key);
 void value_write_json(struct strbuf *out, const struct value *value);   /* on one line */
 void value_write_pretty(struct strbuf *out, const struct value *value); /* 2 blanks a level */
 void value_write_yaml(struct strbuf *out, const struct value *value);
+
+/* What the call that wrote err has returned. */
+UNUSED static inline int same_err(const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    return -(int)err->code;
+}
 
 /* What a plain YAML scalar is: null, bool, number or string. */
 enum value_kind value_plain_kind(struct text text);

@@ -193,7 +193,7 @@ static int read_node(struct reader *reader, yaml_event_t *event, int depth, stru
 static int read_step(struct reader *reader, struct value *documents)
 {
     yaml_event_t event = {0};
-    struct value *document;
+    struct value *document = NULL;
     int status = next_event(reader, &event);
 
     must(documents->kind == VALUE_ARRAY);
