@@ -115,6 +115,8 @@ class FullCluster(rig.Story):
         again = self.daemon.filter(made, ["vm-0"])
         self.assertEqual(first, again)
         self.assertEqual(first["FailedAndUnresolvableNodes"], {"vm-0": "no GPU with 300 milli free"})
+        # kube-scheduler may hear of a pod before our watch does.
+        self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/waits")[0] == 200, "the watch")
         view = self.daemon.get("/api/v1/pods/default/waits")
         self.assertEqual(view["waiting"]["asks"], 2)
         self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/fills")
