@@ -9,6 +9,14 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
+// newScheduler starts kube-scheduler anew. After an outage each of its many watches waits up to half
+// a minute for itself, which is not what is tested here, and would be the next tests' trouble.
+func (f *fixture) newScheduler() {
+	f.Helper()
+	f.w.scheduler.Stop()
+	f.check(f.w.startScheduler())
+}
+
 func TestPodsThatArriveWhileKubeAPIServerRestartsAreAllBound(t *testing.T) {
 	f := start(t, harness.DemoNodes()...)
 	for i := range 20 {
@@ -22,6 +30,7 @@ func TestPodsThatArriveWhileKubeAPIServerRestartsAreAllBound(t *testing.T) {
 	}
 	f.untilBound(40)
 	f.consistent()
+	f.newScheduler()
 }
 
 func TestACutWatchIsTakenUpAgain(t *testing.T) {
@@ -49,6 +58,7 @@ func TestChangesThatACompactionSwallowedAreFoundByANewList(t *testing.T) {
 	f.w.StopAPIServer()
 	f.check(f.w.StartAPIServer())
 	f.check(f.w.Compact())
+	f.newScheduler()
 	proxy.Decide(nil)
 	f.until(soon, func() (bool, string) {
 		return proxy.Gone() > 0, "milligpud was never told 410 Gone"

@@ -27,8 +27,13 @@ type fixture struct {
 	space string
 }
 
+/* how often each test began: `-count` repeats them in one cluster, whose namespaces do not go */
+var begun = map[string]int{}
+
 func spaceOf(t *testing.T) string {
-	return fmt.Sprintf("t-%.6x", sha256.Sum256([]byte(t.Name())))
+	begun[t.Name()]++
+	name := fmt.Sprintf("%s %d", t.Name(), begun[t.Name()])
+	return fmt.Sprintf("t-%.6x", sha256.Sum256([]byte(name)))
 }
 
 // bare makes a clean cluster with these nodes, without a milligpud.

@@ -16,8 +16,14 @@ import (
 // manifests. Nodes, pods and milligpud are each test's own.
 type world struct {
 	*harness.Cluster
-	account *harness.Account
-	front   *harness.Front
+	account   *harness.Account
+	front     *harness.Front
+	scheduler *harness.Proc
+}
+
+func (w *world) startScheduler() (err error) {
+	w.scheduler, err = w.StartScheduler("default-scheduler", w.front.URL)
+	return err
 }
 
 var shared *world
@@ -34,8 +40,7 @@ func build(dir string) (*world, error) {
 	if w.front, err = harness.StartFront(); err != nil {
 		return w, err
 	}
-	_, err = cluster.StartScheduler("default-scheduler", w.front.URL)
-	return w, err
+	return w, w.startScheduler()
 }
 
 func run(m *testing.M) int {

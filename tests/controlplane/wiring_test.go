@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -42,6 +43,18 @@ func (f *fixture) wired(file, certs string) string {
 	return name
 }
 
+// configured is a milligpud with the settings of manifests/; only addresses and the ledger's place
+// are this machine's own.
+func (f *fixture) configured(file, certs string) *harness.Daemon {
+	f.Helper()
+	text, err := harness.Manifest(file)
+	f.check(err)
+	path := filepath.Join(f.TempDir(), "config.yaml")
+	text = strings.ReplaceAll(text, "/etc/milligpu-tls/", certs+"/")
+	f.check(os.WriteFile(path, []byte(text), 0o644))
+	return f.daemon(f.w.URL, f.w.CAFile, "--config", path)
+}
+
 func by(scheduler string, pod harness.PodShape) harness.PodShape {
 	pod.Scheduler = scheduler
 	return pod
@@ -50,7 +63,7 @@ func by(scheduler string, pod harness.PodShape) harness.PodShape {
 // certificates are what the operator makes with the script of the overlay.
 func (f *fixture) certificates() string {
 	f.Helper()
-	certs := filepath.Join(f.w.Dir, "certs")
+	certs := filepath.Join(f.w.Dir, "certs-"+f.space)
 	script := filepath.Join(harness.Root(), "manifests/overlays/default-scheduler/certs.sh")
 	_, err := harness.Run("bash", script, certs, "127.0.0.1")
 	f.check(err)
@@ -60,8 +73,7 @@ func (f *fixture) certificates() string {
 func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
 	f := bare(t, oneNode(2))
 	certs := f.certificates()
-	f.d = f.daemon(f.w.URL, f.w.CAFile, "--webhook-cert", certs+"/tls.crt",
-		"--webhook-key", certs+"/tls.key", "--webhook-client-ca", certs+"/client-ca.crt")
+	f.d = f.configured("overlays/default-scheduler/config.yaml", certs)
 	f.check(f.d.Start())
 	f.turnedAway(certs)
 	name := f.wired("overlays/default-scheduler/scheduler.yaml", certs)
@@ -104,7 +116,9 @@ func (f *fixture) turnedAway(certs string) {
 }
 
 func TestTheSecondSchedulersConfigurationPlacesAPod(t *testing.T) {
-	f := start(t, oneNode(2))
+	f := bare(t, oneNode(2))
+	f.d = f.configured("base/config.yaml", "")
+	f.startDaemon()
 	name := f.wired("overlays/second-scheduler/scheduler.yaml", "")
 	if name != "milligpu" {
 		t.Errorf("the second scheduler is called %q", name)

@@ -42,6 +42,13 @@ func Program(name, variable string) (string, error) {
 		}
 		return filepath.Abs(p)
 	}
+	/* whoever names another milligpud has built the rest beside it */
+	if p := os.Getenv("MILLIGPUD"); p != "" {
+		beside := filepath.Join(filepath.Dir(p), name)
+		if _, err := os.Stat(beside); err == nil {
+			return filepath.Abs(beside)
+		}
+	}
 	for _, preset := range []string{"release", "dev"} {
 		p := filepath.Join(Root(), "build", preset, "bin", name)
 		if _, err := os.Stat(p); err == nil {

@@ -1,0 +1,73 @@
+package tests
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// ctl runs milligpuctl as an operator would and returns what it printed.
+func (f *fixture) ctl(args ...string) string {
+	f.Helper()
+	program, err := harness.Program("milligpuctl", "MILLIGPUCTL")
+	f.check(err)
+	out, err := harness.Run(program, append(args, "--server", "http://"+f.d.Address("admin"))...)
+	f.check(err)
+	return out
+}
+
+func (f *fixture) says(text string, words ...string) {
+	f.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			f.Errorf("%q is not said:\n%s", word, text)
+		}
+	}
+}
+
+func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.place(harness.Simple("first", 700))
+	f.place(harness.Simple("second", 700))
+	f.create(harness.Simple("waits", 500))
+	f.refused("waits")
+	f.says(f.ctl("top"), "node-a", "Tesla-T4", "700", "1 pod waits")
+	f.says(f.ctl("allocations", "-A"), "first", "second", "bound")
+	f.says(f.ctl("pod", f.space+"/first"), "bound", "node-a/gpu-0")
+	f.says(f.ctl("pod", f.space+"/waits"), "no GPU with 500 milli free",
+		"largest free piece 300 milli")
+	f.says(f.ctl("waiting"), "waits")
+	f.says(f.ctl("doctor"), "rights", "bell", "scheduler")
+	moment := time.Now().UTC().Format(time.RFC3339Nano)
+	f.delete("first", 0)
+	f.bound("waits")
+	/* who held it is still known, also as of a moment in the past */
+	then := f.ctl("history", "node-a/gpu-0", "--at", moment)
+	f.says(then, "first")
+	if strings.Contains(then, "waits") {
+		t.Errorf("at %s it was not yet there:\n%s", moment, then)
+	}
+	f.says(f.ctl("history", "node-a/gpu-0"), "first", "waits")
+}
+
+func TestABackupOfARunningLedgerIsALedger(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.place(harness.Simple("first", 700))
+	copied := filepath.Join(f.TempDir(), "copy.db")
+	f.ctl("backup", copied)
+	f.d.Ledger = copied
+	if shares := f.databaseShares(); len(shares) != 1 {
+		t.Errorf("the copy holds %v", shares)
+	}
+	/* and milligpud goes on with it as with its own */
+	f.w.front.Lead("")
+	f.d.Proc.Stop()
+	f.startDaemon()
+	f.says(f.ctl("allocations", "-A"), "first")
+	if drift := f.drift("", "", ""); len(drift) > 0 {
+		t.Errorf("a copy of the present is no drift: %v", drift)
+	}
+}
