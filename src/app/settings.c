@@ -27,6 +27,7 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, en
     struct err err;
 
     must(set != from);
+    set->slot[id].source = SETTING_DEFAULT; /* what is kept may rank below what it replaces */
     /* It was judged when it was first taken. */
     must(setting_put(set, id, slot->source, slot->text, slot->place, &err) == 0);
 }
