@@ -608,7 +608,12 @@ static void open_bind(struct webhooks *webhooks, struct web_call *call)
     message->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
     message->call = call;
-    const bool ready = app_ready(app, &why);
+    bool ready = app_ready(app, &why);
+    if (ready && atomic_load(&app->draining)) {
+        /* A scheduler at work would keep us from ever being quiet. */
+        ready = false;
+        why = "it is stopping";
+    }
     if (ready && queue_put(app->queue, message))
         return;
     message->call = NULL;
