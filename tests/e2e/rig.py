@@ -1,17 +1,21 @@
 """The real binaries on a cluster file, driven from outside: what every story here begins with."""
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("MILLIGPU_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 BIN = pathlib.Path(os.environ.get("MILLIGPU_BIN_DIR", SOURCE / "build/dev/bin"))
+TESTS = pathlib.Path(os.environ.get("MILLIGPU_BUILD_DIR", BIN.parent)) / "tests"
 DEMO = SOURCE / "demo/cluster.json"
 
 
@@ -43,27 +47,39 @@ class Daemon:
         if isinstance(cluster, dict):
             self.cluster = self.home / "cluster.json"
             self.cluster.write_text(json.dumps(cluster))
+        self.prepare(flags, ledger, env)
+        self.start()
+
+    def prepare(self, flags, ledger=None, env=None):
         self.flags = list(flags)
         if ledger:
             self.flags += ["--ledger", str(self.home / ledger)]
         self.env = {**os.environ, **(env or {})}
-        self.start()
 
-    def start(self):
+    def source(self):
+        return ["--standalone", str(self.cluster)]
+
+    def start(self, ready=True):
         ports = self.home / "ports"
         ports.unlink(missing_ok=True)
-        self.log = open(self.home / "log", "ab")
+        self.log = open(self.home / "log", "ab")  # closed by kill() or stop()
         self.process = subprocess.Popen(
-            [BIN / "milligpud", "--standalone", str(self.cluster), "--webhook-listen", "127.0.0.1:0",
-             "--admin-listen", "127.0.0.1:0", "--probe-listen", "127.0.0.1:0",
-             "--port-file", str(ports), *self.flags],
+            [BIN / "milligpud", *self.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+             "--probe-listen", "127.0.0.1:0", "--port-file", str(ports), *self.flags],
             stderr=self.log, stdout=self.log, env=self.env)
         self.wait(ports.exists, "the port file")
         self.port = {}
         for line in ports.read_text().splitlines():
             name, address = line.split()
             self.port[name] = int(address.rsplit(":", 1)[1])
-        self.wait(lambda: self.admin("GET", "/readyz")[0] == 200, "ready")
+        if ready:
+            self.await_ready()
+
+    def await_ready(self):
+        self.wait(self.ready, "ready")
+
+    def ready(self):
+        return self.admin("GET", "/readyz")[0] == 200
 
     def wait(self, condition, what, seconds=30):
         until = time.monotonic() + seconds
@@ -142,6 +158,13 @@ class Daemon:
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
+        self.log.close()
+
+    def ended(self, seconds=10):
+        """It ends by itself; its exit status."""
+        status = self.process.wait(seconds)
+        self.log.close()
+        return status
 
     def stop(self):
         """Its exit status; sanitizers speak through it."""
@@ -161,6 +184,212 @@ class Daemon:
         self.folder.cleanup()
         if status != 0 or "ERROR: AddressSanitizer" in text or "runtime error" in text:
             raise AssertionError(f"milligpud ended with {status}:\n{text}")
+
+
+def certificates():
+    """A folder with ca, server and client: .crt and .key.  Made once for a program."""
+    if not certificates.folder:
+        certificates.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-tls-")
+        home = pathlib.Path(certificates.folder.name)
+        (home / "openssl.cnf").write_text(
+            "[req]\ndistinguished_name = dn\n[dn]\n[ca]\nbasicConstraints = critical, CA:TRUE\n"
+            "subjectKeyIdentifier = hash\n[leaf]\nbasicConstraints = critical, CA:FALSE\n"
+            "subjectAltName = IP:127.0.0.1\nextendedKeyUsage = serverAuth, clientAuth\n")
+        for name in ("ca", "other-ca", "server", "client"):
+            issuer = ["-extensions", "ca"] if name.endswith("ca") else [
+                "-extensions", "leaf", "-CA", home / "ca.crt", "-CAkey", home / "ca.key"]
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                            "-nodes", "-days", "2", "-config", home / "openssl.cnf", "-subj", "/CN=" + name,
+                            "-keyout", home / f"{name}.key", "-out", home / f"{name}.crt", *issuer],
+                           check=True, capture_output=True)
+    return pathlib.Path(certificates.folder.name)
+
+
+certificates.folder = None
+
+
+class Api:
+    """tests/programs/fake_api: an API server of a cluster file; its head says what it can be told."""
+
+    def __init__(self, cluster=DEMO, *flags):
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-api-")
+        self.home = pathlib.Path(self.folder.name)
+        if isinstance(cluster, dict):
+            file = self.home / "cluster.json"
+            file.write_text(json.dumps(cluster))
+            cluster = file
+        self.lock = threading.Lock()
+        self.errors = open(self.home / "log", "wb")
+        self.process = subprocess.Popen(
+            [TESTS / "fake_api", "--cluster", str(cluster), "--port-file", self.home / "url", *flags],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
+        self.do("compact")  # answers once it serves
+        self.url = (self.home / "url").read_text().strip()
+
+    def do(self, what, **more):
+        with self.lock:
+            self.process.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        answer = json.loads(line or '{"error": "fake_api has ended"}')
+        if "error" in answer:
+            raise AssertionError(f"{what} {more}: {answer['error']}")
+        return answer
+
+    def fault(self, match, kind, times=1, number=0, text="", retry_after=0):
+        """kind: status lose refuse truncate drip half-open silent slow stream (tests/support/fake_api.h)."""
+        self.do("fault", match=match, kind=kind, times=times, number=number, text=text, retryAfter=retry_after)
+
+    def seen(self, part):
+        return self.do("seen", part=part)["count"]
+
+    def request(self, method, path, body=None):
+        """Past the wire: what somebody else does to the cluster."""
+        answer = self.do("request", method=method, path=path, **({} if body is None else {"body": body}))
+        return answer["status"], json.loads(answer["body"])
+
+    def pod(self, name, namespace="default"):
+        return self.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")[1]
+
+    def version(self):
+        return int(self.request("GET", "/api/v1/pods?limit=1")[1]["metadata"]["resourceVersion"])
+
+    def create(self, wanted):
+        status, made = self.request("POST", f"/api/v1/namespaces/{wanted['metadata']['namespace']}/pods", wanted)
+        assert status == 201, made
+        return made
+
+    def gone(self, name, namespace="default"):
+        status, said = self.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
+        assert status == 200, said
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.errors.close()
+        text = (self.home / "log").read_text(errors="replace")
+        self.folder.cleanup()
+        if status != 0:
+            raise AssertionError(f"fake_api ended with {status}:\n{text}")
+
+
+def kubeconfig(server, *, user=None, ca=None, namespace="gpu"):
+    """As a dict; JSON is YAML."""
+    return {
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": server, **({"certificate-authority": str(ca)} if ca else {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+    }
+
+
+NOTE = "milligpu.io/allocation"
+
+
+class ClusterDaemon(Daemon):
+    """milligpud against an Api, with a ledger of its own on disk."""
+
+    def __init__(self, api, *flags, user=None, ca=None, ready=True, env=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
+        self.home = pathlib.Path(self.folder.name)
+        self.api = api
+        self.connect(api.url, user=user, ca=ca)
+        self.prepare(flags, "ledger.db", env)
+        self.start(ready)
+
+    def connect(self, url, **more):
+        (self.home / "kubeconfig").write_text(json.dumps(kubeconfig(url, **more)))
+
+    def source(self):
+        return ["--kubeconfig", str(self.home / "kubeconfig")]
+
+    def create(self, wanted):
+        return self.api.create(wanted)
+
+    def logs(self, text):
+        """Wait until the log says so."""
+        self.wait(lambda: text in self.logged(), repr(text))
+
+    def allocation(self, name, namespace="default"):
+        """The newest, be it released; None if there was none."""
+        status, body, _ = self.admin("GET", f"/api/v1/pods/{namespace}/{name}")
+        return json.loads(body).get("allocation") if status == 200 else None
+
+    def knows(self, name, state="bound"):
+        self.wait(lambda: (self.allocation(name) or {}).get("state") == state, f"{name} to be {state}")
+
+    def forgets(self, name):
+        self.wait(lambda: not self.holds(name), f"{name} to hold nothing")
+
+    def holds(self, name):
+        return (self.allocation(name) or {}).get("state") in ("reserved", "bound")
+
+    def all(self, path):
+        """Every page."""
+        items, token = [], ""
+        while True:
+            page = self.get(f"{path}{'&' if '?' in path else '?'}limit=200{token}")
+            items += page["items"]
+            if not page.get("continue"):
+                return items
+            token = "&continue=" + page["continue"]
+
+    def drive(self, made, seconds=30):
+        """As kube-scheduler goes on doing until the pod is bound; its node."""
+        until = time.monotonic() + seconds
+        said = None
+        while time.monotonic() < until:
+            node = self.api.pod(made["metadata"]["name"])["spec"].get("nodeName")
+            if node:
+                return node
+            try:
+                said = self.filter(made)
+                for node in (said.get("NodeNames") or [])[:1]:
+                    said = self.bind(made, node)
+                    if said == "":
+                        return node
+            except (OSError, http.client.HTTPException) as trouble:
+                said = trouble
+            time.sleep(0.05)
+        raise AssertionError(f"{made['metadata']['name']} was not bound: {said}\n{self.logged()}")
+
+    def check(self):
+        """REST, database and the pods' own annotations say the same, and no GPU is over."""
+        self.wait(lambda: not self.differences(), "agreement", 10)
+
+    def differences(self):
+        """What disagrees; a watch may need a moment."""
+        wrong = []
+        pods = {pod["metadata"]["uid"]: pod for pod in self.api.request("GET", "/api/v1/pods")[1]["items"]
+                if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")}
+        held = {}
+        for allocation in self.all("/api/v1/allocations"):
+            pod = pods.get(allocation["uid"], {"spec": {}, "metadata": {}})
+            if allocation["state"] != "bound" or pod["spec"].get("nodeName") != allocation["node"]:
+                wrong.append(("allocation", allocation))
+            shares = {(share["container"], share["gpu"], share["milli"]) for share in allocation["shares"]}
+            noted = json.loads(pod["metadata"].get("annotations", {}).get(NOTE, '{"containers":{}}'))
+            if not allocation["presumed"] and shares != {
+                    (name, share["gpu"], share["milli"])
+                    for name, list_ in noted["containers"].items() for share in list_}:
+                wrong.append(("annotation", allocation, noted))
+            for charge in allocation["charges"]:
+                held[charge["gpu"]] = held.get(charge["gpu"], 0) + charge["milli"]
+            held[allocation["uid"]] = allocation["node"]
+        for uid, pod in pods.items():
+            if NOTE in pod["metadata"].get("annotations", {}) and uid not in held:
+                wrong.append(("no allocation", pod["metadata"]["name"]))
+        for node in self.all("/api/v1/nodes"):
+            wrong += [("gpu", gpu) for gpu in node["gpus"]
+                      if gpu["usedMilli"] > gpu["milli"] or gpu["usedMilli"] != held.get(gpu["id"], 0)]
+        with contextlib.closing(sqlite3.connect(f"file:{self.home}/ledger.db?mode=ro", uri=True)) as ledger:
+            rows = dict(ledger.execute("SELECT uid, node FROM allocation WHERE state <> 'released'").fetchall())
+        if rows != {uid: node for uid, node in held.items() if uid in rows or uid in pods}:
+            wrong.append(("database", rows, held))
+        return wrong
 
 
 class Story(unittest.TestCase):

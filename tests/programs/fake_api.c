@@ -4,8 +4,9 @@
  *   fake_api [--cluster FILE] [--name NAME] [--port-file FILE] [--tls FOLDER] [--client-ca FILE]
  *            [--token TOKEN]
  *
- * The folder holds server.crt and server.key. The port file gets the URL.  The door is stdin and stdout, a line of JSON each
- * way, so that no fault and no token stands in it, and so that the program ends with its owner:
+ * The folder holds server.crt and server.key; the port file gets the URL.  The door is stdin and
+ * stdout, a line of JSON each way: no fault and no token stands in it, and the program ends with
+ * its owner.
  *
  *   {"do":"fault","match":M,"kind":K,"times":1,"number":0,"text":"","retryAfter":0}  fake_api.h
  *   {"do":"request","method":M,"path":P,"body":{}}   past the wire -> {"status":N,"body":"..."}

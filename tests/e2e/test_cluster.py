@@ -1,0 +1,464 @@
+"""milligpud against an API server: who it is, what it learns by watching, how it starts and ends."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import rig
+
+
+def running(name, milli, node, **more):
+    """A pod that somebody else has bound."""
+    made = rig.pod(name, milli, **more)
+    made["spec"]["nodeName"] = node
+    made["status"] = {"phase": "Running"}
+    return made
+
+
+class Cluster(unittest.TestCase):
+    def serve(self, cluster=rig.DEMO, *flags):
+        api = rig.Api(cluster, *flags)
+        self.addCleanup(api.close)
+        return api
+
+    def open(self, api, *flags, **more):
+        daemon = rig.ClusterDaemon(api, *flags, **more)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def pair(self, *flags):
+        api = self.serve()
+        return api, self.open(api, *flags)
+
+
+class Placing(Cluster):
+    def test_twenty_pods_are_bound_and_every_view_says_the_same(self):
+        api, daemon = self.pair()
+        for i in range(20):
+            node, error, _ = daemon.schedule(rig.pod(f"p{i}", 300))
+            self.assertEqual(error, "")
+            self.assertEqual(api.pod(f"p{i}")["spec"]["nodeName"], node)
+        daemon.check()
+        self.assertEqual(api.seen("PATCH /api/v1/namespaces"), 0, "node and allocation come in one write")
+        self.assertEqual(api.seen("/binding"), 20)
+
+    def test_a_pod_that_is_gone_frees_its_share(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("short", 300))
+        api.gone("short")
+        daemon.forgets("short")
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
+
+    def test_a_pod_that_succeeded_frees_its_share(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("job", 300))
+        status, _ = api.request("PATCH", "/api/v1/namespaces/default/pods/job/status", {"status": {"phase": "Succeeded"}})
+        self.assertEqual(status, 200)
+        daemon.forgets("job")
+        daemon.check()
+
+    def test_a_deletion_timestamp_alone_frees_nothing(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("stays", 300))
+        api.request("DELETE", "/api/v1/namespaces/default/pods/stays?gracePeriodSeconds=30")
+        api.create(running("mark", 100, "t4-0"))
+        daemon.knows("mark")
+        self.assertEqual(daemon.allocation("stays")["state"], "bound")
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 400)
+
+    def test_a_pod_bound_behind_our_back_is_adopted_and_reported(self):
+        api, daemon = self.pair()
+        api.create(running("foreign", 400, "t4-0"))
+        daemon.knows("foreign")
+        self.assertTrue(daemon.allocation("foreign")["presumed"])
+        self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 400)
+        self.assertIn("adopted", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
+
+    def test_a_pod_of_the_same_name_and_another_uid_is_another_pod(self):
+        api, daemon = self.pair()
+        _, _, first = daemon.schedule(rig.pod("again", 300))
+        api.gone("again")
+        node, error, second = daemon.schedule(rig.pod("again", 400))
+        self.assertEqual((node is not None, error), (True, ""))
+        self.assertNotEqual(first["metadata"]["uid"], second["metadata"]["uid"])
+        daemon.check()
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 400)
+
+    def test_a_refused_pod_is_rung_for_when_room_comes_free(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("holds", 500), ["vm-0"])
+        made = daemon.create(rig.pod("waits", 500))
+        self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
+        before = api.seen("csistoragecapacities")
+        api.gone("holds")
+        daemon.wait(lambda: api.seen("csistoragecapacities") > before, "the bell")
+        self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
+        _, bells = api.request("GET", "/apis/storage.k8s.io/v1/namespaces/gpu/csistoragecapacities")
+        self.assertEqual(len(bells["items"]), 1, "in the namespace of the kubeconfig's context")
+
+
+class Nodes(Cluster):
+    def patch(self, api, name, patch, sub=""):
+        status, said = api.request("PATCH", f"/api/v1/nodes/{name}{sub}", patch)
+        self.assertEqual(status, 200, said)
+
+    def refused(self, daemon, name, node, milli=300):
+        made = daemon.create(rig.pod(name, milli))
+        daemon.wait(lambda: node in (daemon.filter(made, [node]).get("FailedAndUnresolvableNodes") or {}), "a refusal")
+
+    def test_a_new_node_takes_pods(self):
+        api, daemon = self.pair()
+        amounts = {"nvidia.com/vgpu": "2k"}
+        status, _ = api.request("POST", "/api/v1/nodes", {"metadata": {"name": "new-0"}, "status": {
+            "capacity": amounts, "allocatable": amounts}})
+        self.assertEqual(status, 201)
+        daemon.wait(lambda: "new-0" in daemon.nodes(), "the node")
+        self.assertEqual(daemon.schedule(rig.pod("first", 2000), ["new-0"])[:2], ("new-0", ""))
+
+    def test_a_node_that_shrinks_below_its_use_is_drift_and_takes_nothing_new(self):
+        api, daemon = self.pair()
+        self.assertEqual(daemon.schedule(rig.pod("big", 4000), ["t4-0"])[1], "")
+        self.patch(api, "t4-0", {"status": {"allocatable": {"nvidia.com/vgpu": "2k"}}}, "/status")
+        daemon.wait(lambda: daemon.get("/api/v1/drift")["items"], "drift")
+        self.assertEqual(daemon.allocation("big")["state"], "bound")
+        self.refused(daemon, "more", "t4-0", 100)
+
+    def test_a_cordoned_gpu_takes_nothing_and_a_lifted_cordon_does(self):
+        api, daemon = self.pair()
+        note = {"metadata": {"annotations": {"milligpu.io/cordon": "all"}}}
+        self.patch(api, "vm-0", note)
+        self.refused(daemon, "waits", "vm-0")
+        self.patch(api, "vm-0", {"metadata": {"annotations": {"milligpu.io/cordon": None}}})
+        made = api.pod("waits")
+        daemon.wait(lambda: daemon.filter(made, ["vm-0"])["NodeNames"] == ["vm-0"], "room")
+
+    def test_a_relabelled_node_is_judged_by_its_new_model(self):
+        api, daemon = self.pair()
+        self.patch(api, "t4-0", {"metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-L4"}}})
+        made = daemon.create(rig.pod("wants", 300, annotations={"milligpu.io/gpu-model": "L4"}))
+        daemon.wait(lambda: daemon.filter(made)["NodeNames"] == ["t4-0"], "the model")
+
+    def test_a_removed_node_takes_nothing_and_its_pods_still_count(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("holds", 300), ["vm-0"])
+        self.assertEqual(api.request("DELETE", "/api/v1/nodes/vm-0")[0], 200)
+        made = daemon.create(rig.pod("more", 100))
+        daemon.wait(lambda: not daemon.filter(made, ["vm-0"]).get("NodeNames"), "a refusal")
+        self.assertEqual(daemon.allocation("holds")["state"], "bound")
+        api.gone("holds")
+        daemon.forgets("holds")
+
+
+class WhoWeAre(Cluster):
+    def secured(self, *flags):
+        self.tls = rig.certificates()
+        return self.serve(rig.DEMO, "--tls", str(self.tls), *flags)
+
+    def works(self, daemon):
+        self.assertEqual(daemon.schedule(rig.pod("one", 300))[1], "")
+
+    def test_a_token_over_tls(self):
+        api = self.secured("--token", "secret")
+        self.works(self.open(api, user={"token": "secret"}, ca=self.tls / "ca.crt"))
+
+    def test_a_client_certificate(self):
+        api = self.secured("--client-ca", str(rig.certificates() / "ca.crt"))
+        self.works(self.open(api, ca=self.tls / "ca.crt", user={
+            "client-certificate": str(self.tls / "client.crt"), "client-key": str(self.tls / "client.key")}))
+
+    def test_a_token_file_that_is_rotated_is_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "token")
+            file.write_text("first\n")
+            api = self.serve(rig.DEMO, "--token", "first")
+            daemon = self.open(api, user={"tokenFile": str(file)})
+            file.write_text("second\n")
+            api.do("token", token="second")
+            self.works(daemon)
+            api.do("release")
+            api.create(running("seen", 100, "t4-0"))
+            daemon.knows("seen")
+
+    def test_an_exec_plugin_gives_the_token_and_gives_another_after_a_401(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "token")
+            file.write_text("first")
+            plugin = pathlib.Path(folder, "plugin")
+            plugin.write_text('#!/bin/sh\nprintf \'{"apiVersion":"client.authentication.k8s.io/v1",'
+                              '"kind":"ExecCredential","status":{"token":"%s"}}\' "$(cat "$1")"\n')
+            plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+            api = self.serve(rig.DEMO, "--token", "first")
+            daemon = self.open(api, user={"exec": {
+                "apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "args": [str(file)],
+                "interactiveMode": "Never"}})
+            file.write_text("second")
+            api.do("token", token="second")
+            self.works(daemon)
+
+    def test_a_wrong_token_is_said_and_grants_nothing(self):
+        api = self.serve(rig.DEMO, "--token", "right")
+        daemon = self.open(api, user={"token": "wrong"}, ready=False)
+        daemon.logs("401")
+        self.assertFalse(daemon.ready())
+        api.do("token", token="wrong")
+        daemon.await_ready()
+
+    def test_a_server_of_another_ca_is_not_believed(self):
+        api = self.secured()
+        daemon = self.open(api, ca=self.tls / "other-ca.crt", ready=False)
+        daemon.logs("certificate")
+        self.assertFalse(daemon.ready())
+        self.assertEqual(api.seen(""), 0)
+
+    def test_a_ledger_of_another_cluster_is_refused_with_a_sentence(self):
+        here = self.serve()
+        daemon = self.open(here)
+        daemon.schedule(rig.pod("mine", 300))
+        self.assertEqual(daemon.stop(), 0)
+        there = self.serve(rig.DEMO, "--name", "elsewhere")
+        daemon.connect(there.url)
+        refused = subprocess.run(
+            [rig.BIN / "milligpud", *daemon.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen",
+             "127.0.0.1:0", *daemon.flags], capture_output=True, text=True, timeout=30)
+        self.assertEqual(refused.returncode, 1)
+        last = refused.stderr.strip().splitlines()[-1]
+        self.assertIn("cluster", last)
+        self.assertIn("ledger.db", last)
+        self.assertEqual(there.seen("binding"), 0)
+        daemon.connect(here.url)
+        daemon.start()
+        self.assertEqual(daemon.allocation("mine")["state"], "bound")
+
+
+class Lives(Cluster):
+    def test_a_restart_on_the_same_ledger_changes_nothing(self):
+        _, daemon = self.pair()
+        for i in range(5):
+            daemon.schedule(rig.pod(f"p{i}", 300))
+        before = daemon.all("/api/v1/allocations")
+        self.assertEqual(daemon.stop(), 0)
+        daemon.start()
+        self.assertEqual(daemon.all("/api/v1/allocations"), before)
+        daemon.check()
+
+    def test_what_happened_while_we_were_down_is_learned(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("ends", 300))
+        self.assertEqual(daemon.stop(), 0)
+        api.gone("ends")
+        api.create(running("comes", 200, "t4-0"))
+        daemon.start()
+        self.assertFalse(daemon.holds("ends"))
+        self.assertTrue(daemon.allocation("comes")["presumed"])
+        history = daemon.get("/api/v1/history?pod=default/ends")["items"]
+        self.assertEqual(history[0]["state"], "released")
+
+    def test_a_lost_ledger_is_rebuilt_from_the_annotations(self):
+        _, daemon = self.pair()
+        for i in range(6):
+            daemon.schedule(rig.pod(f"p{i}", 350))
+        before = {item["uid"]: item["charges"] for item in daemon.all("/api/v1/allocations")}
+        self.assertEqual(daemon.stop(), 0)
+        for file in daemon.home.glob("ledger.db*"):
+            file.unlink()
+        daemon.start()
+        after = daemon.all("/api/v1/allocations")
+        self.assertEqual({item["uid"]: item["charges"] for item in after}, before)
+        self.assertFalse(any(item["presumed"] for item in after))
+        daemon.check()
+
+    def burst(self, daemon, pods, dies_after):
+        """Binds from eight sides at once; kill -9 after so many successes.  Who was answered success."""
+        done, lock = {}, threading.Lock()
+
+        def one(made):
+            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                node = (daemon.filter(made).get("NodeNames") or [None])[0]
+                if node is None or daemon.bind(made, node) != "":
+                    return
+                with lock:
+                    done[made["metadata"]["uid"]] = node
+                    if len(done) == dies_after:
+                        daemon.process.kill()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, pods))
+        daemon.kill()
+        return done
+
+    def test_kill_9_in_a_burst_of_binds_three_times_loses_no_answered_success(self):
+        api, daemon = self.pair()
+        waiting = [api.create(rig.pod(f"p{i}", 250)) for i in range(45)]
+        for _ in range(3):
+            done = self.burst(daemon, waiting, 8)
+            self.assertGreaterEqual(len(done), 8)
+            daemon.start()
+            held = {item["uid"]: item["node"] for item in daemon.all("/api/v1/allocations")}
+            for uid, node in done.items():
+                self.assertEqual(held.get(uid), node)
+            waiting = [pod for pod in waiting if pod["metadata"]["uid"] not in done]
+        for made in waiting:
+            daemon.drive(made)
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": 45})
+        daemon.check()
+
+    def slow_bind(self, api, daemon, ms):
+        made = api.create(rig.pod("slow", 300))
+        node = daemon.filter(made)["NodeNames"][0]
+        api.fault("/binding", "slow", number=ms)
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        self.addCleanup(pool.shutdown)
+        answer = pool.submit(daemon.bind, made, node)
+        daemon.wait(lambda: api.seen("/binding") == 1, "the Binding to be sent")
+        return answer
+
+    def test_sigterm_lets_binds_in_flight_end(self):
+        api, daemon = self.pair()
+        answer = self.slow_bind(api, daemon, 600)
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(answer.result(10), "")
+        self.assertEqual(daemon.ended(), 0)
+        self.assertIn("nodeName", api.pod("slow")["spec"])
+        daemon.start()
+        daemon.check()
+
+    def test_a_bind_after_sigterm_is_refused_and_leaves_nothing(self):
+        api, daemon = self.pair()
+        answer = self.slow_bind(api, daemon, 800)
+        late = api.create(rig.pod("late", 300))
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.wait(lambda: not daemon.ready(), "not ready any more")
+        self.assertIn("stopping", daemon.bind(late, "a100-0"))
+        self.assertEqual(answer.result(10), "")
+        self.assertEqual(daemon.ended(), 0)
+        self.assertNotIn("nodeName", api.pod("late")["spec"])
+
+    def test_a_second_sigterm_stops_at_once_and_the_bind_is_settled_later(self):
+        api, daemon = self.pair()
+        answer = self.slow_bind(api, daemon, 1500)
+        begun = time.monotonic()
+        daemon.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.ended(), 0)
+        self.assertLess(time.monotonic() - begun, 1.3)
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError, AssertionError):
+            answer.result(10)  # 503, or the connection ends
+        daemon.start()
+        daemon.drive(api.pod("slow"))
+        daemon.check()
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 300)
+
+    def test_sighup_reloads_what_may_change_and_keeps_what_is_wrong_out(self):
+        api = self.serve()
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "config.yaml")
+            file.write_text("log_level: info\nshortlist: 16\n")
+            daemon = self.open(api, "--config", str(file))
+            made = api.create(rig.pod("asks", 300))
+            self.assertGreater(len(daemon.filter(made)["NodeNames"]), 1)
+            file.write_text("log_level: info\nshortlist: 1\nbase_path: /other\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.logs("settings reloaded")
+            self.assertEqual(len(daemon.filter(made)["NodeNames"]), 1)
+            self.assertIn("base_path", daemon.logged(), "what needs a restart is named")
+            file.write_text("log_level: info\nshortlist: 2\nlog_levle: debug\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.logs("not reloaded")
+            self.assertIn("config.yaml:3", daemon.logged())
+            self.assertEqual(len(daemon.filter(made)["NodeNames"]), 1)
+
+    def test_five_thousand_pods_are_listed_in_pages(self):
+        cluster = json.loads(rig.DEMO.read_text())
+        for i in range(5000):
+            made = running(f"p{i}", None if i % 500 else 100, "t4-0", uid=f"uid-{i}")
+            cluster["items"].append(made)
+        api = self.serve(cluster)
+        daemon = self.open(api)
+        self.assertGreaterEqual(api.seen("GET /api/v1/pods"), 10)
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 10)
+        self.assertEqual(daemon.schedule(rig.pod("more", 300))[1], "")
+
+
+class WrongFiles(Cluster):
+    def setUp(self):
+        folder = tempfile.mkdtemp(prefix="milligpu-e2e-")
+        self.addCleanup(shutil.rmtree, folder)
+        self.home = pathlib.Path(folder)
+
+    def refuse(self, *flags):
+        result = subprocess.run(
+            [rig.BIN / "milligpud", "--ledger", self.home / "ledger.db", "--webhook-listen", "127.0.0.1:0",
+             "--admin-listen", "127.0.0.1:0", *flags], capture_output=True, timeout=30,
+            env={key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")})
+        said = result.stderr.decode()
+        self.assertIn(result.returncode, (1, 2), said)
+        self.assertNotIn("Sanitizer", said)
+        self.assertNotIn("runtime error", said)
+        return said
+
+    def kubeconfig(self, content, *words):
+        file = self.home / "kubeconfig"
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        said = self.refuse("--kubeconfig", str(file))
+        for word in ("kubeconfig", *words):
+            self.assertIn(word, said)
+
+    def test_a_kubeconfig_that_is_missing_empty_binary_or_none(self):
+        self.assertIn("nowhere", self.refuse("--kubeconfig", str(self.home / "nowhere")))
+        self.assertIn(str(self.home), self.refuse("--kubeconfig", str(self.home)))
+        self.kubeconfig("")
+        self.kubeconfig(bytes(range(256)) * 8)
+        self.kubeconfig("- a list\n")
+        self.kubeconfig("clusters: [\n")
+        self.kubeconfig("x: " + "[" * 100000)
+
+    def test_a_kubeconfig_with_a_wrong_value_names_key_and_line(self):
+        whole = rig.kubeconfig("http://127.0.0.1:1")
+        for key, value, words in (("clusters", 17, ("clusters",)), ("current-context", "gone", ("gone",)),
+                                  ("contexts", [], ("here",)), ("users", [{"name": "other"}], ("u",)),
+                                  ("clusters", [{"name": "c", "cluster": {}}], ("server",)),
+                                  ("clusters", [{"name": "c", "cluster": {"server": "ftp://x"}}], ("server",)),
+                                  ("users", [{"name": "u", "user": {"tokenFile": "nowhere"}}], ("nowhere",)),
+                                  ("users", [{"name": "u", "user": {"client-certificate-data": "%%"}}],
+                                   ("client-certificate-data",))):
+            with self.subTest(key=key, value=value):
+                self.kubeconfig(json.dumps({**whole, key: value}, indent=1), *words)
+
+    def test_without_a_kubeconfig_outside_a_cluster_it_says_what_to_do(self):
+        self.assertIn("kubeconfig", self.refuse())
+
+    def test_an_unknown_context_is_named(self):
+        (self.home / "kubeconfig").write_text(json.dumps(rig.kubeconfig("http://127.0.0.1:1")))
+        self.assertIn("nope", self.refuse("--kubeconfig", str(self.home / "kubeconfig"), "--context", "nope"))
+
+    def test_a_config_file_of_every_wrong_class(self):
+        file = self.home / "config.yaml"
+        for content, words in ((b"shortlst: 3\n", ("shortlst", ":1", "shortlist")),
+                               (b"wake: bell\nshortlist: many\n", (":2", "shortlist")),
+                               (b"shortlist: [1]\n", (":1", "shortlist")), (b"shortlist: 1\nshortlist: 2\n", (":2",)),
+                               (bytes(range(256)), ()), (b"\xff\xfe\x00", ()), (b"17\n", ()), (b"a: [\n", ()),
+                               (b"shortlist: 4294967296\n", ("shortlist",))):
+            with self.subTest(content[:20]):
+                file.write_bytes(content)
+                said = self.refuse("--config", str(file))
+                for word in ("config.yaml", *words):
+                    self.assertIn(word, said)
+        self.assertIn("missing.yaml", self.refuse("--config", str(self.home / "missing.yaml")))
+        self.assertIn(str(self.home), self.refuse("--config", str(self.home)))
+
+
+if __name__ == "__main__":
+    rig.main()
