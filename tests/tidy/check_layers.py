@@ -19,16 +19,16 @@ MAY_INCLUDE = {
 
 THIRD_PARTY = {
     "store": r"sqlite3\.h",
-    "kube": r"curl/.*|jansson\.h|yaml\.h",
+    "kube": r"curl/.*|yaml\.h",
     "web": r"microhttpd\.h|gnutls/.*",
-    "app": r"jansson\.h|yaml\.h",
-    "bin": r"libsmartcols(/libsmartcols)?\.h|jansson\.h|curl/.*|yaml\.h",
+    "app": r"yaml\.h",
+    "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
 }
 
 # base, core and wire: language and memory, nothing that could do I/O, tell time or lock.
 PURE = "assert ctype errno inttypes limits stdalign stdarg stdbool stddef stdint stdlib string"
 LIBC = PURE + (
-    " dirent endian err fcntl fnmatch getopt glob ifaddrs langinfo libgen locale math netdb"
+    " dirent endian err fcntl fnmatch getopt glob ifaddrs langinfo libgen locale malloc math netdb"
     " poll pthread pwd sched semaphore setjmp signal spawn stdatomic stdio strings sysexits syslog"
     " termios threads time unistd wchar"
 )
