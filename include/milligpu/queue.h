@@ -18,6 +18,8 @@ void queue_free(struct queue *queue); /* must be empty */
 bool queue_put(struct queue *queue, void *item) MUST_USE;
 /* Wait for room, or for queue_close(): then false. */
 bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
+/* Wait until fewer than most are in it: for who has much to say, and must leave room to others. */
+bool queue_put_below(struct queue *queue, void *item, size_t most) MUST_USE;
 
 /* Up to max items in order; waits at most wait_ms for the first.  0 on time-out or wake. */
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);

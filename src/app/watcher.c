@@ -11,6 +11,8 @@ enum {
     WATCH_MS = 300000,   /* jittered by the reflector, as client-go does */
     SILENCE_MS = 180000, /* bookmarks come about once a minute */
     LIST_TIMEOUT_MS = 60000,
+    /* Decoded objects take some 20 KiB each while they wait; and binds must find room. */
+    QUEUE_SHARE = 1024,
 };
 
 /* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
@@ -43,7 +45,7 @@ static void put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
 
-    if (!queue_put_wait(stream->watcher->app->queue, take_message))
+    if (!queue_put_below(stream->watcher->app->queue, take_message, QUEUE_SHARE))
         message_free(take_message); /* we are stopping */
 }
 

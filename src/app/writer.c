@@ -1,5 +1,6 @@
 #include "writer.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1135,6 +1136,8 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_lost(writer, message, count);
     answer_landed(writer);
     batch_reset(&writer->batch);
+    if (writer->pods_ended || writer->nodes_ended)
+        (void)malloc_trim(0); /* a list takes many times what stays of it */
     after_batch(writer);
     return count;
 }

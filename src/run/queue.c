@@ -79,10 +79,16 @@ bool queue_put(struct queue *queue, void *item)
 
 bool queue_put_wait(struct queue *queue, void *item)
 {
+    return queue_put_below(queue, item, queue->capacity);
+}
+
+bool queue_put_below(struct queue *queue, void *item, size_t most)
+{
     must(item != NULL);
+    must(most > 0 && most <= queue->capacity);
 
     lock(queue);
-    while (!queue->closed && queue->count == queue->capacity)
+    while (!queue->closed && queue->count >= most)
         must(pthread_cond_wait(&queue->drained, &queue->lock) == 0);
     const bool open = !queue->closed;
     if (open)

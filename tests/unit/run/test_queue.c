@@ -166,6 +166,36 @@ struct producer {
     int numbers[EACH]; /* items are their addresses: order is order of addresses */
 };
 
+static void *put_below_two(void *arg)
+{
+    return queue_put_below(arg, &item[1], 2) ? &item[1] : NULL;
+}
+
+static void who_must_leave_room_waits_while_others_go_on(void **state)
+{
+    (void)state;
+    struct queue *queue = queue_new(4);
+    pthread_t thread;
+    void *taken[4];
+    void *result;
+    assert_true(queue_put_below(queue, &item[0], 2));
+    assert_true(queue_put(queue, &item[2]));
+    assert_int_equal(pthread_create(&thread, NULL, put_below_two, queue), 0);
+    sleep_ms(20);
+    assert_int_equal(queue_depth(queue), 2); /* it waits */
+    assert_true(queue_put(queue, &item[3]));
+    assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+    sleep_ms(20);
+    assert_int_equal(queue_depth(queue), 2); /* it still does */
+    assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, &item[1]);
+    assert_int_equal(queue_take(queue, taken, 4, 0), 2);
+    assert_ptr_equal(taken[0], &item[3]);
+    assert_ptr_equal(taken[1], &item[1]);
+    queue_free(queue);
+}
+
 static void *produce(void *arg)
 {
     struct producer *producer = arg;
@@ -215,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_taker_that_waits_is_told),
         cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_no_more),
         cmocka_unit_test(a_producer_waits_for_room_or_for_the_end),
+        cmocka_unit_test(who_must_leave_room_waits_while_others_go_on),
         cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
