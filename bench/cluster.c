@@ -201,7 +201,7 @@ static bool settle(struct ledger *ledger, uint32_t pod, uint32_t node,
 
 uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes)
 {
-    static const uint32_t amount[] = {200, 200, 300, 300, 500, 500, 500, 1000, 1000, 2000, 4000};
+    static const uint32_t amount[] = {200, 300, 500, 500, 1000, 1000, 2000, 2000, 4000};
     uint64_t seed = 42;
     uint64_t left = (uint64_t)nodes * NODE_GPUS * GPU_MILLI / 2;
     uint32_t pods = 0;

@@ -1,0 +1,112 @@
+/*
+ * bench_memory - what the parts of the daemon hold in memory for a large cluster.
+ *
+ * Heap in use, as the allocator counts it, part by part as each is filled, and the process in the
+ * end.  Temporary lists are given back before each look.
+ */
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/store.h"
+
+#include "app/pods.h"
+#include "app/view.h"
+#include "cluster.h"
+#include "measure.h"
+
+static double heap_mib(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+    return (double)(info.uordblks + info.hblkhd) / (1024 * 1024);
+}
+
+struct look {
+    double heap;
+    uint32_t nodes;
+};
+
+/* What came since the last look. */
+static void say_part(struct look *look, const char *what)
+{
+    char name[128];
+    const double heap = heap_mib();
+
+    (void)snprintf(name, sizeof name, "memory.%u_nodes.%s", look->nodes, what);
+    say(name, heap - look->heap, "MiB");
+    look->heap = heap;
+}
+
+/* Every bound pod, as the watch shows it. */
+static void fill_pods(struct pods *pods, const struct ledger *ledger)
+{
+    const struct allocation *allocation;
+    struct strbuf json;
+    struct strbuf note;
+    struct arena arena;
+    struct err err;
+
+    strbuf_init(&json);
+    strbuf_init(&note);
+    arena_init(&arena);
+    for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
+        const struct allocation_facts *is = &allocation->is;
+        char amount[16];
+        struct pod pod;
+
+        strbuf_reset(&json);
+        strbuf_reset(&note);
+        arena_reset(&arena);
+        note_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
+        (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
+        cluster_pod_json(&json, &(struct cluster_pod){.name = is->name,
+                                                      .uid = is->uid,
+                                                      .node = is->node->text,
+                                                      .amount = amount,
+                                                      .annotations = {note.data, note.len}});
+        must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
+             0);
+        pods_put(pods, &pod, &cluster_requests, 1);
+    }
+    arena_done(&arena);
+    strbuf_done(&note);
+    strbuf_done(&json);
+}
+
+static void measure(uint32_t nodes)
+{
+    struct look look = {.heap = heap_mib(), .nodes = nodes};
+    char name[128];
+
+    struct ledger *ledger = cluster_ledger(nodes);
+    say_part(&look, "ledger_nodes");
+    const uint32_t count = cluster_fill_half(ledger, nodes);
+    say_part(&look, "ledger_allocations");
+    struct view *view = view_new();
+    view_publish(view, ledger_publish(ledger, NULL, 0));
+    say_part(&look, "snapshot");
+    struct pods *pods = pods_new();
+    fill_pods(pods, ledger);
+    say_part(&look, "pods");
+    (void)snprintf(name, sizeof name, "memory.%u_nodes.pods_bound", nodes);
+    say(name, count, "pods");
+    (void)malloc_trim(0);
+    (void)snprintf(name, sizeof name, "memory.%u_nodes.process", nodes);
+    say(name, (double)process_kib(getpid(), "VmRSS") / 1024, "MiB");
+    pods_free(pods);
+    view_free(view);
+    ledger_free(ledger);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    measure(1000);
+    measure(15000);
+    return 0;
+}
