@@ -48,7 +48,7 @@ struct message {
     bool found;                /* FETCHED */
     const char *uid;           /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */
-    enum reason reason;        /* OUTCOME VOID */
+    enum reason reason;        /* OUTCOME VOID; FETCHED, not found: NONE if nobody could say */
     const char *text; /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */
 };
 

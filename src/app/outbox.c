@@ -385,7 +385,9 @@ static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcom
     outbox->rules.result(outbox->rules.user, result);
 }
 
-static void fetch_ends(struct outbox *outbox, struct call *call, const char *trouble)
+/* No pod: it is not there, or nobody could say. */
+static void fetch_ends(struct outbox *outbox, struct call *call, enum reason reason,
+                       const char *trouble)
 {
     struct message *result = call->bind;
 
@@ -393,6 +395,7 @@ static void fetch_ends(struct outbox *outbox, struct call *call, const char *tro
     call->bind = NULL;
     result->kind = MESSAGE_FETCHED;
     result->found = false;
+    result->reason = reason;
     result->text = trouble != NULL ? arena_copy(&result->arena, text_of(trouble)) : NULL;
     drop_call(outbox, call);
     outbox->rules.result(outbox->rules.user, result);
@@ -408,7 +411,7 @@ static void fetch_found(struct outbox *outbox, struct call *call)
         keep(&result->arena, (struct text){call->answer.data, call->answer.len});
 
     if (pod_decode(body, outbox->rules.wire, &result->arena, &result->pod, &err) < 0) {
-        fetch_ends(outbox, call, err.text);
+        fetch_ends(outbox, call, REASON_NONE, err.text);
         return;
     }
     call->bind = NULL;
@@ -426,9 +429,8 @@ static void give_up(struct outbox *outbox, struct call *call)
     char text[400];
 
     if (call->kind == CALL_FETCH) {
-        fetch_ends(outbox, call,
-                   call->last_error[0] != '\0' ? call->last_error
-                                               : "the API server did not answer");
+        fetch_ends(outbox, call, REASON_NONE,
+                   call->last_error[0] != '\0' ? call->last_error : "it did not answer");
         return;
     }
     must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
@@ -552,8 +554,10 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
     note_status(call);
     if (passing(call->status))
         wait_before_retry(call, now_ms, call->retry_after_s * 1000);
+    else if (fetch && call->status == 404)
+        fetch_ends(outbox, call, REASON_UNKNOWN_POD, "there is no such pod");
     else if (fetch)
-        fetch_ends(outbox, call, call->status == 404 ? "there is no such pod" : call->last_error);
+        fetch_ends(outbox, call, REASON_NONE, call->last_error);
     else if (call->status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else

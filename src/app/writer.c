@@ -477,6 +477,21 @@ static bool bind_settled(struct writer *writer, struct message *message,
     return true;
 }
 
+/* A GET has been made, and there is no pod to bind. */
+static void refuse_unknown(struct message *fetched)
+{
+    const struct extender_bind *bind = &fetched->bind;
+
+    must(fetched->kind == MESSAGE_FETCHED);
+    if (!fetched->found && fetched->reason == REASON_NONE)
+        refuse_bind(fetched, "not ready: the API server could not be asked for pod %s/%s: %s",
+                    bind->namespace, bind->pod, fetched->text);
+    else
+        refuse_bind(fetched, "unknown_pod: %s/%s with uid %s: %s", bind->namespace, bind->pod,
+                    bind->uid,
+                    fetched->found ? "it has ended, or another uid has its name" : fetched->text);
+}
+
 /* The message may go on to the outbox: then *message is NULL. */
 static bool handle_bind(struct writer *writer, struct message **message)
 {
@@ -497,9 +512,7 @@ static bool handle_bind(struct writer *writer, struct message **message)
         return true;
     }
     if (record == NULL) {
-        refuse_bind(bind, "unknown_pod: %s/%s with uid %s: %s", bind->bind.namespace,
-                    bind->bind.pod, bind->bind.uid,
-                    bind->text != NULL ? bind->text : "another uid has that name now");
+        refuse_unknown(bind);
         return true;
     }
     if (bind_settled(writer, bind, record))
