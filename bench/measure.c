@@ -49,7 +49,7 @@ void say(const char *name, double value, const char *unit)
 {
     const int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
 
-    (void)printf("%-48s %10.*f %s\n", name, digits, value, unit);
+    (void)printf("%-64s %10.*f %s\n", name, digits, value, unit);
     (void)fflush(stdout);
 }
 
