@@ -353,7 +353,8 @@ static bool is_loopback(const char *address)
 static void check_webhooks(struct doctor *doctor)
 {
     const struct settings *settings = doctor->settings;
-    const char *address = settings->webhook_listen;
+    const char *bound = doctor->app->webhook_address;
+    const char *address = bound[0] != '\0' ? bound : settings->webhook_listen;
     const bool tls = settings->webhook_cert[0] != '\0';
 
     must(address[0] != '\0');

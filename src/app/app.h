@@ -49,6 +49,7 @@ struct app {
     struct standin *standin; /* NULL in a cluster */
     const char *server;      /* of the API, for people */
     const char *bell_namespace;
+    char webhook_address[300]; /* as bound; "" before */
     char cluster[UID_BYTES_MAX + 1];
 
     /* Written by the part that knows, read by probes, metrics and doctor. */

@@ -359,6 +359,17 @@ static void make_parts(struct daemon *daemon)
     daemon->webhooks = webhooks_new(app);
 }
 
+/* "127.0.0.1:0" with the port that was bound. */
+static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
+{
+    must(port > 0);
+
+    const char *colon = strrchr(listen, ':');
+    const size_t host = colon != NULL ? (size_t)(colon - listen) : strlen(listen);
+
+    (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
+}
+
 static int start_ports(struct daemon *daemon, struct err *err)
 {
     must(daemon->webhooks != NULL);
@@ -382,6 +393,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
 
     if (web_start(&rules, &daemon->port[0], err) < 0)
         return err_wrap(err, "webhook_listen");
+    address_of(settings->webhook_listen, web_port(daemon->port[0]), daemon->app.webhook_address,
+               sizeof daemon->app.webhook_address);
     rules = (struct web_rules){.name = "admin",
                                .listen = settings->admin_listen,
                                .threads = ADMIN_THREADS,
@@ -405,17 +418,6 @@ static int start_ports(struct daemon *daemon, struct err *err)
     if (web_start(&rules, &daemon->port[2], err) < 0)
         return err_wrap(err, "probe_listen");
     return 0;
-}
-
-/* "127.0.0.1:0" with the port that was bound. */
-static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
-{
-    must(port > 0);
-
-    const char *colon = strrchr(listen, ':');
-    const size_t host = colon != NULL ? (size_t)(colon - listen) : strlen(listen);
-
-    (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
 }
 
 static int write_ports(struct daemon *daemon, struct err *err)
@@ -568,7 +570,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
     must(daemon->writer_runs && daemon->watcher_runs && daemon->outbox_runs);
 
-    const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000};
+    const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000L};
     int64_t drain_until = 0;
 
     for (int looks = 1;; looks++) {
