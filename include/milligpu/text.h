@@ -18,7 +18,7 @@ struct text {
 #define TEXT_ARG(t) (int)(t).len, (t).at
 
 struct text text_of(const char *terminated); /* NULL gives the empty text */
-/* Copy text, its end included, to *at and move *at behind it: for strings in one block.  Borrowed. */
+/* Copy text, its end included, to *at and move *at behind it: for strings in one block. */
 const char *text_lay(char **at, const char *terminated);
 bool text_is(struct text text, const char *terminated);
 bool text_eq(struct text a, struct text b);
