@@ -52,6 +52,35 @@ static void set_where(struct reading *in, const char *where)
     memcpy(in->where, where, strlen(where) + 1);
 }
 
+/*
+ * A key that nobody reads is a slip of the pen, and what it should have said is missing.  The
+ * lists are those of client-go's v1.Config; "extensions" may hold anything.
+ */
+static void check_keys(struct reading *in, const struct doc *object, const char *known)
+{
+    must(object != NULL && object->kind == DOC_OBJECT);
+    for (const struct doc *at = object->first; at != NULL && in->rc == 0; at = at->next) {
+        char padded[80];
+        char key[64];
+        (void)snprintf(key, sizeof key, "%.*s", TEXT_ARG(at->key)); /* cut is fine */
+        (void)snprintf(padded, sizeof padded, " %s ", key);
+        if (strstr(known, padded) == NULL)
+            wrong(in, at, key, "unknown key; known are%s", known);
+    }
+}
+
+static const char root_keys[] =
+    " apiVersion kind preferences clusters users contexts current-context extensions ";
+static const char context_keys[] = " cluster user namespace extensions ";
+static const char cluster_keys[] =
+    " server tls-server-name insecure-skip-tls-verify certificate-authority "
+    "certificate-authority-data proxy-url disable-compression extensions ";
+static const char user_keys[] =
+    " client-certificate client-certificate-data client-key client-key-data token tokenFile as "
+    "as-uid as-groups as-user-extra username password auth-provider exec extensions ";
+static const char exec_keys[] =
+    " command args env apiVersion installHint provideClusterInfo interactiveMode ";
+
 /* NULL when absent or empty; a wrong type is a mistake. */
 static const char *get_string(struct reading *in, const struct doc *object, const char *key)
 {
@@ -164,6 +193,7 @@ static void read_cluster(struct reading *in, const struct doc *cluster)
     struct kube_config *config = in->config;
 
     must(cluster != NULL);
+    check_keys(in, cluster, cluster_keys);
     config->server = copy_string(in, cluster, "server");
     config->tls_name = copy_string(in, cluster, "tls-server-name");
     config->proxy = copy_string(in, cluster, "proxy-url");
@@ -288,6 +318,7 @@ static void read_exec(struct reading *in, const struct doc *exec)
 {
     must(in->config != NULL && in->err != NULL);
     struct exec_plugin *out = &in->config->exec;
+    check_keys(in, exec, exec_keys);
     const char *hint = get_string(in, exec, "installHint");
     const char *mode = get_string(in, exec, "interactiveMode");
 
@@ -323,6 +354,7 @@ static void read_user(struct reading *in, const struct doc *user)
     const char *token_file = get_string(in, user, "tokenFile");
     char where[sizeof in->where];
 
+    check_keys(in, user, user_keys);
     read_source(in, user, "client-certificate", "client-certificate-data", &config->cert);
     read_source(in, user, "client-key", "client-key-data", &config->key);
     const bool cert = config->cert.file != NULL || config->cert.data != NULL;
@@ -359,6 +391,7 @@ static void read_user(struct reading *in, const struct doc *user)
 static void read_root(struct reading *in, const struct doc *root, const char *context)
 {
     must(in->config != NULL && in->err != NULL);
+    check_keys(in, root, root_keys);
     const char *kind = get_string(in, root, "kind");
     const char *current = context != NULL ? context : get_string(in, root, "current-context");
 
@@ -369,6 +402,8 @@ static void read_root(struct reading *in, const struct doc *root, const char *co
     if (in->rc < 0)
         return;
     const struct doc *chosen = get_named(in, root, "contexts", current, "context");
+    if (chosen != NULL)
+        check_keys(in, chosen, context_keys);
     const char *cluster = get_string(in, chosen, "cluster");
     const char *user = get_string(in, chosen, "user");
     const char *namespace = get_string(in, chosen, "namespace");

@@ -272,6 +272,11 @@ static void mistakes_are_named_with_key_and_line(void **state)
     refuses(bench, HEAD CLUSTER USER "    as: root\n", "impersonation is not supported");
     refuses(bench, HEAD CLUSTER USER "    token: a\n    token: b\n",
             "the key \"token\" is there twice");
+    refuses(bench, HEAD "server: https://x\n", "line 7: server: unknown key; known are");
+    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {sever: \"https://x\"}\n",
+            "line 9: clusters[0].cluster.sever: unknown key; known are server");
+    refuses(bench, HEAD CLUSTER USER "    tokn: abc\n", "users[0].user.tokn: unknown key");
+    refuses(bench, HEAD CLUSTER USER "    exec: {comand: x}\n", "exec.comand: unknown key");
     refuses(bench, HEAD "x: &x [1]\ny: *x\n", "alias");
     refuses(bench, "a: [", "line 2: did not find");
     refuses(bench, "\x01", "control characters");
