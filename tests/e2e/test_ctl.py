@@ -256,7 +256,12 @@ class Ctl(rig.Story):
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def on_a_terminal(self, *words, env=None):
-        master, slave = pty.openpty()
+        try:
+            master, slave = pty.openpty()
+        except OSError as error:
+            if os.environ.get("CI") == "true":
+                raise
+            self.skipTest(f"no pseudo-terminal here (openpty: {error}); mount /dev/pts")
         text = b""
         process = subprocess.Popen([CTL, *words, "--port-file", self.ports], stdout=slave,
                                    env={**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", **(env or {})})
