@@ -219,7 +219,7 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
     static void *(*const run[])(void *user) = {writer_main, watcher_main, outbox_main};
     struct app *app = &plant->desk.app;
 
-    *plant = (struct plant){0};
+    *plant = (struct plant){.next_pod = 0};
     desk_init(&plant->desk);
     atomic_store(&app->nodes_synced, false);
     atomic_store(&app->pods_synced, false);
