@@ -191,9 +191,8 @@ static void put(struct outbox *outbox, struct call *call)
 /* Room for one more Event or advertisement; these are the calls that may be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
-    must(outbox->side_calls <= SIDE_CALLS_MAX);
-
     lock(outbox);
+    must(outbox->side_calls <= SIDE_CALLS_MAX);
     const bool room = outbox->side_calls < SIDE_CALLS_MAX;
     if (room)
         outbox->side_calls++;
@@ -778,9 +777,8 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 
 static void empty_inbox(struct outbox *outbox)
 {
-    must(outbox->inbox_end != NULL);
-
     lock(outbox);
+    must(outbox->inbox_end != NULL);
     struct call *call = outbox->inbox;
     outbox->inbox = NULL;
     outbox->inbox_end = &outbox->inbox;
