@@ -49,7 +49,7 @@ step_release() {
         for sign in 'Position-Independent Executable' BIND_NOW GNU_RELRO; do
             grep -q "$sign" <<<"$header" || { echo "$program lacks $sign"; return 1; }
         done
-        if strings "$program" | grep -F "$PWD"; then
+        if strings -d "$program" | grep -F "$PWD"; then
             echo "$program names the folder it was built in"
             return 1
         fi
