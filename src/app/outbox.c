@@ -92,7 +92,7 @@ struct outbox {
     struct call **call; /* slots; the low bits of an id are its slot */
     size_t calls;
     size_t capacity;
-    uint32_t serial;
+    uint64_t serial; /* never comes round: 44 bits of it stand in an id */
     bool ringing;
     int64_t ring_not_before_ms;
 };
@@ -326,10 +326,8 @@ static void take_slot(struct outbox *outbox, struct call *call)
 
 static uint64_t next_id(struct outbox *outbox, const struct call *call)
 {
-    must(outbox->serial < UINT32_MAX);
-
     const uint64_t slot = call->id & (((uint64_t)1 << SLOT_BITS) - 1);
-    return (uint64_t)++outbox->serial << SLOT_BITS | slot;
+    return ++outbox->serial << SLOT_BITS | slot;
 }
 
 static void drop_call(struct outbox *outbox, struct call *call)
@@ -349,8 +347,6 @@ static void drop_call(struct outbox *outbox, struct call *call)
 
 static void count_call(const struct call *call, int status)
 {
-    must(status == 0 || (status >= 100 && status < 1000));
-
     char labels[64];
 
     (void)snprintf(labels, sizeof labels, "call=\"%s\",code=\"%d\"", call_word(call->kind), status);
@@ -456,8 +452,6 @@ static void start_check(struct call *call, int64_t now_ms)
 
 static void note_status(struct call *call)
 {
-    must(call->status > 0);
-
     struct arena arena;
     struct status status;
 
