@@ -80,13 +80,14 @@ static size_t trimmed(char *data, size_t len)
 /* Returns whether the content is another one now. */
 static int source_read(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
-    char *data;
-    size_t len;
+    char *data = NULL;
+    size_t len = 0;
 
     must(source->file != NULL);
     const int rc = kube_file_read(source->file, SECRET_BYTES_MAX, &data, &len, err);
     if (rc < 0)
         return rc;
+    must(data != NULL);
     len = trimmed(data, len);
     if (len == 0) {
         xfree(data);
@@ -394,8 +395,8 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
     if (rc < 0)
         return err_wrap(err, "in-cluster credentials");
     CLEANUP(xfreep) char *file = in_folder(folder, "namespace");
-    char *namespace;
-    size_t len;
+    char *namespace = NULL;
+    size_t len = 0;
     struct err none; /* there need not be one */
     if (kube_file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
         (void)trimmed(namespace, len);
@@ -409,12 +410,16 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
 int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
                      struct err *err)
 {
-    char *text;
-    size_t len;
+    char *text = NULL;
+    size_t len = 0;
 
-    if (kubeconfig == NULL)
-        return kube_config_in_cluster(pod_folder, getenv("KUBERNETES_SERVICE_HOST"),
-                                      getenv("KUBERNETES_SERVICE_PORT"), out, err);
+    if (kubeconfig == NULL) {
+        /* NOLINTBEGIN(concurrency-mt-unsafe): nothing here ever sets the environment */
+        const char *host = getenv("KUBERNETES_SERVICE_HOST");
+        const char *port = getenv("KUBERNETES_SERVICE_PORT");
+        /* NOLINTEND(concurrency-mt-unsafe) */
+        return kube_config_in_cluster(pod_folder, host, port, out, err);
+    }
     must(kubeconfig[0] != '\0');
     const int rc = kube_file_read(kubeconfig, CONFIG_BYTES_MAX, &text, &len, err);
     if (rc < 0)

@@ -158,6 +158,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
     return call->cancelled ? 0 : len;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
 {
     struct call *call = arg;

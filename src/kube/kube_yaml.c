@@ -128,7 +128,7 @@ static int load_items(struct loading *in, struct doc *array)
             yaml_event_delete(&event);
             return 0;
         }
-        struct doc *value;
+        struct doc *value = NULL;
         const int rc = load_value(in, &event, &value);
         yaml_event_delete(&event);
         if (rc < 0)
@@ -159,7 +159,7 @@ static int load_pair(struct loading *in, const yaml_event_t *key_event, struct m
 {
     must(in->depth <= JSON_DEPTH_MAX);
     struct text key;
-    struct doc *value;
+    struct doc *value = NULL;
     yaml_event_t event;
 
     int rc = load_key(in, key_event, seen, &key);
@@ -225,6 +225,7 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
     in->depth--;
     if (rc < 0)
         return rc;
+    must(doc != NULL);
     doc->line = line;
     *out = doc;
     return 0;
@@ -242,7 +243,7 @@ static int load_stream(struct loading *in, struct doc *documents)
         more = event.type != YAML_STREAM_END_EVENT;
         if (event.type != YAML_STREAM_START_EVENT && event.type != YAML_DOCUMENT_START_EVENT &&
             event.type != YAML_DOCUMENT_END_EVENT && more) {
-            struct doc *value;
+            struct doc *value = NULL;
             rc = load_value(in, &event, &value);
             if (rc == 0)
                 doc_append(documents, value);
