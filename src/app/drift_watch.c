@@ -127,8 +127,10 @@ static void seen(void *user, const struct drift *drift)
     struct strbuf key;
 
     size_t known = 0;
-    while (strcmp(kinds[known], drift->kind) != 0)
-        must(++known < ARRAY_LEN(kinds)); /* the list is closed */
+    while (strcmp(kinds[known], drift->kind) != 0) {
+        known++;
+        must(known < ARRAY_LEN(kinds)); /* the list is closed */
+    }
     watch->count[known]++;
     strbuf_init(&key);
     strbuf_printf(&key, "%s/%s/%s/%s", drift->kind, drift->node->name->text,

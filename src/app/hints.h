@@ -65,7 +65,7 @@ struct refusal_key {
 };
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
                        enum reason *out_reason);
-void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text answer,
+void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
                        enum reason reason);
 
 /* Bound, gone, or fitting again. */
