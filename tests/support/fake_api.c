@@ -296,7 +296,7 @@ static enum MHD_Result serve(struct exchange *exchange, const char *method, cons
     return respond(exchange, status, true, 0);
 }
 
-/* MHD fixes the parameters.  NOLINT(readability-function-size) */
+/* NOLINTNEXTLINE(readability-function-size): not our form */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *data_len, void **state)
