@@ -358,6 +358,40 @@ static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
 
+static void api(struct rig *rig, const char *method, const char *path, const char *body,
+                struct strbuf *out)
+{
+    strbuf_reset(out);
+    assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
+}
+
+static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf out;
+
+    rig->app.inventory_rules.advertise = true;
+    strbuf_init(&out);
+    api(rig, "POST", "/api/v1/nodes",
+        "{\"metadata\":{\"name\":\"n9\",\"labels\":{\"nvidia.com/gpu.count\":\"4\"}},"
+        "\"status\":{\"capacity\":{\"cpu\":\"8\"}}}",
+        &out);
+    rig_run(rig);
+    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
+    assert_non_null(strstr(out.data, "\"nvidia.com/vgpu\":\"4000\""));
+    rig_pod(rig, "a", "4000");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n9"), "");
+    api(rig, "PATCH", "/api/v1/nodes/n9/status",
+        "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":null}}}", &out);
+    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
+    assert_null(strstr(out.data, "nvidia.com/vgpu\":\"4000"));
+    rig_run(rig);
+    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
+    assert_non_null(strstr(out.data, "\"nvidia.com/vgpu\":\"4000\""));
+    strbuf_done(&out);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -385,6 +419,7 @@ int main(void)
         TEST(pods_that_ask_nothing_or_0_are_told_apart),
         TEST(binds_for_who_is_not_there_are_refused),
         TEST(a_wall_clock_that_steps_back_changes_no_decision),
+        TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
