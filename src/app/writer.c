@@ -33,6 +33,12 @@ struct flight {
     size_t capacity;
 };
 
+/* The outcome of a Binding, to be answered after the batch. */
+struct landing {
+    char *uid;
+    char *error; /* NULL: bound */
+};
+
 /* A reservation that nobody is sending: since when. */
 struct doubt {
     char *uid;
@@ -63,7 +69,7 @@ struct writer {
     struct effect *effect;
     size_t effects;
     size_t effect_capacity;
-    char **landed; /* uids whose Binding succeeded, to be answered after the batch */
+    struct landing *landed;
     size_t lands;
     size_t land_capacity;
     struct message **kept; /* of a lost batch, to be tried again */
@@ -140,6 +146,17 @@ static void forget(struct message *message)
     message_free(message);
 }
 
+static void forget_landed(struct writer *writer)
+{
+    must(writer->lands <= writer->land_capacity);
+
+    for (size_t i = 0; i < writer->lands; i++) {
+        xfree(writer->landed[i].uid);
+        xfree(writer->landed[i].error);
+    }
+    writer->lands = 0;
+}
+
 void writer_free(struct writer *writer)
 {
     if (writer == NULL)
@@ -156,8 +173,7 @@ void writer_free(struct writer *writer)
         forget(writer->kept[i]);
     for (size_t i = 0; i < writer->lists; i++)
         forget(writer->listed[i]);
-    for (size_t i = 0; i < writer->lands; i++)
-        xfree(writer->landed[i]);
+    forget_landed(writer);
     xfree(writer->landed);
     xfree(writer->effect);
     xfree(writer->kept);
@@ -538,26 +554,27 @@ static bool handle_fetched(struct writer *writer, struct message **message)
     return handle_bind(writer, message);
 }
 
-static void land(struct writer *writer, const char *uid)
+static void land(struct writer *writer, const char *uid, const char *error)
 {
-    writer->landed = xgrow(writer->landed, writer->lands, &writer->land_capacity, sizeof(char *));
+    writer->landed =
+        xgrow(writer->landed, writer->lands, &writer->land_capacity, sizeof *writer->landed);
     must(uid[0] != '\0');
-    writer->landed[writer->lands++] = xstrdup(uid);
+    writer->landed[writer->lands++] =
+        (struct landing){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
 }
 
 /*
  * The reservation is on disk since before the POST, so success is answered whatever became of
- * the batch that confirms it; but after the batch, so that whoever asks next sees the pod bound.
+ * the batch that confirms it; but after the batch, so that whoever asks next sees the pod bound,
+ * its share free again, or the doubt.
  */
 static void answer_landed(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->lands; i++) {
-        flight_end(writer, writer->landed[i], NULL);
-        xfree(writer->landed[i]);
-    }
-    writer->lands = 0;
+    for (size_t i = 0; i < writer->lands; i++)
+        flight_end(writer, writer->landed[i].uid, writer->landed[i].error);
+    forget_landed(writer);
 }
 
 static bool handle_outcome(struct writer *writer, const struct message *message)
@@ -573,19 +590,19 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
         hints_settled(writer->app->hints, text_of(message->uid));
-        land(writer, message->uid);
+        land(writer, message->uid, NULL);
         break;
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
         command.why = reason_name(message->reason);
         (void)snprintf(text, sizeof text, "%s: %s", reason_name(message->reason), message->text);
-        flight_end(writer, message->uid, text);
+        land(writer, message->uid, text);
         break;
     case OUTCOME_UNKNOWN:
         command.kind = COMMAND_DOUBT;
         (void)snprintf(text, sizeof text, "in doubt: %s; the pod keeps its reservation",
                        message->text);
-        flight_end(writer, message->uid, text);
+        land(writer, message->uid, text);
         break;
     }
     if (held == NULL || held->is.state != STATE_RESERVED)
