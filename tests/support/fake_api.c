@@ -296,8 +296,8 @@ static enum MHD_Result serve(struct exchange *exchange, const char *method, cons
     return respond(exchange, status, true, 0);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): not our form */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+static enum MHD_Result on_request(void *arg, /* NOLINT(readability-function-size): not our form */
+                                  struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *data_len, void **state)
 {
