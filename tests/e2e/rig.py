@@ -1,7 +1,9 @@
 """The real binaries on a cluster file, driven from outside: what every story here begins with."""
 
+import concurrent.futures
 import contextlib
 import http.client
+import io
 import json
 import os
 import pathlib
@@ -188,24 +190,29 @@ class Daemon:
 
 def certificates():
     """A folder with ca, server and client: .crt and .key.  Made once for a program."""
-    if not certificates.folder:
-        certificates.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-tls-")
-        home = pathlib.Path(certificates.folder.name)
-        (home / "openssl.cnf").write_text(
-            "[req]\ndistinguished_name = dn\n[dn]\n[ca]\nbasicConstraints = critical, CA:TRUE\n"
-            "subjectKeyIdentifier = hash\n[leaf]\nbasicConstraints = critical, CA:FALSE\n"
-            "subjectAltName = IP:127.0.0.1\nextendedKeyUsage = serverAuth, clientAuth\n")
-        for name in ("ca", "other-ca", "server", "client"):
-            issuer = ["-extensions", "ca"] if name.endswith("ca") else [
-                "-extensions", "leaf", "-CA", home / "ca.crt", "-CAkey", home / "ca.key"]
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                            "-nodes", "-days", "2", "-config", home / "openssl.cnf", "-subj", "/CN=" + name,
-                            "-keyout", home / f"{name}.key", "-out", home / f"{name}.crt", *issuer],
-                           check=True, capture_output=True)
+    with certificates.lock:
+        if not certificates.folder:
+            certificates.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-tls-")
+            make_certificates(pathlib.Path(certificates.folder.name))
     return pathlib.Path(certificates.folder.name)
 
 
 certificates.folder = None
+certificates.lock = threading.Lock()
+
+
+def make_certificates(home):
+    (home / "openssl.cnf").write_text(
+        "[req]\ndistinguished_name = dn\n[dn]\n[ca]\nbasicConstraints = critical, CA:TRUE\n"
+        "subjectKeyIdentifier = hash\n[leaf]\nbasicConstraints = critical, CA:FALSE\n"
+        "subjectAltName = IP:127.0.0.1\nextendedKeyUsage = serverAuth, clientAuth\n")
+    for name in ("ca", "other-ca", "server", "client"):
+        issuer = ["-extensions", "ca"] if name.endswith("ca") else [
+            "-extensions", "leaf", "-CA", home / "ca.crt", "-CAkey", home / "ca.key"]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-config", home / "openssl.cnf", "-subj", "/CN=" + name,
+                        "-keyout", home / f"{name}.key", "-out", home / f"{name}.crt", *issuer],
+                       check=True, capture_output=True)
 
 
 class Api:
@@ -407,5 +414,32 @@ class Story(unittest.TestCase):
         cls.daemon.close()
 
 
-def main():
-    unittest.main(verbosity=2)
+class SideBySide(unittest.TextTestRunner):
+    """Stories with daemons of their own mostly wait: several at a time, reported in order."""
+
+    def run(self, test):
+        def flat(suite):
+            for one in suite:
+                if isinstance(one, unittest.TestSuite):
+                    yield from flat(one)
+                else:
+                    yield one
+
+        def play(one):
+            report = io.StringIO()
+            result = unittest.TextTestRunner(report, verbosity=2, resultclass=self.resultclass).run(one)
+            return result, report.getvalue()
+
+        whole = unittest.TestResult()
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            for result, report in pool.map(play, flat(test)):
+                whole.testsRun += result.testsRun
+                whole.failures += result.failures
+                whole.errors += result.errors
+                print(report if not result.wasSuccessful() else report.split("\n")[0], flush=True)
+        print(f"{whole.testsRun} stories, {len(whole.failures) + len(whole.errors)} went wrong")
+        return whole
+
+
+def main(side_by_side=False):
+    unittest.main(verbosity=2, testRunner=SideBySide if side_by_side else None)

@@ -461,4 +461,4 @@ class WrongFiles(Cluster):
 
 
 if __name__ == "__main__":
-    rig.main()
+    rig.main(side_by_side=True)

@@ -1,0 +1,632 @@
+"""What an API server and the way to it can do wrong, one story for each; milligpud stays right."""
+
+import concurrent.futures
+import json
+import time
+import unittest
+
+import rig
+
+PODS = "GET /api/v1/pods$"
+NODES = "GET /api/v1/nodes$"
+WATCH = "GET /api/v1/pods?watch"
+WATCH_NODES = "GET /api/v1/nodes?watch"
+BINDING = "/binding"
+QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
+
+
+def status(code, reason, message="as the test wants it", **more):
+    return json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                       "message": message, **more})
+
+
+def running(name, milli, node, **more):
+    made = rig.pod(name, milli, **more)
+    made["spec"]["nodeName"] = node
+    made["status"] = {"phase": "Running"}
+    return made
+
+
+class Faulty(unittest.TestCase):
+    def serve(self, *faults, cluster=rig.DEMO):
+        api = rig.Api(cluster)
+        self.addCleanup(api.close)
+        for fault in faults:
+            api.fault(*fault[:2], **(fault[2] if len(fault) > 2 else {}))
+        return api
+
+    def open(self, api, *flags, **more):
+        daemon = rig.ClusterDaemon(api, *flags, **more)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def works(self, daemon, name="after"):
+        """A pod is placed and everybody agrees."""
+        _, error, _ = daemon.schedule(rig.pod(name, 300))
+        self.assertEqual(error, "")
+        daemon.check()
+
+
+class Lists(Faulty):
+    def starts(self, *faults, cluster=rig.DEMO, says=None):
+        api = self.serve(*faults, cluster=cluster)
+        daemon = self.open(api)
+        if says:
+            self.assertIn(says, daemon.logged())
+        self.works(daemon)
+        return api, daemon
+
+    def test_errors_500_come_and_go(self):
+        self.starts((PODS, "status", {"number": 500, "times": 2, "text": status(500, "InternalError")}), says="500")
+
+    def test_errors_503_without_a_body_come_and_go(self):
+        self.starts((NODES, "status", {"number": 503, "times": 2}), says="503")
+
+    def test_429_is_obeyed_for_as_long_as_it_says(self):
+        api = self.serve((PODS, "status", {"number": 429, "text": "Too many requests", "retry_after": 3}))
+        begun = time.monotonic()
+        daemon = self.open(api)
+        self.assertGreaterEqual(time.monotonic() - begun, 3)
+        self.assertEqual(api.seen(PODS[:-1]), 1 + 1 + api.seen(WATCH))
+        self.works(daemon)
+
+    def test_429_that_says_it_in_its_body(self):
+        self.starts((NODES, "status", {"number": 429, "text": status(
+            429, "TooManyRequests", details={"retryAfterSeconds": 1})}), says="429")
+
+    def test_a_page_that_is_cut_is_asked_for_again(self):
+        self.starts((PODS, "truncate", {"number": 40}))
+
+    def test_a_page_that_comes_byte_by_byte_is_read(self):
+        self.starts((PODS, "drip", {"number": 1}))
+
+    def test_a_page_that_is_no_json(self):
+        self.starts((PODS, "status", {"number": 200, "text": "<html>the proxy says hello</html>"}))
+
+    def test_an_empty_page(self):
+        self.starts((NODES, "status", {"number": 200}))
+
+    def test_a_page_with_bytes_after_its_end(self):
+        self.starts((PODS, "status", {"number": 200, "text": '{"kind":"PodList","metadata":{"resourceVersion":"1"},'
+                                                            '"items":[]} and more'}))
+
+    def test_a_list_without_a_resource_version(self):
+        self.starts((NODES, "status", {"number": 200, "text": '{"kind":"NodeList","metadata":{},"items":[]}'}))
+
+    def test_a_connection_that_is_reset_before_the_list(self):
+        self.starts((NODES, "refuse", {"times": 2}))
+
+    def test_a_list_whose_answer_is_lost(self):
+        self.starts((PODS, "lose"))
+
+    def many(self):
+        cluster = json.loads(rig.DEMO.read_text())
+        cluster["items"] += [running(f"p{i}", 10 if i % 100 == 0 else None, "t4-0", uid=f"uid-{i}") for i in range(1200)]
+        return cluster
+
+    def holds(self, daemon):
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 13)  # and the one of works()
+
+    def test_a_second_page_that_is_cut_is_asked_for_again_and_nothing_counts_twice(self):
+        _, daemon = self.starts((PODS, "slow"), (PODS, "truncate", {"number": 5000}), cluster=self.many())
+        self.holds(daemon)
+
+    def test_a_continue_token_that_expired_begins_the_list_again(self):
+        _, daemon = self.starts((PODS, "slow"), (PODS, "slow"),
+                                (PODS, "status", {"number": 410, "text": status(410, "Expired")}), cluster=self.many())
+        self.holds(daemon)
+
+    def test_until_the_list_is_whole_nothing_is_granted(self):
+        api = self.serve((PODS, "slow"), (PODS, "status", {"number": 503, "times": 1, "retry_after": 2}),
+                         cluster=self.many())
+        daemon = self.open(api, ready=False)
+        daemon.logs("503")
+        made = api.create(rig.pod("early", 300))
+        self.assertIn("list of pods", daemon.filter(made, ["t4-0"])["Error"])
+        self.assertIn("list of pods", daemon.bind(made, "t4-0"))
+        daemon.await_ready()
+        self.works(daemon)
+
+    def test_403_is_said_and_nothing_is_granted(self):
+        api = self.serve((PODS, "status", {"number": 403, "times": 2, "text": status(
+            403, "Forbidden", 'User "milligpu" cannot list resource "pods"')}))
+        daemon = self.open(api, ready=False)
+        daemon.logs("cannot list resource")
+        self.assertFalse(daemon.ready())
+        daemon.await_ready()
+        self.works(daemon)
+
+    def page(self, api, *items):
+        version = str(api.version())
+        for item in items:
+            if isinstance(item, dict):
+                item.setdefault("metadata", {})["resourceVersion"] = version
+        return json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version},
+                           "items": items})
+
+    def test_items_that_cannot_be_read_are_passed_over_with_a_line_in_the_log(self):
+        api = self.serve()
+        bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "uid-bad"}, "spec": 17}
+        api.fault(PODS, "status", number=200, text=self.page(api, running("good", 100, "t4-0", uid="uid-good"), bad,
+                                                             running("fine", 100, "t4-0", uid="uid-fine")))
+        daemon = self.open(api)
+        self.assertIn("passed over", daemon.logged())
+        self.assertEqual({item["name"] for item in daemon.all("/api/v1/allocations")}, {"good", "fine"})
+
+    def test_two_items_with_one_name_and_different_uids_both_count(self):
+        api = self.serve()
+        api.fault(PODS, "status", number=200, text=self.page(api, running("twin", 100, "t4-0", uid="uid-1"),
+                                                             running("twin", 200, "t4-0", uid="uid-2")))
+        daemon = self.open(api)
+        self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 300)
+        api.do("compact")
+        api.do("release")
+        daemon.wait(lambda: daemon.get("/api/v1/nodes/t4-0")["usedMilli"] == 0, "the next list to settle it")
+
+    def test_the_same_item_twice_counts_once(self):
+        api = self.serve()
+        twice = running("twice", 100, "t4-0", uid="uid-1")
+        api.fault(PODS, "status", number=200, text=self.page(api, twice, twice))
+        daemon = self.open(api)
+        self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 100)
+
+    def test_the_name_of_the_cluster_comes_late(self):
+        for fault in (("status", {"number": 500}), ("refuse", {}), ("status", {"number": 200, "text": "{}"}),
+                      ("status", {"number": 200, "text": "nonsense"}), ("truncate", {"number": 9})):
+            with self.subTest(fault):
+                _, daemon = self.starts(("namespaces/kube-system", *fault))
+                self.assertIn("cannot be identified yet", daemon.logged())
+
+
+class Watches(Faulty):
+    """The watch that is in force ends, the next ones are spoilt; what happens meanwhile is learned."""
+
+    def spoil(self, *faults, match=WATCH):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        before = api.seen(match)
+        for kind, more in faults:
+            api.fault(match, kind, **more)
+        api.do("release")
+        daemon.wait(lambda: api.seen(match) > before, "a watch to be spoilt")
+        api.create(running("meanwhile", 100, "t4-0"))
+        return api, daemon
+
+    def settles(self, daemon):
+        daemon.knows("meanwhile")
+        self.assertEqual(daemon.allocation("before")["state"], "bound")
+        self.works(daemon)
+
+    def event(self, kind, obj):
+        return json.dumps({"type": kind, "object": obj}) + "\n"
+
+    def test_410_as_the_answer(self):
+        _, daemon = self.spoil(("status", {"number": 410, "text": status(410, "Expired")}))
+        self.settles(daemon)
+
+    def test_410_as_an_event(self):
+        _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(410, "Expired")))}))
+        self.settles(daemon)
+
+    def test_a_compaction_while_nobody_watched(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        lists = api.seen(PODS[:-1]) - api.seen(WATCH)
+        api.fault(WATCH, "status", number=503)
+        api.do("release")
+        daemon.logs("503")
+        api.create(running("meanwhile", 100, "t4-0"))
+        api.do("compact")
+        self.settles(daemon)
+        self.assertGreater(api.seen(PODS[:-1]) - api.seen(WATCH), lists, "it was listed again")
+
+    def test_429_with_retry_after(self):
+        _, daemon = self.spoil(("status", {"number": 429, "retry_after": 1}))
+        self.settles(daemon)
+
+    def test_errors_500_twice(self):
+        _, daemon = self.spoil(("status", {"number": 500, "times": 2}))
+        self.settles(daemon)
+
+    def test_500_as_an_event(self):
+        _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(500, "InternalError")))}))
+        self.settles(daemon)
+
+    def test_a_connection_that_drops_in_the_middle_of_an_event(self):
+        _, daemon = self.spoil(("truncate", {"number": 100}))
+        self.settles(daemon)
+
+    def test_a_watch_that_ends_at_once(self):
+        _, daemon = self.spoil(("stream", {}))
+        self.settles(daemon)
+
+    def test_events_that_come_byte_by_byte(self):
+        _, daemon = self.spoil(("drip", {"number": 1}))
+        self.settles(daemon)
+
+    def test_a_line_that_is_no_event(self):
+        _, daemon = self.spoil(("stream", {"text": "upstream connect error or disconnect/reset before headers\n"}))
+        self.settles(daemon)
+
+    def test_blank_lines_between_events(self):
+        _, daemon = self.spoil(("stream", {"text": "\n\r\n \n"}))
+        self.settles(daemon)
+
+    def test_an_event_of_an_unknown_type(self):
+        _, daemon = self.spoil(("stream", {"text": self.event("RENAMED", {"metadata": {"resourceVersion": "9"}})}))
+        self.settles(daemon)
+
+    def test_a_resource_version_that_goes_back_is_listed_again(self):
+        api = self.serve()
+        daemon = self.open(api)
+        made = daemon.schedule(rig.pod("before", 200))[2]
+        old = {**made, "metadata": {**made["metadata"], "resourceVersion": "1"}}
+        api.fault(WATCH, "stream", text=self.event("MODIFIED", old))
+        api.do("release")
+        daemon.logs("went back")
+        api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+
+    def test_an_event_that_cannot_be_read_is_passed_over_and_the_next_one_counts(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        version = str(api.version())
+        bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "u", "resourceVersion": version}, "spec": 17}
+        good = running("meanwhile", 100, "t4-0", uid="uid-good")
+        good["metadata"]["resourceVersion"] = version
+        api.fault(WATCH, "stream", text=self.event("ADDED", bad) + self.event("ADDED", good))
+        api.do("release")
+        daemon.knows("meanwhile")
+        daemon.logs("passed over")
+        self.assertEqual(daemon.allocation("before")["state"], "bound")
+
+    def test_events_that_come_again_change_nothing(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(rig.pod("ended", 400))
+        daemon.check()
+        ended = api.pod("ended")
+        api.gone("ended")
+        daemon.forgets("ended")
+        ended["metadata"]["resourceVersion"] = str(api.version())
+        again = api.pod("before")
+        again["metadata"]["resourceVersion"] = ended["metadata"]["resourceVersion"]
+        api.fault(WATCH, "stream", text=(self.event("MODIFIED", again) * 3 + self.event("DELETED", ended) * 2 +
+                                         self.event("ADDED", again)))
+        api.do("release")
+        api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
+
+    def test_a_pod_said_to_be_gone_without_a_body_of_it(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        api.fault(WATCH, "stream", text='{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
+        api.do("release")
+        api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+
+    def test_the_nodes_watch_drops_too(self):
+        api, daemon = self.spoil(("truncate", {"number": 10}), ("status", {"number": 410}), match=WATCH_NODES)
+        api.request("PATCH", "/api/v1/nodes/vm-0", {"metadata": {"annotations": {"milligpu.io/cordon": "all"}}})
+        daemon.wait(lambda: daemon.get("/api/v1/nodes/vm-0")["cordoned"] or
+                    daemon.get("/api/v1/nodes/vm-0")["freeMilli"] == 0, "the cordon")
+        self.settles(daemon)
+
+
+class Binds(Faulty):
+    def spoil(self, *faults, flags=QUICK):
+        """A pod, its best node and a daemon; the Bindings meet these faults."""
+        api = self.serve()
+        daemon = self.open(api, *flags)
+        made = api.create(rig.pod("pod", 300))
+        node = daemon.filter(made)["NodeNames"][0]
+        for kind, more in faults:
+            api.fault(BINDING, kind, **more)
+        return api, daemon, made, node
+
+    def succeeds(self, *faults):
+        api, daemon, made, node = self.spoil(*faults)
+        self.assertEqual(daemon.bind(made, node), "")
+        self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
+        self.once(daemon)
+        return api, daemon
+
+    def once(self, daemon):
+        daemon.check()
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 300)
+
+    def unknown(self, daemon, made, node):
+        """The outcome is not known: in doubt, offered its own node alone, refused elsewhere."""
+        error = daemon.bind(made, node)
+        self.assertIn("doubt", error)
+        allocation = daemon.allocation("pod")
+        self.assertEqual((allocation["state"], allocation["node"]), ("reserved", node))
+        self.assertEqual(daemon.filter(made)["NodeNames"], [node])
+        other = next(name for name in daemon.nodes() if name != node)
+        self.assertIn(node, daemon.filter(made, [other])["Error"])
+        self.assertIn(node, daemon.bind(made, other))
+        summary = daemon.get("/api/v1/summary")
+        self.assertEqual((summary["usedMilli"], summary["reservedMilli"]), (0, 300))
+
+    def test_an_answer_that_is_lost_after_the_binding_happened(self):
+        api, _ = self.succeeds(("lose", {}))
+        self.assertGreaterEqual(api.seen("GET /api/v1/namespaces/default/pods/pod"), 1, "409, then a look")
+
+    def test_an_answer_that_is_cut(self):
+        self.succeeds(("truncate", {"number": 5}))
+
+    def test_an_answer_that_never_comes(self):
+        self.succeeds(("silent", {}))
+
+    def test_a_request_that_is_lost(self):
+        self.succeeds(("refuse", {}))
+
+    def test_errors_500_that_did_nothing(self):
+        self.succeeds(("status", {"number": 500, "times": 2}))
+
+    def test_503_then_a_lost_answer(self):
+        self.succeeds(("status", {"number": 503}), ("lose", {}))
+
+    def test_429_with_retry_after(self):
+        begun = time.monotonic()
+        self.succeeds(("status", {"number": 429, "retry_after": 1}))
+        self.assertGreaterEqual(time.monotonic() - begun, 1)
+
+    def test_an_answer_that_is_slower_than_one_try(self):
+        api, daemon = self.succeeds(("slow", {"number": 1300}))
+        time.sleep(0.5)  # the first one lands late, and lands on nothing
+        self.once(daemon)
+
+    def test_every_answer_lost_is_never_granted_twice(self):
+        api, daemon, made, node = self.spoil(("lose", {"times": 50}))
+        daemon.bind(made, node)
+        self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
+        daemon.knows("pod")
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    def test_every_request_lost_leaves_a_doubt_that_the_next_try_settles(self):
+        api, daemon, made, node = self.spoil(("refuse", {"times": 50}))
+        self.unknown(daemon, made, node)
+        self.assertNotIn("nodeName", api.pod("pod")["spec"])
+        api.do("stop")
+        api.do("start")  # the faults are gone
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    def test_a_doubt_survives_kill_9_and_binds_where_it_was_reserved(self):
+        api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
+        self.unknown(daemon, made, node)
+        daemon.kill()
+        api.do("stop")
+        api.do("start")
+        daemon.start()
+        self.assertEqual(daemon.filter(made)["NodeNames"], [node])
+        other = next(name for name in daemon.nodes() if name != node)
+        self.assertIn(node, daemon.bind(made, other))
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    def test_a_doubt_about_a_pod_that_goes_away_is_settled_by_that(self):
+        api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
+        self.unknown(daemon, made, node)
+        api.gone("pod")
+        daemon.forgets("pod")
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
+
+    def test_a_binding_that_lands_after_we_gave_up_is_believed(self):
+        api, daemon, made, node = self.spoil(("slow", {"number": 2500, "times": 2}))
+        self.assertIn("doubt", daemon.bind(made, node))
+        daemon.knows("pod")
+        self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
+        self.once(daemon)
+
+    def test_an_answer_lost_and_kill_9_at_once(self):
+        api, daemon, made, node = self.spoil(("silent", {"times": 50}))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(daemon.bind, made, node)
+            daemon.wait(lambda: "nodeName" in api.pod("pod")["spec"], "the Binding to happen")
+            daemon.kill()
+            self.assertIsNotNone(answer.exception(10))
+        api.do("release")
+        daemon.start()
+        self.assertEqual(daemon.allocation("pod")["state"], "bound")
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    def late(self, meanwhile):
+        """A Binding that lingers on the way while the cluster changes."""
+        api, daemon, made, node = self.spoil(("slow", {"number": 500}))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(daemon.bind, made, node)
+            daemon.wait(lambda: api.seen(BINDING), "the Binding to be sent")
+            meanwhile(api, made, next(name for name in daemon.nodes() if name != node))
+            return api, daemon, made, answer.result(10)
+
+    def test_somebody_else_binds_the_pod_meanwhile(self):
+        def bind(api, made, other):
+            self.other = other
+            code, _ = api.request("POST", "/api/v1/namespaces/default/pods/pod/binding", {
+                "metadata": {"name": "pod", "uid": made["metadata"]["uid"]}, "target": {"kind": "Node", "name": other}})
+            self.assertEqual(code, 201)
+
+        _, daemon, _, error = self.late(bind)
+        self.assertIn(self.other, error)
+        daemon.wait(lambda: (daemon.allocation("pod") or {}).get("node") == self.other, "the truth")
+        self.once(daemon)
+
+    def test_the_pod_is_deleted_meanwhile(self):
+        _, daemon, _, error = self.late(lambda api, made, other: api.gone("pod"))
+        self.assertIn("not found", error)
+        daemon.forgets("pod")
+        self.works(daemon)
+
+    def test_the_pod_is_replaced_by_one_of_its_name_meanwhile(self):
+        def replace(api, made, other):
+            api.gone("pod")
+            api.create(rig.pod("pod", 300))
+
+        api, daemon, made, error = self.late(replace)
+        self.assertIn("replaced", error)
+        second = api.pod("pod")
+        self.assertNotEqual(second["metadata"]["uid"], made["metadata"]["uid"])
+        daemon.drive(second)
+        self.once(daemon)
+
+    def test_the_pod_is_being_deleted_meanwhile(self):
+        def terminate(api, made, other):
+            api.gone("pod")
+
+        _, daemon, _, error = self.late(terminate)
+        self.assertNotEqual(error, "")
+        daemon.wait(lambda: daemon.get("/api/v1/summary")["usedMilli"] == 0, "the share to be free")
+
+    def test_403_is_said_and_holds_nothing(self):
+        _, daemon, made, node = self.spoil(("status", {"number": 403, "text": status(
+            403, "Forbidden", 'cannot create resource "pods/binding"')}))
+        self.assertIn("pods/binding", daemon.bind(made, node))
+        self.assertFalse(daemon.holds("pod"))
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    def test_422_is_said_and_holds_nothing(self):
+        _, daemon, made, node = self.spoil(("status", {"number": 422, "text": status(422, "Invalid", "no such target")}))
+        self.assertIn("no such target", daemon.bind(made, node))
+        self.assertFalse(daemon.holds("pod"))
+
+    def test_eight_at_once_for_one_pod_while_answers_are_lost(self):
+        _, daemon, made, node = self.spoil(("lose", {"times": 2}))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.assertEqual(set(pool.map(lambda _: daemon.bind(made, node), range(8))), {""})
+        self.once(daemon)
+
+    def test_a_pod_that_the_watch_has_not_shown_is_fetched(self):
+        api, daemon, *_ = self.spoil()
+        api.fault(WATCH, "half-open")
+        api.do("release")
+        daemon.wait(lambda: api.seen(WATCH) >= 2, "a watch without a word")
+        for name, fault in (("calm", None), ("error", ("status", {"number": 500})), ("lost", ("lose", {})),
+                            ("cut", ("truncate", {"number": 20}))):
+            with self.subTest(name):
+                made = api.create(rig.pod(name, 100))
+                if fault:
+                    api.fault(f"GET /api/v1/namespaces/default/pods/{name}", fault[0], **fault[1])
+                self.assertEqual(daemon.bind(made, "t4-0"), "")
+                self.assertEqual(api.pod(name)["spec"]["nodeName"], "t4-0")
+        ghost = rig.pod("ghost", 100, uid="uid-ghost")
+        self.assertIn("no such pod", daemon.bind(ghost, "t4-0"))
+        other = api.create(rig.pod("renamed", 100))
+        other["metadata"]["uid"] = "another"
+        self.assertNotEqual(daemon.bind(other, "t4-0"), "")
+
+    def test_a_burst_over_a_way_that_loses_every_third_word(self):
+        api = self.serve()
+        daemon = self.open(api)
+        made = [api.create(rig.pod(f"p{i}", 250)) for i in range(40)]
+        for i, kind in enumerate(("lose", "refuse", "truncate", "status") * 6):
+            api.fault(BINDING, "slow", times=1)
+            api.fault(BINDING, kind, number=500 if kind == "status" else 3)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(daemon.drive, made))
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": 40})
+        daemon.check()
+
+
+class Server(Faulty):
+    def test_down_at_the_start_then_there(self):
+        api = self.serve()
+        api.do("stop")
+        daemon = self.open(api, ready=False)
+        daemon.logs("cannot be identified yet")
+        self.assertEqual(daemon.admin("GET", "/livez")[0], 200)
+        code, body, _ = daemon.admin("GET", "/readyz")
+        self.assertEqual(code, 503)
+        self.assertIn(b"api-server", body)
+        made = rig.pod("early", 300, uid="uid-early")
+        self.assertIn("not ready", daemon.filter(made, ["t4-0"])["Error"])
+        self.assertIn("not ready", daemon.bind(made, "t4-0"))
+        self.assertEqual(daemon.webhook("preempt", {"Pod": made, "NodeNameToVictims": {}})[0], 503)
+        api.do("start")
+        daemon.await_ready()
+        self.works(daemon)
+
+    def test_restarted_while_nothing_happens(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        api.do("stop")
+        daemon.logs("trouble")
+        self.assertTrue(daemon.ready(), "what we hold is still known")
+        api.do("start")
+        api.create(running("meanwhile", 100, "t4-0"))
+        daemon.knows("meanwhile")
+        self.works(daemon)
+
+    def test_restarted_while_pods_arrive(self):
+        api = self.serve()
+        daemon = self.open(api, *QUICK)
+        made = [api.create(rig.pod(f"p{i}", 250)) for i in range(24)]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            driven = [pool.submit(daemon.drive, pod) for pod in made]
+            for _ in range(2):
+                time.sleep(0.15)
+                api.do("stop")
+                time.sleep(0.3)
+                api.do("start")
+            for one in driven:
+                one.result(40)
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": 24})
+        daemon.check()
+
+    def test_away_for_a_bind_that_then_holds_nothing(self):
+        api = self.serve()
+        daemon = self.open(api, *QUICK)
+        made = api.create(rig.pod("pod", 300))
+        node = daemon.filter(made)["NodeNames"][0]
+        api.do("stop")
+        error = daemon.bind(made, node)
+        self.assertIn("connect", error)
+        self.assertFalse(daemon.holds("pod"), "nobody was there to hear it: no doubt")
+        api.do("start")
+        self.assertEqual(daemon.bind(made, node), "")
+
+    def test_a_bell_that_cannot_be_rung_is_counted_and_does_no_harm(self):
+        api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("holds", 500), ["vm-0"])
+        made = daemon.create(rig.pod("waits", 500))
+        daemon.filter(made, ["vm-0"])
+        api.gone("holds")
+        daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
+        daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
+        self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
+
+    def test_events_that_cannot_be_written_do_no_harm(self):
+        api = self.serve(("events", "status", {"number": 403, "times": 9}))
+        daemon = self.open(api)
+        api.create(running("foreign", 300, "t4-0"))
+        daemon.knows("foreign")
+        daemon.wait(lambda: b'milligpu_events_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
+        self.works(daemon)
+
+    def test_401_for_a_token_that_is_not_rotated_is_lasting_trouble_until_it_is_right(self):
+        api = self.serve()
+        daemon = self.open(api, *QUICK, user={"token": "mine"})
+        made = api.create(rig.pod("pod", 300))
+        node = daemon.filter(made)["NodeNames"][0]
+        api.do("token", token="other")
+        self.assertIn("401", daemon.bind(made, node))
+        self.assertFalse(daemon.holds("pod"))
+        api.do("token", token="mine")
+        self.assertEqual(daemon.bind(made, node), "")
+        daemon.check()
+
+
+if __name__ == "__main__":
+    rig.main(side_by_side=True)
