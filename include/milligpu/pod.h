@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_POD_H
 #define MILLIGPU_POD_H
 
-#include "milligpu/text.h"
+#include "milligpu/arena.h"
 
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
 
@@ -62,6 +62,9 @@ struct pod {
     uint32_t shares;
     struct pod_share *share;
 };
+
+/* A copy, strings and all, that needs no bytes but the arena's. */
+struct pod *pod_keep(const struct pod *pod, struct arena *arena) MUST_USE;
 
 static inline bool pod_ended(const struct pod *pod)
 {

@@ -76,7 +76,9 @@ struct writer {
     size_t keeps;
     size_t keep_capacity;
     int64_t retry_ms;
-    struct message **listed; /* pods of the list that is being read */
+    struct arena list; /* what is kept of a list until its end: copies, since a listed object
+                                as it came is ten times as large */
+    const struct pod **listed;
     size_t lists;
     size_t list_capacity;
     bool listing;
@@ -99,6 +101,7 @@ struct writer *writer_new(struct app *app)
     writer->app = app;
     writer->ledger = ledger_new();
     batch_init(&writer->batch, app, writer->ledger);
+    arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
     map_init(&writer->flights);
     map_init(&writer->doubts);
@@ -171,8 +174,7 @@ void writer_free(struct writer *writer)
         effect_done(&writer->effect[i]);
     for (size_t i = 0; i < writer->keeps; i++)
         forget(writer->kept[i]);
-    for (size_t i = 0; i < writer->lists; i++)
-        forget(writer->listed[i]);
+    arena_done(&writer->list);
     forget_landed(writer);
     xfree(writer->landed);
     xfree(writer->effect);
@@ -664,8 +666,8 @@ static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
 static void drop_list(struct writer *writer)
 {
     must(writer->listing || writer->lists == 0);
-    for (size_t i = 0; i < writer->lists; i++)
-        message_free(writer->listed[i]);
+    arena_done(&writer->list);
+    arena_init(&writer->list);
     writer->lists = 0;
     writer->listing = false;
 }
@@ -679,13 +681,12 @@ static void begin_list(struct writer *writer)
     writer->epoch++;
 }
 
-static void keep_listed(struct writer *writer, struct message *take_message)
+static void keep_listed(struct writer *writer, const struct pod *pod)
 {
     must(writer->listing);
-    must(take_message->kind == MESSAGE_POD_LISTED);
 
     writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
-    writer->listed[writer->lists++] = take_message;
+    writer->listed[writer->lists++] = pod_keep(pod, &writer->list);
 }
 
 /*
@@ -698,14 +699,13 @@ static bool waits_for_order(const struct writer *writer, const struct pod *pod)
            ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
 }
 
-static bool handle_listed(struct writer *writer, struct message **message)
+static bool handle_listed(struct writer *writer, const struct pod *pod)
 {
-    must((*message)->kind == MESSAGE_POD_LISTED);
+    must(pod->uid[0] != '\0');
 
-    if (!waits_for_order(writer, &(*message)->pod))
-        return handle_pod(writer, &(*message)->pod);
-    keep_listed(writer, *message);
-    *message = NULL;
+    if (!waits_for_order(writer, pod))
+        return handle_pod(writer, pod);
+    keep_listed(writer, pod);
     return true;
 }
 
@@ -713,10 +713,10 @@ static int by_order(const void *a, const void *b, void *ledger)
 {
     must(a != NULL && b != NULL && ledger != NULL);
 
-    const struct message *const *left = a;
-    const struct message *const *right = b;
+    const struct pod *const *left = a;
+    const struct pod *const *right = b;
 
-    return reconcile_order(ledger, &(*left)->pod, &(*right)->pod);
+    return reconcile_order(ledger, *left, *right);
 }
 
 static void pod_swept(void *user, const struct pod_record *record)
@@ -764,7 +764,7 @@ static bool end_list(struct writer *writer)
     if (writer->lists > 0)
         qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
-        if (!handle_pod(writer, &writer->listed[i]->pod))
+        if (!handle_pod(writer, writer->listed[i]))
             return false;
     pods_sweep(writer->app->pods, writer->epoch, writer, pod_swept);
     if (!release_orphans(writer))
@@ -873,7 +873,7 @@ static bool handle(struct writer *writer, struct message **message)
         begin_list(writer);
         return true;
     case MESSAGE_POD_LISTED:
-        return handle_listed(writer, message);
+        return handle_listed(writer, &is->pod);
     case MESSAGE_PODS_END:
         return end_list(writer);
     case MESSAGE_PODS_FAILED:

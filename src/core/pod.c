@@ -1,0 +1,60 @@
+#include "milligpu/pod.h"
+
+#include <string.h>
+
+static const char *keep(struct arena *arena, const char *text)
+{
+    return text != NULL ? arena_copy(arena, text_of(text)) : NULL;
+}
+
+static struct pod_container *keep_containers(struct arena *arena, const struct pod *pod)
+{
+    struct pod_container *to = arena_array(arena, pod->containers + 1, sizeof *to);
+
+    must(pod->containers == 0 || pod->container != NULL);
+    for (uint32_t i = 0; i < pod->containers; i++) {
+        const struct pod_container *from = &pod->container[i];
+        must(from->name != NULL);
+        to[i] = (struct pod_container){.name = keep(arena, from->name),
+                                       .kind = from->kind,
+                                       .amount = keep(arena, from->amount),
+                                       .count = keep(arena, from->count)};
+    }
+    return to;
+}
+
+static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
+{
+    struct pod_share *to = arena_array(arena, pod->shares + 1, sizeof *to);
+
+    must(pod->shares == 0 || pod->share != NULL);
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        to[i] = pod->share[i];
+        to[i].container = keep(arena, pod->share[i].container);
+        to[i].gpu = keep(arena, pod->share[i].gpu);
+    }
+    return to;
+}
+
+struct pod *pod_keep(const struct pod *pod, struct arena *arena)
+{
+    struct pod *kept = arena_alloc(arena, sizeof *kept);
+
+    must(pod->uid != NULL && pod->namespace != NULL && pod->name != NULL && pod->node != NULL);
+    *kept = *pod;
+    kept->uid = keep(arena, pod->uid);
+    kept->namespace = keep(arena, pod->namespace);
+    kept->name = keep(arena, pod->name);
+    kept->resource_version = keep(arena, pod->resource_version);
+    kept->node = keep(arena, pod->node);
+    kept->scheduler = keep(arena, pod->scheduler);
+    kept->container = keep_containers(arena, pod);
+    kept->count = keep(arena, pod->count);
+    kept->model = keep(arena, pod->model);
+    kept->memory = keep(arena, pod->memory);
+    kept->note_text = keep(arena, pod->note_text);
+    kept->note_error = keep(arena, pod->note_error);
+    kept->share = keep_shares(arena, pod);
+    must(strcmp(kept->uid, pod->uid) == 0);
+    return kept;
+}
