@@ -159,7 +159,7 @@ class Lists(Faulty):
                                                              running("twin", 200, "t4-0", uid="uid-2")))
         daemon = self.open(api)
         self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 300)
-        api.do("compact")
+        api.fault(WATCH, "status", number=410)
         api.do("release")
         daemon.wait(lambda: daemon.get("/api/v1/nodes/t4-0")["usedMilli"] == 0, "the next list to settle it")
 
