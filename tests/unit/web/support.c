@@ -217,6 +217,7 @@ int client_open(const struct site *site)
     const int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     must(fd >= 0);
     must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    must(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
     const int rc = six ? connect(fd, (struct sockaddr *)&v6, sizeof v6)
                        : connect(fd, (struct sockaddr *)&v4, sizeof v4);
     if (rc == 0)
