@@ -98,7 +98,7 @@ static void count(const struct web_call *call, const char *verb, const char *out
     metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - web_began_ns(call));
 }
 
-static void count_reason(enum reason reason)
+void webhooks_count_refusal(enum reason reason)
 {
     must(reason != REASON_NONE && reason < REASONS);
 
@@ -172,6 +172,20 @@ static void filter_error(struct web_call *call, const char *error)
 
 /* --- filter --- */
 
+/* The names that pass. */
+static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
+{
+    must(chosen <= question->args.names);
+    const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
+    struct strbuf body;
+
+    count(question->call, "filter", "ok");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
 /* Every name passes: nothing is asked of us. */
 static void pass_all(struct question *question)
 {
@@ -179,16 +193,10 @@ static void pass_all(struct question *question)
 
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
-    struct strbuf body;
 
     for (uint32_t i = 0; i < names; i++)
         choice[i] = i;
-    const struct extender_filter_result result = {.chosen = names, .choice = choice};
-    count(question->call, "filter", "ok");
-    strbuf_init(&body);
-    extender_filter_encode(&body, &question->args, &result);
-    answer_json(question->call, &body);
-    strbuf_done(&body);
+    send_chosen(question, choice, names);
 }
 
 struct refusals {
@@ -223,7 +231,7 @@ static void remember(struct question *question, enum reason reason, const char *
         .last_ms = app->clock.wall_ms(app->clock.ctx),
     };
 
-    count_reason(reason);
+    webhooks_count_refusal(reason);
     if (pod->uid[0] != '\0')
         hints_refused(app->hints, &waiting);
 }
@@ -310,7 +318,6 @@ static void offer(struct question *question, const struct filter_question *asked
 
     uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
     struct app *app = question->app;
-    struct strbuf body;
 
     for (uint32_t i = 0; i < answer->candidates; i++)
         choice[i] = answer->candidate[i].name;
@@ -324,12 +331,7 @@ static void offer(struct question *question, const struct filter_question *asked
             hints_offered(app->hints, uid, app->clock.now_ms(app->clock.ctx), answer->candidates,
                           best, &question->request);
     }
-    const struct extender_filter_result result = {.chosen = answer->candidates, .choice = choice};
-    count(question->call, "filter", "ok");
-    strbuf_init(&body);
-    extender_filter_encode(&body, &question->args, &result);
-    answer_json(question->call, &body);
-    strbuf_done(&body);
+    send_chosen(question, choice, answer->candidates);
 }
 
 /* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template,
@@ -462,23 +464,18 @@ static void filter_whole(struct question *question)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
-    struct extender_filter_result result = {.choice = choice};
+    uint32_t chosen = 0;
 
     for (uint32_t i = 0; i < names; i++) {
         const struct node *node = snapshot_node(snapshot, question->args.name[i]);
         if (node == NULL || !node_has_shares(node))
-            choice[result.chosen++] = i;
+            choice[chosen++] = i;
     }
-    if (result.chosen == 0) {
+    if (chosen == 0) {
         refuse_all(question, "the node's GPUs are shared");
         return;
     }
-    struct strbuf body;
-    strbuf_init(&body);
-    count(question->call, "filter", "ok");
-    extender_filter_encode(&body, &question->args, &result);
-    answer_json(question->call, &body);
-    strbuf_done(&body);
+    send_chosen(question, choice, chosen);
 }
 
 static void filter(struct question *question)

@@ -20,4 +20,7 @@ void webhooks_handle(struct webhooks *webhooks, struct web_call *call);
 /* The answer to a bind, from whichever thread knows it.  error NULL: bound. */
 void webhooks_bind_answer(struct web_call *call, const char *error);
 
+/* One more refusal in the metrics; bind counts its own. */
+void webhooks_count_refusal(enum reason reason);
+
 #endif

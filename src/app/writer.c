@@ -333,7 +333,8 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     effect->name = xstrdup(allocation->is.name);
     effect->node = xstrdup(allocation->is.node->text);
     strbuf_init(&note);
-    note_value(&note, allocation, node);
+    if (allocation->is.shares > 0)
+        note_value(&note, allocation, node);
     effect->note = strbuf_steal(&note);
     effect->deadline_ms = message->deadline_ms;
     const int rc = binding_encode(&effect->body, allocation, node, err);
@@ -349,7 +350,6 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
 static void send_plain_binding(struct writer *writer, const struct message *message)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
-    struct effect *effect = new_effect(writer);
     struct err err;
 
     must(node != NULL);
@@ -360,26 +360,9 @@ static void send_plain_binding(struct writer *writer, const struct message *mess
                                              .node_uid = node->uid,
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
-    effect->kind = EFFECT_BIND;
-    effect->uid = xstrdup(message->bind.uid);
-    effect->namespace = xstrdup(message->bind.namespace);
-    effect->name = xstrdup(message->bind.pod);
-    effect->node = xstrdup(message->bind.node);
-    effect->note = xstrdup("");
-    effect->deadline_ms = message->deadline_ms;
-    must(binding_encode(&effect->body, allocation, node, &err) ==
-         0); /* nothing in it can be too much */
+    const int rc = send_binding(writer, allocation, message, &err);
+    must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
-}
-
-static void count_refusal(enum reason reason)
-{
-    must(reason != REASON_NONE && reason < REASONS);
-
-    char labels[64];
-
-    (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
-    metric_add(M_REFUSALS, labels, 1);
 }
 
 /* Undo a grant whose Binding cannot be written. */
@@ -440,12 +423,12 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     case VERDICT_SAME:
         return launch(writer, message, answer.held);
     case VERDICT_ELSEWHERE:
-        count_refusal(REASON_ELSEWHERE);
+        webhooks_count_refusal(REASON_ELSEWHERE);
         refuse_bind(message, "elsewhere: the pod holds a reservation on node %s",
                     answer.held->is.node->text);
         return true;
     case VERDICT_REFUSED:
-        count_refusal(answer.reason);
+        webhooks_count_refusal(answer.reason);
         request_refuse(record->request, answer.reason, &refusal);
         refuse_bind(message, "%s: %s", reason_name(answer.reason), refusal.text);
         return true;
@@ -487,7 +470,7 @@ static bool bind_settled(struct writer *writer, struct message *message,
     } else if (record->verdict == REQUEST_REFUSED) {
         refuse_bind(message, "%s", record->refusal);
     } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
-        count_refusal(REASON_UNKNOWN_NODE);
+        webhooks_count_refusal(REASON_UNKNOWN_NODE);
         refuse_bind(message, "unknown_node: there is no node %s", bind->node);
     } else {
         return false;
