@@ -62,9 +62,43 @@ void web_answer(struct web_call *call, int status, const char *type, struct strb
 
 /* --- where the world can fail --- */
 
+static bool strikes(struct rig *rig, enum rig_point point)
+{
+    if (rig->fault.point != point)
+        return false;
+    rig->met++;
+    const bool due = rig->fault.lasting ? rig->met >= rig->fault.nth : rig->met == rig->fault.nth;
+    rig->struck += due ? 1 : 0;
+    return due;
+}
+
+void rig_break(struct rig *rig, const struct rig_fault *fault)
+{
+    must(fault->nth > 0);
+    rig->fault = *fault;
+    rig->met = 0;
+    rig->struck = 0;
+}
+
+void rig_heal(struct rig *rig)
+{
+    rig->fault.point = RIG_NOWHERE;
+}
+
+bool rig_disk_broken(const struct rig *rig)
+{
+    const enum rig_point point = rig->fault.point;
+
+    return rig->fault.lasting && rig->struck > 0 &&
+           (point == RIG_BEGIN || point == RIG_WRITE || point == RIG_COMMIT);
+}
+
 static int rig_begin(void *ctx, struct err *err)
 {
     struct rig *rig = ctx;
+
+    if (strikes(rig, RIG_BEGIN))
+        return err_set(err, ERR_IO, "the disk gave an error");
     return rig->real_store.begin(rig->real_store.ctx, err);
 }
 
@@ -78,6 +112,10 @@ static enum store_outcome rig_write(void *ctx, const struct command *command,
         (void)err_set(err, ERR_CORRUPT, "a trigger said no");
         return STORE_REFUSED;
     }
+    if (strikes(rig, RIG_WRITE)) {
+        (void)err_set(err, ERR_FULL, "the disk is full");
+        return STORE_FAILED;
+    }
     return rig->real_store.write(rig->real_store.ctx, command, change, err);
 }
 
@@ -85,7 +123,7 @@ static int rig_commit(void *ctx, struct err *err)
 {
     struct rig *rig = ctx;
 
-    if (rig->disk_full)
+    if (rig->disk_full || strikes(rig, RIG_COMMIT))
         return err_set(err, ERR_FULL, "the disk is full");
     rig->commits++;
     return rig->real_store.commit(rig->real_store.ctx, err);
@@ -100,6 +138,9 @@ static void rig_rollback(void *ctx)
 static int rig_tend(void *ctx, int64_t now_ms, struct err *err)
 {
     struct rig *rig = ctx;
+
+    if (strikes(rig, RIG_TEND))
+        return err_set(err, ERR_IO, "the disk gave an error");
     return rig->real_store.tend(rig->real_store.ctx, now_ms, err);
 }
 
@@ -108,72 +149,151 @@ static bool is_binding(const struct kube_request *request)
     return strcmp(request->method, "POST") == 0 && strstr(request->path, "/binding") != NULL;
 }
 
-/* Nothing will be heard of it until its time is up, as a transport promises. */
-static int lose(struct rig *rig, const struct kube_request *request)
+static struct rig_late *answer_later(struct rig_wire *wire, const struct kube_request *request,
+                                     int64_t in_ms)
 {
     size_t free = 0;
 
-    while (rig->lost[free].id != 0)
-        must(++free < ARRAY_LEN(rig->lost));
-    rig->lost[free].id = request->id;
-    rig->lost[free].due_ms = rig->now_ms + request->timeout_ms;
+    while (wire->late[free].id != 0)
+        must(++free < ARRAY_LEN(wire->late));
+    struct rig_late *late = &wire->late[free];
+    *late = (struct rig_late){.id = request->id, .due_ms = wire->rig->now_ms + in_ms};
+    strbuf_init(&late->body);
+    return late;
+}
+
+static int process(struct rig_wire *wire, const struct kube_request *request, struct strbuf *out)
+{
+    return standin_request(wire->rig->app.standin, request->method, request->path, request->body,
+                           out);
+}
+
+/* Nothing will be heard of it until its time is up, as a transport promises. */
+static int lose(struct rig_wire *wire, const struct kube_request *request, bool processed)
+{
+    struct rig_late *late = answer_later(wire, request, request->timeout_ms);
+
+    if (processed)
+        (void)process(wire, request, &late->body);
     return 0;
 }
 
-static int rig_start(void *ctx, const struct kube_request *request, struct err *err)
+static int go_wrong(struct rig_wire *wire, const struct kube_request *request, struct err *err)
 {
-    struct rig *rig = ctx;
+    const struct rig_fault *fault = &wire->rig->fault;
+    const bool watch = strstr(request->path, "watch=") != NULL;
+
+    if (fault->trouble == RIG_REFUSED)
+        return err_set(err, ERR_IO, "the transport takes no more requests");
+    struct rig_late *late = answer_later(wire, request, 0);
+    if (!watch && (fault->trouble == RIG_UNHEARD || fault->trouble == RIG_SHORT))
+        late->status = process(wire, request, &late->body);
+    if (fault->trouble == RIG_SHORT) {
+        late->status = watch ? 200 : late->status;
+        late->body.len /= 2;
+    } else if (fault->trouble == RIG_STATUS) {
+        late->status = fault->status;
+        strbuf_printf(&late->body, "{\"kind\":\"Status\",\"message\":\"no\",\"code\":%d}",
+                      fault->status);
+    } else {
+        late->status = 0;
+        late->unsent = fault->trouble == RIG_UNSENT;
+    }
+    return 0;
+}
+
+static int wire_start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct rig_wire *wire = ctx;
+    struct rig *rig = wire->rig;
 
     if (strstr(request->path, "csistoragecapacities") != NULL)
         rig->rings++;
-    if (!is_binding(request))
-        return rig->real_calls.start(rig->real_calls.ctx, request, err);
-    rig->bindings++;
-    if (rig->lose_requests)
-        return lose(rig, request);
-    if (rig->lose_answers) {
-        struct strbuf answer;
-        strbuf_init(&answer);
-        (void)standin_request(rig->app.standin, request->method, request->path, request->body,
-                              &answer);
-        strbuf_done(&answer);
-        return lose(rig, request);
-    }
-    return rig->real_calls.start(rig->real_calls.ctx, request, err);
+    if (is_binding(request))
+        rig->bindings++;
+    if (strikes(rig, RIG_REQUEST))
+        return go_wrong(wire, request, err);
+    if (is_binding(request) && (rig->lose_requests || rig->lose_answers))
+        return lose(wire, request, !rig->lose_requests);
+    return wire->real.start(wire->real.ctx, request, err);
 }
 
-static void rig_cancel(void *ctx, uint64_t id)
+static void wire_cancel(void *ctx, uint64_t id)
 {
-    struct rig *rig = ctx;
+    struct rig_wire *wire = ctx;
 
-    for (size_t i = 0; i < ARRAY_LEN(rig->lost); i++)
-        if (rig->lost[i].id == id)
-            rig->lost[i].id = 0;
-    rig->real_calls.cancel(rig->real_calls.ctx, id);
+    for (size_t i = 0; i < ARRAY_LEN(wire->late); i++)
+        if (wire->late[i].id == id) {
+            strbuf_done(&wire->late[i].body);
+            wire->late[i].id = 0;
+        }
+    wire->real.cancel(wire->real.ctx, id);
 }
 
-static void rig_poll(void *ctx, int64_t wait_ms, void *user,
-                     void (*deliver)(void *user, const struct kube_answer *answer))
+/* The taker may start and cancel meanwhile, so the place is free before it hears anything. */
+static void deliver_late(struct rig_late *late, void *user,
+                         void (*deliver)(void *user, const struct kube_answer *answer))
 {
-    struct rig *rig = ctx;
+    struct rig_late is = *late;
     struct err err;
+    struct kube_answer answer = {.id = is.id, .status = is.status, .err = &err};
 
+    late->id = 0;
     (void)err_set(&err, ERR_TIMEOUT, "no answer in time");
-    for (size_t i = 0; i < ARRAY_LEN(rig->lost); i++) {
-        if (rig->lost[i].id == 0 || rig->now_ms < rig->lost[i].due_ms)
-            continue;
-        const struct kube_answer answer = {
-            .id = rig->lost[i].id, .piece = KUBE_FAILED, .err = &err};
-        rig->lost[i].id = 0;
+    if (is.status == 0) {
+        answer.piece = KUBE_FAILED;
+        answer.unsent = is.unsent;
+        deliver(user, &answer);
+    } else {
+        answer.piece = KUBE_HEAD;
+        answer.retry_after_s = is.status == 429 ? 2 : 0;
+        deliver(user, &answer);
+        answer.piece = KUBE_DATA;
+        answer.data = (struct text){is.body.data, is.body.len};
+        if (is.body.len > 0)
+            deliver(user, &answer);
+        answer.piece = KUBE_DONE;
         deliver(user, &answer);
     }
-    rig->real_calls.poll(rig->real_calls.ctx, wait_ms, user, deliver);
+    strbuf_done(&is.body);
 }
 
-static void rig_wake(void *ctx)
+static void wire_poll(void *ctx, int64_t wait_ms, void *user,
+                      void (*deliver)(void *user, const struct kube_answer *answer))
 {
-    struct rig *rig = ctx;
-    rig->real_calls.wake(rig->real_calls.ctx);
+    struct rig_wire *wire = ctx;
+
+    for (size_t i = 0; i < ARRAY_LEN(wire->late); i++)
+        if (wire->late[i].id != 0 && wire->rig->now_ms >= wire->late[i].due_ms)
+            deliver_late(&wire->late[i], user, deliver);
+    wire->real.poll(wire->real.ctx, wait_ms, user, deliver);
+}
+
+static void wire_wake(void *ctx)
+{
+    struct rig_wire *wire = ctx;
+    wire->real.wake(wire->real.ctx);
+}
+
+static void wire_up(struct rig *rig, struct rig_wire *wire)
+{
+    wire->rig = rig;
+    standin_ops(rig->app.standin, &wire->real);
+    wire->ops = (struct kube_ops){.ctx = wire,
+                                  .start = wire_start,
+                                  .cancel = wire_cancel,
+                                  .poll = wire_poll,
+                                  .wake = wire_wake};
+}
+
+static void wire_down(struct rig_wire *wire)
+{
+    for (size_t i = 0; i < ARRAY_LEN(wire->late); i++)
+        if (wire->late[i].id != 0) {
+            strbuf_done(&wire->late[i].body);
+            wire->late[i].id = 0;
+        }
+    wire->real.free(wire->real.ctx);
 }
 
 /* --- the clock --- */
@@ -212,14 +332,86 @@ static void fill_settings(struct settings *settings)
                                   .namespace = "ns"};
 }
 
-struct rig *rig_new(const char *const *nodes)
+static void open_ledger(struct rig *rig)
+{
+    struct app *app = &rig->app;
+    struct err err;
+    const struct store_rules store = {.path = rig->ledger};
+
+    must(store_open(&store, &app->store, &err) == 0);
+    must(store_claim(app->store, "cluster", &err) == 0);
+    store_ops(app->store, &rig->real_store);
+    app->store_ops = (struct store_ops){.ctx = rig,
+                                        .begin = rig_begin,
+                                        .write = rig_write,
+                                        .commit = rig_commit,
+                                        .rollback = rig_rollback,
+                                        .tend = rig_tend};
+}
+
+/* The process: all but the ledger and the cluster. */
+static void start(struct rig *rig)
+{
+    struct app *app = &rig->app;
+    struct err err;
+
+    wire_up(rig, &rig->watch);
+    wire_up(rig, &rig->call);
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pods = pods_new();
+    app->hints = hints_new();
+    const struct outbox_rules outbox = {.ops = &rig->call.ops,
+                                        .wire = &app->wire_rules,
+                                        .wake = "bell",
+                                        .namespace = "ns",
+                                        .instance = "rig",
+                                        .resource = "nvidia.com/vgpu",
+                                        .user = rig,
+                                        .result = take_result};
+    app->outbox = outbox_new(&outbox);
+    rig->writer = writer_new(app);
+    rig->watcher = watcher_new(app, &rig->watch.ops);
+    rig->webhooks = webhooks_new(app);
+    must(writer_load(rig->writer, &err) == 0);
+    atomic_store(&app->claimed, true);
+}
+
+static void empty_queue(struct queue *queue)
+{
+    void *item;
+
+    while (queue_take(queue, &item, 1, 0) == 1) {
+        struct message *message = item;
+        message->call = NULL;
+        message_free(message);
+    }
+    queue_free(queue);
+}
+
+static void stop(struct rig *rig)
+{
+    struct app *app = &rig->app;
+
+    watcher_free(rig->watcher);
+    outbox_free(app->outbox);
+    writer_free(rig->writer);
+    webhooks_free(rig->webhooks);
+    empty_queue(app->queue);
+    hints_free(app->hints);
+    pods_free(app->pods);
+    view_free(app->view);
+    wire_down(&rig->watch);
+    wire_down(&rig->call);
+}
+
+struct rig *rig_new_on(const char *ledger)
 {
     struct rig *rig = xcalloc(1, sizeof *rig);
     struct app *app = &rig->app;
-    struct err err;
-    const struct store_rules store = {.path = ":memory:"};
 
     log_set(LOG_ERROR, false);
+    rig->ledger = ledger;
     rig->now_ms = 1000000;
     rig->wall_ms = 1700000000000;
     fill_settings(&rig->settings);
@@ -230,68 +422,53 @@ struct rig *rig_new(const char *const *nodes)
     app->wire_rules =
         (struct wire_rules){.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
     app->clock = (struct clock_ops){.ctx = rig, .now_ms = rig_now, .wall_ms = rig_wall};
-    must(store_open(&store, &app->store, &err) == 0);
-    must(store_claim(app->store, "cluster", &err) == 0);
-    store_ops(app->store, &rig->real_store);
-    app->store_ops = (struct store_ops){.ctx = rig,
-                                        .begin = rig_begin,
-                                        .write = rig_write,
-                                        .commit = rig_commit,
-                                        .rollback = rig_rollback,
-                                        .tend = rig_tend};
     app->standin = standin_new("rig");
     standin_set_clock(app->standin, rig_wall, rig);
-    standin_ops(app->standin, &rig->watch_ops);
-    standin_ops(app->standin, &rig->real_calls);
-    rig->call_ops = (struct kube_ops){
-        .ctx = rig, .start = rig_start, .cancel = rig_cancel, .poll = rig_poll, .wake = rig_wake};
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pods = pods_new();
-    app->hints = hints_new();
-    const struct outbox_rules outbox = {.ops = &rig->call_ops,
-                                        .wire = &app->wire_rules,
-                                        .wake = "bell",
-                                        .namespace = "ns",
-                                        .instance = "rig",
-                                        .resource = "nvidia.com/vgpu",
-                                        .user = rig,
-                                        .result = take_result};
-    app->outbox = outbox_new(&outbox);
-    rig->writer = writer_new(app);
-    rig->watcher = watcher_new(app, &rig->watch_ops);
-    rig->webhooks = webhooks_new(app);
-    must(writer_load(rig->writer, &err) == 0);
-    atomic_store(&app->claimed, true);
+    open_ledger(rig);
+    start(rig);
+    return rig;
+}
+
+struct rig *rig_new(const char *const *nodes)
+{
+    struct rig *rig = rig_new_on(":memory:");
+
     for (; nodes != NULL && *nodes != NULL; nodes += 2)
         rig_node(rig, nodes[0], nodes[1]);
     rig_run(rig);
-    must(app_ready(app, NULL));
+    must(app_ready(&rig->app, NULL));
     return rig;
 }
 
 void rig_free(struct rig *rig)
 {
-    struct app *app = &rig->app;
-
-    watcher_free(rig->watcher);
-    outbox_free(app->outbox);
-    writer_free(rig->writer);
-    webhooks_free(rig->webhooks);
-    queue_free(app->queue);
-    hints_free(app->hints);
-    pods_free(app->pods);
-    view_free(app->view);
-    rig->watch_ops.free(rig->watch_ops.ctx);
-    rig->real_calls.free(rig->real_calls.ctx);
-    standin_free(app->standin);
-    store_close(app->store);
+    stop(rig);
+    standin_free(rig->app.standin);
+    store_close(rig->app.store);
     for (size_t i = 0; i < rig->call_count; i++) {
         strbuf_done(&rig->calls[i]->body);
         strbuf_done(&rig->calls[i]->answer);
         xfree(rig->calls[i]);
     }
     xfree(rig);
+}
+
+void rig_restart(struct rig *rig)
+{
+    struct app *app = &rig->app;
+
+    stop(rig);
+    for (size_t i = 0; i < rig->call_count; i++)
+        rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->status == 0;
+    atomic_store(&app->nodes_synced, false);
+    atomic_store(&app->pods_synced, false);
+    atomic_store(&app->disk_broken, false);
+    atomic_store(&app->safe_mode, false);
+    if (strcmp(rig->ledger, ":memory:") != 0) {
+        store_close(app->store);
+        open_ledger(rig);
+    }
+    start(rig);
 }
 
 static void to_watcher(void *user, const struct kube_answer *answer)
@@ -312,10 +489,10 @@ void rig_run(struct rig *rig)
 
     for (int i = 0; i < 400 && quiet < 4; i++) {
         (void)watcher_step(rig->watcher, rig->now_ms);
-        rig->watch_ops.poll(rig->watch_ops.ctx, 0, rig, to_watcher);
+        rig->watch.ops.poll(rig->watch.ops.ctx, 0, rig, to_watcher);
         const size_t took = writer_step(rig->writer, 0);
         (void)outbox_step(rig->app.outbox, rig->now_ms, rig->wall_ms);
-        rig->call_ops.poll(rig->call_ops.ctx, 0, rig, to_outbox);
+        rig->call.ops.poll(rig->call.ops.ctx, 0, rig, to_outbox);
         quiet = took == 0 ? quiet + 1 : 0;
     }
 }
@@ -325,6 +502,15 @@ void rig_pass(struct rig *rig, int64_t ms)
     for (int64_t passed = 0; passed < ms; passed += 500) {
         rig->now_ms += 500;
         rig->wall_ms += 500;
+        rig_run(rig);
+    }
+}
+
+void rig_settle(struct rig *rig)
+{
+    for (int i = 0; i < 40; i++) {
+        rig->now_ms += 3000;
+        rig->wall_ms += 3000;
         rig_run(rig);
     }
 }
@@ -374,13 +560,23 @@ void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const 
     post_pod(rig, name, limits, node);
 }
 
-void rig_delete_pod(struct rig *rig, const char *name)
+static void delete_pod(struct rig *rig, const char *name, int grace_s)
 {
     char path[256];
 
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=0",
-                   name);
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=%d",
+                   name, grace_s);
     tell(rig, "DELETE", path, "");
+}
+
+void rig_delete_pod(struct rig *rig, const char *name)
+{
+    delete_pod(rig, name, 0);
+}
+
+void rig_terminate_pod(struct rig *rig, const char *name)
+{
+    delete_pod(rig, name, 30);
 }
 
 void rig_end_pod(struct rig *rig, const char *name)
@@ -491,6 +687,8 @@ struct web_call *rig_bind_begin(struct rig *rig, const char *pod, const char *no
     char uid[256] = "nobody";
 
     (void)look(rig, pod, where, uid);
+    (void)snprintf(call->pod, sizeof call->pod, "%s", pod);
+    (void)snprintf(call->node, sizeof call->node, "%s", node);
     strbuf_printf(&call->body,
                   "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
                   "\"Node\":\"%s\"}",

@@ -2,8 +2,9 @@
  * rig - the whole application in one thread, with a clock in the hand.
  *
  * Real parts: writer, watcher, outbox, webhooks, the stand-in, the store in memory.  In between,
- * where the world can fail: store_ops that fail when told, kube_ops that lose answers when told.
- *  Web calls are records that keep their answer; there are no sockets.
+ * where the world can fail: store_ops that fail when told, kube_ops that lose answers when told,
+ * and a fault that strikes the n-th call of either.  Web calls are records that keep their answer;
+ * there are no sockets.
  */
 #ifndef MILLIGPU_TESTS_RIG_H
 #define MILLIGPU_TESTS_RIG_H
@@ -18,15 +19,61 @@ struct web_call {
     struct strbuf body;
     struct strbuf answer;
     int status; /* 0: not answered yet */
+    bool cut;   /* the process ended before it was answered */
+    char pod[64];
+    char node[64];
+};
+
+enum rig_point { RIG_NOWHERE, RIG_BEGIN, RIG_WRITE, RIG_COMMIT, RIG_TEND, RIG_REQUEST };
+
+/* What becomes of a request to the API server. */
+enum rig_trouble {
+    RIG_REFUSED, /* start() says no */
+    RIG_UNSENT,  /* FAILED, and certainly not processed */
+    RIG_LOST,    /* FAILED; it was not processed, but nobody knows */
+    RIG_UNHEARD, /* FAILED; it was processed, but nobody knows */
+    RIG_STATUS,  /* answered with a status, not processed */
+    RIG_SHORT,   /* processed; DONE comes in the middle of the answer */
+};
+
+/* The nth call at a point fails; if it lasts, so does every later one until rig_heal(). */
+struct rig_fault {
+    enum rig_point point;
+    uint32_t nth; /* from 1 */
+    bool lasting;
+    enum rig_trouble trouble; /* of a REQUEST */
+    int status;               /* with RIG_STATUS */
+};
+
+enum { RIG_LATE_MAX = 64 };
+
+/* An answer that is ours to give, when its time comes. */
+struct rig_late {
+    uint64_t id; /* 0: free */
+    int64_t due_ms;
+    int status; /* 0: FAILED */
+    bool unsent;
+    struct strbuf body;
+};
+
+/* kube_ops of one thread, around real ones. */
+struct rig_wire {
+    struct rig *rig;
+    struct kube_ops real;
+    struct kube_ops ops;
+    struct rig_late late[RIG_LATE_MAX];
 };
 
 struct rig {
     struct app app;
     struct settings settings;
     struct store_ops real_store;
-    struct kube_ops watch_ops;
-    struct kube_ops call_ops; /* what the outbox uses: ours around real_calls */
-    struct kube_ops real_calls;
+    struct rig_wire watch;
+    struct rig_wire call;
+    struct rig_fault fault;
+    uint32_t met;    /* calls at the fault's point since it was set */
+    uint32_t struck; /* and how many of them failed */
+    const char *ledger;
     struct writer *writer;
     struct watcher *watcher;
     struct webhooks *webhooks;
@@ -39,28 +86,36 @@ struct rig {
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
     uint32_t rings;
-    struct {
-        uint64_t id; /* 0: free */
-        int64_t due_ms;
-    } lost[32]; /* requests that time out */
     struct web_call *calls[256];
     size_t call_count;
 };
 
 /* nodes: {name, milli} pairs, model A100, ended by NULL. */
 struct rig *rig_new(const char *const *nodes);
+/* No node, nothing has run yet.  ledger: ":memory:" or a file; borrowed. */
+struct rig *rig_new_on(const char *ledger);
 void rig_free(struct rig *rig);
+/* The process ends, calls in flight with it; another starts on the same ledger. */
+void rig_restart(struct rig *rig);
+
+void rig_break(struct rig *rig, const struct rig_fault *fault);
+void rig_heal(struct rig *rig);
+/* The disk is what fails, and it has failed. */
+bool rig_disk_broken(const struct rig *rig);
 
 /* Until nothing moves any more; bounded. */
 void rig_run(struct rig *rig);
-/* Let time pass, a second at a time. */
+/* Let time pass, half a second at a time. */
 void rig_pass(struct rig *rig, int64_t ms);
+/* Two minutes: every back-off, deadline and doubt has come to its end. */
+void rig_settle(struct rig *rig);
 
 /* The API server's side.  limits: "300" and so on for one container c. */
 void rig_pod(struct rig *rig, const char *name, const char *limits);
 void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const char *node);
-void rig_delete_pod(struct rig *rig, const char *name); /* gone at once */
-void rig_end_pod(struct rig *rig, const char *name);    /* phase Succeeded */
+void rig_delete_pod(struct rig *rig, const char *name);    /* gone at once */
+void rig_terminate_pod(struct rig *rig, const char *name); /* a deletion timestamp */
+void rig_end_pod(struct rig *rig, const char *name);       /* phase Succeeded */
 void rig_node(struct rig *rig, const char *name, const char *milli);
 void rig_delete_node(struct rig *rig, const char *name);
 /* spec.nodeName of the pod; "" while unbound; NULL if it is not there. Valid until the next
