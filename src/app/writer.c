@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
@@ -20,6 +21,7 @@
 enum {
     DOUBT_MS = 90000, /* the API server gives up on a request after 60 s */
     RETRY_MS = 250,   /* between two tries of a lost batch */
+    KEEP_MAX = 2048,  /* of the cluster's news while the disk is broken; the watcher waits then */
     TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
@@ -943,18 +945,31 @@ static void ring_if_it_helps(struct writer *writer)
     xfree(node);
 }
 
-/* A message of a lost batch: binds are answered, what the cluster told is kept. */
-static void keep_or_refuse(struct writer *writer, struct message *message)
+/* A message of a lost batch.  A bind is answered: then false; what was told is worth keeping. */
+static bool worth_keeping(struct writer *writer, struct message *message)
 {
     must(writer->batch.err.code != ERR_NONE);
     if (message->call != NULL)
         refuse_bind(message, "the ledger cannot be written: %.400s", writer->batch.err.text);
-    if (message->kind == MESSAGE_BIND || message->kind == MESSAGE_FETCHED) {
-        message_free(message);
+    if (message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED)
+        return true;
+    message_free(message);
+    return false;
+}
+
+/* In front: a lost batch was taken from there, or there was nothing, or it holds no news. */
+static void keep_first(struct writer *writer, struct message **message, size_t count)
+{
+    must(count <= BATCH_MAX);
+
+    if (count == 0)
         return;
-    }
-    writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
-    writer->kept[writer->keeps++] = message;
+    for (size_t i = 0; i < count; i++)
+        writer->kept =
+            xgrow(writer->kept, writer->keeps + i, &writer->keep_capacity, sizeof(void *));
+    memmove(writer->kept + count, writer->kept, writer->keeps * sizeof(void *));
+    memcpy(writer->kept, message, count * sizeof(void *));
+    writer->keeps += count;
 }
 
 static void batch_lost(struct writer *writer, struct message **message, size_t count)
@@ -966,9 +981,11 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     act_lost(writer);
+    size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
-        if (message[i] != NULL)
-            keep_or_refuse(writer, message[i]);
+        if (message[i] != NULL && worth_keeping(writer, message[i]))
+            message[keeps++] = message[i];
+    keep_first(writer, message, keeps);
     writer->retry_ms = now_ms(writer) + RETRY_MS;
 }
 
@@ -977,7 +994,9 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(!writer->batch.open);
 
-    if (writer->batch.changes > 0 && atomic_exchange(&writer->app->disk_broken, false))
+    /* What is kept may be about the very pods that would be granted. */
+    if (writer->batch.changes > 0 && writer->keeps == 0 &&
+        atomic_exchange(&writer->app->disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->nodes_ended)
         atomic_store(&writer->app->nodes_synced, true);
@@ -1108,25 +1127,70 @@ static void after_batch(struct writer *writer)
     drift_watch_step(writer->drift, now_ms(writer), writer->wall_ms);
 }
 
+/* Does it tell of the cluster?  Then its place among the others matters. */
+static bool is_news(const struct message *message)
+{
+    return message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED &&
+           message->kind != MESSAGE_OUTCOME;
+}
+
+/* While older news is kept, newer news goes behind it; returns how many are left. */
+static size_t put_behind(struct writer *writer, struct message **message, size_t count)
+{
+    must(writer->keeps > 0 && count <= BATCH_MAX);
+
+    size_t left = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!is_news(message[i])) {
+            message[left++] = message[i];
+            continue;
+        }
+        writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
+        writer->kept[writer->keeps++] = message[i];
+    }
+    return left;
+}
+
+static size_t take_kept(struct writer *writer, struct message **message)
+{
+    must(writer->keeps > 0);
+
+    const size_t count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
+
+    memcpy(message, writer->kept, count * sizeof *message);
+    memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
+    writer->keeps -= count;
+    return count;
+}
+
+static void pause_ms(int64_t ms)
+{
+    must(ms >= 0 && ms <= RETRY_MS);
+
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+/* What was kept comes first and alone: order among the cluster's news matters. */
 static size_t collect(struct writer *writer, struct message **message, int64_t wait_ms)
 {
     must(wait_ms >= 0);
 
-    size_t count = 0;
+    struct queue *queue = writer->app->queue;
 
-    /* What was kept comes first and alone: order among the cluster's news matters. */
-    if (writer->keeps > 0) {
-        const int64_t wait = writer->retry_ms - now_ms(writer);
-        if (wait <= 0) {
-            count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
-            memcpy(message, writer->kept, count * sizeof *message);
-            memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
-            writer->keeps -= count;
-            return count;
-        }
-        wait_ms = wait < wait_ms ? wait : wait_ms;
+    if (writer->keeps == 0)
+        return queue_take(queue, (void **)message, BATCH_MAX, wait_ms);
+    const int64_t left = writer->retry_ms - now_ms(writer);
+    if (left <= 0)
+        return take_kept(writer, message);
+    const int64_t wait = left < wait_ms ? left : wait_ms;
+    if (writer->keeps >= KEEP_MAX) {
+        pause_ms(wait);
+        return 0;
     }
-    return queue_take(writer->app->queue, (void **)message, BATCH_MAX, wait_ms);
+    return put_behind(writer, message, queue_take(queue, (void **)message, BATCH_MAX, wait));
 }
 
 size_t writer_step(struct writer *writer, int64_t wait_ms)

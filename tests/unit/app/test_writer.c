@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -144,6 +145,68 @@ static void what_the_cluster_told_while_the_disk_was_full_is_not_forgotten(void 
     assert_int_equal(rig_taken(rig, "n2"), 400);
 }
 
+static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig->disk_full = true;
+    rig_bound_pod(rig, "x", "500", "n2");
+    rig_run(rig); /* lost, and to be tried again later */
+    rig_delete_pod(rig, "x");
+    rig_run(rig); /* earlier than later */
+    rig->disk_full = false;
+    rig_pass(rig, 5000);
+    assert_int_equal(rig_taken(rig, "n2"), 0);
+    assert_int_equal(rig_allocations(rig), 0);
+}
+
+static void one_write_that_fails_in_a_list_releases_nobody(void **state)
+{
+    struct rig *rig = *state;
+    const struct rig_fault once = {.point = RIG_WRITE, .nth = 1};
+    char name[16];
+
+    rig_pod(rig, "a", "700");
+    rig_pod(rig, "b", "700");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    for (int i = 0; i < BATCH_MAX; i++) { /* the list's end is in another batch */
+        (void)snprintf(name, sizeof name, "p%d", i);
+        rig_pod(rig, name, "1");
+    }
+    rig_run(rig);
+    rig_terminate_pod(rig, "a"); /* what the list has to write, before it comes to b */
+    standin_compact(rig->app.standin);
+    rig_break(rig, &once);
+    for (int i = 0; i < 40; i++) {
+        rig_run(rig);
+        assert_int_equal(rig_taken(rig, "n2"), 700);
+        rig->now_ms += 100;
+    }
+    assert_int_equal(rig->struck, 1);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_allocations(rig), 2);
+}
+
+static void readiness_returns_when_all_that_was_kept_is_written(void **state)
+{
+    struct rig *rig = *state;
+    const struct rig_fault once = {.point = RIG_COMMIT, .nth = 1};
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig_bound_pod(rig, "x", "500", "n2");
+    rig_break(rig, &once);
+    rig_run(rig);
+    assert_false(app_ready(&rig->app, NULL));
+    assert_string_equal(rig_bind(rig, "a", "n1"),
+                        "milligpu is not ready: the ledger cannot be written");
+    rig_pass(rig, 1500);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_taken(rig, "n2"), 500);
+}
+
 static void a_contradiction_of_the_database_stops_granting(void **state)
 {
     struct rig *rig = *state;
@@ -254,12 +317,7 @@ static void a_deletion_timestamp_alone_frees_nothing(void **state)
     rig_pod(rig, "a", "300");
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    struct strbuf out;
-    strbuf_init(&out);
-    (void)standin_request(rig->app.standin, "DELETE",
-                          "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=30", TEXT(""),
-                          &out);
-    strbuf_done(&out);
+    rig_terminate_pod(rig, "a");
     rig_run(rig);
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
@@ -405,6 +463,9 @@ int main(void)
         TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails),
         TEST(a_disk_that_heals_needs_no_restart),
         TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten),
+        TEST(news_that_follows_a_lost_batch_waits_behind_it),
+        TEST(one_write_that_fails_in_a_list_releases_nobody),
+        TEST(readiness_returns_when_all_that_was_kept_is_written),
         TEST(a_contradiction_of_the_database_stops_granting),
         TEST(a_lost_answer_is_never_granted_twice),
         TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
