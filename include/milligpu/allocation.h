@@ -84,7 +84,9 @@ uint32_t allocation_milli(const struct allocation *allocation);
 /* Same place: node, shares. */
 bool allocation_same_shares(const struct allocation *a, const struct allocation *b);
 
-/* Recompute the charges; abort if an invariant is broken. */
+/* Recompute the charges: the invariant that is broken, NULL if none. */
+const char *allocation_unsound(const struct allocation *allocation);
+/* The same, but abort. */
 void allocation_audit(const struct allocation *allocation);
 
 const char *allocation_state_name(enum allocation_state state);

@@ -7,7 +7,7 @@
  *
  *   command --decide--> verdict + change --store writes it--> apply --> publish (snapshot.h)
  *
- * Invariants (ledger_audit recomputes them from nothing):
+ * Invariants (ledger_check recomputes them from nothing):
  *   I1. No grant ever takes a GPU over its milli or MiB at the time of granting.
  *   I2. A pod uid has at most one live allocation, and its node has it too.
  *   I7. Reconciling twice changes nothing the second time (reconcile.h).
@@ -146,6 +146,16 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
+/*
+ * Every invariant, recomputed from nothing: an error names the first that is broken, with node,
+ * GPU or pod.  The writer checks a few nodes at a time: places, from a place on; the end is where
+ * ledger_places() says, and it moves.
+ */
+int ledger_check(const struct ledger *ledger, struct err *err) MUST_USE;
+int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places,
+                      struct err *err) MUST_USE;
+uint32_t ledger_places(const struct ledger *ledger);
+/* ledger_check(), but abort. */
 void ledger_audit(const struct ledger *ledger);
 
 #endif

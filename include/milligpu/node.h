@@ -10,7 +10,7 @@
  * Every change of a node makes a new node object; nothing is added or subtracted in
  * place, so nothing can drift.  At 8 GPUs and 30 pods that is about a microsecond.
  *
- * Invariants (node_audit):
+ * Invariants (node_check):
  *   1. used_milli, reserved_milli and used_mib of a GPU are the sums over the charges that name it
  *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the
  *      GPU shrank.
@@ -21,6 +21,7 @@
 #define MILLIGPU_NODE_H
 
 #include "milligpu/allocation.h"
+#include "milligpu/err.h"
 #include "milligpu/inventory.h"
 
 enum gpu_flag {
@@ -119,6 +120,9 @@ struct node *node_from_inventory(const struct inventory *inventory, struct names
 /* Does any pod hold a share here, placed or not? */
 bool node_has_shares(const struct node *node);
 
+/* Every invariant, recomputed: an error names the first that is broken, with node, GPU or pod. */
+int node_check(const struct node *node, struct err *err) MUST_USE;
+/* The same, but abort. */
 void node_audit(const struct node *node);
 
 #endif

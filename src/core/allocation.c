@@ -257,21 +257,50 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
     return true;
 }
 
-void allocation_audit(const struct allocation *allocation)
+static bool in_order(const struct allocation_facts *is)
+{
+    must(is->shares <= PARTS_MAX);
+    must(is->shares == 0 || is->share != NULL);
+    for (uint32_t i = 1; i < is->shares; i++)
+        if (is->share[i - 1].order > is->share[i].order)
+            return false;
+    return true;
+}
+
+static bool charges_fit(const struct allocation *allocation)
 {
     struct charge charge[PARTS_MAX];
 
-    must(atomic_load_explicit(refs_of(allocation), memory_order_relaxed) > 0);
-    must(allocation_fault(&allocation->is) == NULL);
-    for (uint32_t i = 1; i < allocation->is.shares; i++)
-        must(allocation->is.share[i - 1].order <= allocation->is.share[i].order);
+    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->charges <= PARTS_MAX);
+    if (allocation_charges(&allocation->is, charge) != allocation->charges)
+        return false;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        if (charge[i].gpu != allocation->charge[i].gpu ||
+            charge[i].milli != allocation->charge[i].milli ||
+            charge[i].mib != allocation->charge[i].mib)
+            return false;
+    return true;
+}
 
-    must(allocation_charges(&allocation->is, charge) == allocation->charges);
-    for (uint32_t i = 0; i < allocation->charges; i++) {
-        must(charge[i].gpu == allocation->charge[i].gpu);
-        must(charge[i].milli == allocation->charge[i].milli);
-        must(charge[i].mib == allocation->charge[i].mib);
-    }
+const char *allocation_unsound(const struct allocation *allocation)
+{
+    must(allocation != NULL);
+    must(atomic_load_explicit(refs_of(allocation), memory_order_relaxed) > 0);
+    const char *fault = allocation_fault(&allocation->is);
+    if (fault != NULL)
+        return fault;
+    if (!in_order(&allocation->is))
+        return "its shares are not in the order of their lives";
+    return charges_fit(allocation) ? NULL : "its charges are not what its shares come to";
+}
+
+void allocation_audit(const struct allocation *allocation)
+{
+    const char *fault = allocation_unsound(allocation);
+
+    if (fault != NULL)
+        must_fail(__FILE__, __LINE__, fault);
 }
 
 const char *allocation_state_name(enum allocation_state state)

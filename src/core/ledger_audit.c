@@ -11,76 +11,164 @@ struct totals {
     uint32_t duplicates;
 };
 
-static void audit_allocation(const struct ledger *ledger, const struct node *node,
-                             const struct allocation *allocation, struct totals *totals)
+static int broken(const struct node *node, const char *kind, const char *name, const char *fault,
+                  struct err *err)
+{
+    must(fault != NULL);
+    must(node != NULL);
+    return err_set(err, ERR_CORRUPT, "node %s: %s %s: %s", node->name->text, kind, name, fault);
+}
+
+static const char *broken_allocation(const struct ledger *ledger,
+                                     const struct allocation *allocation)
 {
     const struct text uid = text_of(allocation->is.uid);
-
-    allocation_audit(allocation);
-    must(uid.len > 0);
-    must(allocation->is.node == node->name);
-    must(allocation->is.node_uid != NULL);
-    must(allocation->is.state != STATE_RELEASED);
-    must(allocation->is.origin == ORIGIN_GRANTED || allocation->is.state == STATE_BOUND);
-    must(map_find(&ledger->live, uid) == allocation);
     const bool reserved = allocation->is.state == STATE_RESERVED;
-    must(map_find(&ledger->open, uid) == (reserved ? allocation : NULL));
-    must(reserved || !allocation->is.in_doubt);
-    totals->allocations++;
-    totals->open += reserved;
+
+    must(allocation->is.node_uid != NULL);
+    must(ledger->open.count <= ledger->live.count);
+    if (uid.len == 0)
+        return "it has no uid";
+    if (allocation->is.state == STATE_RELEASED)
+        return "it is released";
+    if (allocation->is.origin != ORIGIN_GRANTED && reserved)
+        return "it is reserved, and nobody granted it";
+    if (!reserved && allocation->is.in_doubt)
+        return "it is in doubt, and not reserved";
+    if (map_find(&ledger->live, uid) != allocation)
+        return "the table of pods has another for it, or none";
+    if (map_find(&ledger->open, uid) != (reserved ? allocation : NULL))
+        return "the table of reservations is wrong about it";
+    return NULL;
 }
 
-static void audit_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
-                      const struct gpu *gpu, struct totals *totals)
+static const char *broken_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
+                              const struct gpu *gpu)
 {
-    must(gpu->milli > 0 && gpu->milli <= GPU_MILLI);
-    must((gpu->flags & GPU_ABSENT) == 0 || gpu->charges > 0);
-    must(node_gpu(node, atom_text(gpu->id)) == gpu);
-    if (gpu->alias != NULL)
-        must(node_gpu(node, atom_text(gpu->alias)) == gpu);
-    if (node->gone)
-        must((gpu->flags & GPU_ABSENT) != 0);
-
-    if ((gpu->flags & GPU_DUPLICATE) != 0) {
-        totals->duplicates++;
-    } else if (gpu_id_is_real(gpu->id, atom_text(node->name))) {
-        must(value_slot(map_find(&ledger->owners, atom_text(gpu->id))) == slot);
-        totals->owners++;
-    }
+    must(slot != SLOT_NONE);
+    must(gpu->id != NULL);
+    must(gpu->model != NULL);
+    if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
+        return "its size is not 1 to 1000 milli";
+    if (node_gpu(node, atom_text(gpu->id)) != gpu ||
+        (gpu->alias != NULL && node_gpu(node, atom_text(gpu->alias)) != gpu))
+        return "it is not found by its name";
+    if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name)) &&
+        value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
+        return "the table of owners has another node for it, or none";
+    return NULL;
 }
 
-static void audit_node(const struct ledger *ledger, uint32_t slot, struct totals *totals)
+static void count(const struct ledger *ledger, const struct node *node, struct totals *totals)
 {
-    const struct node *node = ledger_at(ledger, slot);
-    if (node == NULL) {
-        must(slot >= ledger->free_from);
-        return;
-    }
-
-    node_audit(node);
-    must(ledger_slot(ledger, atom_text(node->name)) == slot);
-    must(names_find(ledger->names, atom_text(node->name)) == node->name);
-    for (uint32_t i = 0; i < node->gpus; i++)
-        audit_gpu(ledger, node, slot, &node->gpu[i], totals);
-    for (uint32_t i = 0; i < node->allocations; i++) {
-        if (i > 0)
-            must(strcmp(node->allocation[i - 1]->is.uid, node->allocation[i]->is.uid) < 0);
-        audit_allocation(ledger, node, node->allocation[i], totals);
-    }
+    must(node != NULL);
+    must(ledger->names != NULL);
     totals->nodes++;
+    totals->allocations += node->allocations;
+    for (uint32_t i = 0; i < node->allocations; i++)
+        totals->open += node->allocation[i]->is.state == STATE_RESERVED;
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        if ((gpu->flags & GPU_DUPLICATE) != 0)
+            totals->duplicates++;
+        else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
+            totals->owners++;
+    }
+}
+
+static int check_node(const struct ledger *ledger, uint32_t slot, const struct node *node,
+                      struct err *err)
+{
+    const int failed = node_check(node, err);
+
+    must(slot < ledger->pages * PAGE_NODES);
+    must(node->name != NULL);
+    must(node->uid != NULL);
+    must(node->problem_text != NULL);
+    if (failed != 0)
+        return failed;
+    if (value_slot(map_find(&ledger->slots, atom_text(node->name))) != slot ||
+        names_find(ledger->names, atom_text(node->name)) != node->name)
+        return err_set(err, ERR_CORRUPT, "node %s: it is not found by its name", node->name->text);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const char *fault = broken_gpu(ledger, node, slot, &node->gpu[i]);
+        if (fault != NULL)
+            return broken(node, "GPU", node->gpu[i].id->text, fault, err);
+    }
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const char *fault = broken_allocation(ledger, node->allocation[i]);
+        if (fault != NULL)
+            return broken(node, "pod", node->allocation[i]->is.uid, fault, err);
+    }
+    return 0;
+}
+
+uint32_t ledger_places(const struct ledger *ledger)
+{
+    must(ledger != NULL);
+    must(ledger->pages <= NODES_MAX / PAGE_NODES);
+    return ledger->pages * PAGE_NODES;
+}
+
+int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places, struct err *err)
+{
+    const uint32_t all = ledger_places(ledger);
+
+    must(err != NULL);
+    must(places > 0);
+    for (uint32_t slot = from; slot < all && slot - from < places; slot++) {
+        const struct node *node = ledger_at(ledger, slot);
+        if (node == NULL && slot < ledger->free_from)
+            return err_set(err, ERR_CORRUPT, "place %u of the nodes is free unawares", slot);
+        const int failed = node == NULL ? 0 : check_node(ledger, slot, node, err);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+static int check_totals(const struct ledger *ledger, struct err *err)
+{
+    struct totals totals = {0};
+    const struct node *node;
+    size_t at = 0;
+
+    must(err != NULL);
+    must(ledger->generation >= ledger->room);
+    while ((node = ledger_next_node(ledger, &at)) != NULL)
+        count(ledger, node, &totals);
+    const struct {
+        size_t is;
+        size_t should;
+        const char *what;
+    } all[] = {
+        {ledger->slots.count, totals.nodes, "nodes"},
+        {ledger->live.count, totals.allocations, "allocations"},
+        {ledger->open.count, totals.open, "reservations"},
+        {ledger->owners.count, totals.owners, "GPUs with an owner"},
+        {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].is != all[i].should)
+            return err_set(err, ERR_CORRUPT, "the ledger counts %zu %s where there are %zu",
+                           all[i].is, all[i].what, all[i].should);
+    return 0;
+}
+
+int ledger_check(const struct ledger *ledger, struct err *err)
+{
+    must(ledger != NULL);
+    must(err != NULL);
+    const uint32_t places = ledger_places(ledger);
+    const int failed = places == 0 ? 0 : ledger_check_some(ledger, 0, places, err);
+    return failed != 0 ? failed : check_totals(ledger, err);
 }
 
 void ledger_audit(const struct ledger *ledger)
 {
-    must(ledger != NULL);
+    struct err err;
 
-    struct totals totals = {0};
-    for (uint32_t slot = 0; slot < ledger->pages * PAGE_NODES; slot++)
-        audit_node(ledger, slot, &totals);
-    must(totals.nodes == ledger->slots.count);
-    must(totals.allocations == ledger->live.count);
-    must(totals.open == ledger->open.count);
-    must(totals.owners == ledger->owners.count);
-    must(totals.duplicates == ledger->duplicates);
-    must(ledger->room <= ledger->generation);
+    must(ledger != NULL);
+    if (ledger_check(ledger, &err) < 0)
+        must_fail(__FILE__, __LINE__, err.text);
 }

@@ -386,10 +386,29 @@ enum reason node_closed(const struct node *node)
     return node->unplaced_milli > 0 ? REASON_UNPLACED : REASON_NONE;
 }
 
-static void audit_gpu(const struct node *node, const struct gpu *gpu)
+/* What must hold, and what to say where it does not. */
+struct rule {
+    bool holds;
+    const char *text;
+};
+
+static const char *first_broken(const struct rule *rule, size_t count)
+{
+    must(rule != NULL);
+    must(count > 0);
+    for (size_t i = 0; i < count; i++)
+        if (!rule[i].holds)
+            return rule[i].text;
+    return NULL;
+}
+
+/* What the charges on this GPU come to. */
+static struct gpu recount(const struct node *node, const struct gpu *gpu)
 {
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};
 
+    must(gpu >= node->gpu);
+    must(gpu < node->gpu + node->gpus);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->charges; k++) {
@@ -403,42 +422,94 @@ static void audit_gpu(const struct node *node, const struct gpu *gpu)
             fresh.charges++;
         }
     }
-    must(gpu->used_milli == fresh.used_milli);
-    must(gpu->reserved_milli == fresh.reserved_milli);
-    must(gpu->used_mib == fresh.used_mib);
-    must(gpu->charges == fresh.charges);
-    must(((gpu->flags & GPU_OVER) != 0) == is_over(&fresh));
-    must(!is_absent(gpu) || gpu->charges > 0);
-    must(find_id(node->gpu, node->gpus, gpu->id) == gpu); /* distinct */
+    return fresh;
 }
 
-static void audit_allocations(const struct node *node)
+static int check_gpu(const struct node *node, uint32_t i, struct err *err)
+{
+    const struct gpu *gpu = &node->gpu[i];
+    const struct gpu fresh = recount(node, gpu);
+    const struct rule rules[] = {
+        {gpu->used_milli == fresh.used_milli, "its used milli are not the sum of its charges"},
+        {gpu->reserved_milli == fresh.reserved_milli,
+         "its reserved milli are not the sum of its charges"},
+        {gpu->used_mib == fresh.used_mib, "its used MiB are not the sum of its charges"},
+        {gpu->charges == fresh.charges, "it does not count the pods that hold it"},
+        {((gpu->flags & GPU_OVER) != 0) == is_over(&fresh),
+         "it is wrong about being charged beyond its size"},
+        {!is_absent(gpu) || gpu->charges > 0, "it is absent, and nobody holds it"},
+        {find_id(node->gpu, node->gpus, gpu->id) == gpu, "it is there twice"},
+        {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},
+        {!node->gone || is_absent(gpu), "it is there, and its node is gone"},
+    };
+
+    must(i < node->gpus);
+    must(err != NULL);
+    const char *fault = first_broken(rules, ARRAY_LEN(rules));
+    return fault == NULL ? 0
+                         : err_set(err, ERR_CORRUPT, "node %s: GPU %s: %s", node->name->text,
+                                   gpu->id->text, fault);
+}
+
+static const char *broken_allocation(const struct node *node, uint32_t i)
+{
+    const struct allocation *allocation = node->allocation[i];
+
+    must(i < node->allocations);
+    must(allocation != NULL);
+    if (allocation->is.node != node->name)
+        return "it is on another node";
+    if (i > 0 && strcmp(node->allocation[i - 1]->is.uid, allocation->is.uid) >= 0)
+        return "it stands in the wrong place, or twice";
+    for (uint32_t k = 0; k < allocation->charges; k++)
+        if (find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) == NULL)
+            return "it holds a GPU that its node does not have";
+    return allocation_unsound(allocation);
+}
+
+static int check_allocations(const struct node *node, struct err *err)
 {
     uint32_t held = 0;
     uint32_t unplaced = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation *allocation = node->allocation[i];
-        must(allocation->is.node == node->name);
-        must(i == 0 || strcmp(node->allocation[i - 1]->is.uid, allocation->is.uid) < 0);
-        allocation_audit(allocation);
-        held = sum(held, allocation->is.held_gpus);
-        unplaced = sum(unplaced, allocation->is.unplaced_milli);
-        for (uint32_t k = 0; k < allocation->charges; k++)
-            must(find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) != NULL);
+        const struct allocation_facts *is = &node->allocation[i]->is;
+        const char *fault = broken_allocation(node, i);
+        if (fault != NULL)
+            return err_set(err, ERR_CORRUPT, "node %s: pod %s/%s (%s): %s", node->name->text,
+                           is->namespace, is->name, is->uid, fault);
+        held = sum(held, is->held_gpus);
+        unplaced = sum(unplaced, is->unplaced_milli);
     }
-    must(node->held_gpus == held);
-    must(node->unplaced_milli == unplaced);
+    const struct rule rules[] = {
+        {node->held_gpus == held, "its held GPUs are not the sum of its pods"},
+        {node->unplaced_milli == unplaced, "its unplaced milli are not the sum of its pods"},
+    };
+    const char *fault = first_broken(rules, ARRAY_LEN(rules));
+    must(err != NULL);
+    return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
+}
+
+int node_check(const struct node *node, struct err *err)
+{
+    must(err != NULL);
+    must(node->name != NULL);
+    must(atomic_load_explicit(refs_of(node), memory_order_relaxed) > 0);
+    int failed = check_allocations(node, err);
+    for (uint32_t i = 0; failed == 0 && i < node->gpus; i++)
+        failed = check_gpu(node, i, err);
+    if (failed == 0 && node->free_milli != count_free(node))
+        failed =
+            err_set(err, ERR_CORRUPT, "node %s: its free milli are not what is left on its GPUs",
+                    node->name->text);
+    return failed;
 }
 
 void node_audit(const struct node *node)
 {
-    must(atomic_load_explicit(refs_of(node), memory_order_relaxed) > 0);
-    audit_allocations(node);
-    for (uint32_t i = 0; i < node->gpus; i++) {
-        audit_gpu(node, &node->gpu[i]);
-        must(i == 0 || gpu_order(&node->gpu[i - 1], &node->gpu[i]) < 0);
-        must(!node->gone || is_absent(&node->gpu[i]));
-    }
-    must(node->free_milli == count_free(node));
+    struct err err;
+
+    must(node != NULL);
+    if (node_check(node, &err) < 0)
+        must_fail(__FILE__, __LINE__, err.text);
 }

@@ -629,6 +629,107 @@ static void node_rows_that_contradict_the_invariants_are_named(void **state)
     ledger_audit(world->ledger);
 }
 
+/* What a stray write would do to the ledger in memory: found, and named, by the check. */
+static void a_wrong_word_in_memory_is_found_and_named(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_counted, 2);
+    (void)world_node(world, "n3", two_a100, 1); /* a duplicate */
+    (void)world_reserve(world, "a", "n1", "300+400");
+    (void)world_reserve(world, "b", "n1", "1000");
+    (void)world_step(world, COMMAND_CONFIRM, "b");
+    struct node *node = (struct node *)(uintptr_t)ledger_node(world->ledger, TEXT("n1"));
+    struct allocation *a = (struct allocation *)(uintptr_t)node->allocation[0];
+    struct allocation *b = (struct allocation *)(uintptr_t)node->allocation[1];
+    struct gpu *gpu = &node->gpu[0];
+    struct share *share = (struct share *)(uintptr_t)&a->is.share[0];
+    uint16_t order = 9;
+    uint16_t absent = GPU_ABSENT;
+    uint16_t duplicate = GPU_DUPLICATE;
+    uint16_t over = GPU_OVER;
+    uint32_t small = 7;
+    uint32_t large = 1001;
+    bool yes = true;
+    char uid = 'c';
+    enum allocation_state released = STATE_RELEASED;
+    enum allocation_state bound = STATE_BOUND;
+    enum allocation_origin observed = ORIGIN_OBSERVED;
+    const struct atom *other = ledger_node(world->ledger, TEXT("n2"))->name;
+
+    const struct {
+        void *at;
+        const void *put;
+        size_t bytes;
+        const char *says;
+    } wrong[] = {
+        {&gpu->used_milli, &small, sizeof small, "used milli"},
+        {&gpu->reserved_milli, &small, sizeof small, "reserved milli"},
+        {&gpu->used_mib, &small, sizeof small, "used MiB"},
+        {&gpu->charges, &order, sizeof order, "count the pods"},
+        {&gpu->flags, &over, sizeof over, "beyond its size"},
+        {&gpu->flags, &duplicate, sizeof duplicate, "free milli"},
+        {&gpu->flags, &absent, sizeof absent, "wrong place"},
+        {&gpu->id, &node->gpu[1].id, sizeof gpu->id, "does not have"},
+        {&node->gone, &yes, sizeof yes, "its node is gone"},
+        {&node->held_gpus, &small, sizeof small, "held GPUs"},
+        {&node->unplaced_milli, &small, sizeof small, "unplaced milli"},
+        {&node->free_milli, &small, sizeof small, "free milli"},
+        {&node->name, &other, sizeof other, "another node"},
+        {&a->charge[0].milli, &small, sizeof small, "what its shares come to"},
+        {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
+        {&a->charges, &small, 1, "pod"},
+        {&share->milli, &small, sizeof small, "what its shares come to"},
+        {&share->order, &order, sizeof order, "order of their lives"},
+        {&a->is.node, &other, sizeof other, "another node"},
+        {(char *)(uintptr_t)a->is.uid, &uid, 1, "wrong place, or twice"},
+        {&a->is.state, &bound, sizeof bound, "used milli"},
+        {&b->is.state, &released, sizeof released, "released"},
+        {&b->is.in_doubt, &yes, sizeof yes, "doubt"},
+        {&a->is.origin, &observed, sizeof observed, "granted"},
+        {&gpu->milli, &large, sizeof large, "free milli"},
+    };
+    struct err err;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char kept[16];
+        assert_true(wrong[i].bytes <= sizeof kept);
+        memcpy(kept, wrong[i].at, wrong[i].bytes);
+        memcpy(wrong[i].at, wrong[i].put, wrong[i].bytes);
+        const int found = ledger_check(world->ledger, &err);
+        memcpy(wrong[i].at, kept, wrong[i].bytes);
+        assert_int_equal(found, -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, wrong[i].says));
+        assert_non_null(strstr(err.text, "node n"));
+    }
+    assert_int_equal(ledger_check(world->ledger, &err), 0);
+}
+
+/* A few nodes at a time, as the writer does it, meet each of them. */
+static void checking_piece_by_piece_misses_nothing(void **state)
+{
+    struct world *world = *state;
+    char name[16];
+    struct err err;
+    for (int i = 0; i < 150; i++) {
+        (void)snprintf(name, sizeof name, "n%d", i);
+        (void)world_node(world, name, two_counted, 2);
+    }
+    const uint32_t places = ledger_places(world->ledger);
+    assert_true(places >= 150);
+    size_t at = 0;
+    const struct node *node;
+    while ((node = ledger_next_node(world->ledger, &at)) != NULL) {
+        ((struct node *)(uintptr_t)node)->free_milli--;
+        uint32_t found = 0;
+        for (uint32_t from = 0; from < places; from += 50)
+            found += ledger_check_some(world->ledger, from, 50, &err) < 0;
+        ((struct node *)(uintptr_t)node)->free_milli++;
+        assert_int_equal(found, 1);
+        assert_non_null(strstr(err.text, node->name->text));
+    }
+    assert_int_equal(ledger_check(world->ledger, &err), 0);
+}
+
 static void what_is_restored_is_what_was(void **state)
 {
     struct world *world = *state;
@@ -912,6 +1013,8 @@ int main(void)
         IN_A_WORLD(every_command_and_verdict_has_its_word),
         IN_A_WORLD(rows_that_contradict_the_invariants_are_named),
         IN_A_WORLD(node_rows_that_contradict_the_invariants_are_named),
+        IN_A_WORLD(a_wrong_word_in_memory_is_found_and_named),
+        IN_A_WORLD(checking_piece_by_piece_misses_nothing),
         IN_A_WORLD(what_is_restored_is_what_was),
         IN_A_WORLD(a_missing_gpu_cannot_be_restored_beside_its_owner),
         IN_A_WORLD(the_ledger_survives_a_random_walk),
