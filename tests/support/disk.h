@@ -11,6 +11,17 @@
  * middle of one.  After it everything fails with an I/O error and changes nothing, so that what is
  * still open can be closed; disk_restart() then says what the platter kept.
  *
+ * Names are synced apart from bytes.  That a file is there, is gone or has another name is kept
+ * once its folder is synced: by the first sync of a new log or journal, by a deletion that asks
+ * for it (as SQLite's own VFS does both), and by fsync() of a folder.  There is one folder.  What
+ * a failed sync was for is not kept by the next one either, as the kernel takes it for written.
+ * Shared memory is gone with its last connection.
+ *
+ * rename(), renameat2(), unlink() and fsync() are the disk's as well, in programs that use it:
+ * what is not on it goes to the kernel as ever.  stat() and open() see the real folder only.
+ *
+ * Time stands still; randomness is the same after each disk_clear().
+ *
  * One disk per process, one thread at a time.
  */
 #ifndef MILLIGPU_TESTS_DISK_H
@@ -33,7 +44,8 @@ enum disk_kind {
     DISK_OPEN = 8,
     DISK_DELETE = 16,
     DISK_READ = 32,
-    DISK_CHANGES = DISK_WRITE | DISK_SYNC | DISK_TRUNCATE | DISK_DELETE,
+    DISK_RENAME = 64,
+    DISK_CHANGES = DISK_WRITE | DISK_SYNC | DISK_TRUNCATE | DISK_DELETE | DISK_RENAME,
 };
 
 /*
@@ -61,8 +73,36 @@ enum disk_loss {
 /* Nothing may be open.  Faults are gone as well. */
 void disk_restart(enum disk_loss loss, uint64_t seed);
 
-/* The bytes of a file, for a copy outside or for damage by hand; false if there is none. */
+/* The bytes of a file, for a copy outside or for damage by hand; false if there is none.  They
+ * are good until the file changes.  What is put is kept. */
 bool disk_file(const char *name, struct text *out);
 void disk_put(const char *name, struct text bytes);
+
+/*
+ * For who records what happened: each event as it took effect, also half of a failed write.  A
+ * file is known by its number, which a name comes to mean by DISK_NAMED (a new file) or
+ * DISK_RENAMED (name to other) and no longer by DISK_UNNAMED.
+ */
+enum disk_event_kind {
+    DISK_WROTE,
+    DISK_CUT_OFF, /* truncated to at */
+    DISK_SYNCED,
+    DISK_NAMED,
+    DISK_UNNAMED,
+    DISK_RENAMED,
+    DISK_SYNCED_FOLDER,
+};
+
+struct disk_event {
+    enum disk_event_kind kind;
+    uint32_t file;
+    const char *name;
+    const char *other;
+    uint64_t at;
+    struct text bytes;
+};
+
+/* NULL: nobody. */
+void disk_watch(void *user, void (*event)(void *user, const struct disk_event *event));
 
 #endif
