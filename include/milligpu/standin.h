@@ -48,6 +48,9 @@ void standin_ops(struct standin *standin, struct kube_ops *out);
 int standin_request(struct standin *standin, const char *method, const char *path, struct text body,
                     struct strbuf *out);
 
+/* resourceVersion of the last write: another one means that something was written. */
+uint64_t standin_version(struct standin *standin);
+
 /* Forget events up to now: watches that start before get 410. */
 void standin_compact(struct standin *standin);
 

@@ -93,6 +93,15 @@ void standin_set_clock(struct standin *standin, int64_t (*wall_ms)(void *ctx), v
     pthread_mutex_unlock(&standin->lock);
 }
 
+uint64_t standin_version(struct standin *standin)
+{
+    pthread_mutex_lock(&standin->lock);
+    const uint64_t version = standin->rv;
+    pthread_mutex_unlock(&standin->lock);
+    must(version > 0);
+    return version;
+}
+
 /* Also the later pages of lists, as etcd's compaction does. */
 void standin_compact(struct standin *standin)
 {

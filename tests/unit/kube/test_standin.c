@@ -428,6 +428,21 @@ static void a_patch_that_changes_nothing_writes_nothing(void **state)
     assert_string_not_equal(field(bench, "resourceVersion"), rv);
 }
 
+static void the_version_grows_with_every_write_and_with_nothing_else(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    const uint64_t version = standin_version(bench->standin);
+    assert_int_equal(version, strtoull(field(bench, "resourceVersion"), NULL, 10));
+    ask(bench, "GET", PODS "/a", "");
+    ask(bench, "PATCH", PODS "/a", "{}");
+    ask(bench, "DELETE", PODS "/b", "");
+    assert_int_equal(standin_version(bench->standin), version);
+    bind_to(bench, "a", "n");
+    assert_int_equal(standin_version(bench->standin), version + 1);
+}
+
 static void patches_have_preconditions_and_limits(void **state)
 {
     struct bench *bench = *state;
@@ -787,6 +802,7 @@ int main(void)
         TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound),
         TEST(a_patch_of_status_leaves_the_rest_alone),
         TEST(a_patch_that_changes_nothing_writes_nothing),
+        TEST(the_version_grows_with_every_write_and_with_nothing_else),
         TEST(patches_have_preconditions_and_limits),
         TEST(advertised_capacity_shows_in_allocatable),
         TEST(the_bell_is_created_once_and_rung_often),
