@@ -20,27 +20,27 @@
 
 /* Everything that can go wrong between milligpud and the API server; each is counted. */
 #define SIM_FAULT_TABLE(X)                                                                         \
-    X(SIM_SLOW, "slow")                         /* an answer that takes seconds */                 \
-    X(SIM_LATE_EFFECT, "late_effect")           /* timeout; takes effect up to 60 s later */       \
-    X(SIM_LOST_REQUEST, "lost_request")         /* timeout; never takes effect */                  \
-    X(SIM_LOST_ANSWER, "lost_answer")           /* took effect; timeout */                         \
-    X(SIM_BROKEN_ANSWER, "broken_answer")       /* took effect; connection lost in the body */     \
-    X(SIM_REFUSED, "refused")                   /* no connection: FAILED with unsent */            \
-    X(SIM_ERROR_BEFORE, "error_before")         /* 500 or 503 or 504, nothing happened */          \
-    X(SIM_ERROR_AFTER, "error_after")           /* 500 or 504, and it did happen */                \
-    X(SIM_THROTTLED, "throttled")               /* 429, with or without Retry-After */             \
-    X(SIM_UNAUTHORIZED, "unauthorized")         /* 401 once */                                     \
-    X(SIM_WATCH_DELAY, "watch_delay")           /* events of one resource held back for seconds */ \
-    X(SIM_WATCH_CUT, "watch_cut")               /* stream ends in the middle of an event */        \
-    X(SIM_WATCH_END, "watch_end")               /* stream ends cleanly */                          \
-    X(SIM_WATCH_SILENT, "watch_silent")         /* half open: no byte any more */                  \
-    X(SIM_REPEAT, "repeat")                     /* a watch that begins a little too early */       \
-    X(SIM_GONE_HTTP, "gone_http")               /* 410 as the answer to a watch */                 \
-    X(SIM_GONE_EVENT, "gone_event")             /* 410 as an ERROR event in the stream */          \
-    X(SIM_GONE_CONTINUE, "gone_continue")       /* 410 for the next page of a list */              \
-    X(SIM_BOOKMARK, "bookmark")                 /* not a fault: bookmarks were sent */             \
-    X(SIM_CHUNKS, "chunks")                     /* bytes arrive in small random pieces */          \
-    X(SIM_OUTAGE, "outage")                     /* the whole API server away for a while */
+    X(SIM_SLOW, "slow")                   /* an answer that takes seconds */                       \
+    X(SIM_LATE_EFFECT, "late_effect")     /* timeout; takes effect up to 60 s later */             \
+    X(SIM_LOST_REQUEST, "lost_request")   /* timeout; never takes effect */                        \
+    X(SIM_LOST_ANSWER, "lost_answer")     /* took effect; timeout */                               \
+    X(SIM_BROKEN_ANSWER, "broken_answer") /* took effect; connection lost in the body */           \
+    X(SIM_REFUSED, "refused")             /* no connection: FAILED with unsent */                  \
+    X(SIM_ERROR_BEFORE, "error_before")   /* 500 or 503 or 504, nothing happened */                \
+    X(SIM_ERROR_AFTER, "error_after")     /* 500 or 504, and it did happen */                      \
+    X(SIM_THROTTLED, "throttled")         /* 429, with or without Retry-After */                   \
+    X(SIM_UNAUTHORIZED, "unauthorized")   /* 401 once */                                           \
+    X(SIM_WATCH_DELAY, "watch_delay")     /* events of one resource held back for seconds */       \
+    X(SIM_WATCH_CUT, "watch_cut")         /* stream ends in the middle of an event */              \
+    X(SIM_WATCH_END, "watch_end")         /* stream ends cleanly */                                \
+    X(SIM_WATCH_SILENT, "watch_silent")   /* half open: no byte any more */                        \
+    X(SIM_REPEAT, "repeat")               /* a watch that begins a little too early */             \
+    X(SIM_GONE_HTTP, "gone_http")         /* 410 as the answer to a watch */                       \
+    X(SIM_GONE_EVENT, "gone_event")       /* 410 as an ERROR event in the stream */                \
+    X(SIM_GONE_CONTINUE, "gone_continue") /* 410 for the next page of a list */                    \
+    X(SIM_BOOKMARK, "bookmark")           /* not a fault: bookmarks were sent */                   \
+    X(SIM_CHUNKS, "chunks")               /* bytes arrive in small random pieces */                \
+    X(SIM_OUTAGE, "outage")               /* the whole API server away for a while */
 
 enum sim_fault {
 #define X(code, word) code,
@@ -64,20 +64,29 @@ struct sim_effect {
 struct sim_api_rules {
     uint64_t seed;
     struct standin *standin;
-    uint32_t faults_per_mille; /* of requests, and about that often per second of a stream; 0: calm */
+    uint32_t faults_per_mille; /* of requests; about as often per second of a stream; 0: calm */
     void *user;
+    /* Not for the watches themselves: nothing is done by them.  Both functions may call
+       sim_api_request() and nothing else of this. */
     void (*effect)(void *user, const struct sim_effect *effect);
-    /* milligpud was handed a line of a watch or a page of a list of this resource ("pods",
-       "nodes") whole: everything up to resourceVersion version is told. */
+    /*
+     * milligpud was handed a line of a watch (an event or a bookmark) or the last page of a list
+     * of this whole resource ("pods", "nodes"): everything up to resourceVersion version is told,
+     * as far as it was asked for.  Right after deliver returned from the last byte of the line,
+     * or from the DONE of the list.  Pages before the last say nothing yet: an object may stand on
+     * one that is still to come.  A watch that repeats tells of older versions again.
+     */
     void (*told)(void *user, const char *resource, uint64_t version);
 };
 
 struct sim_api *sim_api_new(const struct sim_api_rules *rules);
 void sim_api_free(struct sim_api *api);
 
-/* Faults from now on; 0 also ends an outage and lets what is held back go. */
+/* Faults from now on; 0 also ends an outage and lets what is held back go, within milliseconds.
+   A request that was lost before stays lost: its client waits until its time is up. */
 void sim_api_faults(struct sim_api *api, uint32_t per_mille);
-/* The API server is away until then: connections are refused, streams end. */
+/* The API server is away until then: connections are refused, streams end; a request that was on
+   its way may or may not have taken effect.  Actors, inside the cluster, notice nothing. */
 void sim_api_outage(struct sim_api *api, int64_t until_ms);
 /* etcd compacts: older watches and continue tokens get 410. */
 void sim_api_compact(struct sim_api *api);
@@ -85,15 +94,19 @@ void sim_api_compact(struct sim_api *api);
 /* The two handles milligpud gets; both live until sim_api_gone(). */
 void sim_api_ops(struct sim_api *api, struct kube_ops *watch, struct kube_ops *calls);
 /* The process died: its streams and requests are nobody's any more, but what was on its way may
-   still take effect.  The handles are dead; sim_api_ops() makes new ones. */
+   still take effect.  The handles are dead; sim_api_ops() makes new ones.  Their free() and cancel()
+   may still be called before sim_api_free(), which frees them otherwise.  May be called inside
+   deliver, which may as well have been left by longjmp. */
 void sim_api_gone(struct sim_api *api);
 
 /* Virtual time is now now_ms (never less than before): what is due takes effect, answers become
    ready for poll().  A poll never waits. */
 void sim_api_now(struct sim_api *api, int64_t now_ms);
-/* When something here is due next; INT64_MAX: nothing. */
+/* When something here is due next, perhaps now; INT64_MAX: nothing.  Answers that only wait for
+   poll() are not due any more. */
 int64_t sim_api_next(const struct sim_api *api);
-/* Nothing on its way: no late effect, no event not yet told. */
+/* Nothing on its way: no late effect, no event not yet told; each resource that milligpud watched
+   since sim_api_ops() it watches now. */
 bool sim_api_quiet(const struct sim_api *api);
 
 /* An actor's own request, at once and without faults: schedulers, kubelets, operators. */

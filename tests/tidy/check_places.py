@@ -12,6 +12,7 @@ PLACES = re.compile(
     r"|include/milligpu/\w+\.(h|def)"
     rf"|tests/unit/({LAYER}|ctl)/(test_\w+\.c|support\w*\.[ch])"
     r"|tests/(table|golden|sim|e2e)/(test_\w+\.c|support\w*\.[ch])"
+    r"|tests/sim/sim_\w+\.[ch]"
     r"|tests/support/\w+\.[ch]"
     r"|tests/fuzz/(fuzz_\w+|replay)\.c"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"

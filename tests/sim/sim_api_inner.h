@@ -1,0 +1,190 @@
+/*
+ * sim_api_inner - what the parts of sim_api share.
+ *
+ *   start() -> call --arrive_ms--> effect at the stand-in --> parcels, each with its time
+ *              call, a watch ------> lines as they happen --> parcels, in order
+ *   a parcel whose time has come --> ready list of its handle --> poll()
+ *
+ * sim_api.c: requests and what goes wrong with them; sim_api_stream.c: watches; sim_api_calls.c:
+ * calls, parcels, and the agenda, a heap of all calls by the time at which they are next to be
+ * looked at.  Times are virtual; SIM_NEVER is none.
+ *
+ * Invariants:
+ *   1. A call that nobody listens to (handle NULL) has no parcels: it lives only for an effect that
+ *      is still to come.
+ *   2. The parcels of a call are due in their order.
+ *   3. An open watch has been given everything up to the stand-in's version, as parcels.
+ */
+#ifndef MILLIGPU_TESTS_SIM_API_INNER_H
+#define MILLIGPU_TESTS_SIM_API_INNER_H
+
+#include "milligpu/arena.h"
+
+#include "sim_api.h"
+
+#define SIM_NEVER INT64_MAX
+
+/* What can be listed and watched. */
+struct sim_resource {
+    const char *plural;
+    const char *kind;
+    const char *api_version;
+    const char *all; /* the path of the whole collection */
+    unsigned bit;
+};
+
+/* One call of deliver, on its way. */
+struct parcel {
+    struct parcel *next;
+    uint64_t id;
+    int64_t due_ms;
+    enum kube_piece piece;
+    int status;
+    int64_t retry_after_s;
+    bool unsent;
+    enum err_code trouble; /* of a FAILED */
+    const char *why;
+    const struct sim_resource *told; /* by this parcel it is told up to version; NULL: none */
+    uint64_t version;
+    size_t len;
+    char bytes[];
+};
+
+struct parcels {
+    struct parcel *first;
+    struct parcel *last;
+};
+
+struct handle {
+    struct handle *next;
+    struct sim_api *api;
+    bool gone; /* the process that had it */
+    struct parcels ready;
+    struct parcel *given; /* in deliver just now */
+    unsigned watched;     /* bits of the resources that were ever watched */
+};
+
+struct stream {
+    const struct sim_resource *resource;
+    bool open;
+    bool whole;       /* of all namespaces: what it says, it says of the resource */
+    bool bookmarks;   /* are wanted */
+    bool silent;      /* half open */
+    bool cut;         /* the next line is */
+    bool torn;        /* lines come in pieces */
+    uint64_t asked;   /* resourceVersion that it was to begin after */
+    uint64_t version; /* everything up to this was put on its way */
+    int64_t held_ms;  /* no line arrives before */
+    int64_t bookmark_ms;
+    int64_t end_ms;
+    int64_t fault_ms;
+};
+
+struct call {
+    struct call *next;
+    struct call *prev;
+    struct handle *handle; /* NULL: nobody listens any more */
+    uint64_t id;
+    uint64_t serial; /* in the order of start() */
+    const char *method;
+    const char *path;
+    struct text body;
+    enum sim_fault fault; /* SIM_FAULTS: none */
+    int64_t arrive_ms;    /* SIM_NEVER: it has */
+    int64_t deadline_ms;
+    int64_t silence_ms; /* 0: does not matter */
+    int64_t heard_ms;
+    int64_t last_ms; /* when the last parcel so far is due */
+    int status;
+    int64_t retry_after_s;
+    struct parcels way;
+    bool over; /* its last parcel is on the way */
+    bool watch;
+    struct stream stream;
+    size_t agenda_at;
+    int64_t due_ms; /* by this the agenda is sorted */
+    char bytes[];   /* method, path, body */
+};
+
+struct sim_api {
+    struct sim_api_rules rules;
+    uint64_t random;
+    int64_t now_ms;
+    int64_t away_ms; /* an outage until then */
+    uint64_t serial;
+    uint64_t version; /* of the stand-in, when the watches were looked at */
+    bool stepping;
+    struct handle *handles;
+    struct call *requests; /* oldest first, as are the watches */
+    struct call *requests_end;
+    struct call *watches;
+    struct call *watches_end;
+    struct call **agenda;
+    size_t agenda_count;
+    size_t agenda_capacity;
+    struct arena arena;
+    struct strbuf answer; /* of the request at hand */
+    struct strbuf lines;  /* of the watch at hand */
+    struct strbuf path;
+    uint64_t met[SIM_FAULTS];
+};
+
+/* ---- sim_api_calls.c ---- */
+
+/* 0 <= result < bound */
+int64_t sim_below(struct sim_api *api, int64_t bound);
+bool sim_chance(struct sim_api *api, uint32_t per_mille);
+/* The way there or back, in a good network. */
+int64_t sim_way_ms(struct sim_api *api);
+/* If somebody is there to meet it. */
+void sim_meet(struct sim_api *api, const struct call *call, enum sim_fault fault);
+
+struct call *sim_call_new(struct sim_api *api, struct handle *handle,
+                          const struct kube_request *request);
+/* After any change: it goes when nothing more will come of it, else it gets its place in the
+   agenda. */
+void sim_call_settle(struct sim_api *api, struct call *call);
+/* Nobody listens any more.  Does not settle it. */
+void sim_call_deafen(struct call *call);
+void sim_call_free(struct sim_api *api, struct call *call);
+/* What is due goes to the handle; a last parcel ends the call for its client. */
+void sim_call_hand_over(struct sim_api *api, struct call *call);
+
+/* Put on the way; due at due_ms, or right after what is on the way before it. */
+struct parcel *sim_send(struct call *call, enum kube_piece piece, struct text data, int64_t due_ms);
+/* DATA in one piece or in many; returns the last one. */
+struct parcel *sim_send_bytes(struct sim_api *api, struct call *call, struct text data,
+                              int64_t due_ms, bool torn);
+void sim_send_failure(struct call *call, enum err_code code, const char *why, int64_t due_ms);
+/* Due now, in place of all that is still on the way. */
+void sim_fail(struct sim_api *api, struct call *call, enum err_code code, const char *why,
+              bool unsent);
+void sim_parcels_add(struct parcels *list, struct parcel *parcel);
+struct parcel *sim_parcels_take(struct parcels *list); /* the first, or NULL */
+void sim_parcels_drop(struct parcels *list);
+
+/* ---- sim_api.c ---- */
+
+/* The value of a query parameter, up to the '&' behind it; NULL: not there. */
+const char *sim_parameter(const char *path, const char *name);
+/* NULL: none of them. */
+const struct sim_resource *sim_resource_of(const char *path);
+bool sim_is_whole(const struct sim_resource *resource, const char *path);
+/* A whole answer: head, body, end. */
+void sim_reply(struct sim_api *api, struct call *call, int status, struct text body);
+
+/* ---- sim_api_stream.c ---- */
+
+void sim_stream_begin(struct sim_api *api, struct call *call);
+void sim_stream_step(struct sim_api *api, struct call *call);
+/* Somebody wrote below path: the watches learn it. */
+void sim_stream_spread(struct sim_api *api, const char *path);
+/* Let go what faults hold back. */
+void sim_stream_release(struct sim_api *api, struct call *call);
+/* When its next fault comes, as often as faults now are. */
+void sim_stream_plan_fault(struct sim_api *api, struct call *call);
+/* Everything was told, and it goes on. */
+bool sim_stream_is_idle(const struct call *call);
+int64_t sim_stream_due(const struct call *call);
+
+#endif
