@@ -94,9 +94,9 @@ void sim_api_compact(struct sim_api *api);
 /* The two handles milligpud gets; both live until sim_api_gone(). */
 void sim_api_ops(struct sim_api *api, struct kube_ops *watch, struct kube_ops *calls);
 /* The process died: its streams and requests are nobody's any more, but what was on its way may
-   still take effect.  The handles are dead; sim_api_ops() makes new ones.  Their free() and cancel()
-   may still be called before sim_api_free(), which frees them otherwise.  May be called inside
-   deliver, which may as well have been left by longjmp. */
+   still take effect.  The handles are dead; sim_api_ops() makes new ones.  free() and cancel() of
+   the old ones may still be called before sim_api_free(), which frees what is left.  May be called
+   inside deliver, which may as well have been left by longjmp. */
 void sim_api_gone(struct sim_api *api);
 
 /* Virtual time is now now_ms (never less than before): what is due takes effect, answers become
