@@ -9,10 +9,8 @@
 
 #include "store/store_inside.h"
 
-static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
+int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 {
-    char mode[16];
-
     must(from != to);
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
     if (backup == NULL)
@@ -22,10 +20,20 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     const int rc = sqlite3_backup_finish(backup);
     if (rc != SQLITE_OK)
         return db_fail(to, rc, err, "backup");
-    if (stepped != SQLITE_DONE)
-        return db_fail(to, stepped, err, "backup");
+    must(stepped != SQLITE_OK);
+    return stepped != SQLITE_DONE ? db_fail(to, stepped, err, "backup") : 0;
+}
+
+static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
+{
+    char mode[16];
+
+    must(from != to);
+    int failed = backup_pages(from, to, err);
+    if (failed != 0)
+        return failed;
     /* One file, whole by itself. */
-    int failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
+    failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
     if (failed == 0 && strcmp(mode, "delete") != 0)
         failed = err_set(err, ERR_IO, "backup: SQLite keeps a log beside the copy (%s)", mode);
     return failed;

@@ -28,7 +28,7 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
     return 0;
 }
 
-int check_file(sqlite3 *db, bool thorough, struct err *err)
+static int check_pages(sqlite3 *db, bool thorough, struct err *err)
 {
     char answer[256];
 
@@ -38,13 +38,24 @@ int check_file(sqlite3 *db, bool thorough, struct err *err)
                     sizeof answer, err);
     if (failed != 0)
         return failed;
-    if (strcmp(answer, "ok") != 0)
-        return corrupt(db, answer, err);
+    return strcmp(answer, "ok") != 0 ? corrupt(db, answer, err) : 0;
+}
+
+static int check_references(sqlite3 *db, struct err *err)
+{
     static const char *const orphans[] = {
         "SELECT 'a row of table ' || \"table\" || ' has lost its ' || parent"
         " FROM pragma_foreign_key_check LIMIT 1",
     };
+    must(db != NULL);
     return check_sentences(db, orphans, ARRAY_LEN(orphans), err);
+}
+
+int check_file(sqlite3 *db, bool thorough, struct err *err)
+{
+    const int failed = check_pages(db, thorough, err);
+    must(failed <= 0);
+    return failed != 0 ? failed : check_references(db, err);
 }
 
 /* The charges of one allocation, from the table, against those its shares amount to. */
@@ -140,7 +151,7 @@ static int check_nodes(sqlite3 *db, struct err *err)
     return failed;
 }
 
-int check_live(sqlite3 *db, struct err *err)
+static int check_present(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
         "SELECT 'there is not one row in meta' FROM (SELECT count(*) AS rows FROM meta)"
@@ -166,13 +177,18 @@ int check_live(sqlite3 *db, struct err *err)
     static_assert(GPU_MILLI == 1000, "the last sentence says so");
 
     must(db != NULL);
-    int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
-    if (failed == 0)
-        failed = check_nodes(db, err);
+    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    return failed != 0 ? failed : check_nodes(db, err);
+}
+
+int check_live(sqlite3 *db, struct err *err)
+{
+    const int failed = check_present(db, err);
+    must(failed <= 0);
     return failed != 0 ? failed : check_allocations(db, false, err);
 }
 
-int check_past(sqlite3 *db, struct err *err)
+static int check_journal(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
         "SELECT 'the journal has a gap' FROM (SELECT count(*) AS rows, min(seq) AS first,"
@@ -185,13 +201,12 @@ int check_past(sqlite3 *db, struct err *err)
     };
 
     must(db != NULL);
-    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
-    return failed != 0 ? failed : check_allocations(db, true, err);
+    return check_sentences(db, wrong, ARRAY_LEN(wrong), err);
 }
 
-/* One thing as the journal tells it. */
+/* One thing as the journal tells it; of its last state only the digest is kept. */
 struct told {
-    char *state;
+    uint64_t state;
     bool seen; /* there is a live row for it, and it is the same */
     char key[];
 };
@@ -199,38 +214,48 @@ struct told {
 struct replay {
     sqlite3 *db;
     struct map told;
-    struct strbuf text;
+    struct strbuf text;  /* a key */
+    struct strbuf state; /* of a live row */
 };
 
-static void told_free(struct told *told)
+/* FNV-1a: of two states that differ one in 2^64 pairs would pass for the same. */
+static uint64_t digest(const char *state)
 {
-    if (told == NULL)
-        return;
-    xfree(told->state);
-    xfree(told);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    must(state != NULL);
+    for (const char *at = state; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    return hash;
 }
 
-static void tell(struct replay *replay, const char *kind, const char *name, const char *state)
-{
-    strbuf_reset(&replay->text);
-    strbuf_printf(&replay->text, "%s/%s", kind, name);
-    const size_t len = replay->text.len;
-
-    struct told *told = xmalloc(sizeof *told + len + 1);
-    memcpy(told->key, replay->text.data, len + 1);
-    told->state = xstrdup(state);
-    told->seen = false;
-    /* The key that stays in the map is the former one's: out with both. */
-    told_free(map_take(&replay->told, text_of(told->key)));
-    must(map_put(&replay->told, text_of(told->key), told) == NULL);
-}
-
-static void untell(struct replay *replay, const char *kind, const char *name)
+/* Into replay->text. */
+static struct text key_of(struct replay *replay, const char *kind, const char *name)
 {
     strbuf_reset(&replay->text);
     strbuf_printf(&replay->text, "%s/%s", kind, name);
     must(replay->text.len > 0);
-    told_free(map_take(&replay->told, (struct text){replay->text.data, replay->text.len}));
+    return (struct text){replay->text.data, replay->text.len};
+}
+
+static void tell(struct replay *replay, const char *kind, const char *name, const char *state)
+{
+    const struct text key = key_of(replay, kind, name);
+    struct told *told = map_find(&replay->told, key);
+
+    if (told == NULL) {
+        told = xmalloc(sizeof *told + key.len + 1);
+        memcpy(told->key, key.at, key.len + 1);
+        must(map_put(&replay->told, text_of(told->key), told) == NULL);
+    }
+    told->state = digest(state);
+    told->seen = false;
+}
+
+static void untell(struct replay *replay, const char *kind, const char *name)
+{
+    must(name != NULL);
+    xfree(map_take(&replay->told, key_of(replay, kind, name)));
 }
 
 static int replay_baseline(struct replay *replay, struct err *err)
@@ -296,17 +321,12 @@ static int replay_journal(struct replay *replay, struct err *err)
     return more;
 }
 
-/* replay->text holds the live state. */
+/* replay->state holds the live state. */
 static int compare(struct replay *replay, const char *kind, const char *name, struct err *err)
 {
-    struct strbuf key;
-
-    strbuf_init(&key);
-    strbuf_printf(&key, "%s/%s", kind, name);
-    struct told *told = map_find(&replay->told, (struct text){key.data, key.len});
-    strbuf_done(&key);
-    must(replay->text.len > 0);
-    if (told != NULL && strcmp(told->state, replay->text.data) == 0) {
+    must(replay->state.len > 0);
+    struct told *told = map_find(&replay->told, key_of(replay, kind, name));
+    if (told != NULL && told->state == digest(replay->state.data)) {
         told->seen = true;
         return 0;
     }
@@ -320,8 +340,8 @@ static int compare_node(void *user, const struct node_build *build, struct err *
     must(user != NULL);
     struct replay *replay = user;
 
-    strbuf_reset(&replay->text);
-    state_node(&replay->text, build);
+    strbuf_reset(&replay->state);
+    state_node(&replay->state, build);
     return compare(replay, "node", build->name->text, err);
 }
 
@@ -331,8 +351,8 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
     struct replay *replay = user;
 
     must(id != INT64_MIN);
-    strbuf_reset(&replay->text);
-    state_allocation(&replay->text, facts);
+    strbuf_reset(&replay->state);
+    state_allocation(&replay->state, facts);
     return compare(replay, "allocation", facts->uid, err);
 }
 
@@ -349,7 +369,7 @@ static int compare_rest(struct replay *replay, struct err *err)
     return 0;
 }
 
-int check_replay(sqlite3 *db, struct err *err)
+static int check_replay(sqlite3 *db, struct err *err)
 {
     struct replay replay = {.db = db};
     struct names *names = names_new();
@@ -357,6 +377,7 @@ int check_replay(sqlite3 *db, struct err *err)
     must(db != NULL);
     map_init(&replay.told);
     strbuf_init(&replay.text);
+    strbuf_init(&replay.state);
     int failed = replay_baseline(&replay, err);
     if (failed == 0)
         failed = replay_journal(&replay, err);
@@ -370,9 +391,75 @@ int check_replay(sqlite3 *db, struct err *err)
     struct told *told;
     size_t at = 0;
     while ((told = map_next(&replay.told, &at)) != NULL)
-        told_free(told);
+        xfree(told);
     map_done(&replay.told);
     strbuf_done(&replay.text);
+    strbuf_done(&replay.state);
     names_free(names);
     return failed;
+}
+
+static int load_node(void *user, const struct node_build *build, struct err *err)
+{
+    must(user != NULL);
+    return ledger_restore_node(user, build, err);
+}
+
+static int load_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                           struct err *err)
+{
+    must(user != NULL);
+    must(id != INT64_MIN);
+    return ledger_restore(user, facts, err);
+}
+
+int check_load(sqlite3 *db, struct ledger *ledger, struct err *err)
+{
+    struct names *names = ledger_names(ledger);
+
+    must(db != NULL);
+    const int failed = rows_nodes(db, names, ledger, load_node, err);
+    return failed != 0 ? failed : rows_allocations(db, names, false, ledger, load_allocation, err);
+}
+
+/* As the daemon would have it after a start. */
+static int check_memory(sqlite3 *db, struct err *err)
+{
+    struct ledger *ledger = ledger_new();
+
+    int failed = check_load(db, ledger, err);
+    if (failed == 0)
+        failed = ledger_check(ledger, err);
+    must(failed <= 0);
+    ledger_free(ledger);
+    return failed;
+}
+
+int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
+              struct err *err)
+{
+    must(db != NULL && schema != NULL);
+    switch (which) {
+    case CHECK_PAGES:
+        return check_pages(db, true, err);
+    case CHECK_REFERENCES:
+        return check_references(db, err);
+    case CHECK_PRESENT:
+        return check_present(db, err);
+    case CHECK_CHARGES:
+        return check_allocations(db, false, err);
+    case CHECK_MEMORY:
+        return check_memory(db, err);
+    case CHECK_JOURNAL:
+        return check_journal(db, err);
+    case CHECK_REPLAY:
+        return check_replay(db, err);
+    case CHECK_TABLES:
+        return schema_check(db, schema, err);
+    case CHECK_PAST:
+        return check_allocations(db, true, err);
+    case STORE_CHECKS:
+        break;
+    }
+    must_not_reach("every check is listed");
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "milligpu/strbuf.h"
 #include "milligpu/text.h"
 
 enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
@@ -33,6 +34,8 @@ static enum err_code code_of(int rc)
     case SQLITE_NOMEM:
     case SQLITE_PROTOCOL:
         return ERR_IO;
+    case SQLITE_INTERRUPT:
+        return ERR_UNAVAILABLE; /* somebody wanted no more of it */
     default:
         return ERR_INTERNAL;
     }
@@ -105,20 +108,56 @@ static void db_limits(sqlite3 *db)
         (void)sqlite3_limit(db, limits[i].what, limits[i].most); /* returns the former one */
 }
 
+/* "file:PATH?immutable=1", the path escaped as SQLite reads it. */
+static void put_uri(struct strbuf *out, const char *path)
+{
+    must(path[0] != '\0');
+    strbuf_str(out, path[0] == '/' ? "file://" : "file:");
+    for (const char *at = path; *at != '\0'; at++)
+        if (*at == '%' || *at == '?' || *at == '#')
+            strbuf_printf(out, "%%%02x", (unsigned)*at);
+        else
+            strbuf_char(out, *at);
+    strbuf_str(out, "?immutable=1");
+}
+
+static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
+{
+    /* Each connection has one user at a time; store.c says who. */
+    static const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    CLEANUP(strbuf_done) struct strbuf uri;
+
+    must(path != NULL && path[0] != '\0');
+    strbuf_init(&uri);
+    switch (mode) {
+    case DB_CREATE:
+        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    case DB_READ:
+        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READWRITE, NULL);
+    case DB_BESIDE:
+        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READONLY, NULL);
+    case DB_LOG:
+        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READONLY, "unix-none");
+    case DB_STILL:
+        put_uri(&uri, path);
+        return sqlite3_open_v2(uri.data, out, flags | SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    }
+    must_not_reach("every mode is listed");
+}
+
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
 {
     sqlite3 *db = NULL;
-    /* Each connection has one user at a time; store.c says who. */
-    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-                      (mode == DB_CREATE ? SQLITE_OPEN_CREATE : 0);
 
-    must(path != NULL && path[0] != '\0');
-    const int rc = sqlite3_open_v2(path, &db, flags, NULL);
+    const int rc = open_by_mode(path, mode, &db);
     must(db != NULL); /* else out of memory */
     int failed = rc == SQLITE_OK ? db_config(db, err)
                                  : err_set(err, ERR_IO, "%s: %s", path, sqlite3_errmsg(db));
     db_limits(db);
     (void)sqlite3_busy_timeout(db, BUSY_MS);
+    /* Nobody else is at it, so the index of its log may lie in our own memory: before any look. */
+    if (failed == 0 && mode == DB_LOG)
+        failed = db_exec(db, "PRAGMA locking_mode=EXCLUSIVE", err);
     if (failed == 0)
         failed = db_exec(db,
                          "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=FULL;"
@@ -126,7 +165,7 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
                          "PRAGMA cache_size=-8000; PRAGMA wal_autocheckpoint=0;"
                          "PRAGMA journal_size_limit=16777216",
                          err);
-    if (failed == 0 && mode == DB_READ)
+    if (failed == 0 && mode != DB_CREATE)
         failed = db_exec(db, "PRAGMA query_only=ON", err);
     if (failed != 0) {
         db_close(db);

@@ -17,6 +17,10 @@
 enum db_mode {
     DB_CREATE, /* the writer: makes the file if need be */
     DB_READ,   /* a reader beside the writer: query_only */
+    /* Of a file that is not ours to change; examine.c says which when. */
+    DB_BESIDE,
+    DB_STILL,
+    DB_LOG,
 };
 
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err) MUST_USE;

@@ -167,9 +167,20 @@ static int judge_head(const char *path, const char *head, size_t got, struct err
                    "%s: not a milligpu ledger, nor any SQLite database; name another file", path);
 }
 
-int file_prepare(const char *path, struct err *err)
+int file_judge_head(int fd, const char *path, struct err *err)
 {
     char head[sizeof sqlite_magic];
+
+    must(fd >= 0);
+    const ssize_t got = pread(fd, head, sizeof head, 0);
+    if (got < 0)
+        return err_set(err, ERR_IO, "%s: %m", path);
+    must((size_t)got <= sizeof head);
+    return judge_head(path, head, (size_t)got, err);
+}
+
+int file_prepare(const char *path, struct err *err)
+{
     struct stat is;
 
     /* Before SQLite has it open: closing a file drops all of a process's locks on it. */
@@ -182,11 +193,7 @@ int file_prepare(const char *path, struct err *err)
         return err_set(err, ERR_IO, "%s: %m", path);
     if (!S_ISREG(is.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file; the ledger is one", path);
-    const ssize_t got = pread(fd, head, sizeof head, 0);
-    if (got < 0)
-        return err_set(err, ERR_IO, "%s: %m", path);
-    must((size_t)got <= sizeof head);
-    return judge_head(path, head, (size_t)got, err);
+    return file_judge_head(fd, path, err);
 }
 
 int file_sync_folder(const char *path, struct err *err)

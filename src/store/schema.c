@@ -63,20 +63,20 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
 }
 
 /* A table, a trigger, a check more or less, and nothing that this program promises holds. */
-static int check_shape(const struct store *store, struct err *err)
+int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
-    must(store->db != NULL);
+    must(db != NULL);
     struct strbuf is, should;
 
     strbuf_init(&is);
     strbuf_init(&should);
-    int failed = describe(store->db, &is, err);
+    int failed = describe(db, &is, err);
     if (failed == 0)
-        failed = describe_fresh(store->schema, &should, err);
+        failed = describe_fresh(schema, &should, err);
     if (failed == 0 && strcmp(is.data, should.data) != 0)
         failed = err_set(err, ERR_CORRUPT,
                          "%s: the ledger is corrupt: its tables are not those of version %u",
-                         store->path, store->schema->version);
+                         sqlite3_db_filename(db, "main"), schema->version);
     strbuf_done(&is);
     strbuf_done(&should);
     return failed;
@@ -192,17 +192,18 @@ static int migrate(const struct store *store, int64_t version, struct err *err)
     return 0;
 }
 
-static int identify(const struct store *store, bool *out_blank, int64_t *out_version,
-                    struct err *err)
+int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
+                    int64_t *out_version, struct err *err)
 {
-    must(store->schema->version > 0);
+    const char *path = sqlite3_db_filename(db, "main");
     int64_t id, things;
 
-    int failed = db_number(store->db, "PRAGMA application_id", &id, err);
+    must(schema->version > 0);
+    int failed = db_number(db, "PRAGMA application_id", &id, err);
     if (failed == 0)
-        failed = db_number(store->db, "PRAGMA user_version", out_version, err);
+        failed = db_number(db, "PRAGMA user_version", out_version, err);
     if (failed == 0)
-        failed = db_number(store->db, "SELECT count(*) FROM sqlite_schema", &things, err);
+        failed = db_number(db, "SELECT count(*) FROM sqlite_schema", &things, err);
     if (failed != 0)
         return failed;
 
@@ -212,13 +213,12 @@ static int identify(const struct store *store, bool *out_blank, int64_t *out_ver
         return 0;
     if (id != STORE_APPLICATION_ID)
         return err_set(err, ERR_FOREIGN,
-                       "%s: a SQLite database, but not a milligpu ledger; name another file",
-                       store->path);
-    if (*out_version > store->schema->version)
+                       "%s: a SQLite database, but not a milligpu ledger; name another file", path);
+    if (*out_version > schema->version)
         return err_set(err, ERR_NEWER,
                        "%s: version %lld of a ledger, written by a newer milligpu; this one knows "
                        "%u: use the newer one, or the copy that it made before it migrated",
-                       store->path, (long long)*out_version, store->schema->version);
+                       path, (long long)*out_version, schema->version);
     return 0;
 }
 
@@ -242,7 +242,7 @@ int schema_settle(struct store *store, struct err *err)
     int64_t version = 0;
 
     must(store->db != NULL);
-    int failed = identify(store, &blank, &version, err);
+    int failed = schema_identify(store->db, store->schema, &blank, &version, err);
     if (failed == 0 && !blank)
         failed = check_file(store->db, false, err);
     if (failed == 0)
@@ -250,7 +250,7 @@ int schema_settle(struct store *store, struct err *err)
     if (failed == 0)
         failed = blank ? create(store, err) : migrate(store, version, err);
     if (failed == 0)
-        failed = check_shape(store, err);
+        failed = schema_check(store->db, store->schema, err);
     if (failed == 0)
         failed = check_live(store->db, err);
     return failed;

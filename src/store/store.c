@@ -365,30 +365,13 @@ int store_claim(struct store *store, const char *cluster, struct err *err)
     return failed;
 }
 
-static int load_node(void *user, const struct node_build *build, struct err *err)
-{
-    must(user != NULL);
-    return ledger_restore_node(user, build, err);
-}
-
-static int load_allocation(void *user, int64_t id, const struct allocation_facts *facts,
-                           struct err *err)
-{
-    must(user != NULL);
-    must(id != INT64_MIN);
-    return ledger_restore(user, facts, err);
-}
-
 int store_load(struct store *store, struct ledger *ledger, struct err *err)
 {
     size_t at = 0;
     must(ledger_next_node(ledger, &at) == NULL);
 
     store_lock(store);
-    struct names *names = ledger_names(ledger);
-    int failed = rows_nodes(store->db, names, ledger, load_node, err);
-    if (failed == 0)
-        failed = rows_allocations(store->db, names, false, ledger, load_allocation, err);
+    const int failed = check_load(store->db, ledger, err);
     store_unlock(store);
     return failed != 0 ? err_wrap(err, "%s", store->path) : 0;
 }
@@ -415,8 +398,10 @@ void reader_done(struct reader *reader)
     reader->db = NULL;
 }
 
+typedef int read_fn(sqlite3 *db, const struct store_schema *schema, struct err *err);
+
 /* One look at one moment, however long it takes. */
-static int read_all(struct store *store, int (*read)(sqlite3 *db, struct err *err), struct err *err)
+static int read_all(struct store *store, read_fn *read, struct err *err)
 {
     struct reader reader;
 
@@ -425,34 +410,35 @@ static int read_all(struct store *store, int (*read)(sqlite3 *db, struct err *er
         return failed;
     failed = db_exec(reader.db, "BEGIN", err);
     if (failed == 0)
-        failed = read(reader.db, err);
+        failed = read(reader.db, store->schema, err);
     must(reader.db != NULL);
     db_rollback(reader.db);
     reader_done(&reader);
     return failed;
 }
 
-static int audit(sqlite3 *db, struct err *err)
+static int read_audit(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
-    int failed = check_file(db, true, err);
-    if (failed == 0)
-        failed = check_live(db, err);
-    if (failed == 0)
-        failed = check_past(db, err);
-    if (failed == 0)
-        failed = check_replay(db, err);
-    must(failed <= 0);
-    return failed;
+    enum store_check which;
+
+    must(db != NULL);
+    return look_audit(db, schema, &which, err);
 }
 
 int store_audit(struct store *store, struct err *err)
 {
-    return read_all(store, audit, err);
+    return read_all(store, read_audit, err);
+}
+
+static int read_replay(sqlite3 *db, const struct store_schema *schema, struct err *err)
+{
+    must(db != NULL);
+    return check_one(db, schema, CHECK_REPLAY, err);
 }
 
 int store_replay_check(struct store *store, struct err *err)
 {
-    return read_all(store, check_replay, err);
+    return read_all(store, read_replay, err);
 }
 
 int store_backup(struct store *store, const char *file, struct err *err)

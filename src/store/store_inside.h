@@ -6,6 +6,7 @@
  *   state.c    after-states as JSON          rows.c      rows back into facts
  *   check.c    audits, replay                tend.c      checkpoint, retention
  *   history.c  who held what                 backup.c    a copy
+ *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -158,6 +159,8 @@ int file_find(const char *path, char **out_path, struct err *err) MUST_USE;
 int file_lock(const char *path, int *out_fd, struct err *err) MUST_USE;
 /* Make the file if it is not there; refuse what cannot be SQLite's. */
 int file_prepare(const char *path, struct err *err) MUST_USE;
+/* Can these first bytes be a ledger's?  CORRUPT, FOREIGN. */
+int file_judge_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
 /* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
@@ -167,9 +170,15 @@ int64_t file_wall_ms(void);
 
 /* schema.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
 int schema_settle(struct store *store, struct err *err) MUST_USE;
+/* Has the file exactly the tables, indexes and triggers of the schema? */
+int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
+/* Whose file is it, and which version?  FOREIGN, NEWER.  Blank: nobody's yet. */
+int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
+                    int64_t *out_version, struct err *err) MUST_USE;
 
 /* backup.c: db into a new file that is complete and on disk, or not there. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
+int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 
 /* write.c */
 int write_change(struct store *store, const struct command *command, const struct change *change,
@@ -199,7 +208,12 @@ int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, ro
 /* check.c */
 int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite's own checks */
 int check_live(sqlite3 *db, struct err *err) MUST_USE;
-int check_past(sqlite3 *db, struct err *err) MUST_USE;
-int check_replay(sqlite3 *db, struct err *err) MUST_USE;
+int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
+int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
+              struct err *err) MUST_USE;
+
+/* look.c: all that a running daemon checks, at the moment that db looks at. */
+int look_audit(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
+               struct err *err) MUST_USE;
 
 #endif

@@ -159,6 +159,35 @@ int shelf_sql(const char *path, const char *sql)
     return rc;
 }
 
+void shelf_spoil(const struct shelf *shelf, const char *sql)
+{
+    struct strbuf text;
+    struct strbuf again;
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    strbuf_init(&text);
+    strbuf_init(&again);
+    strbuf_str(&text, "PRAGMA ignore_check_constraints=ON; BEGIN;");
+    must(sqlite3_open(shelf->path, &db) == SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 2000);
+    must(sqlite3_prepare_v2(db, "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'", -1,
+                            &stmt, NULL) == SQLITE_OK);
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        strbuf_printf(&text, "DROP TRIGGER %s;", (const char *)sqlite3_column_text(stmt, 0));
+        strbuf_printf(&again, "%s;", (const char *)sqlite3_column_text(stmt, 1));
+    }
+    (void)sqlite3_finalize(stmt);
+    strbuf_printf(&text, "%s; %s COMMIT", sql, again.data);
+    if (sqlite3_exec(db, text.data, NULL, NULL, NULL) != SQLITE_OK) {
+        (void)fprintf(stderr, "%s for %s\n", sqlite3_errmsg(db), sql);
+        must_fail(__FILE__, __LINE__, "the file could not be spoilt");
+    }
+    must(sqlite3_close(db) == SQLITE_OK);
+    strbuf_done(&text);
+    strbuf_done(&again);
+}
+
 long long shelf_number(const char *path, const char *sql)
 {
     sqlite3 *db = NULL;

@@ -39,6 +39,9 @@ void shelf_same(struct shelf *shelf); /* what is on disk is what the world is */
 int shelf_sql(const char *path, const char *sql);
 long long shelf_number(const char *path, const char *sql);
 
+/* The same without our triggers and CHECKs for a moment: a file that we would never write. */
+void shelf_spoil(const struct shelf *shelf, const char *sql);
+
 /* The folder's file names that contain part. */
 int shelf_files(const struct shelf *shelf, const char *part);
 

@@ -65,36 +65,6 @@ static void spoil(const struct shelf *shelf, const char *sql)
         fail_msg("%d for %s", rc, sql);
 }
 
-/* Without the triggers for a moment, to make a file that we would never write. */
-static void spoil_untriggered(const struct shelf *shelf, const char *sql)
-{
-    struct strbuf text;
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    strbuf_init(&text);
-    strbuf_str(&text, "PRAGMA ignore_check_constraints=ON; BEGIN;");
-    assert_int_equal(sqlite3_open(shelf->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db,
-                                        "SELECT name, sql FROM sqlite_schema"
-                                        " WHERE type = 'trigger'",
-                                        -1, &stmt, NULL),
-                     SQLITE_OK);
-    struct strbuf again;
-    strbuf_init(&again);
-    while (sqlite3_step(stmt) == SQLITE_ROW) {
-        strbuf_printf(&text, "DROP TRIGGER %s;", (const char *)sqlite3_column_text(stmt, 0));
-        strbuf_printf(&again, "%s;", (const char *)sqlite3_column_text(stmt, 1));
-    }
-    (void)sqlite3_finalize(stmt);
-    strbuf_printf(&text, "%s; %s COMMIT", sql, again.data);
-    const int rc = sqlite3_exec(db, text.data, NULL, NULL, NULL);
-    if (rc != SQLITE_OK)
-        fail_msg("%s for %s", sqlite3_errmsg(db), sql);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    strbuf_done(&text);
-    strbuf_done(&again);
-}
-
 static void write_file(const char *path, const void *bytes, size_t count)
 {
     FILE *file = fopen(path, "wb");
@@ -307,7 +277,7 @@ static void rows_that_contradict_each_other_are_seen(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
         fill(shelf);
-        spoil_untriggered(shelf, spoilt[i].sql);
+        shelf_spoil(shelf, spoilt[i].sql);
         refused(shelf, ERR_CORRUPT, spoilt[i].words);
         assert_int_equal(unlink(shelf->path), 0);
         world_done(&shelf->world);
@@ -340,7 +310,7 @@ static void a_past_that_contradicts_itself_is_seen(void **state)
     for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
         struct err err = {0};
         fill(shelf);
-        spoil_untriggered(shelf, spoilt[i].sql);
+        shelf_spoil(shelf, spoilt[i].sql);
         shelf_open(shelf);
         shelf->written = 0;
         if (store_audit(shelf->store, &err) != -(int)ERR_CORRUPT ||
