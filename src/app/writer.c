@@ -29,7 +29,7 @@ enum {
 /* A Binding on its way, and who waits for its outcome. */
 struct flight {
     char *uid;
-    const struct atom *node; /* NULL: a pod that asks for 0, on no node of ours */
+    const struct atom *node;
     struct web_call **call;
     size_t calls;
     size_t capacity;
@@ -349,7 +349,7 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
 
 /* A pod that asks for 0, or for whole GPUs of the other resource: bound, with nothing to write
    down. */
-static void send_plain_binding(struct writer *writer, const struct message *message)
+static void send_plain_binding(struct writer *writer, struct message *message)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
     struct err err;
@@ -365,6 +365,7 @@ static void send_plain_binding(struct writer *writer, const struct message *mess
     const int rc = send_binding(writer, allocation, message, &err);
     must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
+    flight_join(flight_begin(writer, message->bind.uid, node->name), message);
 }
 
 /* Undo a grant whose Binding cannot be written. */
@@ -459,8 +460,7 @@ static bool bind_settled(struct writer *writer, struct message *message,
                strcmp(record->name, bind->pod) != 0) {
         refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
                     bind->namespace, bind->pod);
-    } else if (flight != NULL && flight->node != NULL &&
-               strcmp(flight->node->text, bind->node) != 0) {
+    } else if (flight != NULL && strcmp(flight->node->text, bind->node) != 0) {
         refuse_bind(message, "elsewhere: the pod is being bound to node %s", flight->node->text);
     } else if (flight != NULL) {
         flight_join(flight, message);
@@ -522,7 +522,6 @@ static bool handle_bind(struct writer *writer, struct message **message)
         return true;
     if (record->verdict != REQUEST_OK) {
         send_plain_binding(writer, bind);
-        flight_join(flight_begin(writer, bind->bind.uid, NULL), bind);
         return true;
     }
     return reserve(writer, bind, record);

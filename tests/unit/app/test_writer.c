@@ -395,6 +395,20 @@ static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
     assert_int_equal(rig_allocations(rig), 0);
 }
 
+/* It holds no share, but it is in one place only. */
+static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "zero", "0");
+    rig_run(rig);
+    struct web_call *here = rig_bind_begin(rig, "zero", "n1");
+    struct web_call *there = rig_bind_begin(rig, "zero", "n2");
+    rig_run(rig);
+    assert_string_equal(rig_error(here), "");
+    assert_non_null(strstr(rig_error(there), "elsewhere: the pod is being bound to node n1"));
+}
+
 static void binds_for_who_is_not_there_are_refused(void **state)
 {
     struct rig *rig = *state;
@@ -478,6 +492,7 @@ int main(void)
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
         TEST(pods_that_ask_nothing_or_0_are_told_apart),
+        TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not),
         TEST(binds_for_who_is_not_there_are_refused),
         TEST(a_wall_clock_that_steps_back_changes_no_decision),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
