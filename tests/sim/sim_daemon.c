@@ -1,0 +1,437 @@
+/*
+ * daemon - milligpud's own parts in one thread: writer, watcher, outbox, webhooks, store.
+ *
+ * What daemon.c does with threads is done here by taking turns in an order that is drawn.  The
+ * process can end between any two turns, and in the middle of a write: then nothing that it says
+ * afterwards is heard.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "sim_run.h"
+#include "store/store_inside.h"
+#include "support/disk.h"
+
+enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS = 12 };
+
+/* --- a web without sockets: the functions that handlers call --- */
+
+const char *web_method(const struct web_call *call)
+{
+    (void)call;
+    return "POST";
+}
+
+const char *web_path(const struct web_call *call)
+{
+    return call->path;
+}
+
+const char *web_header(struct web_call *call, const char *name)
+{
+    (void)call;
+    (void)name;
+    return NULL;
+}
+
+struct text web_body(const struct web_call *call)
+{
+    return (struct text){call->body.data, call->body.len};
+}
+
+uint64_t web_id(const struct web_call *call)
+{
+    (void)call;
+    return 1;
+}
+
+int64_t web_began_ns(const struct web_call *call)
+{
+    (void)call;
+    return 0;
+}
+
+void web_set_header(struct web_call *call, const char *name, const char *value)
+{
+    (void)call;
+    (void)name;
+    (void)value;
+}
+
+void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+{
+    (void)type;
+    must(call->status == 0); /* exactly once */
+    call->given = false;
+    if (disk_is_cut()) {
+        call->lost = true; /* said by a process that was dead already */
+    } else {
+        call->status = status;
+        strbuf_text(&call->answer, (struct text){take_body->data, take_body->len});
+    }
+    strbuf_reset(take_body);
+}
+
+/* --- the store, counted --- */
+
+static enum store_outcome count_write(void *ctx, const struct command *command,
+                                      const struct change *change, struct err *err)
+{
+    struct sim *sim = ctx;
+    const enum store_outcome outcome =
+        sim->daemon.store.write(sim->daemon.store.ctx, command, change, err);
+
+    if (outcome == STORE_OK) {
+        sim->daemon.writes++;
+        sim_met("command/%s", command_name(command->kind));
+    }
+    return outcome;
+}
+
+static int count_begin(void *ctx, struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.begin(sim->daemon.store.ctx, err);
+}
+
+static int count_commit(void *ctx, struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.commit(sim->daemon.store.ctx, err);
+}
+
+static void count_rollback(void *ctx)
+{
+    struct sim *sim = ctx;
+    sim->daemon.store.rollback(sim->daemon.store.ctx);
+}
+
+static int count_tend(void *ctx, int64_t now_ms, struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.tend(sim->daemon.store.ctx, now_ms, err);
+}
+
+/* --- start --- */
+
+static int64_t now_of(void *ctx)
+{
+    return ((struct sim *)ctx)->now_ms;
+}
+
+static int64_t wall_of(void *ctx)
+{
+    return ((struct sim *)ctx)->wall_ms;
+}
+
+static void take_result(void *user, struct message *take_message)
+{
+    struct sim *sim = user;
+    must(queue_put(sim->daemon.app.queue, take_message));
+}
+
+static void fill_settings(const struct sim *sim, struct settings *settings)
+{
+    *settings = (struct settings){.resource = "nvidia.com/vgpu",
+                                  .whole_resource = "nvidia.com/gpu",
+                                  .base_path = "/scheduler",
+                                  .shortlist = sim->rules.shortlist,
+                                  .refusal_names = 100,
+                                  .min_milli = 10,
+                                  .step_milli = 1,
+                                  .http_timeout_ms = 5000,
+                                  .inventory_from_labels = true,
+                                  .events = true,
+                                  .wake = "bell",
+                                  .namespace = "ns"};
+}
+
+static void fill_app(struct sim *sim)
+{
+    struct app *app = &sim->daemon.app;
+    const struct settings *settings = &sim->daemon.settings;
+
+    app->settings = settings;
+    app->request_rules = (struct request_rules){.resource = settings->resource,
+                                                .min_milli = settings->min_milli,
+                                                .step_milli = settings->step_milli};
+    app->inventory_rules = (struct inventory_rules){.from_labels = true};
+    app->wire_rules = (struct wire_rules){.resource = settings->resource,
+                                          .whole_resource = settings->whole_resource};
+    app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pods = pods_new();
+    app->hints = hints_new();
+    app->store_ops = (struct store_ops){.ctx = sim,
+                                        .begin = count_begin,
+                                        .write = count_write,
+                                        .commit = count_commit,
+                                        .rollback = count_rollback,
+                                        .tend = count_tend};
+}
+
+/* Checkpoints and folds as often as they fit into minutes. */
+static void small_limits(struct store *store)
+{
+    store->limits = (struct store_limits){
+        .wal_soft = 24, .wal_hard = 96, .wal_max = 4096, .fold = 40, .retain_ms = 20000};
+}
+
+static int open_store(struct sim *sim, struct err *err)
+{
+    const struct store_rules rules = {.path = sim->ledger, .retention_days = 1};
+    const int failed = store_open(&rules, &sim->daemon.app.store, err);
+
+    if (failed == 0) {
+        small_limits(sim->daemon.app.store);
+        store_ops(sim->daemon.app.store, &sim->daemon.store);
+    }
+    return failed;
+}
+
+static void close_parts(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+    struct app *app = &daemon->app;
+
+    claim_free(daemon->claim);
+    watcher_free(daemon->watcher);
+    outbox_free(app->outbox);
+    writer_free(daemon->writer);
+    webhooks_free(daemon->webhooks);
+    struct message *left[BATCH_MAX];
+    size_t count;
+    while ((count = queue_take(app->queue, (void **)left, BATCH_MAX, 0)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            left[i]->call = NULL;
+            message_free(left[i]);
+        }
+    queue_free(app->queue);
+    hints_free(app->hints);
+    pods_free(app->pods);
+    view_free(app->view);
+    daemon->watch_ops.free(daemon->watch_ops.ctx);
+    daemon->call_ops.free(daemon->call_ops.ctx);
+    sim_api_gone(sim->api);
+    daemon->up = false;
+    snapshot_unref(daemon->seen);
+    daemon->seen = NULL;
+    for (size_t i = 0; i < SIM_CALLS; i++)
+        if (sim->call[i].given) {
+            sim->call[i].given = false;
+            sim->call[i].lost = true;
+        }
+}
+
+static void boot_failed(struct sim *sim, const struct err *err)
+{
+    if (!disk_is_cut() && sim->daemon.disk_heals_ms == 0)
+        sim_violation(sim, "the ledger does not open: %s", err->text);
+    sim_say(sim, "milligpud does not start: %s", err->text);
+    sim_met("boot/refused");
+    if (disk_is_cut())
+        disk_restart(DISK_KEEPS_ALL, 0);
+    sim->daemon.boot_ms = sim->now_ms + RETRY_BOOT_MS;
+}
+
+void daemon_boot(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+    struct app *app = &daemon->app;
+    struct err err;
+
+    must(!daemon->up);
+    *app = (struct app){0};
+    if (open_store(sim, &err) < 0) {
+        boot_failed(sim, &err);
+        return;
+    }
+    fill_settings(sim, &daemon->settings);
+    fill_app(sim);
+    sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);
+    const struct outbox_rules outbox = {.ops = &daemon->call_ops,
+                                        .wire = &app->wire_rules,
+                                        .wake = daemon->settings.wake,
+                                        .namespace = daemon->settings.namespace,
+                                        .instance = "sim",
+                                        .resource = daemon->settings.resource,
+                                        .user = sim,
+                                        .result = take_result};
+    app->outbox = outbox_new(&outbox);
+    daemon->writer = writer_new(app);
+    daemon->claim = claim_new(app, &daemon->watch_ops);
+    daemon->watcher = watcher_new(app, &daemon->watch_ops);
+    daemon->webhooks = webhooks_new(app);
+    daemon->up = true;
+    daemon->told_nodes = daemon->applied_nodes = 0;
+    daemon->next_ms = sim->now_ms;
+    const int failed = writer_load(daemon->writer, &err);
+    if (failed < 0 || disk_is_cut()) {
+        close_parts(sim);
+        store_close(app->store);
+        boot_failed(sim, &err);
+        return;
+    }
+    sim_met("boot");
+    sim_say(sim, "milligpud is up");
+    judge_snapshot(sim);
+}
+
+/* --- end --- */
+
+void daemon_kill(struct sim *sim)
+{
+    struct draw *draw = &sim->draw;
+    enum disk_loss loss = DISK_KEEPS_ALL;
+
+    must(sim->daemon.up);
+    sim_met(disk_is_cut() ? "kill/in_a_write" : "kill/between");
+    disk_cut();
+    close_parts(sim);
+    store_close(sim->daemon.app.store);
+    if (sim->rules.power)
+        loss = draw_chance(draw, 500) ? DISK_KEEPS_SOME : DISK_KEEPS_NONE;
+    const uint64_t seed = draw_next(draw);
+    disk_restart(loss, seed);
+    sim->daemon.disk_heals_ms = 0;
+    static const char *const word[] = {"all", "none", "some"};
+    sim_met("disk/keeps_%s", word[loss]);
+    sim_say(sim, "milligpud is killed; the disk keeps %s", word[loss]);
+    sim->daemon.boot_ms = sim->now_ms + draw_between(draw, 10, 5000);
+}
+
+void daemon_stop(struct sim *sim)
+{
+    must(sim->daemon.up);
+    close_parts(sim);
+    store_close(sim->daemon.app.store);
+    if (disk_is_cut())
+        disk_restart(DISK_KEEPS_ALL, 0);
+    sim_met("stop");
+    sim_say(sim, "milligpud stops");
+    sim->daemon.boot_ms = sim->now_ms + draw_between(&sim->draw, 10, 5000);
+}
+
+/* --- turns --- */
+
+static void to_claim(void *user, const struct kube_answer *answer)
+{
+    struct sim *sim = user;
+    claim_answer(sim->daemon.claim, sim->now_ms, answer);
+}
+
+static void to_watcher(void *user, const struct kube_answer *answer)
+{
+    struct sim *sim = user;
+    watcher_answer(sim->daemon.watcher, sim->now_ms, answer);
+}
+
+static void to_outbox(void *user, const struct kube_answer *answer)
+{
+    struct sim *sim = user;
+    outbox_answer(sim->daemon.app.outbox, sim->now_ms, answer);
+}
+
+static void sooner(struct sim *sim, int64_t wait_ms)
+{
+    if (wait_ms < 1)
+        wait_ms = 1;
+    if (sim->now_ms + wait_ms < sim->daemon.next_ms)
+        sim->daemon.next_ms = sim->now_ms + wait_ms;
+}
+
+static void turn_of_watcher(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+    struct err err;
+
+    if (!claim_done(daemon->claim)) {
+        sooner(sim, claim_step(daemon->claim, sim->now_ms));
+        daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_claim);
+        if (claim_refused(daemon->claim, &err) && !disk_is_cut())
+            sim_violation(sim, "the ledger is said to be another cluster's: %s", err.text);
+        return;
+    }
+    sooner(sim, watcher_step(daemon->watcher, sim->now_ms));
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_watcher);
+}
+
+static void turn_of_writer(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+
+    if (!atomic_load(&daemon->app.claimed))
+        return;
+    if (writer_step(daemon->writer, 0) > 0)
+        sooner(sim, 1);
+    if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim))
+        daemon->applied_nodes = daemon->told_nodes;
+    if (!disk_is_cut())
+        judge_snapshot(sim);
+}
+
+static void turn_of_outbox(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+
+    sooner(sim, outbox_step(daemon->app.outbox, sim->now_ms, sim->wall_ms));
+    daemon->call_ops.poll(daemon->call_ops.ctx, 0, sim, to_outbox);
+}
+
+void daemon_step(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+
+    if (!daemon->up) {
+        if (sim->now_ms >= daemon->boot_ms)
+            daemon_boot(sim);
+        return;
+    }
+    daemon->next_ms = sim->now_ms + TICK_MS;
+    const uint32_t turns = 3 + draw_below(&sim->draw, TURNS);
+    for (uint32_t i = 0; i < turns && daemon->up; i++) {
+        switch (draw_below(&sim->draw, 3)) {
+        case 0:
+            turn_of_watcher(sim);
+            break;
+        case 1:
+            turn_of_writer(sim);
+            break;
+        default:
+            turn_of_outbox(sim);
+        }
+        if (disk_is_cut())
+            daemon_kill(sim);
+    }
+    if (daemon->up && queue_depth(daemon->app.queue) > 0)
+        sooner(sim, 1);
+}
+
+/* --- what others see --- */
+
+bool daemon_call(struct sim *sim, struct web_call *call)
+{
+    if (!sim->daemon.up)
+        return false;
+    sim->operations++;
+    call->sent = call->given = true;
+    webhooks_handle(sim->daemon.webhooks, call);
+    if (sim->daemon.next_ms > sim->now_ms + 1)
+        sim->daemon.next_ms = sim->now_ms + 1;
+    return true;
+}
+
+const struct snapshot *daemon_view(const struct sim *sim)
+{
+    return sim->daemon.up ? view_take(sim->daemon.app.view) : NULL;
+}
+
+bool daemon_ready(const struct sim *sim)
+{
+    return sim->daemon.up && app_ready(&sim->daemon.app, NULL);
+}

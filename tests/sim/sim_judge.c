@@ -1,0 +1,586 @@
+/*
+ * judge - what must hold, said of API objects, answers and snapshots alone.
+ *
+ *   a grant       gives each container what it asked, of GPUs that the node has, and takes none
+ *                 over its milli, whatever else was granted there to pods that live
+ *   an answer     of success means that the pod is on that node at the API server
+ *   a snapshot    holds every living pod that was granted something, with exactly that; counts
+ *                 each GPU as the sum of what its pods hold; knows each uid once
+ *   quiet         ledger and cluster say the same, the file says the same as memory, its journal
+ *                 replays, and a new list changes nothing
+ *   the end       nobody waits who would fit; when all pods are gone nothing is held
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "milligpu/reconcile.h"
+
+#include "sim_run.h"
+
+/* --- a grant --- */
+
+static uint32_t want_of(const struct shape *shape, const char *container)
+{
+    for (uint32_t i = 0; i < shape->wants; i++)
+        if (strcmp(shape->want[i].container, container) == 0)
+            return i;
+    return TRUTH_WANTS;
+}
+
+static void read_share(const struct sim *sim, struct truth_pod *pod, uint32_t want,
+                       const json_t *part)
+{
+    const char *gpu = json_string_value(json_object_get(part, "gpu"));
+    const json_int_t milli = json_integer_value(json_object_get(part, "milli"));
+
+    if (gpu == NULL || milli <= 0 || milli > 1000)
+        sim_violation(sim, "p%u: a share without a GPU or of %lld milli", pod->name,
+                      (long long)milli);
+    if (pod->shares == TRUTH_SHARES)
+        sim_violation(sim, "p%u: more shares than anybody asked for", pod->name);
+    struct truth_share *share = &pod->share[pod->shares++];
+    share->want = want;
+    share->milli = (uint32_t)milli;
+    share->mib = (uint32_t)json_integer_value(json_object_get(part, "mib"));
+    (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu);
+}
+
+static void read_annotation(const struct sim *sim, struct truth_pod *pod, const char *annotation)
+{
+    json_t *note = json_loads(annotation, 0, NULL);
+    json_t *containers = json_object_get(note, "containers");
+    const char *name;
+    json_t *parts;
+
+    pod->shares = 0;
+    if (note == NULL && annotation[0] != '\0')
+        sim_violation(sim, "p%u: the annotation of our Binding is no JSON", pod->name);
+    json_object_foreach (containers, name, parts) {
+        const uint32_t want = want_of(pod->shape, name);
+        size_t i;
+        const json_t *part;
+        if (want == TRUTH_WANTS)
+            sim_violation(sim, "p%u: a share for container %s, which it has not", pod->name, name);
+        json_array_foreach (parts, i, part)
+            read_share(sim, pod, want, part);
+    }
+    json_decref(note);
+}
+
+static void judge_amounts(const struct sim *sim, const struct truth_pod *pod)
+{
+    for (uint32_t w = 0; w < pod->shape->wants; w++) {
+        const struct truth_want *want = &pod->shape->want[w];
+        const uint32_t parts = want->milli == 0     ? 0
+                               : want->count > 0    ? want->count
+                               : want->milli > 1000 ? want->milli / 1000
+                                                    : 1;
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < pod->shares; i++) {
+            if (pod->share[i].want != w)
+                continue;
+            found++;
+            if (pod->share[i].milli != want->milli / parts)
+                sim_violation(sim,
+                              "p%u container %s: a share of %u milli, asked were %u in %u parts",
+                              pod->name, want->container, pod->share[i].milli, want->milli, parts);
+            for (uint32_t k = 0; k < i; k++)
+                if (pod->share[k].want == w && strcmp(pod->share[k].gpu, pod->share[i].gpu) == 0)
+                    sim_violation(sim, "p%u container %s: two shares of one GPU", pod->name,
+                                  want->container);
+        }
+        if (found != parts)
+            sim_violation(sim, "p%u container %s: %u shares, asked were %u", pod->name,
+                          want->container, found, parts);
+    }
+}
+
+static bool names(const struct truth_gpu *gpu, const char *id)
+{
+    return strcmp(gpu->id, id) == 0 || strcmp(gpu->alias, id) == 0;
+}
+
+static const struct truth_gpu *gpu_in(const struct truth_version *version, const char *id)
+{
+    for (uint32_t i = 0; i < version->gpus; i++)
+        if (!version->gpu[i].missing && names(&version->gpu[i], id))
+            return &version->gpu[i];
+    return NULL;
+}
+
+/* The first version of the node that the writer may have decided by. */
+static uint32_t first_known(const struct truth_node *node, uint64_t version)
+{
+    uint32_t first = 0;
+
+    while (first + 1 < node->versions && node->was[first + 1].version <= version)
+        first++;
+    return first;
+}
+
+/* Does any version that the writer may have had in mind allow this share? */
+static bool allowed(const struct truth_pod *pod, const struct truth_share *share,
+                    const struct truth_version *version)
+{
+    const struct truth_gpu *gpu = gpu_in(version, share->gpu);
+
+    if (gpu == NULL || !version->there || version->cordoned || gpu->ill)
+        return false;
+    if (pod->shape->model != NULL && strncmp(gpu->model, "A100", 4) != 0)
+        return false;
+    if (pod->shape->memory != NULL && share->mib < pod->shape->memory_mib)
+        return false;
+    return share->mib == (uint64_t)gpu->mib * share->milli / gpu->milli;
+}
+
+static bool same_gpu(const struct truth_node *node, const char *a, const char *b)
+{
+    if (strcmp(a, b) == 0)
+        return true;
+    for (uint32_t v = 0; v < node->versions; v++)
+        for (uint32_t i = 0; i < node->was[v].gpus; i++)
+            if (names(&node->was[v].gpu[i], a) && names(&node->was[v].gpu[i], b))
+                return true;
+    return false;
+}
+
+/* What living pods that we bound there hold of this GPU. */
+static uint32_t granted(const struct sim *sim, const struct truth_node *node, const char *gpu)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!truth_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0)
+            continue;
+        for (uint32_t s = 0; s < pod->shares; s++) {
+            bool first = true;
+            for (uint32_t k = 0; k < s; k++)
+                first = first && strcmp(pod->share[k].gpu, pod->share[s].gpu) != 0;
+            if (first && same_gpu(node, pod->share[s].gpu, gpu))
+                sum += truth_charge(pod, pod->share[s].gpu);
+        }
+    }
+    return sum;
+}
+
+static void judge_share(const struct sim *sim, const struct truth_pod *pod,
+                        const struct truth_share *share)
+{
+    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    bool ok = false;
+    uint32_t room = 0;
+
+    if (node == NULL)
+        sim_violation(sim, "p%u is bound to %s, which never was", pod->name, pod->node);
+    for (uint32_t v = first_known(node, pod->asked_version); v < node->versions; v++) {
+        const struct truth_gpu *gpu = gpu_in(&node->was[v], share->gpu);
+        if (gpu != NULL && gpu->milli > room)
+            room = gpu->milli;
+        ok = ok || allowed(pod, share, &node->was[v]);
+    }
+    if (!ok)
+        sim_violation(sim,
+                      "p%u: %u milli, %u MiB of %s: no state of %s since version %llu allows that",
+                      pod->name, share->milli, share->mib, share->gpu, pod->node,
+                      (unsigned long long)pod->asked_version);
+    const uint32_t sum = granted(sim, node, share->gpu);
+    if (sum > room)
+        sim_violation(sim, "GPU %s of %s is granted beyond its size: %u of %u milli", share->gpu,
+                      pod->node, sum, room);
+}
+
+void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
+{
+    if (!pod->asked)
+        sim_violation(sim, "p%u was bound, and nobody asked", pod->name);
+    read_annotation(sim, pod, annotation);
+    if (!pod->shape->grantable && pod->shares > 0)
+        sim_violation(sim, "p%u got shares for a request that cannot be granted", pod->name);
+    judge_amounts(sim, pod);
+    for (uint32_t i = 0; i < pod->shares; i++)
+        judge_share(sim, pod, &pod->share[i]);
+    sim_met("grant/%s", pod->shape->word);
+}
+
+/* --- an answer --- */
+
+void judge_bind_answer(struct sim *sim, const struct web_call *call, const char *error)
+{
+    struct truth_pod *pod = &sim->truth.pod[call->pod];
+
+    if (error[0] != '\0')
+        return;
+    if (strcmp(pod->node, call->node) != 0)
+        sim_violation(sim, "bind of p%u to %s was answered with success, and it is on \"%s\"",
+                      pod->name, call->node, pod->node);
+    pod->answered = true;
+}
+
+/* --- a snapshot --- */
+
+static uint32_t charged(const struct allocation *allocation, const struct gpu *gpu)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        const struct text id = atom_text(allocation->charge[i].gpu);
+        if (text_eq(id, atom_text(gpu->id)) ||
+            (gpu->alias != NULL && text_eq(id, atom_text(gpu->alias))))
+            sum += allocation->charge[i].milli;
+    }
+    return sum;
+}
+
+static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 0; i < node->allocations; i++)
+        sum += charged(node->allocation[i], gpu);
+    return sum;
+}
+
+/* Did the cluster impose anything on this node since the last snapshot? */
+static bool imposed(const struct node *before, const struct node *after)
+{
+    for (uint32_t i = 0; i < after->allocations; i++) {
+        const struct allocation *is = after->allocation[i];
+        if (is->is.origin == ORIGIN_OBSERVED &&
+            node_allocation(before, text_of(is->is.uid)) == NULL)
+            return true;
+    }
+    return false;
+}
+
+static void judge_gpu(const struct sim *sim, const struct node *before, const struct node *node,
+                      const struct gpu *gpu)
+{
+    const uint32_t sum = sum_of(node, gpu);
+
+    if (sum != gpu->used_milli + gpu->reserved_milli)
+        sim_violation(sim, "GPU %s counts %u + %u milli, its pods hold %u", gpu->id->text,
+                      gpu->used_milli, gpu->reserved_milli, sum);
+    if (sum <= gpu->milli)
+        return;
+    if ((gpu->flags & GPU_OVER) == 0)
+        sim_violation(sim, "GPU %s is over its size and does not say so: %u of %u", gpu->id->text,
+                      sum, gpu->milli);
+    const struct gpu *was = before != NULL ? node_gpu(before, atom_text(gpu->id)) : NULL;
+    if (was != NULL && was->milli == gpu->milli && sum > sum_of(before, was) &&
+        !imposed(before, node))
+        sim_violation(sim, "a grant took GPU %s over its size: %u, then %u of %u milli",
+                      gpu->id->text, sum_of(before, was), sum, gpu->milli);
+}
+
+/* The allocation holds what was granted, no more and no less. */
+static void judge_held(const struct sim *sim, const struct truth_pod *pod,
+                       const struct allocation *held)
+{
+    if (held->is.shares != pod->shares)
+        sim_violation(sim, "p%u holds %u shares in the ledger, granted were %u", pod->name,
+                      held->is.shares, pod->shares);
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct truth_share *share = &pod->share[i];
+        bool found = false;
+        for (uint32_t k = 0; k < held->is.shares; k++)
+            found =
+                found ||
+                (strcmp(held->is.share[k].gpu->text, share->gpu) == 0 &&
+                 held->is.share[k].milli == share->milli && held->is.share[k].mib == share->mib &&
+                 strcmp(held->is.share[k].container, pod->shape->want[share->want].container) == 0);
+        if (!found)
+            sim_violation(sim, "p%u: the ledger has lost %u milli of %s", pod->name, share->milli,
+                          share->gpu);
+    }
+    for (uint32_t i = 0; i < held->charges; i++)
+        if (held->charge[i].milli != truth_charge(pod, held->charge[i].gpu->text))
+            sim_violation(sim, "p%u is charged %u milli of %s, its peak is %u", pod->name,
+                          held->charge[i].milli, held->charge[i].gpu->text,
+                          truth_charge(pod, held->charge[i].gpu->text));
+}
+
+static void judge_once(const struct sim *sim, const struct snapshot *snapshot,
+                       const struct node *here, const char *uid)
+{
+    const struct node *node;
+    uint32_t at = 0;
+
+    while ((node = snapshot_next(snapshot, &at)) != NULL)
+        if (node != here && node_allocation(node, text_of(uid)) != NULL)
+            sim_violation(sim, "uid %s holds something on %s and on %s", uid, node->name->text,
+                          here->name->text);
+}
+
+static void judge_grants_are_held(struct sim *sim, const struct snapshot *snapshot)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!truth_alive(pod) || !pod->ours || pod->shares == 0)
+            continue;
+        const struct node *node = snapshot_node(snapshot, text_of(pod->node));
+        const struct allocation *held =
+            node != NULL ? node_allocation(node, text_of(pod->uid)) : NULL;
+        if (held == NULL)
+            sim_violation(sim,
+                          "p%u (%s) lives on %s with what we granted%s, and the ledger does not "
+                          "know it",
+                          pod->name, pod->uid, pod->node, pod->answered ? " and said so" : "");
+        judge_held(sim, pod, held);
+    }
+}
+
+void judge_snapshot(struct sim *sim)
+{
+    const struct snapshot *snapshot = daemon_view(sim);
+    const struct snapshot *seen = sim->daemon.seen;
+    const struct node *node;
+    uint32_t at = 0;
+
+    if (snapshot == NULL || snapshot == seen) {
+        snapshot_unref(snapshot);
+        return;
+    }
+    while ((node = snapshot_next(snapshot, &at)) != NULL) {
+        const struct node *before =
+            seen != NULL ? snapshot_node(seen, atom_text(node->name)) : NULL;
+        if (before == node)
+            continue;
+        for (uint32_t i = 0; i < node->gpus; i++)
+            judge_gpu(sim, before, node, &node->gpu[i]);
+        for (uint32_t i = 0; i < node->allocations; i++)
+            judge_once(sim, snapshot, node, node->allocation[i]->is.uid);
+    }
+    judge_grants_are_held(sim, snapshot);
+    snapshot_unref(seen);
+    sim->daemon.seen = snapshot;
+}
+
+/* --- quiet --- */
+
+static bool should_hold(const struct truth_pod *pod)
+{
+    return truth_alive(pod) && pod->node[0] != '\0' &&
+           ((pod->shape->ours && truth_peak(pod->shape) > 0) || pod->shape->whole > 0);
+}
+
+/* A pod that somebody else bound counts with what it asks, wherever it was put. */
+static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
+                          const struct allocation *held)
+{
+    const uint32_t asked = truth_peak(pod->shape);
+
+    if (pod->shape->wants != 1)
+        return; /* init containers and sidecars may lie on other GPUs than the rest */
+    if (allocation_milli(held) + held->is.unplaced_milli != asked)
+        sim_violation(sim,
+                      "p%u was bound by hand and asks %u milli, the ledger counts %u + %u unplaced",
+                      pod->name, asked, allocation_milli(held), held->is.unplaced_milli);
+    if (held->is.unplaced_milli > 0)
+        sim_met("quiet/unplaced");
+}
+
+static uint32_t judge_cluster_is_held(struct sim *sim, const struct snapshot *snapshot)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!should_hold(pod))
+            continue;
+        count++;
+        const struct node *node = snapshot_node(snapshot, text_of(pod->node));
+        const struct allocation *held =
+            node != NULL ? node_allocation(node, text_of(pod->uid)) : NULL;
+        if (held == NULL)
+            sim_violation(sim, "p%u (%s, %s) lives on %s, and the ledger does not know it",
+                          pod->name, pod->shape->word, pod->uid, pod->node);
+        if (held->is.state != STATE_BOUND)
+            sim_violation(sim, "p%u lives on %s, and the ledger says %s", pod->name, pod->node,
+                          allocation_state_name(held->is.state));
+        if (!pod->ours)
+            judge_adopted(sim, pod, held);
+    }
+    return count;
+}
+
+static void met_drift(void *user, const struct drift *drift)
+{
+    (void)user;
+    sim_met("drift/%s", drift->kind);
+}
+
+static void say_leaks(struct sim *sim, const struct snapshot *snapshot)
+{
+    const struct node *node;
+    uint32_t at = 0;
+
+    while ((node = snapshot_next(snapshot, &at)) != NULL)
+        for (uint32_t i = 0; i < node->allocations; i++) {
+            const struct allocation_facts *is = &node->allocation[i]->is;
+            const struct truth_pod *pod = truth_find(&sim->truth, is->uid);
+            if (pod == NULL || !should_hold(pod) || strcmp(pod->node, node->name->text) != 0)
+                sim_violation(sim, "leaked: %s (%s, %s%s) on %s, and no such pod lives there",
+                              is->name, is->uid, allocation_state_name(is->state),
+                              is->in_doubt ? " in doubt" : "", node->name->text);
+        }
+}
+
+/* --- the file --- */
+
+/* Their atoms are of two tables, so names are compared as text. */
+static bool same_shares(const struct allocation *a, const struct allocation *b)
+{
+    bool same = a->is.shares == b->is.shares && strcmp(a->is.node->text, b->is.node->text) == 0;
+
+    for (uint32_t i = 0; same && i < a->is.shares; i++)
+        same = strcmp(a->is.share[i].container, b->is.share[i].container) == 0 &&
+               strcmp(a->is.share[i].gpu->text, b->is.share[i].gpu->text) == 0 &&
+               a->is.share[i].milli == b->is.share[i].milli &&
+               a->is.share[i].mib == b->is.share[i].mib;
+    return same;
+}
+
+static void judge_file(struct sim *sim, const struct snapshot *snapshot)
+{
+    struct ledger *ledger = ledger_new();
+    struct err err;
+    const struct node *node;
+    size_t at = 0;
+
+    if (store_audit(sim->daemon.app.store, &err) < 0)
+        sim_violation(sim, "the file does not pass its audit: %s", err.text);
+    if (store_load(sim->daemon.app.store, ledger, &err) < 0)
+        sim_violation(sim, "the file cannot be loaded: %s", err.text);
+    uint32_t kept = 0;
+    while ((node = ledger_next_node(ledger, &at)) != NULL) {
+        const struct node *shown = snapshot_node(snapshot, atom_text(node->name));
+        if (shown == NULL || shown->gpus != node->gpus || shown->allocations != node->allocations)
+            sim_violation(sim, "memory and file disagree about node %s", node->name->text);
+        for (uint32_t i = 0; i < node->gpus; i++)
+            if (node->gpu[i].used_milli != shown->gpu[i].used_milli ||
+                node->gpu[i].reserved_milli != shown->gpu[i].reserved_milli ||
+                node->gpu[i].milli != shown->gpu[i].milli ||
+                node->gpu[i].flags != shown->gpu[i].flags)
+                sim_violation(sim, "memory and file disagree about GPU %s", shown->gpu[i].id->text);
+        for (uint32_t i = 0; i < node->allocations; i++) {
+            const struct allocation *a = node->allocation[i];
+            const struct allocation *b = node_allocation(shown, text_of(a->is.uid));
+            if (b == NULL)
+                sim_violation(sim, "the file has %s, memory has not", a->is.name);
+            if (a->is.state != b->is.state || !same_shares(a, b))
+                sim_violation(sim, "memory says %s is %s with %u shares, the file %s with %u",
+                              a->is.name, allocation_state_name(b->is.state), b->is.shares,
+                              allocation_state_name(a->is.state), a->is.shares);
+        }
+        kept++;
+    }
+    if (kept != snapshot->nodes)
+        sim_violation(sim, "memory has %u nodes, the file %u", snapshot->nodes, kept);
+    ledger_free(ledger);
+}
+
+/* I7: the same cluster told once more changes nothing. */
+static void judge_told_twice(struct sim *sim)
+{
+    const uint64_t rows = sim->daemon.writes;
+
+    sim_api_compact(sim->api);
+    sim_api_outage(sim->api, sim->now_ms + 1500);
+    sim_pass(sim, 90000);
+    if (!sim->daemon.up || !daemon_ready(sim))
+        sim_violation(sim, "not ready again a minute after a short outage");
+    if (sim->daemon.writes != rows)
+        sim_violation(sim, "the same cluster told again wrote %llu rows",
+                      (unsigned long long)(sim->daemon.writes - rows));
+}
+
+void judge_quiet(struct sim *sim)
+{
+    const char *why = "it is down";
+
+    if (!sim->daemon.up || !app_ready(&sim->daemon.app, &why))
+        sim_violation(sim, "not ready when everything is well: %s", why);
+    if (scheduler_binding(sim) > 0)
+        sim_violation(sim, "a bind has no answer when everything is quiet");
+    for (int again = 0; again < 2; again++) {
+        const struct snapshot *snapshot = daemon_view(sim);
+        const struct node *node;
+        uint32_t at = 0;
+        const uint32_t expected = judge_cluster_is_held(sim, snapshot);
+        say_leaks(sim, snapshot);
+        if (snapshot->allocations != expected)
+            sim_violation(sim, "the ledger counts %u allocations, the cluster %u",
+                          snapshot->allocations, expected);
+        if (snapshot->opens != 0)
+            sim_violation(sim, "%u reservations are open when everything is quiet",
+                          snapshot->opens);
+        while ((node = snapshot_next(snapshot, &at)) != NULL)
+            drift_of(node, NULL, met_drift);
+        judge_file(sim, snapshot);
+        snapshot_unref(snapshot);
+        if (again == 0)
+            judge_told_twice(sim);
+    }
+    sim_met("quiet");
+}
+
+/* --- the end --- */
+
+/* Certainly room for this pod: plain requests on nodes where nothing is out of the ordinary. */
+static bool would_fit(const struct sim *sim, const struct truth_pod *pod)
+{
+    const struct shape *shape = pod->shape;
+
+    if (!shape->grantable || shape->wants != 1 || shape->want[0].count > 0 ||
+        shape->want[0].milli > 1000 || shape->model != NULL || shape->memory != NULL)
+        return false;
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        const struct truth_node *node = &sim->truth.node[n];
+        bool plain = node->is.there && !node->is.cordoned;
+        for (uint32_t i = 0; i < sim->truth.pods; i++) {
+            const struct truth_pod *other = &sim->truth.pod[i];
+            if (truth_alive(other) && !other->ours && strcmp(other->node, node->name) == 0)
+                plain = false;
+            if (truth_alive(other) && other->shape->whole > 0 &&
+                strcmp(other->node, node->name) == 0)
+                plain = false;
+        }
+        for (uint32_t i = 0; plain && i < node->is.gpus; i++) {
+            const struct truth_gpu *gpu = &node->is.gpu[i];
+            if (!gpu->missing && !gpu->ill &&
+                granted(sim, node, gpu->id) + shape->want[0].milli <= gpu->milli)
+                return true;
+        }
+    }
+    return false;
+}
+
+void judge_nobody_waits(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!truth_alive(pod) || pod->node[0] != '\0' || pod->terminating)
+            continue;
+        if (would_fit(sim, pod))
+            sim_violation(sim, "p%u (%s) waits, and there is room for it", pod->name,
+                          pod->shape->word);
+        sim_met("waits");
+    }
+}
+
+void judge_empty(struct sim *sim)
+{
+    const struct snapshot *snapshot = daemon_view(sim);
+
+    if (snapshot == NULL)
+        sim_violation(sim, "not there at the end");
+    if (snapshot->allocations != 0)
+        say_leaks(sim, snapshot);
+    if (snapshot->allocations != 0)
+        sim_violation(sim, "all pods are gone, and %u allocations are left", snapshot->allocations);
+    snapshot_unref(snapshot);
+}

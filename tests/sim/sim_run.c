@@ -1,0 +1,300 @@
+#include "sim_run.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+
+#include "support/disk.h"
+
+enum { SETTLE_MS = 110000, WAIT_MS = 420000, EVENTS_MAX = 2000000, START_MS = 1000000 };
+
+/* --- chance (splitmix64) --- */
+
+uint64_t draw_next(struct draw *draw)
+{
+    uint64_t z = draw->state += 0x9E3779B97F4A7C15U;
+
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return z ^ z >> 31;
+}
+
+uint32_t draw_below(struct draw *draw, uint32_t below)
+{
+    const uint64_t number = draw_next(draw);
+
+    return below == 0 ? 0 : (uint32_t)(number % below);
+}
+
+int64_t draw_between(struct draw *draw, int64_t least, int64_t most)
+{
+    must(least <= most);
+    return least + (int64_t)(draw_next(draw) % (uint64_t)(most - least + 1));
+}
+
+bool draw_chance(struct draw *draw, uint32_t per_mille)
+{
+    return draw_below(draw, 1000) < per_mille;
+}
+
+/* --- words --- */
+
+/* The folder's name is another one in each process; nothing else is. */
+static void forget_folder(const struct sim *sim, char *line)
+{
+    char *at;
+
+    while ((at = strstr(line, sim->ledger)) != NULL)
+        memmove(at, at + strlen(sim->ledger), strlen(at + strlen(sim->ledger)) + 1);
+}
+
+void sim_say(const struct sim *sim, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    const int length = snprintf(line, sizeof line, "%4u %8.3f s  ", sim->step,
+                                (double)(sim->now_ms - START_MS) / 1000);
+    va_start(args, format);
+    (void)vsnprintf(line + length, sizeof line - (size_t)length, format, args);
+    va_end(args);
+    forget_folder(sim, line);
+    sim_digest(line);
+    if (sim->trace)
+        (void)puts(line);
+}
+
+void sim_violation(const struct sim *sim, const char *format, ...)
+{
+    va_list args;
+
+    (void)fprintf(stderr, "violation: seed %llu, step %u, %.3f s: ", (unsigned long long)sim->seed,
+                  sim->step, (double)(sim->now_ms - START_MS) / 1000);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    (void)fflush(NULL);
+    _exit(3);
+}
+
+/* --- time --- */
+
+static void told(void *user, const char *resource, uint64_t version)
+{
+    struct sim *sim = user;
+
+    sim->operations++;
+    if (strcmp(resource, "nodes") == 0 && version > sim->daemon.told_nodes)
+        sim->daemon.told_nodes = version;
+}
+
+static void effect(void *user, const struct sim_effect *effect)
+{
+    truth_effect(user, effect);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t next_event(const struct sim *sim, int64_t until_ms)
+{
+    int64_t next = least(until_ms, sim_api_next(sim->api));
+
+    next = least(next, sim->daemon.up ? sim->daemon.next_ms : sim->daemon.boot_ms);
+    if (sim->daemon.disk_heals_ms != 0)
+        next = least(next, sim->daemon.disk_heals_ms);
+    for (uint32_t i = 0; i < sim->rules.schedulers; i++)
+        next = least(next, scheduler_next(sim, &sim->scheduler[i]));
+    if (!sim->frozen)
+        next = least(next, world_next(sim));
+    return next > sim->now_ms ? next : sim->now_ms + 1;
+}
+
+static void heal_disk(struct sim *sim)
+{
+    if (sim->daemon.disk_heals_ms == 0 || sim->now_ms < sim->daemon.disk_heals_ms)
+        return;
+    sim->daemon.disk_heals_ms = 0;
+    disk_fail(0, 0, 0, false);
+    sim_say(sim, "the disk is well");
+}
+
+void sim_pass(struct sim *sim, int64_t ms)
+{
+    const int64_t until = sim->now_ms + ms;
+    uint32_t events = 0;
+
+    while (sim->now_ms < until) {
+        const int64_t next = next_event(sim, until);
+        sim->wall_ms += next - sim->now_ms;
+        sim->now_ms = next;
+        sim_api_now(sim->api, next);
+        heal_disk(sim);
+        if (!sim->frozen)
+            world_kubelets(sim);
+        daemon_step(sim);
+        for (uint32_t i = 0; i < sim->rules.schedulers; i++)
+            scheduler_step(sim, &sim->scheduler[i]);
+        if (++events > EVENTS_MAX)
+            sim_violation(sim, "time does not pass");
+    }
+}
+
+/* --- a run --- */
+
+static void draw_rules(struct sim *sim, const struct sim_plan *plan)
+{
+    static const uint32_t faults[] = {0, 5, 30, 100, 250};
+    static const uint32_t lists[] = {0, 1, 2, 16};
+    struct draw *draw = &sim->draw;
+    struct sim_rules *rules = &sim->rules;
+
+    rules->steps = 60 + draw_below(draw, 240);
+    if (plan->steps != 0)
+        rules->steps = plan->steps;
+    rules->nodes = 1 + draw_below(draw, 5);
+    rules->schedulers = 1 + draw_below(draw, SIM_SCHEDULERS);
+    rules->faults_per_mille = faults[draw_below(draw, ARRAY_LEN(faults))];
+    rules->crash_per_mille = draw_chance(draw, 700) ? 5 + draw_below(draw, 60) : 0;
+    rules->disk_per_mille = draw_chance(draw, 400) ? 5 + draw_below(draw, 30) : 0;
+    rules->node_per_mille = draw_chance(draw, 700) ? 20 + draw_below(draw, 100) : 0;
+    rules->tenant_per_mille = draw_chance(draw, 500) ? 20 + draw_below(draw, 100) : 0;
+    rules->shortlist = lists[draw_below(draw, ARRAY_LEN(lists))];
+    rules->full_nodes = draw_chance(draw, 150);
+    rules->both = draw_chance(draw, 400);
+    rules->power = draw_chance(draw, 500);
+}
+
+uint32_t sim_steps(uint64_t seed)
+{
+    struct sim *sim = xcalloc(1, sizeof *sim);
+
+    sim->draw.state = seed;
+    draw_rules(sim, &(struct sim_plan){.seed = seed});
+    const uint32_t steps = sim->rules.steps;
+    xfree(sim);
+    return steps;
+}
+
+static int64_t wall_of(void *ctx)
+{
+    return ((const struct sim *)ctx)->wall_ms;
+}
+
+static struct sim *sim_new(const struct sim_plan *plan)
+{
+    struct sim *sim = xcalloc(1, sizeof *sim);
+
+    log_set(LOG_ERROR, false);
+    text_seed(plan->seed);
+    sim->seed = plan->seed;
+    sim->trace = plan->trace;
+    sim->draw.state = plan->seed;
+    sim->now_ms = START_MS;
+    sim->wall_ms = 1700000000000;
+    draw_rules(sim, plan);
+    (void)snprintf(sim->ledger, sizeof sim->ledger, "%s/ledger.db", plan->folder);
+    disk_clear();
+    sim->standin = standin_new("sim");
+    standin_set_clock(sim->standin, wall_of, sim);
+    const uint64_t api_seed = draw_next(&sim->draw);
+    sim->api = sim_api_new(&(struct sim_api_rules){.seed = api_seed,
+                                                   .standin = sim->standin,
+                                                   .faults_per_mille = sim->rules.faults_per_mille,
+                                                   .user = sim,
+                                                   .effect = effect,
+                                                   .told = told});
+    sim_api_now(sim->api, sim->now_ms);
+    for (uint32_t i = 0; i < SIM_CALLS; i++) {
+        strbuf_init(&sim->call[i].body);
+        strbuf_init(&sim->call[i].answer);
+    }
+    for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
+        sim->scheduler[i].id = i;
+        sim->scheduler[i].lag_ms =
+            draw_between(&sim->draw, 1, draw_chance(&sim->draw, 200) ? 3000 : 30);
+    }
+    return sim;
+}
+
+static void sim_free(struct sim *sim)
+{
+    if (sim->daemon.up)
+        daemon_stop(sim);
+    for (uint32_t i = 0; i < SIM_CALLS; i++) {
+        strbuf_done(&sim->call[i].body);
+        strbuf_done(&sim->call[i].answer);
+    }
+    sim_api_free(sim->api);
+    standin_free(sim->standin);
+    truth_done(&sim->truth);
+    disk_clear();
+    xfree(sim);
+}
+
+/* Nobody moves until everything that was on its way has arrived, or run out of time. */
+static void be_quiet(struct sim *sim)
+{
+    sim->frozen = true;
+    world_calm(sim);
+    sim_pass(sim, SETTLE_MS);
+    judge_quiet(sim);
+    sim->frozen = false;
+}
+
+static void step(struct sim *sim, uint32_t i)
+{
+    struct draw draw = {.state = sim->seed * 0x2545F4914F6CDD1DU + i};
+    static const int64_t pauses[] = {0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 60000};
+
+    sim->step = i;
+    sim->operations++;
+    world_step(sim, &draw);
+    /* Short pauses are frequent, long ones are not. */
+    const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
+    const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
+    sim_pass(sim, pauses[a < b ? a : b] + draw_below(&draw, 5));
+    if (draw_chance(&draw, 3))
+        be_quiet(sim);
+}
+
+void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
+{
+    struct sim *sim = sim_new(plan);
+
+    world_begin(sim);
+    daemon_boot(sim);
+    sim_pass(sim, 2000);
+    for (uint32_t i = 0; i < sim->rules.steps; i++)
+        if (plan->skip == NULL || !plan->skip[i])
+            step(sim, i);
+    sim->step = sim->rules.steps;
+    sim_say(sim, "no more trouble");
+    be_quiet(sim);
+    sim->settling = true;
+    for (uint32_t i = 0; i < sim->truth.pods; i++)
+        sim->truth.pod[i].kubelet_ms = 0; /* who runs goes on running */
+    sim_pass(sim, WAIT_MS);
+    judge_nobody_waits(sim);
+    world_end_all(sim);
+    sim_pass(sim, SETTLE_MS);
+    judge_empty(sim);
+    for (uint32_t i = 0; i < SIM_FAULTS; i++) {
+        static const char *const word[] = {
+#define X(code, name) [code] = (name),
+            SIM_FAULT_TABLE(X)
+#undef X
+        };
+        sim_met_many(sim_api_met(sim->api)[i], "api/%s", word[i]);
+    }
+    *out_operations = sim->operations;
+    sim_free(sim);
+}

@@ -1,0 +1,189 @@
+/*
+ * sim - a cluster in one thread, from one number.
+ *
+ *   world (operators, kubelets, a hostile tenant) --> sim_api (the API server, and a network that
+ *   schedulers --filter, prioritize, bind-->            lies) <--watch, calls-- daemon (milligpud's
+ *        \------------------------------------------------------------------->  own parts)
+ *   truth: API objects, as effects and answers told of them       judge: what must hold of them
+ *
+ * Everything happens at a virtual time and is drawn from the seed, so the same seed and the same
+ * skipped steps give the same run, to the byte.  A run is a list of steps; each draws from a
+ * generator of its own, so that steps can be left out to shorten a failing run.
+ *
+ * truth and judge share no code with the core: they read JSON with jansson and count by
+ * themselves.  From the daemon they see what anybody could see: its answers, its Bindings, and its
+ * snapshot.
+ */
+#ifndef MILLIGPU_TESTS_SIM_RUN_H
+#define MILLIGPU_TESTS_SIM_RUN_H
+
+#include "app/app.h"
+#include "app/claim.h"
+#include "app/watcher.h"
+#include "app/webhooks.h"
+#include "app/writer.h"
+#include "sim_api.h"
+#include "sim_truth.h"
+
+enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 192, SIM_STEPS_MAX = 4096 };
+
+struct draw {
+    uint64_t state;
+};
+uint64_t draw_next(struct draw *draw);
+uint32_t draw_below(struct draw *draw, uint32_t below); /* 0 gives 0 */
+int64_t draw_between(struct draw *draw, int64_t least, int64_t most);
+bool draw_chance(struct draw *draw, uint32_t per_mille);
+
+/* How this run is: drawn first, so that runs differ in what they try hardest ("swarm testing"). */
+struct sim_rules {
+    uint32_t steps;
+    uint32_t nodes;
+    uint32_t schedulers;
+    uint32_t faults_per_mille;
+    uint32_t crash_per_mille;  /* of steps */
+    uint32_t disk_per_mille;   /* of steps: full or broken for a while */
+    uint32_t node_per_mille;   /* of steps: something about a node changes */
+    uint32_t tenant_per_mille; /* of steps: somebody writes our annotations, or binds by hand */
+    uint32_t shortlist;
+    bool full_nodes; /* schedulers send Node objects */
+    bool both;       /* two schedulers may take the same pod */
+    bool power;      /* crashes lose what was not synced */
+};
+
+/* A webhook call; binds wait for their answer. */
+struct web_call {
+    char path[32];
+    struct strbuf body;
+    struct strbuf answer;
+    int status; /* 0: not answered yet */
+    bool lost;  /* whoever asked hears nothing any more */
+    bool busy;  /* SIM_CALLS: in use */
+    bool sent;
+    bool given; /* the daemon has it and owes an answer */
+    uint32_t scheduler;
+    uint32_t pod;
+    char node[TRUTH_NAME];
+    int64_t start_ms;
+    int64_t deadline_ms;
+};
+
+struct sim_daemon {
+    bool up;
+    struct app app;
+    struct settings settings;
+    struct kube_ops watch_ops;
+    struct kube_ops call_ops;
+    struct store_ops store; /* the real one, which ours counts around */
+    struct writer *writer;
+    struct watcher *watcher;
+    struct claim *claim;
+    struct webhooks *webhooks;
+    int64_t next_ms;             /* when it wants to be stepped again */
+    int64_t boot_ms;             /* when it is started again, while it is down */
+    uint64_t told_nodes;         /* resourceVersion up to which it was told of nodes */
+    uint64_t applied_nodes;      /* and up to which the writer knows */
+    int64_t disk_heals_ms;       /* 0: the disk is well */
+    uint64_t writes;             /* changes that the store took */
+    const struct snapshot *seen; /* the one that was judged last */
+};
+
+enum view_state { VIEW_UNSEEN, VIEW_QUEUED, VIEW_BACKOFF, VIEW_REFUSED, VIEW_BINDING, VIEW_DONE };
+
+/* What a scheduler thinks of a pod. */
+struct view_of_pod {
+    enum view_state state;
+    int64_t due_ms;
+    uint32_t tries;
+    uint64_t events; /* of the cluster, when it was refused */
+};
+
+struct scheduler {
+    uint32_t id;
+    int64_t lag_ms;   /* its informers are so far behind */
+    int64_t cycle_ms; /* when its serial loop is free again */
+    struct view_of_pod view[TRUTH_PODS];
+};
+
+struct sim {
+    uint64_t seed;
+    bool trace;
+    bool settling; /* no more faults, other plugins agree with everything */
+    bool frozen;   /* schedulers and kubelets do nothing */
+    struct sim_rules rules;
+    int64_t now_ms;
+    int64_t wall_ms;
+    struct draw draw; /* for everything that is not a step */
+    struct standin *standin;
+    struct sim_api *api;
+    struct truth truth;
+    struct sim_daemon daemon;
+    struct scheduler scheduler[SIM_SCHEDULERS];
+    struct web_call call[SIM_CALLS];
+    uint64_t events; /* that wake refused pods */
+    int64_t events_ms;
+    uint64_t operations;
+    uint32_t step;
+    char ledger[256];
+};
+
+/* A run, from seed to the end; never returns when something does not hold: sim_violation() ends the
+   process.  skip: [rules.steps] flags of steps to leave out, NULL: none. */
+struct sim_plan {
+    uint64_t seed;
+    uint32_t steps; /* 0: as the seed wants */
+    const bool *skip;
+    const char *folder; /* for the lock file */
+    bool trace;
+};
+void sim_run(const struct sim_plan *plan, uint64_t *out_operations);
+uint32_t sim_steps(uint64_t seed); /* how many it wants */
+
+/* Let virtual time pass; everybody does what is due. */
+void sim_pass(struct sim *sim, int64_t ms);
+
+/* Words that were met, counted over all runs; main.c owns the table. */
+void sim_met(const char *format, ...) PRINTF_LIKE(1, 2);
+void sim_digest(const char *text); /* part of what makes a run this run */
+void sim_met_many(uint64_t times, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* A violation: says so and ends the process. */
+_Noreturn void sim_violation(const struct sim *sim, const char *format, ...) PRINTF_LIKE(2, 3);
+/* One line of the trace. */
+void sim_say(const struct sim *sim, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* daemon */
+void daemon_boot(struct sim *sim);
+void daemon_kill(struct sim *sim);
+void daemon_stop(struct sim *sim); /* in good order */
+/* What is due, in an order that is drawn; kills it when the disk was cut under it. */
+void daemon_step(struct sim *sim);
+/* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */
+bool daemon_call(struct sim *sim, struct web_call *call);
+const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
+bool daemon_ready(const struct sim *sim);
+
+/* schedulers */
+void schedulers_hear(struct sim *sim); /* something changed: whoever idles looks again */
+void scheduler_step(struct sim *sim, struct scheduler *scheduler);
+int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
+void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
+size_t scheduler_binding(const struct sim *sim);
+
+/* world */
+void world_begin(struct sim *sim);
+void world_step(struct sim *sim, struct draw *draw);
+void world_kubelets(struct sim *sim); /* pods whose time has come */
+int64_t world_next(const struct sim *sim);
+void world_calm(struct sim *sim);    /* end every trouble */
+void world_end_all(struct sim *sim); /* every pod goes */
+
+/* judge */
+void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);
+void judge_bind_answer(struct sim *sim, const struct web_call *call, const char *error);
+void judge_snapshot(struct sim *sim); /* every one that is published */
+void judge_quiet(struct sim *sim);    /* nothing on its way: ledger and cluster are one */
+void judge_nobody_waits(struct sim *sim);
+void judge_empty(struct sim *sim);
+
+#endif

@@ -1,0 +1,522 @@
+/*
+ * scheduler - kube-scheduler as far as an extender sees it (reference: what real ones do).
+ *
+ * One serial cycle: take a pod, filter, prioritize, choose, assume.  The bind goes out beside it,
+ * often after the next pod's filter.  A bind that is not answered in httpTimeout has failed; a
+ * failed pod is tried again after a while that grows.  A refused pod is woken by any event of the
+ * cluster, else after 330 s.  What it knows of the cluster is old by its lag.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "sim_run.h"
+
+enum {
+    HTTP_TIMEOUT_MS = 5000,
+    WAKE_ALL_MS = 330000,
+    BACKOFF_MS = 1000,
+    BACKOFF_MAX_MS = 10000,
+    IDLE_MS = 20000,
+    WAKE_MS = 5,
+    NAMES = TRUTH_NODES + 2,
+};
+
+struct answer {
+    const char *error;
+    uint32_t names;
+    char name[NAMES][TRUTH_NAME];
+};
+
+/* --- what it knows --- */
+
+static bool sees(const struct sim *sim, const struct scheduler *scheduler, int64_t since_ms)
+{
+    return sim->now_ms >= since_ms + scheduler->lag_ms;
+}
+
+static bool believes_bound(const struct sim *sim, const struct scheduler *scheduler,
+                           const struct truth_pod *pod)
+{
+    return !truth_alive(pod) || pod->terminating ||
+           (pod->node[0] != '\0' && sees(sim, scheduler, pod->bound_ms));
+}
+
+static void back_off(struct sim *sim, struct view_of_pod *view)
+{
+    int64_t wait = BACKOFF_MS << (view->tries < 4 ? view->tries : 4);
+
+    if (wait > BACKOFF_MAX_MS)
+        wait = BACKOFF_MAX_MS;
+    view->tries++;
+    view->state = VIEW_BACKOFF;
+    view->due_ms = sim->now_ms + wait + draw_between(&sim->draw, 0, 50);
+}
+
+void scheduler_restart(struct sim *sim, struct scheduler *scheduler)
+{
+    memset(scheduler->view, 0, sizeof scheduler->view);
+    scheduler->cycle_ms = sim->now_ms + draw_between(&sim->draw, 500, 5000);
+    for (size_t i = 0; i < SIM_CALLS; i++)
+        if (sim->call[i].busy && sim->call[i].scheduler == scheduler->id)
+            sim->call[i].deadline_ms = sim->now_ms; /* nobody waits for it any more */
+    sim_met("scheduler/restart");
+}
+
+/* --- calls --- */
+
+static void call_reset(struct web_call *call, const char *path)
+{
+    strbuf_reset(&call->body);
+    strbuf_reset(&call->answer);
+    call->status = 0;
+    call->lost = call->sent = call->given = false;
+    (void)snprintf(call->path, sizeof call->path, "%s", path);
+}
+
+static void put_pod(struct sim *sim, struct strbuf *out, const struct truth_pod *pod)
+{
+    char path[96];
+    struct strbuf object;
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
+    strbuf_init(&object);
+    if (standin_request(sim->standin, "GET", path, TEXT(""), &object) == 200)
+        strbuf_text(out, (struct text){object.data, object.len});
+    else
+        strbuf_str(out, "null");
+    strbuf_done(&object);
+}
+
+static void put_nodes(struct sim *sim, struct strbuf *out, uint32_t count,
+                      const char name[NAMES][TRUTH_NAME])
+{
+    struct strbuf object;
+    char path[64];
+
+    strbuf_str(out, "\"Nodes\":{\"items\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name[i]);
+        strbuf_init(&object);
+        if (standin_request(sim->standin, "GET", path, TEXT(""), &object) == 200)
+            strbuf_printf(out, "%s%s", i > 0 ? "," : "", object.data);
+        else
+            strbuf_printf(out, "%s{\"metadata\":{\"name\":\"%s\"}}", i > 0 ? "," : "", name[i]);
+        strbuf_done(&object);
+    }
+    strbuf_str(out, "]},\"NodeNames\":null}");
+}
+
+static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES][TRUTH_NAME])
+{
+    strbuf_str(out, "\"Nodes\":null,\"NodeNames\":[");
+    for (uint32_t i = 0; i < count; i++)
+        strbuf_printf(out, "%s\"%s\"", i > 0 ? "," : "", name[i]);
+    strbuf_str(out, "]}");
+}
+
+static void put_args(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+                     uint32_t count, const char name[NAMES][TRUTH_NAME])
+{
+    strbuf_str(&call->body, "{\"Pod\":");
+    put_pod(sim, &call->body, pod);
+    strbuf_str(&call->body, ",");
+    if (sim->rules.full_nodes)
+        put_nodes(sim, &call->body, count, name);
+    else
+        put_names(&call->body, count, name);
+}
+
+/* --- filter and prioritize --- */
+
+static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME])
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < sim->truth.nodes; i++) {
+        const struct truth_node *node = &sim->truth.node[i];
+        if (node->is.there && (sim->settling || draw_chance(&sim->draw, 900)))
+            (void)snprintf(name[count++], TRUTH_NAME, "%s", node->name);
+    }
+    if (!sim->settling && draw_chance(&sim->draw, 30))
+        (void)snprintf(name[count++], TRUTH_NAME, "stranger");
+    return count;
+}
+
+static void take_names(struct sim *sim, json_t *list, struct answer *out, uint32_t count,
+                       const char name[NAMES][TRUTH_NAME])
+{
+    size_t i;
+    const json_t *item;
+
+    json_array_foreach (list, i, item) {
+        const char *text = json_string_value(item);
+        bool known = false;
+        if (text == NULL)
+            text = json_string_value(json_object_get(json_object_get(item, "metadata"), "name"));
+        for (uint32_t k = 0; k < count; k++)
+            known = known || (text != NULL && strcmp(name[k], text) == 0);
+        for (uint32_t k = 0; k < out->names; k++)
+            known = known && strcmp(out->name[k], text) != 0;
+        if (!known)
+            sim_violation(sim, "filter passed %s, which was not offered, or twice",
+                          text != NULL ? text : "no name");
+        (void)snprintf(out->name[out->names++], TRUTH_NAME, "%s", text);
+    }
+}
+
+static void met_refusals(struct sim *sim, json_t *map, uint32_t passed)
+{
+    const char *node;
+    const json_t *text;
+
+    if (passed > 0 && json_object_size(map) > 0)
+        sim_violation(sim, "filter passed %u nodes and refused others in words", passed);
+    json_object_foreach (map, node, text) {
+        if (json_string_length(text) == 0)
+            sim_violation(sim, "filter refused %s without a word", node);
+    }
+}
+
+static json_t *ask(struct sim *sim, struct web_call *call)
+{
+    json_t *answer;
+
+    if (!daemon_call(sim, call))
+        return NULL;
+    if (call->status == 0)
+        sim_violation(sim, "%s was not answered at once", call->path);
+    answer = json_loadb(call->answer.data, call->answer.len, 0, NULL);
+    if (answer == NULL)
+        sim_violation(sim, "%s was answered with something that is no JSON", call->path);
+    return answer;
+}
+
+/* False: nobody there, or it says Error. */
+static bool filter(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+                   struct answer *out)
+{
+    char name[NAMES][TRUTH_NAME];
+    const uint32_t count = offered(sim, name);
+
+    call_reset(call, "/scheduler/filter");
+    put_args(sim, call, pod, count, name);
+    json_t *answer = ask(sim, call);
+    if (answer == NULL) {
+        sim_met("filter/nobody");
+        return false;
+    }
+    const char *error = json_string_value(json_object_get(answer, "Error"));
+    const bool failed = error != NULL && error[0] != '\0';
+    *out = (struct answer){0};
+    if (failed) {
+        sim_met("filter/error/%.*s", (int)strcspn(error, ": "), error);
+    } else {
+        take_names(sim,
+                   sim->rules.full_nodes
+                       ? json_object_get(json_object_get(answer, "Nodes"), "items")
+                       : json_object_get(answer, "NodeNames"),
+                   out, count, name);
+        met_refusals(sim, json_object_get(answer, "FailedNodes"), out->names);
+        met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->names);
+        sim_met(out->names > 0 ? "filter/fits" : "filter/refused");
+    }
+    json_decref(answer);
+    return !failed;
+}
+
+static uint32_t best_of(struct sim *sim, json_t *scores, const struct answer *answer)
+{
+    uint32_t best = 0;
+    json_int_t top = -1;
+    size_t i;
+    const json_t *item;
+
+    if (json_array_size(scores) != answer->names)
+        sim_violation(sim, "prioritize scored %zu of %u nodes", json_array_size(scores),
+                      answer->names);
+    json_array_foreach (scores, i, item) {
+        const json_int_t score = json_integer_value(json_object_get(item, "Score"));
+        const char *host = json_string_value(json_object_get(item, "Host"));
+        if (score < 0 || score > 10 || host == NULL)
+            sim_violation(sim, "prioritize gave a score of %lld", (long long)score);
+        for (uint32_t k = 0; k < answer->names; k++)
+            if (score > top && strcmp(answer->name[k], host) == 0) {
+                top = score;
+                best = k;
+            }
+    }
+    return best;
+}
+
+static const char *choose(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+                          const struct answer *fits)
+{
+    uint32_t best = 0;
+
+    if (fits->names > 1) {
+        call_reset(call, "/scheduler/prioritize");
+        put_args(sim, call, pod, fits->names, fits->name);
+        json_t *scores = ask(sim, call);
+        best = scores != NULL ? best_of(sim, scores, fits) : 0;
+        if (draw_chance(&sim->draw, 60)) { /* I5: the same question, the same answer */
+            call_reset(call, "/scheduler/prioritize");
+            put_args(sim, call, pod, fits->names, fits->name);
+            json_t *again = ask(sim, call);
+            if (!json_equal(scores, again))
+                sim_violation(sim, "prioritize answered the same question in two ways");
+            json_decref(again);
+        }
+        json_decref(scores);
+    }
+    if (!sim->settling && draw_chance(&sim->draw, 150))
+        best = draw_below(&sim->draw, fits->names); /* other plugins have their say */
+    return fits->name[best];
+}
+
+/* --- bind --- */
+
+static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, const char *node)
+{
+    for (size_t i = 0; i < SIM_CALLS; i++) {
+        struct web_call *call = &sim->call[i];
+        if (call->busy)
+            continue;
+        call_reset(call, "/scheduler/bind");
+        call->busy = true;
+        call->scheduler = scheduler->id;
+        call->pod = pod;
+        (void)snprintf(call->node, sizeof call->node, "%s", node);
+        call->start_ms = sim->now_ms + draw_between(&sim->draw, 0, 8);
+        call->deadline_ms = call->start_ms + HTTP_TIMEOUT_MS;
+        scheduler->view[pod].state = VIEW_BINDING;
+        return true;
+    }
+    return false;
+}
+
+static void send_bind(struct sim *sim, struct web_call *call)
+{
+    struct truth_pod *pod = &sim->truth.pod[call->pod];
+
+    strbuf_printf(&call->body,
+                  "{\"PodName\":\"p%u\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
+                  "\"Node\":\"%s\"}",
+                  pod->name, pod->uid, call->node);
+    if (!pod->asked) {
+        pod->asked = true;
+        pod->asked_version = sim->daemon.applied_nodes;
+    } else if (sim->daemon.applied_nodes < pod->asked_version) {
+        pod->asked_version = sim->daemon.applied_nodes;
+    }
+    if (!daemon_call(sim, call)) {
+        call->sent = true;
+        call->lost = true;
+        sim_met("bind/nobody");
+    }
+    if (!sim->settling && draw_chance(&sim->draw, 10))
+        call->lost = true; /* the connection goes; the bind does not */
+}
+
+static const char *error_of(struct sim *sim, const struct web_call *call, json_t **out)
+{
+    *out = json_loadb(call->answer.data, call->answer.len, 0, NULL);
+    if (*out == NULL || call->status != 200)
+        sim_violation(sim, "bind was answered with status %d", call->status);
+    const char *error = json_string_value(json_object_get(*out, "Error"));
+    return error != NULL ? error : "";
+}
+
+static void bind_is_over(struct sim *sim, struct web_call *call)
+{
+    struct view_of_pod *view = &sim->scheduler[call->scheduler].view[call->pod];
+
+    if (call->status != 0) {
+        json_t *answer;
+        const char *error = error_of(sim, call, &answer);
+        judge_bind_answer(sim, call, error);
+        sim_met("bind/%.*s", error[0] != '\0' ? (int)strcspn(error, ":") : 2,
+                error[0] != '\0' ? error : "ok");
+        sim_say(sim, "bind p%u to %s: %s", sim->truth.pod[call->pod].name, call->node,
+                error[0] != '\0' ? error : "ok");
+        if (view->state == VIEW_BINDING && error[0] == '\0')
+            view->state = VIEW_DONE;
+        else if (view->state == VIEW_BINDING)
+            back_off(sim, view);
+        json_decref(answer);
+        call->busy = false;
+        return;
+    }
+    /* Timed out or cut off.  The daemon may still answer; nobody reads it. */
+    sim_met(call->lost ? "bind/lost" : "bind/timeout");
+    if (view->state == VIEW_BINDING)
+        back_off(sim, view);
+    call->deadline_ms = INT64_MAX;
+    call->lost = true;
+}
+
+static void step_calls(struct sim *sim, const struct scheduler *scheduler)
+{
+    for (size_t i = 0; i < SIM_CALLS; i++) {
+        struct web_call *call = &sim->call[i];
+        if (!call->busy || call->scheduler != scheduler->id)
+            continue;
+        if (!call->sent && sim->now_ms >= call->start_ms)
+            send_bind(sim, call);
+        if (call->deadline_ms == INT64_MAX) { /* nobody reads what it says */
+            call->busy = call->given;
+        } else if (call->sent &&
+                   (call->status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
+            bind_is_over(sim, call);
+        }
+    }
+}
+
+/* --- the serial loop --- */
+
+static bool is_due(const struct sim *sim, const struct scheduler *scheduler, uint32_t i)
+{
+    const struct view_of_pod *view = &scheduler->view[i];
+    const struct truth_pod *pod = &sim->truth.pod[i];
+
+    if ((pod->schedulers & 1U << scheduler->id) == 0 || pod->uid[0] == '\0')
+        return false;
+    switch (view->state) {
+    case VIEW_UNSEEN:
+        return sees(sim, scheduler, pod->created_ms);
+    case VIEW_QUEUED:
+    case VIEW_BACKOFF:
+        return sim->now_ms >= view->due_ms;
+    case VIEW_REFUSED:
+        return sim->now_ms >= view->due_ms + WAKE_ALL_MS ||
+               (sim->events != view->events && sees(sim, scheduler, sim->events_ms));
+    case VIEW_BINDING:
+    case VIEW_DONE:
+        return false;
+    }
+    return false;
+}
+
+/* A pod that names nothing we manage: kube-scheduler binds it, and mostly does not ask us. */
+static bool binds_itself(struct sim *sim, const struct truth_pod *pod)
+{
+    char path[96];
+    char body[256];
+    struct strbuf out;
+    const struct truth_node *node = &sim->truth.node[draw_below(&sim->draw, sim->truth.nodes)];
+
+    if (pod->shape->ours || pod->shape->whole > 0 || draw_chance(&sim->draw, 100))
+        return false;
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u/binding", pod->name);
+    (void)snprintf(body, sizeof body,
+                   "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"p%u\"},"
+                   "\"target\":{\"kind\":\"Node\",\"name\":\"%s\"}}",
+                   pod->name, node->name);
+    strbuf_init(&out);
+    (void)sim_api_request(sim->api, "POST", path, body, &out); /* somebody may have been faster */
+    strbuf_done(&out);
+    return true;
+}
+
+static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
+{
+    static struct web_call call; /* filter and prioritize are answered at once */
+    struct view_of_pod *view = &scheduler->view[i];
+    const struct truth_pod *pod = &sim->truth.pod[i];
+    struct answer fits;
+
+    if (call.body.data == NULL) {
+        strbuf_init(&call.body);
+        strbuf_init(&call.answer);
+    }
+    if (believes_bound(sim, scheduler, pod)) {
+        view->state = VIEW_DONE;
+        return;
+    }
+    if (binds_itself(sim, pod)) {
+        view->state = VIEW_DONE;
+        return;
+    }
+    view->events = sim->events;
+    if (!filter(sim, &call, pod, &fits)) {
+        back_off(sim, view);
+    } else if (fits.names == 0) {
+        view->state = VIEW_REFUSED;
+        view->due_ms = sim->now_ms;
+    } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {
+        back_off(sim, view);
+    }
+}
+
+/* When the next of its pods may be due, for what it knows now. */
+static int64_t idle_until(const struct sim *sim, const struct scheduler *scheduler)
+{
+    int64_t until = sim->now_ms + IDLE_MS;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct view_of_pod *view = &scheduler->view[i];
+        int64_t due = INT64_MAX;
+        if (view->state == VIEW_QUEUED || view->state == VIEW_BACKOFF)
+            due = view->due_ms;
+        else if (view->state == VIEW_REFUSED)
+            due = view->due_ms + WAKE_ALL_MS;
+        if (due < until)
+            until = due;
+    }
+    return until > sim->now_ms ? until : sim->now_ms + 1;
+}
+
+void schedulers_hear(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->rules.schedulers; i++) {
+        struct scheduler *scheduler = &sim->scheduler[i];
+        const int64_t heard = sim->now_ms + scheduler->lag_ms + WAKE_MS;
+        if (heard < scheduler->cycle_ms)
+            scheduler->cycle_ms = heard;
+    }
+}
+
+void scheduler_step(struct sim *sim, struct scheduler *scheduler)
+{
+    step_calls(sim, scheduler);
+    if (sim->now_ms < scheduler->cycle_ms || sim->frozen)
+        return;
+    /* Whoever waits longest; where it began last time does not matter. */
+    const uint32_t from = draw_below(&sim->draw, sim->truth.pods);
+    for (uint32_t k = 0; k < sim->truth.pods; k++) {
+        const uint32_t i = (from + k) % sim->truth.pods;
+        if (!is_due(sim, scheduler, i))
+            continue;
+        cycle(sim, scheduler, i);
+        scheduler->cycle_ms = sim->now_ms + draw_between(&sim->draw, 1, 5);
+        return;
+    }
+    scheduler->cycle_ms = idle_until(sim, scheduler);
+}
+
+int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)
+{
+    int64_t next = sim->frozen ? INT64_MAX : scheduler->cycle_ms;
+
+    for (size_t i = 0; i < SIM_CALLS; i++) {
+        const struct web_call *call = &sim->call[i];
+        if (!call->busy || call->scheduler != scheduler->id)
+            continue;
+        const int64_t due = !call->sent                       ? call->start_ms
+                            : call->status != 0 || call->lost ? sim->now_ms + 1
+                                                              : call->deadline_ms;
+        if (due < next && call->deadline_ms != INT64_MAX)
+            next = due;
+    }
+    return next;
+}
+
+size_t scheduler_binding(const struct sim *sim)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < SIM_CALLS; i++)
+        count += sim->call[i].busy ? 1 : 0;
+    return count;
+}

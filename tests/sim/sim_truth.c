@@ -1,0 +1,268 @@
+#include "sim_truth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "milligpu/alloc.h"
+
+#include "sim_run.h"
+
+const struct shape truth_shape[] = {
+    {"50", 1, {{"c", WANT_APP, 50, 0}}, .grantable = true, .ours = true},
+    {"100", 1, {{"c", WANT_APP, 100, 0}}, .grantable = true, .ours = true},
+    {"300", 1, {{"c", WANT_APP, 300, 0}}, .grantable = true, .ours = true},
+    {"333", 1, {{"c", WANT_APP, 333, 0}}, .grantable = true, .ours = true},
+    {"500", 1, {{"c", WANT_APP, 500, 0}}, .grantable = true, .ours = true},
+    {"700", 1, {{"c", WANT_APP, 700, 0}}, .grantable = true, .ours = true},
+    {"1000", 1, {{"c", WANT_APP, 1000, 0}}, .grantable = true, .ours = true},
+    {"2000", 1, {{"c", WANT_APP, 2000, 0}}, .grantable = true, .ours = true},
+    {"300+400",
+     2,
+     {{"a", WANT_APP, 300, 0}, {"b", WANT_APP, 400, 0}},
+     .grantable = true,
+     .ours = true},
+    {"600+600",
+     2,
+     {{"a", WANT_APP, 600, 0}, {"b", WANT_APP, 600, 0}},
+     .grantable = true,
+     .ours = true},
+    {"init800+300",
+     2,
+     {{"i", WANT_INIT, 800, 0}, {"c", WANT_APP, 300, 0}},
+     .grantable = true,
+     .ours = true},
+    {"sidecar200+init600+300",
+     3,
+     {{"s", WANT_SIDECAR, 200, 0}, {"i", WANT_INIT, 600, 0}, {"c", WANT_APP, 300, 0}},
+     .grantable = true,
+     .ours = true},
+    {"init600+sidecar200+300",
+     3,
+     {{"i", WANT_INIT, 600, 0}, {"s", WANT_SIDECAR, 200, 0}, {"c", WANT_APP, 300, 0}},
+     .grantable = true,
+     .ours = true},
+    {"1000over2", 1, {{"c", WANT_APP, 1000, 2}}, .grantable = true, .ours = true},
+    {"model", 1, {{"c", WANT_APP, 400, 0}}, .grantable = true, .ours = true, .model = "A100*"},
+    {"memory",
+     1,
+     {{"c", WANT_APP, 300, 0}},
+     .grantable = true,
+     .ours = true,
+     .memory = "16Gi",
+     .memory_mib = 16384},
+    {"1500", 1, {{"c", WANT_APP, 1500, 0}}, .ours = true},
+    {"1", 1, {{"c", WANT_APP, 1, 0}}, .ours = true},
+    {"0", 1, {{"c", WANT_APP, 0, 0}}, .ours = true},
+    {"plain", 0, {{0}}, .ours = false},
+    {"whole", 0, {{0}}, .ours = false, .whole = 1},
+};
+const uint32_t truth_shapes = ARRAY_LEN(truth_shape);
+
+void truth_done(struct truth *truth)
+{
+    for (uint32_t i = 0; i < truth->nodes; i++)
+        xfree(truth->node[i].was);
+}
+
+struct truth_pod *truth_find(struct truth *truth, const char *uid)
+{
+    for (uint32_t i = truth->pods; i > 0; i--)
+        if (strcmp(truth->pod[i - 1].uid, uid) == 0)
+            return &truth->pod[i - 1];
+    return NULL;
+}
+
+struct truth_node *truth_node(struct truth *truth, const char *name)
+{
+    for (uint32_t i = 0; i < truth->nodes; i++)
+        if (strcmp(truth->node[i].name, name) == 0)
+            return &truth->node[i];
+    return NULL;
+}
+
+/* --- charges --- */
+
+struct life {
+    uint32_t apps;
+    uint32_t sidecars;
+    uint32_t peak; /* of an init container, with the sidecars before it */
+};
+
+static void live(struct life *life, const struct truth_want *want, uint32_t milli)
+{
+    switch (want->kind) {
+    case WANT_APP:
+        life->apps += milli;
+        break;
+    case WANT_SIDECAR:
+        life->sidecars += milli;
+        break;
+    case WANT_INIT:
+        if (life->sidecars + milli > life->peak)
+            life->peak = life->sidecars + milli;
+        break;
+    }
+}
+
+static uint32_t most(const struct life *life)
+{
+    const uint32_t running = life->apps + life->sidecars;
+
+    return running > life->peak ? running : life->peak;
+}
+
+uint32_t truth_charge(const struct truth_pod *pod, const char *gpu)
+{
+    struct life life = {0};
+
+    for (uint32_t w = 0; w < pod->shape->wants; w++) {
+        uint32_t milli = 0;
+        for (uint32_t i = 0; i < pod->shares; i++)
+            if (pod->share[i].want == w && strcmp(pod->share[i].gpu, gpu) == 0)
+                milli += pod->share[i].milli;
+        live(&life, &pod->shape->want[w], milli);
+    }
+    return most(&life);
+}
+
+uint32_t truth_peak(const struct shape *shape)
+{
+    struct life life = {0};
+
+    for (uint32_t w = 0; w < shape->wants; w++)
+        live(&life, &shape->want[w], shape->want[w].milli);
+    return most(&life);
+}
+
+/* --- nodes --- */
+
+void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version)
+{
+    if (node->versions == TRUTH_VERSIONS)
+        sim_violation(sim, "the simulator's own table of node versions is full");
+    if (node->was == NULL)
+        node->was = xcalloc(TRUTH_VERSIONS, sizeof *node->was);
+    node->is.version = version;
+    node->was[node->versions++] = node->is;
+}
+
+/* --- pods --- */
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text != NULL ? text : "";
+}
+
+/* The object as it is now; NULL if it is gone. */
+static json_t *fetch(struct sim *sim, const char *path)
+{
+    struct strbuf out;
+    json_t *object = NULL;
+
+    strbuf_init(&out);
+    if (standin_request(sim->standin, "GET", path, TEXT(""), &out) == 200) {
+        object = json_loadb(out.data, out.len, 0, NULL);
+        if (object == NULL)
+            sim_violation(sim, "%s is no JSON", path);
+    }
+    strbuf_done(&out);
+    return object;
+}
+
+static bool phase_is_end(const json_t *pod)
+{
+    const char *phase = text_at(json_object_get(pod, "status"), "phase");
+
+    return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+}
+
+/* What our Binding says; others may have written on the pod before. */
+static void read_binding(struct sim *sim, struct truth_pod *pod, struct text body)
+{
+    json_t *binding = json_loadb(body.at, body.len, 0, NULL);
+    const json_t *meta = json_object_get(binding, "metadata");
+
+    judge_grant(sim, pod, text_at(json_object_get(meta, "annotations"), "milligpu.io/allocation"));
+    json_decref(binding);
+}
+
+static void became_bound(struct sim *sim, struct truth_pod *pod, const json_t *object,
+                         const struct sim_effect *effect)
+{
+    (void)snprintf(pod->node, sizeof pod->node, "%s",
+                   text_at(json_object_get(object, "spec"), "nodeName"));
+    pod->bound_ms = sim->now_ms;
+    if (!sim->settling) /* at the end who runs goes on running */
+        pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 50, 60000);
+    pod->ours = effect->ours;
+    if (pod->ours)
+        read_binding(sim, pod, effect->body);
+    sim_say(sim, "p%u is on %s now%s", pod->name, pod->node, pod->ours ? "" : ", not by us");
+}
+
+static void refresh(struct sim *sim, const char *path, uint32_t name,
+                    const struct sim_effect *effect)
+{
+    struct truth *truth = &sim->truth;
+    json_t *object = fetch(sim, path);
+    struct truth_pod *pod =
+        truth->current[name] != 0 ? &truth->pod[truth->current[name] - 1] : NULL;
+    const char *uid = text_at(json_object_get(object, "metadata"), "uid");
+
+    if (pod != NULL && pod->there && (object == NULL || strcmp(pod->uid, uid) != 0))
+        pod->there = false;
+    if (object != NULL && (pod == NULL || strcmp(pod->uid, uid) != 0)) {
+        /* Whoever created it put its shape there and counted it. */
+        pod = &truth->pod[truth->pods - 1];
+        (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
+        pod->there = true;
+        truth->current[name] = truth->pods;
+    }
+    if (object != NULL && pod != NULL) {
+        pod->ended = pod->ended || phase_is_end(object);
+        pod->terminating =
+            text_at(json_object_get(object, "metadata"), "deletionTimestamp")[0] != '\0';
+        if (pod->node[0] == '\0' && text_at(json_object_get(object, "spec"), "nodeName")[0] != '\0')
+            became_bound(sim, pod, object, effect);
+    }
+    json_decref(object);
+}
+
+static void wake_everybody(struct sim *sim)
+{
+    sim->events++;
+    sim->events_ms = sim->now_ms;
+    schedulers_hear(sim);
+}
+
+void truth_effect(struct sim *sim, const struct sim_effect *effect)
+{
+    static const char pods[] = "/api/v1/namespaces/default/pods/";
+    char path[128];
+
+    sim->operations++;
+    if (strcmp(effect->method, "GET") == 0 || effect->status >= 300)
+        return;
+    if (strstr(effect->path, "csistoragecapacities") != NULL ||
+        strncmp(effect->path, "/api/v1/nodes/", 14) == 0)
+        wake_everybody(sim);
+    if (strncmp(effect->path, pods, strlen(pods) - 1) != 0)
+        return;
+    uint32_t name;
+    if (effect->path[strlen(pods) - 1] == '/') {
+        name = (uint32_t)strtoul(effect->path + strlen(pods) + 1, NULL, 10);
+    } else {
+        name = sim->truth.pod[sim->truth.pods - 1].name; /* it is being created */
+    }
+    (void)snprintf(path, sizeof path, "%sp%u", pods, name);
+    refresh(sim, path, name, effect);
+    schedulers_hear(sim);
+    const uint32_t current = sim->truth.current[name];
+    if (current != 0 && sim->truth.pod[current - 1].node[0] != '\0')
+        wake_everybody(sim); /* a bound pod changed */
+}

@@ -1,0 +1,140 @@
+/*
+ * truth - what the cluster is: Nodes and Pods as the API server has them, and what was granted.
+ *
+ * Filled from the effects of requests alone.  Of a pod that our Binding bound it keeps what the
+ * annotation said at that moment, for good: later edits change nothing.
+ */
+#ifndef MILLIGPU_TESTS_SIM_TRUTH_H
+#define MILLIGPU_TESTS_SIM_TRUTH_H
+
+#include "milligpu/base.h"
+
+enum {
+    TRUTH_NAME = 24,
+    TRUTH_ID = 64,
+    TRUTH_NODES = 8,
+    TRUTH_GPUS = 8,
+    TRUTH_PODS = 512, /* over the whole run */
+    TRUTH_NAMES = 64, /* pod names; they come again with other uids */
+    TRUTH_WANTS = 4,
+    TRUTH_SHARES = 16,
+    TRUTH_VERSIONS = 512,
+};
+
+/* --- what pods ask --- */
+
+struct truth_want {
+    const char *container;
+    enum { WANT_APP, WANT_INIT, WANT_SIDECAR } kind;
+    uint32_t milli;
+    uint32_t count; /* of GPUs to spread it over; 0: not said */
+};
+
+struct shape {
+    const char *word;
+    uint32_t wants;
+    struct truth_want want[TRUTH_WANTS];
+    bool grantable;      /* a request that may be granted somewhere */
+    bool ours;           /* names the resource */
+    const char *model;   /* gpu-model */
+    const char *memory;  /* gpu-memory */
+    uint32_t memory_mib; /* the same as a number */
+    uint32_t whole;      /* GPUs of the other resource */
+};
+
+extern const struct shape truth_shape[];
+extern const uint32_t truth_shapes;
+
+/* --- nodes --- */
+
+struct truth_gpu {
+    char id[TRUTH_ID];
+    char alias[TRUTH_ID];
+    const char *model;
+    uint32_t index;
+    uint32_t milli;
+    uint32_t mib;
+    bool ill;
+    bool missing; /* not in the inventory at the moment */
+};
+
+enum truth_source { TRUTH_ANNOTATED, TRUTH_COUNTED, TRUTH_LABELLED };
+
+/* A node as it was from one resourceVersion on. */
+struct truth_version {
+    uint64_t version;
+    bool there;
+    bool cordoned;
+    uint32_t gpus;
+    struct truth_gpu gpu[TRUTH_GPUS];
+};
+
+struct truth_node {
+    char name[TRUTH_NAME];
+    enum truth_source source;
+    struct truth_version is;
+    uint32_t versions;
+    struct truth_version *was; /* ascending, the last one is what is */
+};
+
+/* --- pods --- */
+
+struct truth_share {
+    uint32_t want; /* of the shape */
+    char gpu[TRUTH_ID];
+    uint32_t milli;
+    uint32_t mib;
+};
+
+struct truth_pod {
+    const struct shape *shape;
+    uint32_t name;
+    char uid[TRUTH_ID];
+    char node[TRUTH_NAME]; /* "" while unbound */
+    bool there;
+    bool ended;
+    bool terminating;
+    bool ours;              /* our Binding bound it */
+    bool answered;          /* a bind of it was answered with success */
+    bool strange;           /* somebody else wrote our annotation on it */
+    bool asked;             /* a bind was asked for */
+    uint64_t asked_version; /* what the writer knew of nodes then */
+    int64_t created_ms;
+    int64_t bound_ms;
+    int64_t kubelet_ms;  /* when something happens to it next; 0: nothing */
+    uint32_t schedulers; /* bits: who takes care of it */
+    uint32_t shares;
+    struct truth_share share[TRUTH_SHARES]; /* ours: as granted */
+};
+
+struct truth {
+    uint32_t nodes;
+    struct truth_node node[TRUTH_NODES];
+    uint32_t pods;
+    struct truth_pod pod[TRUTH_PODS];
+    uint32_t current[TRUTH_NAMES]; /* index + 1 of the pod that has the name now or had it last */
+};
+
+struct sim;
+struct sim_effect;
+
+void truth_done(struct truth *truth);
+/* The observer of sim_api. */
+void truth_effect(struct sim *sim, const struct sim_effect *effect);
+/* A node's new state, which the API server has taken as of version. */
+void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version);
+
+struct truth_pod *truth_find(struct truth *truth, const char *uid);
+struct truth_node *truth_node(struct truth *truth, const char *name);
+
+static inline bool truth_alive(const struct truth_pod *pod)
+{
+    return pod->there && !pod->ended;
+}
+
+/* What the pod takes on one GPU over its life: the peak (design 2). */
+uint32_t truth_charge(const struct truth_pod *pod, const char *gpu);
+/* What it asks altogether, as if everything were on one GPU. */
+uint32_t truth_peak(const struct shape *shape);
+
+#endif

@@ -1,0 +1,698 @@
+/*
+ * world - what the cluster does by itself: users, kubelets, operators, a hostile tenant, and
+ * everything that breaks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <sqlite3.h>
+
+#include "sim_run.h"
+#include "support/disk.h"
+
+enum { GPUS = 4, MIB = 81920 };
+
+static const char pods_path[] = "/api/v1/namespaces/default/pods";
+
+static int request(struct sim *sim, const char *method, const char *path, const char *body)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const int status = sim_api_request(sim->api, method, path, body, &out);
+    strbuf_done(&out);
+    return status;
+}
+
+static int request_json(struct sim *sim, const char *method, const char *path, json_t *take_body)
+{
+    char *body = json_dumps(take_body, JSON_COMPACT);
+    const int status = request(sim, method, path, body);
+
+    free(body);
+    json_decref(take_body);
+    return status;
+}
+
+/* --- nodes --- */
+
+static uint64_t version_now(struct sim *sim)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    if (standin_request(sim->standin, "GET", "/api/v1/nodes?limit=1", TEXT(""), &out) != 200)
+        sim_violation(sim, "the stand-in does not list");
+    json_t *list = json_loadb(out.data, out.len, 0, NULL);
+    const char *version =
+        json_string_value(json_object_get(json_object_get(list, "metadata"), "resourceVersion"));
+    if (version == NULL)
+        sim_violation(sim, "a list without a version");
+    const uint64_t number = strtoull(version, NULL, 10);
+    json_decref(list);
+    strbuf_done(&out);
+    return number;
+}
+
+static json_t *gpus_annotation(const struct truth_node *node)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < node->is.gpus; i++) {
+        const struct truth_gpu *gpu = &node->is.gpu[i];
+        if (gpu->missing)
+            continue;
+        json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:i,s:s,s:s}", "uuid", gpu->id, "index",
+                                              (int)gpu->index, "milli", (int)gpu->milli, "mib",
+                                              (int)gpu->mib, "model", gpu->model, "health",
+                                              gpu->ill ? "Unhealthy" : "Healthy"));
+    }
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_t *out = json_string(text);
+    free(text);
+    json_decref(list);
+    return out;
+}
+
+static uint32_t present(const struct truth_node *node)
+{
+    uint32_t milli = 0;
+
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        milli += node->is.gpu[i].missing ? 0 : node->is.gpu[i].milli;
+    return milli;
+}
+
+static json_t *amounts(uint32_t milli)
+{
+    char text[16];
+
+    (void)snprintf(text, sizeof text, "%u", milli);
+    return json_pack("{s:{s:s},s:{s:s}}", "capacity", "nvidia.com/vgpu", text, "allocatable",
+                     "nvidia.com/vgpu", text);
+}
+
+static json_t *labels(const struct truth_node *node)
+{
+    char count[16];
+
+    (void)snprintf(count, sizeof count, "%u", present(node) / 1000);
+    return json_pack("{s:s,s:s,s:s}", "nvidia.com/gpu.count", count, "nvidia.com/gpu.memory",
+                     "81920", "nvidia.com/gpu.product", "A100-SXM4-80GB");
+}
+
+/* The Node as its source shows it; whole: for creation. */
+static json_t *node_object(const struct truth_node *node)
+{
+    json_t *meta = json_pack("{s:s}", "name", node->name);
+    json_t *status = json_object();
+    json_t *notes = json_object();
+
+    if (node->is.cordoned)
+        json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
+    if (node->source == TRUTH_ANNOTATED)
+        json_object_set_new(notes, "milligpu.io/gpus", gpus_annotation(node));
+    if (node->source == TRUTH_LABELLED) {
+        json_object_set_new(meta, "labels", labels(node));
+    } else {
+        json_decref(status);
+        status = amounts(present(node));
+    }
+    json_object_set_new(meta, "annotations", notes);
+    return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "v1", "kind", "Node", "metadata", meta,
+                     "status", status);
+}
+
+static void create_node(struct sim *sim, struct truth_node *node)
+{
+    node->is.there = true;
+    if (request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
+        sim_violation(sim, "the stand-in does not take a node");
+    truth_node_is(sim, node, version_now(sim));
+    sim_say(sim, "node %s comes", node->name);
+}
+
+/* One request that tells of one change. */
+static void patch_node(struct sim *sim, struct truth_node *node, const char *what)
+{
+    char path[64];
+    json_t *patch;
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
+    if (node->source == TRUTH_ANNOTATED) {
+        patch = json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/gpus",
+                          gpus_annotation(node));
+    } else if (node->source == TRUTH_LABELLED) {
+        patch = json_pack("{s:{s:o}}", "metadata", "labels", labels(node));
+    } else {
+        (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node->name);
+        patch = json_pack("{s:o}", "status", amounts(present(node)));
+    }
+    if (request_json(sim, "PATCH", path, patch) != 200)
+        sim_violation(sim, "the stand-in does not take a change of %s", node->name);
+    truth_node_is(sim, node, version_now(sim));
+    sim_met("node/%s", what);
+    sim_say(sim, "node %s: %s", node->name, what);
+}
+
+static void cordon(struct sim *sim, struct truth_node *node, bool on)
+{
+    char path[64];
+    json_t *value = on ? json_string("all") : json_null();
+
+    node->is.cordoned = on;
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
+    if (request_json(sim, "PATCH", path,
+                     json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/cordon",
+                               value)) != 200)
+        sim_violation(sim, "the stand-in does not take a cordon");
+    truth_node_is(sim, node, version_now(sim));
+    sim_met(on ? "node/cordon" : "node/uncordon");
+    sim_say(sim, "node %s is %s", node->name, on ? "cordoned" : "not cordoned");
+}
+
+static void delete_node(struct sim *sim, struct truth_node *node)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
+    if (request(sim, "DELETE", path, "") >= 300)
+        sim_violation(sim, "the stand-in does not delete a node");
+    node->is.there = node->is.cordoned = false;
+    truth_node_is(sim, node, version_now(sim));
+    sim_met("node/deleted");
+    sim_say(sim, "node %s is deleted", node->name);
+}
+
+/* The first ones are there, the others are not: what a count can say. */
+static void keep_first(struct truth_node *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        node->is.gpu[i].missing = i >= count;
+}
+
+static void rotate_indexes(struct truth_node *node)
+{
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        node->is.gpu[i].index = (node->is.gpu[i].index + 1) % node->is.gpus;
+}
+
+/* From counts to UUIDs: the made-up id becomes an alias. */
+static void name_gpus(struct sim *sim, struct truth_node *node)
+{
+    node->source = TRUTH_ANNOTATED;
+    for (uint32_t i = 0; i < node->is.gpus; i++) {
+        struct truth_gpu *gpu = &node->is.gpu[i];
+        (void)snprintf(gpu->alias, sizeof gpu->alias, "%s/gpu-%u", node->name, i);
+        (void)snprintf(gpu->id, sizeof gpu->id, "GPU-%s-late-%u", node->name, i);
+        gpu->mib = MIB;
+    }
+    patch_node(sim, node, "gets_uuids");
+}
+
+static bool has_aliases(const struct truth_node *node)
+{
+    return node->is.gpu[0].alias[0] != '\0';
+}
+
+static void change_annotated(struct sim *sim, struct truth_node *node, struct draw *draw)
+{
+    struct truth_gpu *gpu = &node->is.gpu[draw_below(draw, node->is.gpus)];
+
+    switch (draw_below(draw, 6)) {
+    case 0:
+        gpu->ill = !gpu->ill;
+        patch_node(sim, node, gpu->ill ? "ill" : "well");
+        break;
+    case 1:
+        gpu->missing = !gpu->missing;
+        patch_node(sim, node, gpu->missing ? "loses_a_gpu" : "gpu_returns");
+        break;
+    case 2:
+        gpu->milli = gpu->milli == 1000 ? 500 : 1000;
+        gpu->mib = gpu->milli == 1000 ? MIB : MIB / 2;
+        patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
+        break;
+    case 3:
+        if (!has_aliases(node)) { /* an alias is of an index */
+            rotate_indexes(node);
+            patch_node(sim, node, "other_indexes");
+        }
+        break;
+    case 4:
+        keep_first(node, 0);
+        patch_node(sim, node, "all_missing");
+        break;
+    default:
+        keep_first(node, node->is.gpus);
+        patch_node(sim, node, "all_there");
+    }
+}
+
+static void change_counted(struct sim *sim, struct truth_node *node, struct draw *draw)
+{
+    switch (draw_below(draw, 4)) {
+    case 0:
+        keep_first(node, 0);
+        patch_node(sim, node, "plugin_restarts");
+        break;
+    case 1:
+        keep_first(node, 1 + draw_below(draw, node->is.gpus));
+        patch_node(sim, node, "other_count");
+        break;
+    case 2:
+        if (node->source == TRUTH_COUNTED && draw_chance(draw, 300)) {
+            keep_first(node, node->is.gpus);
+            name_gpus(sim, node);
+        }
+        break;
+    default:
+        keep_first(node, node->is.gpus);
+        patch_node(sim, node, "plugin_back");
+    }
+}
+
+static void change_node(struct sim *sim, struct draw *draw)
+{
+    struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    const uint32_t what = draw_below(draw, 10);
+
+    if (!node->is.there)
+        create_node(sim, node);
+    else if (what == 0)
+        delete_node(sim, node);
+    else if (what <= 2)
+        cordon(sim, node, !node->is.cordoned);
+    else if (node->source == TRUTH_ANNOTATED)
+        change_annotated(sim, node, draw);
+    else
+        change_counted(sim, node, draw);
+}
+
+static void begin_node(struct sim *sim, uint32_t n)
+{
+    struct truth_node *node = &sim->truth.node[n];
+    const uint32_t kind = draw_below(&sim->draw, 10);
+
+    (void)snprintf(node->name, sizeof node->name, "n%u", n);
+    node->source = kind < 5 ? TRUTH_ANNOTATED : kind < 8 ? TRUTH_COUNTED : TRUTH_LABELLED;
+    node->is.gpus = 1 + draw_below(&sim->draw, GPUS);
+    for (uint32_t i = 0; i < node->is.gpus; i++) {
+        struct truth_gpu *gpu = &node->is.gpu[i];
+        *gpu = (struct truth_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
+        if (node->source == TRUTH_ANNOTATED) {
+            (void)snprintf(gpu->id, sizeof gpu->id, "GPU-%s-%u", node->name, i);
+            if (draw_chance(&sim->draw, 250))
+                gpu->model = "H100-PCIE-80GB";
+        } else {
+            (void)snprintf(gpu->id, sizeof gpu->id, "%s/gpu-%u", node->name, i);
+        }
+        if (node->source == TRUTH_COUNTED) {
+            gpu->mib = 0;
+            gpu->model = "";
+        }
+    }
+    create_node(sim, node);
+}
+
+/* --- pods --- */
+
+static json_t *container_object(const struct truth_want *want)
+{
+    char milli[16];
+
+    (void)snprintf(milli, sizeof milli, "%u", want->milli);
+    json_t *container = json_pack("{s:s,s:s,s:{s:{s:s},s:{s:s}}}", "name", want->container, "image",
+                                  "none", "resources", "limits", "nvidia.com/vgpu", milli,
+                                  "requests", "nvidia.com/vgpu", milli);
+    if (want->kind == WANT_SIDECAR)
+        json_object_set_new(container, "restartPolicy", json_string("Always"));
+    return container;
+}
+
+static json_t *spec_object(const struct shape *shape, const char *node)
+{
+    json_t *apps = json_array();
+    json_t *inits = json_array();
+
+    for (uint32_t i = 0; i < shape->wants; i++)
+        json_array_append_new(shape->want[i].kind == WANT_APP ? apps : inits,
+                              container_object(&shape->want[i]));
+    if (json_array_size(apps) == 0)
+        json_array_append_new(apps, json_pack("{s:s,s:s}", "name", "plain", "image", "none"));
+    if (shape->whole > 0)
+        json_object_set_new(json_array_get(apps, 0), "resources",
+                            json_pack("{s:{s:s},s:{s:s}}", "limits", "nvidia.com/gpu", "1",
+                                      "requests", "nvidia.com/gpu", "1"));
+    json_t *spec = json_pack("{s:o}", "containers", apps);
+    if (json_array_size(inits) > 0)
+        json_object_set(spec, "initContainers", inits);
+    json_decref(inits);
+    if (node[0] != '\0')
+        json_object_set_new(spec, "nodeName", json_string(node));
+    return spec;
+}
+
+static json_t *notes_object(const struct shape *shape)
+{
+    json_t *notes = json_object();
+    char count[16];
+
+    if (shape->model != NULL)
+        json_object_set_new(notes, "milligpu.io/gpu-model", json_string(shape->model));
+    if (shape->memory != NULL)
+        json_object_set_new(notes, "milligpu.io/gpu-memory", json_string(shape->memory));
+    for (uint32_t i = 0; i < shape->wants; i++)
+        if (shape->want[i].count > 0) {
+            (void)snprintf(count, sizeof count, "%u", shape->want[i].count);
+            json_object_set_new(notes, "milligpu.io/gpu-count", json_string(count));
+        }
+    return notes;
+}
+
+static bool free_name(struct sim *sim, uint32_t *out)
+{
+    for (uint32_t i = 0; i < TRUTH_NAMES; i++) {
+        const uint32_t name = (i + sim->truth.pods) % TRUTH_NAMES;
+        const uint32_t current = sim->truth.current[name];
+        if (current == 0 || !sim->truth.pod[current - 1].there) {
+            *out = name;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* note: somebody's own text in our annotation, "" for none. */
+static void create_pod(struct sim *sim, struct draw *draw, const struct shape *shape,
+                       const char *node, const char *note)
+{
+    struct truth *truth = &sim->truth;
+    uint32_t name;
+    char text[16];
+
+    if (truth->pods == TRUTH_PODS || !free_name(sim, &name))
+        return;
+    struct truth_pod *pod = &truth->pod[truth->pods++];
+    *pod = (struct truth_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
+    pod->strange = note[0] != '\0';
+    pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
+                                      : 1U << draw_below(draw, sim->rules.schedulers);
+    json_t *notes = notes_object(shape);
+    if (note[0] != '\0')
+        json_object_set_new(notes, "milligpu.io/allocation", json_string(note));
+    (void)snprintf(text, sizeof text, "p%u", name);
+    const int status =
+        request_json(sim, "POST", pods_path,
+                     json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind", "Pod",
+                               "metadata", "name", text, "namespace", "default", "annotations",
+                               notes, "spec", spec_object(shape, node)));
+    if (status != 201)
+        sim_violation(sim, "the stand-in does not take pod %s: %d", text, status);
+    sim_say(sim, "p%u (%s) comes%s%s", name, shape->word, node[0] != '\0' ? ", bound to " : "",
+            node);
+}
+
+static void pod_path(const struct truth_pod *pod, const char *rest, char path[160])
+{
+    (void)snprintf(path, 160, "%s/p%u%s", pods_path, pod->name, rest);
+}
+
+static void delete_pod(struct sim *sim, const struct truth_pod *pod, bool at_once)
+{
+    char path[160];
+
+    pod_path(pod, at_once ? "?gracePeriodSeconds=0" : "?gracePeriodSeconds=30", path);
+    (void)request(sim, "DELETE", path, "");
+    sim_say(sim, "p%u is deleted%s", pod->name, at_once ? " at once" : "");
+}
+
+static void end_pod(struct sim *sim, const struct truth_pod *pod, bool well)
+{
+    char path[160];
+
+    pod_path(pod, "/status", path);
+    if (request(sim, "PATCH", path,
+                well ? "{\"status\":{\"phase\":\"Succeeded\"}}"
+                     : "{\"status\":{\"phase\":\"Failed\"}}") != 200)
+        sim_violation(sim, "the stand-in does not end p%u", pod->name);
+    sim_say(sim, "p%u ends", pod->name);
+}
+
+static struct truth_pod *some_pod(struct sim *sim, struct draw *draw)
+{
+    if (sim->truth.pods == 0)
+        return NULL;
+    struct truth_pod *pod = &sim->truth.pod[draw_below(draw, sim->truth.pods)];
+    return pod->there ? pod : NULL;
+}
+
+static void kubelet(struct sim *sim, struct truth_pod *pod)
+{
+    struct draw *draw = &sim->draw;
+    const uint32_t what = draw_below(draw, 10);
+
+    pod->kubelet_ms = 0;
+    if (pod->ended || what == 0) {
+        delete_pod(sim, pod, true);
+        sim_met(pod->ended ? "pod/cleared" : "pod/vanished");
+    } else if (pod->terminating || what < 7) {
+        end_pod(sim, pod, what < 5);
+        pod->kubelet_ms = sim->now_ms + draw_between(draw, 10, 20000);
+        sim_met("pod/ended");
+    } else {
+        delete_pod(sim, pod, false);
+        pod->kubelet_ms = sim->now_ms + draw_between(draw, 10, 30000);
+        sim_met("pod/terminating");
+    }
+}
+
+void world_kubelets(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        struct truth_pod *pod = &sim->truth.pod[i];
+        if (pod->there && pod->kubelet_ms != 0 && sim->now_ms >= pod->kubelet_ms)
+            kubelet(sim, pod);
+    }
+}
+
+int64_t world_next(const struct sim *sim)
+{
+    int64_t next = INT64_MAX;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (pod->there && pod->kubelet_ms != 0 && pod->kubelet_ms < next)
+            next = pod->kubelet_ms;
+    }
+    return next;
+}
+
+/* --- a hostile tenant --- */
+
+static const char *forged(struct sim *sim, struct draw *draw, const struct shape *shape,
+                          char out[256])
+{
+    const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    const char *gpu = node->is.gpu[draw_below(draw, node->is.gpus)].id;
+    const char *container = shape->wants > 0 ? shape->want[0].container : "c";
+    const uint32_t milli = shape->wants > 0 ? shape->want[0].milli : 100;
+
+    switch (draw_below(draw, 6)) {
+    case 0: /* what it would be, if it were ours */
+        (void)snprintf(out, 256,
+                       "{\"v\":1,\"containers\":{\"%s\":[{\"gpu\":\"%s\",\"index\":0,\"milli\":%u,"
+                       "\"mib\":0}]}}",
+                       container, gpu, milli);
+        break;
+    case 1: /* less than is asked */
+        (void)snprintf(out, 256,
+                       "{\"v\":1,\"containers\":{\"%s\":[{\"gpu\":\"%s\",\"index\":0,\"milli\":1,"
+                       "\"mib\":0}]}}",
+                       container, gpu);
+        break;
+    case 2:
+        (void)snprintf(out, 256, "{\"v\":1,\"containers\":{}}");
+        break;
+    case 3:
+        (void)snprintf(out, 256, "{\"v\":2,\"containers\":[[[[");
+        break;
+    case 4: /* a GPU that nobody has */
+        (void)snprintf(out, 256,
+                       "{\"v\":1,\"containers\":{\"%s\":[{\"gpu\":\"GPU-none\",\"index\":7,"
+                       "\"milli\":%u,\"mib\":99999999}]}}",
+                       container, milli);
+        break;
+    default:
+        (void)snprintf(out, 256, "%s", draw_chance(draw, 500) ? "null" : "\\");
+    }
+    return out;
+}
+
+static void tenant(struct sim *sim, struct draw *draw)
+{
+    char note[256];
+    char path[160];
+    const struct shape *shape = &truth_shape[draw_below(draw, truth_shapes)];
+    const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    struct truth_pod *pod = some_pod(sim, draw);
+
+    switch (draw_below(draw, 4)) {
+    case 0:
+        create_pod(sim, draw, shape, "", forged(sim, draw, shape, note));
+        sim_met("tenant/forged_before");
+        break;
+    case 1:
+        create_pod(sim, draw, shape, node->name, forged(sim, draw, shape, note));
+        sim_met("tenant/bound_forged");
+        break;
+    case 2:
+        create_pod(sim, draw, shape, node->name, "");
+        sim_met("tenant/bound_by_hand");
+        break;
+    default:
+        if (pod == NULL)
+            return;
+        pod_path(pod, "", path);
+        pod->strange = true;
+        (void)request_json(sim, "PATCH", path,
+                           json_pack("{s:{s:{s:s}}}", "metadata", "annotations",
+                                     "milligpu.io/allocation",
+                                     forged(sim, draw, pod->shape, note)));
+        sim_met("tenant/rewrites");
+    }
+}
+
+/* --- trouble --- */
+
+static void crash(struct sim *sim, struct draw *draw)
+{
+    if (!sim->daemon.up)
+        return;
+    switch (draw_below(draw, 5)) {
+    case 0:
+        daemon_kill(sim);
+        break;
+    case 1:
+        daemon_stop(sim);
+        break;
+    default:
+        disk_cut_before(1 + draw_below(draw, 40));
+    }
+}
+
+static void break_disk(struct sim *sim, struct draw *draw)
+{
+    static const struct {
+        unsigned kinds;
+        int rc;
+        const char *word;
+    } ways[] = {{DISK_WRITE, SQLITE_FULL, "full"},
+                {DISK_SYNC, SQLITE_IOERR, "no_sync"},
+                {DISK_CHANGES, SQLITE_IOERR, "broken"},
+                {DISK_READ, SQLITE_IOERR, "no_read"}};
+    const uint32_t way = draw_below(draw, ARRAY_LEN(ways));
+    const bool lasting = draw_chance(draw, 500);
+
+    disk_fail(ways[way].kinds, 1 + draw_below(draw, 12), ways[way].rc, lasting);
+    sim->daemon.disk_heals_ms = sim->now_ms + draw_between(draw, 100, 20000);
+    sim_met("disk/%s", ways[way].word);
+    sim_say(sim, "the disk is %s%s", ways[way].word, lasting ? "" : " once");
+}
+
+static void trouble(struct sim *sim, struct draw *draw)
+{
+    switch (draw_below(draw, 6)) {
+    case 0:
+        sim_api_outage(sim->api, sim->now_ms + draw_between(draw, 100, 40000));
+        break;
+    case 1:
+        sim_api_compact(sim->api);
+        break;
+    case 2:
+        scheduler_restart(sim, &sim->scheduler[draw_below(draw, sim->rules.schedulers)]);
+        break;
+    case 3:
+        sim->wall_ms -= draw_between(draw, 0, 5000);
+        sim_met("clock/back");
+        break;
+    case 4:
+        sim->wall_ms += draw_between(draw, 0, 60000000); /* up to most of a day */
+        sim_met("clock/forward");
+        break;
+    default:
+        sim_api_faults(sim->api, draw_chance(draw, 400)
+                                     ? 0
+                                     : 2 * draw_below(draw, sim->rules.faults_per_mille));
+    }
+}
+
+static void users(struct sim *sim, struct draw *draw)
+{
+    const uint32_t what = draw_below(draw, 10);
+
+    if (what < 8) {
+        const uint32_t pods = draw_chance(draw, 100) ? 1 + draw_below(draw, 12) : 1;
+        for (uint32_t i = 0; i < pods; i++)
+            create_pod(sim, draw, &truth_shape[draw_below(draw, truth_shapes)], "", "");
+        return;
+    }
+    const struct truth_pod *pod = some_pod(sim, draw);
+    if (pod != NULL)
+        delete_pod(sim, pod, draw_chance(draw, 300));
+}
+
+void world_begin(struct sim *sim)
+{
+    sim->truth.nodes = sim->rules.nodes;
+    for (uint32_t i = 0; i < sim->truth.nodes; i++)
+        begin_node(sim, i);
+}
+
+void world_step(struct sim *sim, struct draw *draw)
+{
+    const uint32_t dice = draw_below(draw, 1000);
+    uint32_t sum = sim->rules.crash_per_mille;
+
+    if (dice < sum) {
+        crash(sim, draw);
+        return;
+    }
+    sum += sim->rules.disk_per_mille;
+    if (dice < sum) {
+        break_disk(sim, draw);
+        return;
+    }
+    sum += sim->rules.node_per_mille;
+    if (dice < sum) {
+        change_node(sim, draw);
+        return;
+    }
+    sum += sim->rules.tenant_per_mille;
+    if (dice < sum) {
+        tenant(sim, draw);
+        return;
+    }
+    if (dice < sum + 40)
+        trouble(sim, draw);
+    else
+        users(sim, draw);
+}
+
+void world_calm(struct sim *sim)
+{
+    disk_fail(0, 0, 0, false);
+    disk_cut_before(0);
+    sim->daemon.disk_heals_ms = 0;
+    sim_api_faults(sim->api, 0);
+    sim_api_outage(sim->api, sim->now_ms);
+}
+
+void world_end_all(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++)
+        if (sim->truth.pod[i].there)
+            delete_pod(sim, &sim->truth.pod[i], true);
+}
