@@ -797,6 +797,13 @@ static void a_watch_may_end_cleanly(void **state)
     finish(bench);
     assert_false(bench->failed);
     assert_int_equal(bench->status, 200);
+    /* What comes now is told to nobody, until there is a watch again. */
+    sim_api_faults(bench->api, 0);
+    pass(bench, MINUTE);
+    assert_false(sim_api_quiet(bench->api));
+    watch_from_now(bench);
+    pass(bench, 100);
+    assert_true(sim_api_quiet(bench->api));
 }
 
 static void a_half_open_watch_fails_when_its_silence_is_too_long(void **state)
@@ -814,6 +821,17 @@ static void a_half_open_watch_fails_when_its_silence_is_too_long(void **state)
     assert_int_equal(bench->heard.len, heard);
     assert_true(bench->ended_ms > silent_ms + SILENCE_MS / 2);
     assert_true(bench->ended_ms <= silent_ms + SILENCE_MS);
+}
+
+static void a_half_open_watch_breaks_when_faults_end(void **state)
+{
+    struct bench *bench = *state;
+
+    until_watch_met(bench, SIM_WATCH_SILENT);
+    sim_api_faults(bench->api, 0);
+    pass(bench, 2);
+    assert_true(bench->ended);
+    assert_int_equal(bench->trouble, ERR_IO);
 }
 
 static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
@@ -854,10 +872,14 @@ static void an_early_watch_does_not_go_behind_a_compaction(void **state)
     add_pods(bench, 0, 50);
     sim_api_compact(bench->api);
     for (unsigned i = 0; i < 500; i++) {
+        sim_api_faults(bench->api, 1000);
         watch_from_now(bench);
-        pass(bench, 50);
+        sim_api_faults(bench->api,
+                       1); /* what may happen to it is chosen; the stream is left alone */
+        pass(bench, 20);
         bench->watch.cancel(bench->watch.ctx, bench->id);
     }
+    assert_int_equal(met(bench, SIM_GONE_EVENT), 0);
     assert_int_equal(met(bench, SIM_REPEAT), 0);
     assert_true(met(bench, SIM_GONE_HTTP) > 0);
 }
@@ -1265,6 +1287,7 @@ int main(void)
         STREAMS(a_watch_may_be_cut_inside_an_event),
         STREAMS(a_watch_may_end_cleanly),
         STREAMS(a_half_open_watch_fails_when_its_silence_is_too_long),
+        STREAMS(a_half_open_watch_breaks_when_faults_end),
         STREAMS(events_of_a_resource_may_be_held_back_for_seconds),
         STREAMS(a_watch_may_begin_too_early),
         STREAMS(an_early_watch_does_not_go_behind_a_compaction),
