@@ -71,8 +71,6 @@ void plate_watch(void *user, void (*event)(void *user, const struct disk_event *
 
 /* disk.c, for the folder: whether the next operation of this kind fails; SQLite's code. */
 int disk_touch(enum disk_kind kind);
-
-/* disk_folder.c: from now on the folder's names are the disk's, too. */
-void disk_folder_join(void);
+bool disk_installed(void);
 
 #endif
