@@ -699,6 +699,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     (void)sigaddset(&signals, SIGHUP);
     must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0); /* before any thread is born */
     must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR); /* a limit on files is a full disk, no death */
     int rc = start(daemon, err);
     if (rc == 0) {
         wait_for_end(daemon, &signals);

@@ -473,7 +473,7 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
 
     const int status = call->status;
 
-    if (status >= 200 && status < 300) {
+    if (status == 201) {
         bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
         return;
     }
@@ -482,7 +482,8 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
         start_check(call, now_ms);
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
-    else if (passing(status)) {
+    else if (passing(status) || (status >= 200 && status < 300)) {
+        /* Another 2xx is the word of somebody in between: ask until it is the API server's. */
         call->maybe_sent = call->maybe_sent || status != 429;
         wait_before_retry(call, now_ms, call->retry_after_s * 1000);
     } else if (call->maybe_sent)

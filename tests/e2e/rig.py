@@ -244,7 +244,7 @@ class Api:
         return answer
 
     def fault(self, match, kind, times=1, number=0, text="", retry_after=0):
-        """kind: status lose refuse truncate drip half-open silent slow stream (tests/support/fake_api.h)."""
+        """kind: status lose refuse truncate drip half-open silent slow stream lie (tests/support/fake_api.h)."""
         self.do("fault", match=match, kind=kind, times=times, number=number, text=text, retryAfter=retry_after)
 
     def seen(self, part):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import sys
 import time
 import unittest
 
@@ -13,6 +14,16 @@ WATCH = "GET /api/v1/pods?watch"
 WATCH_NODES = "GET /api/v1/nodes?watch"
 BINDING = "/binding"
 QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
+
+KINDS = {}  # of misbehaviour, and the stories that tell of each: --list prints them
+
+
+def kind(*names):
+    def mark(story):
+        for name in names:
+            KINDS.setdefault(name, []).append(story.__qualname__)
+        return story
+    return mark
 
 
 def status(code, reason, message="as the test wants it", **more):
@@ -38,7 +49,21 @@ class Faulty(unittest.TestCase):
     def open(self, api, *flags, **more):
         daemon = rig.ClusterDaemon(api, *flags, **more)
         self.addCleanup(daemon.close)
+        self.addCleanup(self.right, daemon)
         return daemon
+
+    def right(self, daemon):
+        """So every story ends: ready, the ledger is the cluster, and only pods of others are drift."""
+        daemon.await_ready()
+        daemon.check()
+        daemon.wait(lambda: {drift["kind"] for drift in daemon.all("/api/v1/drift")} <= {"adopted"}, "no drift")
+
+    def list_again(self, api, daemon):
+        """The watch did not tell everything: the next list does."""
+        before = api.seen(PODS[:-1]) - api.seen(WATCH)
+        api.fault(WATCH, "status", number=410, text=status(410, "Expired"))
+        api.do("release")
+        daemon.wait(lambda: api.seen(PODS[:-1]) - api.seen(WATCH) > before, "another list")
 
     def works(self, daemon, name="after"):
         """A pod is placed and everybody agrees."""
@@ -56,12 +81,15 @@ class Lists(Faulty):
         self.works(daemon)
         return api, daemon
 
+    @kind("500 to a list")
     def test_errors_500_come_and_go(self):
         self.starts((PODS, "status", {"number": 500, "times": 2, "text": status(500, "InternalError")}), says="500")
 
+    @kind("503 to a list")
     def test_errors_503_without_a_body_come_and_go(self):
         self.starts((NODES, "status", {"number": 503, "times": 2}), says="503")
 
+    @kind("429 with Retry-After")
     def test_429_is_obeyed_for_as_long_as_it_says(self):
         api = self.serve((PODS, "status", {"number": 429, "text": "Too many requests", "retry_after": 3}))
         begun = time.monotonic()
@@ -70,32 +98,41 @@ class Lists(Faulty):
         self.assertEqual(api.seen(PODS[:-1]), 1 + 1 + api.seen(WATCH))
         self.works(daemon)
 
+    @kind("429 with retryAfterSeconds in its body")
     def test_429_that_says_it_in_its_body(self):
         self.starts((NODES, "status", {"number": 429, "text": status(
             429, "TooManyRequests", details={"retryAfterSeconds": 1})}), says="429")
 
+    @kind("a page that is cut")
     def test_a_page_that_is_cut_is_asked_for_again(self):
         self.starts((PODS, "truncate", {"number": 40}))
 
+    @kind("one byte at a time")
     def test_a_page_that_comes_byte_by_byte_is_read(self):
         self.starts((PODS, "drip", {"number": 1}))
 
+    @kind("200 that is no JSON")
     def test_a_page_that_is_no_json(self):
         self.starts((PODS, "status", {"number": 200, "text": "<html>the proxy says hello</html>"}))
 
+    @kind("200 without a body")
     def test_an_empty_page(self):
         self.starts((NODES, "status", {"number": 200}))
 
+    @kind("bytes after the end of a page")
     def test_a_page_with_bytes_after_its_end(self):
         self.starts((PODS, "status", {"number": 200, "text": '{"kind":"PodList","metadata":{"resourceVersion":"1"},'
                                                             '"items":[]} and more'}))
 
+    @kind("a list without a version")
     def test_a_list_without_a_resource_version(self):
         self.starts((NODES, "status", {"number": 200, "text": '{"kind":"NodeList","metadata":{},"items":[]}'}))
 
+    @kind("a reset before anything was done")
     def test_a_connection_that_is_reset_before_the_list(self):
         self.starts((NODES, "refuse", {"times": 2}))
 
+    @kind("a reset instead of the answer")
     def test_a_list_whose_answer_is_lost(self):
         self.starts((PODS, "lose"))
 
@@ -111,6 +148,7 @@ class Lists(Faulty):
         _, daemon = self.starts((PODS, "slow"), (PODS, "truncate", {"number": 5000}), cluster=self.many())
         self.holds(daemon)
 
+    @kind("410 in the middle of a list")
     def test_a_continue_token_that_expired_begins_the_list_again(self):
         _, daemon = self.starts((PODS, "slow"), (PODS, "slow"),
                                 (PODS, "status", {"number": 410, "text": status(410, "Expired")}), cluster=self.many())
@@ -127,6 +165,7 @@ class Lists(Faulty):
         daemon.await_ready()
         self.works(daemon)
 
+    @kind("403 to a list")
     def test_403_is_said_and_nothing_is_granted(self):
         api = self.serve((PODS, "status", {"number": 403, "times": 2, "text": status(
             403, "Forbidden", 'User "milligpu" cannot list resource "pods"')}))
@@ -136,6 +175,52 @@ class Lists(Faulty):
         daemon.await_ready()
         self.works(daemon)
 
+    @kind("401 to a list")
+    def test_401_to_a_list_is_said_and_nothing_is_granted(self):
+        api = self.serve((PODS, "status", {"number": 401, "times": 3, "text": status(401, "Unauthorized")}))
+        daemon = self.open(api, ready=False)
+        daemon.logs("401")
+        self.assertFalse(daemon.ready())
+        daemon.await_ready()
+        self.works(daemon)
+
+    @kind("404 to a list")
+    def test_404_to_a_list_is_not_an_empty_cluster(self):
+        api = self.serve(cluster=self.many())
+        daemon = self.open(api)
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 12)
+        api.fault(PODS, "status", number=404, times=2, text="404 page not found")
+        self.list_again(api, daemon)
+        daemon.logs("404")
+        self.works(daemon)
+        self.holds(daemon)
+
+    @kind("an object of 15 MB in a list")
+    def test_a_pod_of_15_mb_in_a_list(self):
+        api = self.serve()
+        api.create(running("fat", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
+        daemon = self.open(api)
+        self.assertEqual(daemon.allocation("fat")["state"], "bound")
+        self.works(daemon)
+
+    @kind("a list that is older than what was known")
+    def test_a_list_from_before_is_made_good_by_the_watch(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("first", 200))
+        old = api.request("GET", "/api/v1/pods")[1]
+        _, error, _ = daemon.schedule(rig.pod("second", 300))
+        self.assertEqual(error, "")
+        api.fault(PODS, "status", number=200, text=json.dumps(old))
+        self.list_again(api, daemon)
+        daemon.knows("second")
+        self.works(daemon)
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 300 + 300)
+
+    @kind("a redirect")
+    def test_a_redirect_is_not_followed(self):
+        self.starts((PODS, "status", {"number": 302, "text": "to the login page"}), says="302")
+
     def page(self, api, *items):
         version = str(api.version())
         for item in items:
@@ -144,6 +229,7 @@ class Lists(Faulty):
         return json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version},
                            "items": items})
 
+    @kind("an item that cannot be read")
     def test_items_that_cannot_be_read_are_passed_over_with_a_line_in_the_log(self):
         api = self.serve()
         bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "uid-bad"}, "spec": 17}
@@ -152,7 +238,9 @@ class Lists(Faulty):
         daemon = self.open(api)
         self.assertIn("passed over", daemon.logged())
         self.assertEqual({item["name"] for item in daemon.all("/api/v1/allocations")}, {"good", "fine"})
+        self.list_again(api, daemon)
 
+    @kind("two items with one name and different uids")
     def test_two_items_with_one_name_and_different_uids_both_count(self):
         api = self.serve()
         api.fault(PODS, "status", number=200, text=self.page(api, running("twin", 100, "t4-0", uid="uid-1"),
@@ -163,13 +251,16 @@ class Lists(Faulty):
         api.do("release")
         daemon.wait(lambda: daemon.get("/api/v1/nodes/t4-0")["usedMilli"] == 0, "the next list to settle it")
 
+    @kind("an item that comes twice in a list")
     def test_the_same_item_twice_counts_once(self):
         api = self.serve()
         twice = running("twice", 100, "t4-0", uid="uid-1")
         api.fault(PODS, "status", number=200, text=self.page(api, twice, twice))
         daemon = self.open(api)
         self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 100)
+        self.list_again(api, daemon)
 
+    @kind("a namespace without a uid")
     def test_the_name_of_the_cluster_comes_late(self):
         for fault in (("status", {"number": 500}), ("refuse", {}), ("status", {"number": 200, "text": "{}"}),
                       ("status", {"number": 200, "text": "nonsense"}), ("truncate", {"number": 9})):
@@ -201,14 +292,17 @@ class Watches(Faulty):
     def event(self, kind, obj):
         return json.dumps({"type": kind, "object": obj}) + "\n"
 
+    @kind("410 to a watch")
     def test_410_as_the_answer(self):
         _, daemon = self.spoil(("status", {"number": 410, "text": status(410, "Expired")}))
         self.settles(daemon)
 
+    @kind("410 as an ERROR event")
     def test_410_as_an_event(self):
         _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(410, "Expired")))}))
         self.settles(daemon)
 
+    @kind("compacted history")
     def test_a_compaction_while_nobody_watched(self):
         api = self.serve()
         daemon = self.open(api)
@@ -222,42 +316,52 @@ class Watches(Faulty):
         self.settles(daemon)
         self.assertGreater(api.seen(PODS[:-1]) - api.seen(WATCH), lists, "it was listed again")
 
+    @kind("429 with Retry-After")
     def test_429_with_retry_after(self):
         _, daemon = self.spoil(("status", {"number": 429, "retry_after": 1}))
         self.settles(daemon)
 
+    @kind("500 to a watch")
     def test_errors_500_twice(self):
         _, daemon = self.spoil(("status", {"number": 500, "times": 2}))
         self.settles(daemon)
 
+    @kind("500 as an ERROR event")
     def test_500_as_an_event(self):
         _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(500, "InternalError")))}))
         self.settles(daemon)
 
+    @kind("a chunk that is cut")
     def test_a_connection_that_drops_in_the_middle_of_an_event(self):
         _, daemon = self.spoil(("truncate", {"number": 100}))
         self.settles(daemon)
 
+    @kind("a watch that ends at once")
     def test_a_watch_that_ends_at_once(self):
         _, daemon = self.spoil(("stream", {}))
         self.settles(daemon)
 
+    @kind("one byte at a time")
     def test_events_that_come_byte_by_byte(self):
         _, daemon = self.spoil(("drip", {"number": 1}))
         self.settles(daemon)
 
+    @kind("a line that is no event")
     def test_a_line_that_is_no_event(self):
         _, daemon = self.spoil(("stream", {"text": "upstream connect error or disconnect/reset before headers\n"}))
         self.settles(daemon)
 
+    @kind("blank lines between events")
     def test_blank_lines_between_events(self):
         _, daemon = self.spoil(("stream", {"text": "\n\r\n \n"}))
         self.settles(daemon)
 
+    @kind("an event of an unknown type")
     def test_an_event_of_an_unknown_type(self):
         _, daemon = self.spoil(("stream", {"text": self.event("RENAMED", {"metadata": {"resourceVersion": "9"}})}))
         self.settles(daemon)
 
+    @kind("time that goes backwards")
     def test_a_resource_version_that_goes_back_is_listed_again(self):
         api = self.serve()
         daemon = self.open(api)
@@ -269,6 +373,7 @@ class Watches(Faulty):
         api.create(running("meanwhile", 100, "t4-0"))
         self.settles(daemon)
 
+    @kind("an event that cannot be read")
     def test_an_event_that_cannot_be_read_is_passed_over_and_the_next_one_counts(self):
         api = self.serve()
         daemon = self.open(api)
@@ -282,7 +387,9 @@ class Watches(Faulty):
         daemon.knows("meanwhile")
         daemon.logs("passed over")
         self.assertEqual(daemon.allocation("before")["state"], "bound")
+        self.list_again(api, daemon)
 
+    @kind("events that come again")
     def test_events_that_come_again_change_nothing(self):
         api = self.serve()
         daemon = self.open(api)
@@ -302,6 +409,7 @@ class Watches(Faulty):
         self.settles(daemon)
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
 
+    @kind("DELETED without an object")
     def test_a_pod_said_to_be_gone_without_a_body_of_it(self):
         api = self.serve()
         daemon = self.open(api)
@@ -309,6 +417,99 @@ class Watches(Faulty):
         api.fault(WATCH, "stream", text='{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
         api.do("release")
         api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+
+    @kind("401 to a watch", "403 to a watch", "404 to a watch")
+    def test_a_watch_that_is_refused_is_asked_for_again(self):
+        for number in (401, 403, 404):
+            with self.subTest(number):
+                _, daemon = self.spoil(("status", {"number": number, "text": status(number, "Refused")}))
+                self.settles(daemon)
+
+    @kind("a half-open watch")
+    def test_a_watch_that_is_half_open_is_made_good_when_the_way_is_open_again(self):
+        api, daemon = self.spoil(("half-open", {"number": 40}))
+        made = api.create(rig.pod("unseen", 100))
+        self.assertEqual(daemon.bind(made, "t4-0"), "", "the pod was fetched")
+        api.do("release")
+        self.settles(daemon)
+
+    @kind("one byte per second")
+    def test_a_watch_at_one_byte_per_second_grants_nothing_twice(self):
+        api, daemon = self.spoil(("drip", {"number": 1000}))
+        pods = [api.create(rig.pod(f"unseen-{i}", 300)) for i in range(2)]
+        answers = [daemon.bind(made, "vm-0") for made in pods]
+        self.assertEqual(answers[0], "")
+        self.assertIn("room", answers[1])
+        api.do("release")
+        self.settles(daemon)
+
+    @kind("bookmarks only")
+    def test_bookmarks_alone_move_on_and_lose_nothing(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        mark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": str(api.version())}}
+        lists = api.seen(PODS[:-1]) - api.seen(WATCH)
+        api.fault(WATCH, "stream", text=self.event("BOOKMARK", mark) * 5)
+        api.do("release")
+        api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+        self.assertEqual(api.seen(PODS[:-1]) - api.seen(WATCH), lists, "nothing was listed again")
+
+    @kind("a bookmark without a version")
+    def test_a_bookmark_without_a_version(self):
+        _, daemon = self.spoil(("stream", {"text": self.event("BOOKMARK", {"kind": "Pod", "metadata": {}})}))
+        self.settles(daemon)
+
+    @kind("events that are missing")
+    def test_a_deletion_that_is_never_told_frees_nothing_until_the_next_list(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(rig.pod("silent-end", 400))
+        api.fault(WATCH, "half-open")
+        seen = api.seen(WATCH)
+        api.do("release")
+        daemon.wait(lambda: api.seen(WATCH) > seen, "a watch without a word")
+        api.gone("silent-end")
+        api.create(running("meanwhile", 100, "t4-0"))
+        # The watch goes on behind the deletion, as if it had been told.
+        later = self.event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(api.version())}})
+        api.fault(WATCH, "stream", text=later)
+        api.do("release")
+        made = api.create(rig.pod("next", 100))
+        daemon.drive(made)
+        self.assertTrue(daemon.holds("silent-end"), "nobody said that it is gone")
+        self.list_again(api, daemon)
+        daemon.forgets("silent-end")
+        self.settles(daemon)
+
+    @kind("events in another order")
+    def test_events_out_of_order_are_listed_again(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(rig.pod("ends", 400))
+        daemon.check()
+        bound = api.pod("ends")
+        api.gone("ends")
+        daemon.forgets("ends")
+        version = api.version()
+        gone = {**bound, "metadata": {**bound["metadata"], "resourceVersion": str(version)}}
+        api.fault(WATCH, "stream", text=self.event("DELETED", gone) + self.event("MODIFIED", bound))
+        api.do("release")
+        daemon.logs("went back")
+        api.create(running("meanwhile", 100, "t4-0"))
+        self.settles(daemon)
+        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
+
+    @kind("an object of 15 MB in a watch")
+    def test_a_pod_of_15_mb_in_a_watch(self):
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(rig.pod("before", 200))
+        api.create(running("meanwhile", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
         self.settles(daemon)
 
     def test_the_nodes_watch_drops_too(self):
@@ -354,30 +555,38 @@ class Binds(Faulty):
         summary = daemon.get("/api/v1/summary")
         self.assertEqual((summary["usedMilli"], summary["reservedMilli"]), (0, 300))
 
+    @kind("a reset instead of the answer")
     def test_an_answer_that_is_lost_after_the_binding_happened(self):
         api, _ = self.succeeds(("lose", {}))
         self.assertGreaterEqual(api.seen("GET /api/v1/namespaces/default/pods/pod"), 1, "409, then a look")
 
+    @kind("an answer that is cut")
     def test_an_answer_that_is_cut(self):
         self.succeeds(("truncate", {"number": 5}))
 
+    @kind("an answer that never comes")
     def test_an_answer_that_never_comes(self):
         self.succeeds(("silent", {}))
 
+    @kind("a reset before anything was done")
     def test_a_request_that_is_lost(self):
         self.succeeds(("refuse", {}))
 
+    @kind("500 to a Binding")
     def test_errors_500_that_did_nothing(self):
         self.succeeds(("status", {"number": 500, "times": 2}))
 
+    @kind("503 to a Binding")
     def test_503_then_a_lost_answer(self):
         self.succeeds(("status", {"number": 503}), ("lose", {}))
 
+    @kind("429 with Retry-After")
     def test_429_with_retry_after(self):
         begun = time.monotonic()
         self.succeeds(("status", {"number": 429, "retry_after": 1}))
         self.assertGreaterEqual(time.monotonic() - begun, 1)
 
+    @kind("an answer that is slower than a try")
     def test_an_answer_that_is_slower_than_one_try(self):
         api, daemon = self.succeeds(("slow", {"number": 1300}))
         time.sleep(0.5)  # the first one lands late, and lands on nothing
@@ -400,6 +609,7 @@ class Binds(Faulty):
         self.assertEqual(daemon.bind(made, node), "")
         self.once(daemon)
 
+    @kind("504 to a Binding")
     def test_a_doubt_survives_kill_9_and_binds_where_it_was_reserved(self):
         api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
         self.unknown(daemon, made, node)
@@ -420,6 +630,7 @@ class Binds(Faulty):
         daemon.forgets("pod")
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
 
+    @kind("an effect after we gave up")
     def test_a_binding_that_lands_after_we_gave_up_is_believed(self):
         api, daemon, made, node = self.spoil(("slow", {"number": 2500, "times": 2}))
         self.assertIn("doubt", daemon.bind(made, node))
@@ -449,6 +660,7 @@ class Binds(Faulty):
             meanwhile(api, made, next(name for name in daemon.nodes() if name != node))
             return api, daemon, made, answer.result(10)
 
+    @kind("409: another's Binding")
     def test_somebody_else_binds_the_pod_meanwhile(self):
         def bind(api, made, other):
             self.other = other
@@ -461,12 +673,14 @@ class Binds(Faulty):
         daemon.wait(lambda: (daemon.allocation("pod") or {}).get("node") == self.other, "the truth")
         self.once(daemon)
 
+    @kind("404 to a Binding")
     def test_the_pod_is_deleted_meanwhile(self):
         _, daemon, _, error = self.late(lambda api, made, other: api.gone("pod"))
         self.assertIn("not found", error)
         daemon.forgets("pod")
         self.works(daemon)
 
+    @kind("409: another uid")
     def test_the_pod_is_replaced_by_one_of_its_name_meanwhile(self):
         def replace(api, made, other):
             api.gone("pod")
@@ -487,6 +701,7 @@ class Binds(Faulty):
         self.assertNotEqual(error, "")
         daemon.wait(lambda: daemon.get("/api/v1/summary")["usedMilli"] == 0, "the share to be free")
 
+    @kind("403 to a Binding")
     def test_403_is_said_and_holds_nothing(self):
         _, daemon, made, node = self.spoil(("status", {"number": 403, "text": status(
             403, "Forbidden", 'cannot create resource "pods/binding"')}))
@@ -495,6 +710,41 @@ class Binds(Faulty):
         self.assertEqual(daemon.bind(made, node), "")
         self.once(daemon)
 
+    @kind("an error whose effect happened")
+    def test_a_500_whose_binding_happened_is_a_success(self):
+        api, _ = self.succeeds(("lie", {"number": 500, "text": status(500, "InternalError")}))
+        self.assertGreaterEqual(api.seen("GET /api/v1/namespaces/default/pods/pod"), 1, "409, then a look")
+
+    @kind("200 from somebody in between")
+    def test_a_200_that_is_not_the_api_servers_is_no_success(self):
+        api, _ = self.succeeds(("status", {"number": 200, "text": "<html>please log in</html>"}))
+        self.assertGreaterEqual(api.seen(BINDING), 2)
+
+    @kind("409 without a reason")
+    def test_a_409_for_a_pod_that_nobody_bound_holds_nothing(self):
+        _, daemon, made, node = self.spoil(("status", {"number": 409, "text": status(409, "Conflict")}))
+        self.assertNotEqual(daemon.bind(made, node), "")
+        self.assertFalse(daemon.holds("pod"))
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    @kind("404 to a Binding")
+    def test_404_to_a_binding_is_said_and_holds_nothing(self):
+        _, daemon, made, node = self.spoil(("status", {"number": 404, "text": status(404, "NotFound", "no such pod")}))
+        self.assertIn("no such pod", daemon.bind(made, node))
+        self.assertFalse(daemon.holds("pod"))
+        self.assertEqual(daemon.bind(made, node), "")
+        self.once(daemon)
+
+    @kind("a half-open answer")
+    def test_an_answer_that_stops_in_the_middle(self):
+        self.succeeds(("half-open", {"number": 5}))
+
+    @kind("an answer at one byte per second")
+    def test_an_answer_at_one_byte_per_second(self):
+        self.succeeds(("drip", {"number": 1000}))
+
+    @kind("422 to a Binding")
     def test_422_is_said_and_holds_nothing(self):
         _, daemon, made, node = self.spoil(("status", {"number": 422, "text": status(422, "Invalid", "no such target")}))
         self.assertIn("no such target", daemon.bind(made, node))
@@ -539,6 +789,7 @@ class Binds(Faulty):
 
 
 class Server(Faulty):
+    @kind("nobody listens")
     def test_down_at_the_start_then_there(self):
         api = self.serve()
         api.do("stop")
@@ -556,6 +807,7 @@ class Server(Faulty):
         daemon.await_ready()
         self.works(daemon)
 
+    @kind("a server that restarts")
     def test_restarted_while_nothing_happens(self):
         api = self.serve()
         daemon = self.open(api)
@@ -615,6 +867,7 @@ class Server(Faulty):
         daemon.wait(lambda: b'milligpu_events_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
         self.works(daemon)
 
+    @kind("401 for ever, then healed")
     def test_401_for_a_token_that_is_not_rotated_is_lasting_trouble_until_it_is_right(self):
         api = self.serve()
         daemon = self.open(api, *QUICK, user={"token": "mine"})
@@ -628,5 +881,14 @@ class Server(Faulty):
         daemon.check()
 
 
+def list_kinds():
+    for name in sorted(KINDS):
+        print(f"{name}: {', '.join(KINDS[name])}")
+    print(f"{len(KINDS)} kinds")
+
+
 if __name__ == "__main__":
-    rig.main(side_by_side=True)
+    if sys.argv[1:] == ["--list"]:
+        list_kinds()
+    else:
+        rig.main(side_by_side=True)

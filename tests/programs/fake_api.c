@@ -134,6 +134,7 @@ static bool fault_kind(const char *name, enum fault_kind *out)
         [FAULT_STATUS] = "status",     [FAULT_LOSE] = "lose", [FAULT_REFUSE] = "refuse",
         [FAULT_TRUNCATE] = "truncate", [FAULT_DRIP] = "drip", [FAULT_HALF_OPEN] = "half-open",
         [FAULT_SILENT] = "silent",     [FAULT_SLOW] = "slow", [FAULT_STREAM] = "stream",
+        [FAULT_LIE] = "lie",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)

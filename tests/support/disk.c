@@ -498,13 +498,9 @@ void disk_install(void)
     if (installed)
         return;
     installed = true;
+    disk_folder_join();
     must(sqlite3_vfs_register(&vfs, 1) == SQLITE_OK);
     disk_clear();
-}
-
-bool disk_installed(void)
-{
-    return installed;
 }
 
 static void heal(void)

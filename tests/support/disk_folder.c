@@ -15,6 +15,13 @@
 
 #include "support/disk_plate.h"
 
+static bool joined;
+
+void disk_folder_join(void)
+{
+    joined = true;
+}
+
 static int touch(enum disk_kind kind)
 {
     const int rc = disk_touch(kind);
@@ -25,7 +32,7 @@ static int touch(enum disk_kind kind)
 
 static bool has(const char *name)
 {
-    return disk_installed() && plate_find(name) != NULL;
+    return joined && plate_find(name) != NULL;
 }
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
@@ -68,7 +75,7 @@ int fsync(int fd)
     char name[4096];
     struct stat is;
 
-    if (!disk_installed() || fstat(fd, &is) < 0)
+    if (!joined || fstat(fd, &is) < 0)
         return (int)syscall(SYS_fsync, fd);
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t got = readlink(link, name, sizeof name - 1);

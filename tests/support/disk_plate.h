@@ -71,6 +71,8 @@ void plate_watch(void *user, void (*event)(void *user, const struct disk_event *
 
 /* disk.c, for the folder: whether the next operation of this kind fails; SQLite's code. */
 int disk_touch(enum disk_kind kind);
-bool disk_installed(void);
+
+/* disk_folder.c: from now on the folder's names are the disk's, too. */
+void disk_folder_join(void);
 
 #endif

@@ -291,6 +291,11 @@ static enum MHD_Result serve(struct exchange *exchange, const char *method, cons
         make_reset(exchange);
         return MHD_NO;
     }
+    if (faulty && fault->kind == FAULT_LIE) {
+        strbuf_reset(&exchange->out);
+        strbuf_str(&exchange->out, fault->text != NULL ? fault->text : "");
+        return respond(exchange, (int)fault->number, true, 0);
+    }
     while (faulty && fault->kind == FAULT_SILENT && !was_released(exchange))
         pause_ms(WAIT_MS);
     return respond(exchange, status, true, 0);

@@ -23,6 +23,7 @@ enum fault_kind {
     FAULT_SILENT,    /* does what was asked and never answers */
     FAULT_SLOW,      /* answers after number ms */
     FAULT_STREAM,    /* 200 and text as a chunked body, whatever was asked */
+    FAULT_LIE,       /* does what was asked, then answers number, with text as body */
 };
 
 struct fault {

@@ -40,8 +40,7 @@ uint64_t web_id(const struct web_call *call)
 
 int64_t web_began_ns(const struct web_call *call)
 {
-    (void)call;
-    return clock_ns() - 1000000;
+    return call->began_ns;
 }
 
 void web_set_header(struct web_call *call, const char *name, const char *value)
@@ -69,6 +68,7 @@ static bool strikes(struct rig *rig, enum rig_point point)
     rig->met++;
     const bool due = rig->fault.lasting ? rig->met >= rig->fault.nth : rig->met == rig->fault.nth;
     rig->struck += due ? 1 : 0;
+    rig->felt += due ? 1 : 0;
     return due;
 }
 
@@ -77,7 +77,7 @@ void rig_break(struct rig *rig, const struct rig_fault *fault)
     must(fault->nth > 0);
     rig->fault = *fault;
     rig->met = 0;
-    rig->struck = 0;
+    rig->struck = rig->felt = 0;
 }
 
 void rig_heal(struct rig *rig)
@@ -89,7 +89,7 @@ bool rig_disk_broken(const struct rig *rig)
 {
     const enum rig_point point = rig->fault.point;
 
-    return rig->fault.lasting && rig->struck > 0 &&
+    return rig->fault.lasting && rig->felt > 0 &&
            (point == RIG_BEGIN || point == RIG_WRITE || point == RIG_COMMIT);
 }
 
@@ -458,6 +458,7 @@ void rig_restart(struct rig *rig)
     struct app *app = &rig->app;
 
     stop(rig);
+    rig->felt = 0;
     for (size_t i = 0; i < rig->call_count; i++)
         rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->status == 0;
     atomic_store(&app->nodes_synced, false);
@@ -508,9 +509,9 @@ void rig_pass(struct rig *rig, int64_t ms)
 
 void rig_settle(struct rig *rig)
 {
-    for (int i = 0; i < 40; i++) {
-        rig->now_ms += 3000;
-        rig->wall_ms += 3000;
+    for (int i = 0; i < 24; i++) {
+        rig->now_ms += 5000;
+        rig->wall_ms += 5000;
         rig_run(rig);
     }
 }
@@ -655,6 +656,7 @@ static struct web_call *new_call(struct rig *rig, const char *path)
 
     must(rig->call_count < ARRAY_LEN(rig->calls));
     (void)snprintf(call->path, sizeof call->path, "%s", path);
+    call->began_ns = clock_ns();
     strbuf_init(&call->body);
     strbuf_init(&call->answer);
     rig->calls[rig->call_count++] = call;

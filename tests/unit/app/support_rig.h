@@ -19,7 +19,8 @@ struct web_call {
     struct strbuf body;
     struct strbuf answer;
     int status; /* 0: not answered yet */
-    bool cut;   /* the process ended before it was answered */
+    int64_t began_ns;
+    bool cut; /* the process ended before it was answered */
     char pod[64];
     char node[64];
 };
@@ -73,6 +74,7 @@ struct rig {
     struct rig_fault fault;
     uint32_t met;    /* calls at the fault's point since it was set */
     uint32_t struck; /* and how many of them failed */
+    uint32_t felt;   /* how many of these in this process */
     const char *ledger;
     struct writer *writer;
     struct watcher *watcher;
@@ -100,7 +102,7 @@ void rig_restart(struct rig *rig);
 
 void rig_break(struct rig *rig, const struct rig_fault *fault);
 void rig_heal(struct rig *rig);
-/* The disk is what fails, and it has failed. */
+/* The disk is what fails, and this process has met that. */
 bool rig_disk_broken(const struct rig *rig);
 
 /* Until nothing moves any more; bounded. */

@@ -160,6 +160,22 @@ static void a_binding_is_one_post_and_201_means_bound(void **state)
     assert_int_equal(script->started, 1);
 }
 
+static void a_success_that_is_not_201_proves_nothing_and_is_asked_again(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    say(script, 200, "<html>please log in</html>");
+    assert_int_equal(script->results, 0);
+    script->now += 60;
+    step(script);
+    assert_int_equal(script->started, 2);
+    assert_string_equal(script->method, "POST");
+    script->now += 4000;
+    step(script);
+    ends(script, OUTCOME_UNKNOWN);
+}
+
 static void a_pod_that_is_not_there_voids_the_binding(void **state)
 {
     struct script *script = *state;
@@ -423,6 +439,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_binding_is_one_post_and_201_means_bound),
+        TEST(a_success_that_is_not_201_proves_nothing_and_is_asked_again),
         TEST(a_pod_that_is_not_there_voids_the_binding),
         TEST(a_forbidden_binding_is_void_and_says_why),
         TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer),

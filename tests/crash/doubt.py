@@ -1,0 +1,62 @@
+"""Reservations in doubt end: those whose Binding landed as bound, the others as released."""
+
+import threading
+from typing import Callable
+
+from episode import Episode
+from load import Load
+from process import Daemon, Http, Seen, Violation
+from truth import Pod
+
+PATIENCE_S = 180  # the daemon's own is 90
+
+
+class Doubt(Episode):
+    """Binds that are cut off in the middle, and then nobody asks again."""
+
+    def __init__(self, seed: int, report: Callable[[Seen], None]) -> None:
+        super().__init__(seed, report)
+        self.threads: list[threading.Thread] = []
+
+    def live(self, more: Callable[[], bool]) -> None:
+        self.daemon = daemon = Daemon(self.home)
+        daemon.await_ready()
+        lost = [self.cut_off(daemon, "refuse", 0) for _ in range(6)]
+        late = [self.cut_off(daemon, "slow", 2500) for _ in range(2)]
+        landed = [self.cut_off(daemon, "silent", 0) for _ in range(2)]
+        if not daemon.until(lambda: self.sent(lost + late) and all(map(self.truth.learn, landed)), 30, 0.01):
+            raise Violation("the Bindings were not sent")
+        self.strike(daemon)
+        for thread in self.threads:
+            thread.join()
+        self.autopsy(daemon)
+        self.daemon = daemon = Daemon(self.home)
+        daemon.await_ready()
+        http = Http(daemon.port["admin"])
+        if not self.doubted(http, lost):
+            raise Violation("a reservation was given up at once, though its Binding may still land")
+        if not daemon.until(lambda: self.agreed(http) and self.truth.bound_alive().keys() ==
+                            {pod.uid for pod in late + landed}, PATIENCE_S, 0.5):
+            raise Violation(f"doubts after {PATIENCE_S} s: {self.allocations(http)}")
+        http.close()
+        self.counts["doubts that ended"] += len(lost + late + landed)
+        self.truth.waiting += lost
+        for pod in late + landed:
+            self.truth.learn(pod)
+        self.settle_with(daemon)
+
+    def sent(self, pods: list[Pod]) -> bool:
+        return all(self.truth.api.seen(f"/{pod.name}/binding") > 0 for pod in pods)
+
+    def doubted(self, http: Http, lost: list[Pod]) -> bool:
+        held = self.allocations(http)
+        return all(held.get(pod.uid, {}).get("state") == "reserved" for pod in lost)
+
+    def cut_off(self, daemon: Daemon, kind: str, number: int) -> Pod:
+        """A bind whose Binding meets this; it is not answered before the end."""
+        pod = self.truth.create(self.rng, 300)
+        self.truth.api.do("fault", match=f"/{pod.name}/binding$", kind=kind, times=100000, number=number)
+        load = Load(self.truth, daemon, self.rng, 0)
+        self.threads.append(threading.Thread(target=load.bind_once, args=(pod,)))
+        self.threads[-1].start()
+        return pod

@@ -1,0 +1,291 @@
+"""The life of one ledger: started, loaded, killed at a chosen moment, audited, again."""
+
+import collections
+import json
+import pathlib
+import random
+import shutil
+import tempfile
+import time
+from typing import Any, Callable
+
+from ledger import Audit, copy, dump, extra_rows, is_born, version
+from load import Load, trouble
+from process import CHECKPOINT, RECOVERING, WRITING, Daemon, Http, Judge, Process, Seen, Violation, frames, holds, rig
+from truth import Truth
+
+# What one life meets; migrating happens to a copy, since version 1 is the first.
+DECK = {"running": 12, "starting": 8, "recovering": 8, "checkpoint": 7, "stopping": 7, "backup": 6, "migrating": 6}
+CLIENTS = 3
+FRAMES = 300  # a log that is shorter is taken in before anybody can look
+SCRATCH = pathlib.Path("/dev/shm" if pathlib.Path("/dev/shm").is_dir() else tempfile.gettempdir())
+
+
+class Pace:
+    """How long something takes here, to aim within it."""
+
+    def __init__(self, guess_s: float) -> None:
+        self.mean_s = guess_s
+
+    def saw(self, took_s: float) -> None:
+        self.mean_s += (took_s - self.mean_s) * 0.2
+
+
+class Episode:
+    """One cluster, one ledger, many deaths."""
+
+    def __init__(self, seed: int, report: Callable[[Seen], None]) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.report = report
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="milligpu-crash-"))
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="milligpu-crash-", dir=SCRATCH))
+        self.ledger = self.home / "ledger.db"
+        self.truth = Truth(self.rng)
+        self.judge = Judge()
+        self.audit = Audit(self.truth, self.judge, self.scratch / "taken")
+        (self.home / "kubeconfig").write_text(json.dumps(rig.kubeconfig(self.truth.api.url)))
+        self.ready_pace = Pace(0.05)
+        self.stop_pace = Pace(0.05)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.daemon: Daemon | None = None
+        self.born = False
+
+    # ---- one death ----
+
+    def live(self, more: Callable[[], bool]) -> None:
+        deck = [kind for kind, count in DECK.items() for _ in range(count)]
+        self.rng.shuffle(deck)
+        deck.insert(0, "creating")
+        patience = 2 * len(deck)
+        while deck and patience > 0 and more():
+            kind = deck.pop(0)
+            patience -= 1
+            if kind == "recovering" and frames(self.ledger) < FRAMES:
+                met = self.cycle("running") == kind  # which fills the log
+            elif kind != "migrating":
+                met = self.cycle(kind) == kind
+            elif met := self.born:
+                self.migrate()
+            if not met:
+                deck += [kind] if kind != "creating" else []
+        self.settle()
+
+    def cycle(self, kind: str) -> str:
+        begun = time.monotonic()
+        self.daemon = daemon = Daemon(self.home)
+        load = None
+        if kind == "recovering":
+            daemon.await_recovery(60)
+        elif kind == "creating":
+            daemon.until(self.ledger.exists, 60)
+        elif kind == "starting":
+            time.sleep(self.rng.uniform(0, self.ready_pace.mean_s * 1.1))
+        else:
+            load = self.begin_load(daemon, begun)
+            self.aim(kind, daemon, load)
+        moment = self.strike(daemon, kind == "creating")
+        if load is not None:
+            load.stop()
+        self.autopsy(daemon)
+        return moment
+
+    def begin_load(self, daemon: Daemon, begun: float) -> Load:
+        daemon.await_ready()
+        self.ready_pace.saw(time.monotonic() - begun)
+        self.no_leak(daemon)
+        if self.rng.random() < 0.2:
+            trouble(self.truth, self.rng)
+        return Load(self.truth, daemon, self.rng, CLIENTS)
+
+    def aim(self, kind: str, daemon: Daemon, load: Load) -> None:
+        """Wait for the moment; whether it was met is seen when the daemon stands still."""
+        if kind == "checkpoint":
+            daemon.until(lambda: daemon.at(CHECKPOINT), 3)
+        elif kind == "backup":
+            time.sleep(self.rng.uniform(0, 0.05))
+            load.also_back_up()
+            if daemon.until(lambda: bool(daemon.backup_parts()), 3):
+                time.sleep(self.rng.uniform(0, 0.004))
+        else:
+            time.sleep(self.rng.uniform(0, 0.15))
+        if kind == "stopping":
+            begun = time.monotonic()
+            daemon.terminate()
+            if self.rng.random() < 0.5:
+                daemon.until(lambda: daemon.at(CHECKPOINT), 10)
+            elif daemon.until(daemon.says_stopping, 10):
+                time.sleep(self.rng.uniform(0, self.stop_pace.mean_s))
+            if not daemon.alive():
+                self.stop_pace.saw(time.monotonic() - begun)
+
+    def strike(self, daemon: Daemon, creating: bool = False) -> str:
+        """What it was at; nothing if it had ended."""
+        if not daemon.freeze():
+            return ""
+        seen = daemon.look()
+        daemon.kill()
+        if creating and not is_born(copy(self.ledger, self.scratch / "newborn")):
+            seen.part = "before there was a ledger"
+        self.report(seen)
+        return seen.moment
+
+    def autopsy(self, daemon: Daemon) -> None:
+        self.daemon = None
+        status = daemon.child.returncode
+        if status != -9 and not (status == 0 and daemon.terminated):
+            raise Violation(f"milligpud ended with {status}")
+        if daemon.trouble():
+            raise Violation(f"milligpud says: {daemon.trouble()}")
+        if self.truth.wrong:
+            raise Violation(self.truth.wrong)
+        for part in self.home.glob("milligpu-backup-*"):
+            self.counts["backups left behind"] += 1
+            whole = part / "ledger.db"
+            if whole.exists():
+                self.judge.judge(1, copy(whole, self.scratch / "backup"))
+            shutil.rmtree(part)
+        if self.audit.take(self.ledger):
+            self.born = True
+            self.audit.compare()
+        self.counts["audits"] += 1
+
+    # ---- a daemon that is back ----
+
+    def allocations(self, http: Http) -> dict[str, dict[str, Any]]:
+        found, token = [], ""
+        while True:
+            status, body = http.call("GET", f"/api/v1/allocations?limit=1000{token}")
+            if status != 200:
+                raise Violation(f"/api/v1/allocations: {status} {body[:200]!r}")
+            page = json.loads(body)
+            found += page["items"]
+            if not page.get("continue"):
+                return {item["uid"]: item for item in found}
+            token = "&continue=" + page["continue"]
+
+    def no_leak(self, daemon: Daemon) -> None:
+        """Reconciled: what is open has a live pod, and every live pod that is bound is open."""
+        http = Http(daemon.port["admin"])
+        shown = self.truth.shown()
+        held = self.allocations(http)
+        http.close()
+        for uid, allocation in held.items():
+            if uid not in shown:
+                raise Violation(f"leaked: {allocation}")
+            if allocation["state"] == "bound" and not shown[uid]["spec"].get("nodeName"):
+                raise Violation(f"bound in the ledger only: {allocation}")
+        for uid, body in shown.items():
+            if body["spec"].get("nodeName") and uid not in held:
+                raise Violation(f"lost: {body['metadata']['name']}, bound to {body['spec']['nodeName']}")
+        self.counts["reconciled starts"] += 1
+
+    def settle(self) -> None:
+        """Nothing is killed any more: in the end all is bound or gone, and nothing else is held."""
+        begun = time.monotonic()
+        self.daemon = daemon = Daemon(self.home)
+        load = self.begin_load(daemon, begun)
+        time.sleep(0.1)
+        load.stop()
+        self.settle_with(daemon)
+
+    def settle_with(self, daemon: Daemon) -> None:
+        self.truth.api.do("release")
+        self.truth.heal_nodes()
+        for pod in list(self.truth.waiting):
+            if not self.truth.learn(pod):
+                pod.until = time.monotonic()
+                self.truth.api.gone(pod.name)
+        http = Http(daemon.port["admin"])
+        if not daemon.until(lambda: self.agreed(http), 30, 0.02):
+            raise Violation(f"no agreement after 30 s: {self.allocations(http)}")
+        http.close()
+        begun = time.monotonic()
+        daemon.terminate()
+        daemon.child.wait(60)
+        self.stop_pace.saw(time.monotonic() - begun)
+        self.autopsy(daemon)
+        overlap = self.truth.overlap()
+        if overlap:
+            raise Violation(overlap)
+
+    def agreed(self, http: Http) -> bool:
+        held = self.allocations(http)
+        shown = self.truth.bound_alive()
+        return held.keys() == shown.keys() and all(item["state"] == "bound" for item in held.values())
+
+    # ---- a migration, of a copy ----
+
+    def migrate(self) -> None:
+        ledger = copy(self.ledger, self.home / "old")
+        before = dump(self.audit.file)
+        for _ in range(self.rng.randrange(1, 4)):
+            self.migrate_and_kill(ledger)
+            if self.judge_migrated(ledger, before) == 2:
+                break
+        last = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
+        if last.child.wait(60) != 0 or self.judge_migrated(ledger, before) != 2:
+            raise Violation("a migration that was not killed did not succeed")
+        shutil.rmtree(ledger.parent)
+
+    def migrate_and_kill(self, ledger: pathlib.Path) -> None:
+        whole = set(ledger.parent.glob("ledger.db.v1-*"))
+        migrating = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
+
+        def copying() -> bool:
+            return any(".part-" in file.name for file in set(ledger.parent.glob("ledger.db.v1-*")) - whole)
+
+        def changing() -> bool:
+            return (not copying() and set(ledger.parent.glob("ledger.db.v1-*")) != whole and
+                    holds_write(ledger, migrating))
+
+        target = self.rng.choice((copying, changing))
+        migrating.until(target, 30, 0)
+        if not migrating.freeze():
+            return
+        moment = "copying" if copying() else "changing" if changing() else ""
+        migrating.kill()
+        if moment:
+            self.report(Seen("migrating", f"migrating: {moment}"))
+
+    def judge_migrated(self, ledger: pathlib.Path, before: dict[str, list[Any]]) -> int:
+        """The whole old version or the whole new one; and each copy of before is that."""
+        taken = copy(ledger, self.scratch / "migrated")
+        is_now = version(taken)
+        self.judge.judge(is_now, taken)
+        if dump(taken) != before:
+            raise Violation(f"a migration that was killed changed rows; version {is_now}")
+        if is_now == 2 and len(extra_rows(taken)) != len(before["allocation"]):
+            raise Violation("a migration that was killed is half there")
+        for file in ledger.parent.glob("ledger.db.v1-*Z*"):
+            if ".part-" not in file.name and not file.name.endswith(("-wal", "-shm", ".lock", "-journal")):
+                kept = copy(file, self.scratch / "kept")
+                self.judge.judge(1, kept)
+                if dump(kept) != before:
+                    raise Violation(f"{file.name} is not what was before the migration")
+        return is_now
+
+    # ---- the end ----
+
+    def keep(self, why: str) -> pathlib.Path:
+        """What somebody who looks for the reason needs."""
+        with open(self.home / "history", "w", encoding="utf-8") as file:
+            file.write(f"seed {self.seed}: {why}\n")
+            file.writelines(f"{event}\n" for event in self.truth.history)
+            file.write(json.dumps(self.truth.shown(), indent=1))
+        if (self.scratch / "taken").exists():
+            shutil.copytree(self.scratch / "taken", self.home / "taken", dirs_exist_ok=True)
+        return self.home
+
+    def close(self, keep: bool) -> None:
+        if self.daemon is not None:
+            self.daemon.kill()
+        self.judge.close()
+        self.truth.api.close()
+        shutil.rmtree(self.scratch)
+        if not keep:
+            shutil.rmtree(self.home)
+
+
+def holds_write(ledger: pathlib.Path, process: Process) -> bool:
+    return holds(ledger, WRITING, process.pid) and not holds(ledger, RECOVERING, process.pid)

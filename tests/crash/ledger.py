@@ -1,0 +1,133 @@
+"""What a dead daemon left on the disk: taken aside, audited, and compared with the truth."""
+
+import contextlib
+import pathlib
+import shutil
+import sqlite3
+from typing import Any
+
+from process import Judge, Violation
+from truth import Pod, Truth, charges, over
+
+KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline")
+
+
+def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
+    """The file and its log, as they are; the -shm is for the living."""
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir()
+    for suffix in ("", "-wal"):
+        file = pathlib.Path(f"{ledger}{suffix}")
+        if file.exists():
+            shutil.copy(file, to / file.name)
+    return to / ledger.name
+
+
+def dump(file: pathlib.Path) -> dict[str, list[Any]]:
+    """Every row of the tables that a migration has to keep."""
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in KEPT}
+
+
+def version(file: pathlib.Path) -> int:
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_born(file: pathlib.Path) -> bool:
+    """Was anything committed?  Reading takes in the log, so it is for copies."""
+    return file.exists() and version(file) != 0
+
+
+def extra_rows(file: pathlib.Path) -> list[Any]:
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        return db.execute("SELECT allocation, uid FROM extra").fetchall()
+
+
+class Row:
+    """One row of the table allocation, with its charges."""
+
+    def __init__(self, line: tuple[Any, ...]) -> None:
+        self.id, self.uid, self.node, self.state, self.origin = line
+        self.held: dict[str, int] = {}
+
+    @property
+    def open(self) -> bool:
+        return self.state != "released"
+
+
+def rows(file: pathlib.Path) -> dict[str, list[Row]]:
+    """By the uid of the pod."""
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        by_id = {line[0]: Row(line) for line in db.execute("SELECT id, uid, node, state, origin FROM allocation")}
+        for allocation, gpu, milli in db.execute("SELECT allocation, gpu, milli FROM charge"):
+            by_id[allocation].held[gpu] = milli
+    found: dict[str, list[Row]] = {}
+    for row in by_id.values():
+        found.setdefault(row.uid, []).append(row)
+    return found
+
+
+class Audit:
+    """The ledger of a dead daemon against the API server and every answer that was given."""
+
+    def __init__(self, truth: Truth, judge: Judge, folder: pathlib.Path) -> None:
+        self.truth = truth
+        self.judge = judge
+        self.folder = folder
+
+    def take(self, ledger: pathlib.Path) -> bool:
+        """False if there is no ledger yet, which is right only before the first answer."""
+        self.file = copy(ledger, self.folder)
+        born = is_born(self.file)
+        if born:
+            self.judge.judge(1, self.file)
+        elif self.truth.answers > 0:
+            raise Violation("the ledger is gone")
+        return born
+
+    def compare(self) -> None:
+        found = rows(self.file)
+        shown = self.truth.bound_alive()
+        for pod in list(self.truth.pods.values()):
+            if pod.told is not None:
+                self.answered(pod, found.get(pod.uid, []))
+        for uid, body in shown.items():
+            self.bound(uid, body, found.get(uid, []))
+        for uid, list_ in found.items():
+            self.row(uid, list_, uid in shown)
+        holders = [(body["metadata"]["name"], charges(body)) for body in shown.values()]
+        self.within("the pods", holders)
+        self.within("the ledger", [(row.uid, row.held) for list_ in found.values() for row in list_ if row.open])
+
+    def within(self, who: str, holders: list[tuple[str, dict[str, int]]]) -> None:
+        text = over(holders, self.truth.room)
+        if text:
+            raise Violation(f"by {who}, {text}")
+
+    def answered(self, pod: Pod, list_: list[Row]) -> None:
+        """A pod that was deleted at once may have been seen by nobody: then its amount must do."""
+        for row in list_:
+            same = row.held == pod.held if pod.node is not None else sum(row.held.values()) == pod.asks
+            if same and row.node == pod.told and (row.open or pod.until is not None):
+                pod.checked = True
+                return
+        raise Violation(f"{pod.name} ({pod.uid}) was answered success on {pod.told} with {pod.held}; the ledger has "
+                        f"{[vars(row) for row in list_]}")
+
+    def bound(self, uid: str, body: dict[str, Any], list_: list[Row]) -> None:
+        """Nobody but us binds here, and a reservation is on disk before the Binding goes out."""
+        is_open = [row for row in list_ if row.open]
+        if len(is_open) != 1 or is_open[0].node != body["spec"]["nodeName"] or is_open[0].held != charges(body):
+            raise Violation(f"{body['metadata']['name']} ({uid}) is bound to {body['spec']['nodeName']} with "
+                            f"{charges(body)}; the ledger has {[vars(row) for row in list_]}")
+
+    def row(self, uid: str, list_: list[Row], bound: bool) -> None:
+        pod = self.truth.pods.get(uid)
+        if pod is None:
+            raise Violation(f"the ledger knows a pod {uid} that never was")
+        for row in list_:
+            if row.origin != "granted":
+                raise Violation(f"{pod.name} was adopted, as if its reservation had been lost: {vars(row)}")
+            if row.state == "bound" and not bound and pod.until is None:
+                raise Violation(f"{pod.name} is bound in the ledger only: {vars(row)}")

@@ -1,0 +1,104 @@
+/*
+ * crash_ledger - judges ledger files for tests/crash, and migrates one to be killed meanwhile.
+ *
+ *   crash_ledger judge           a line each way: "VERSION FILE" -> "ok", or what is wrong
+ *   crash_ledger migrate FILE    from version 1 to a made-up version 2
+ *
+ * Judging opens the file as the daemon would, so it is for copies.  Version 1 is the only one that
+ * there is, so the migration that is killed half-way is one of our own.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+
+/* As a real one would: a table more, filled from what there is. */
+#define MORE_TABLE                                                                                 \
+    "CREATE TABLE extra (allocation INTEGER PRIMARY KEY, uid TEXT NOT NULL, held INTEGER NOT "     \
+    "NULL) STRICT; CREATE INDEX extra_uid ON extra (uid);"
+#define MORE_ROWS                                                                                  \
+    "INSERT INTO extra SELECT id, uid,"                                                            \
+    " (SELECT coalesce(sum(milli), 0) FROM charge WHERE allocation = id) FROM allocation;"
+
+/* The store keeps a pointer to it for as long as it is open. */
+static const struct store_schema *next_schema(void)
+{
+    static const struct store_migration step = {.from = 1, .sql = MORE_TABLE MORE_ROWS};
+    static struct store_schema next = {.version = 2, .migration = &step, .migrations = 1};
+    static char sql[32768];
+
+    const int length = snprintf(sql, sizeof sql, "%s%s", store_schema.sql, MORE_TABLE);
+    must(length > 0 && (size_t)length < sizeof sql);
+    must(store_schema.version == step.from);
+    next.sql = sql;
+    return &next;
+}
+
+static int open_as(unsigned version, const char *file, struct store **out, struct err *err)
+{
+    const struct store_rules rules = {.path = file};
+
+    if (version == store_schema.version)
+        return store_open(&rules, out, err);
+    return store_open_as(&rules, next_schema(), out, err);
+}
+
+/* The audit, which replays the journal too; then what it loads has to pass the ledger's own. */
+static int judge(unsigned version, const char *file, struct err *err)
+{
+    struct store *store = NULL;
+    struct ledger *ledger = ledger_new();
+
+    int failed = open_as(version, file, &store, err);
+    if (failed == 0)
+        failed = store_audit(store, err);
+    if (failed == 0)
+        failed = store_load(store, ledger, err);
+    if (failed == 0)
+        ledger_audit(ledger);
+    ledger_free(ledger);
+    store_close(store);
+    return failed;
+}
+
+static int serve(void)
+{
+    char line[4200];
+    char file[4096];
+    unsigned version;
+    struct err err;
+
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (sscanf(line, "%u %4095s", &version, file) != 2)
+            return 2;
+        const int failed = judge(version, file, &err);
+        (void)printf("%s\n", failed == 0 ? "ok" : err.text);
+        (void)fflush(stdout);
+    }
+    return 0;
+}
+
+static int migrate(const char *file)
+{
+    struct store *store = NULL;
+    struct err err;
+
+    if (open_as(store_schema.version + 1, file, &store, &err) != 0) {
+        (void)fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    store_close(store);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "judge") == 0)
+        return serve();
+    if (argc == 3 && strcmp(argv[1], "migrate") == 0)
+        return migrate(argv[2]);
+    (void)fprintf(stderr, "crash_ledger: see the head of its source\n");
+    return 2;
+}

@@ -1,0 +1,436 @@
+/*
+ * One scenario, again and again: in run n the n-th call of one function fails, until no call is
+ * left that could.  Whatever fails, the world is right afterwards.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support/world.h"
+#include "support_rig.h"
+
+enum { CALLS_MAX = 4000 };
+
+/* For whoever has to find the run that went wrong. */
+static char which[128];
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail_msg("%s: " #condition, which);                                                    \
+    } while (0)
+
+#define CHECK_TEXT(text, wanted)                                                                   \
+    do {                                                                                           \
+        if (strcmp(text, wanted) != 0)                                                             \
+            fail_msg("%s: \"%s\" is not \"%s\"", which, text, wanted);                             \
+    } while (0)
+
+/* --- while it runs --- */
+
+static void no_gpu_is_given_twice(struct rig *rig)
+{
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus; i++)
+            CHECK(node->gpu[i].used_milli + node->gpu[i].reserved_milli <= node->gpu[i].milli);
+    snapshot_unref(snapshot);
+}
+
+/* Bytewise the allocation of a pod as the snapshot has it; state -1 if it has none. */
+static int state_of(struct rig *rig, const char *pod, const char *node)
+{
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *home = snapshot_node(snapshot, text_of(node));
+    int state = -1;
+
+    for (uint32_t i = 0; home != NULL && i < home->allocations; i++)
+        if (strcmp(home->allocation[i]->is.name, pod) == 0)
+            state = (int)home->allocation[i]->is.state;
+    snapshot_unref(snapshot);
+    return state;
+}
+
+static void an_error_says_what_happened(const char *error)
+{
+    static const char *const known[] = {
+        "room: ",        "elsewhere: ", "changed: ",    "unknown_pod: ",
+        "unknown_node:", "not ready: ", "in doubt: ",   "the ledger cannot be written: ",
+        "milligpu is",   "no_gpu: ",    "not allowed:",
+    };
+    bool said = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        said = said || strncmp(error, known[i], strlen(known[i])) == 0;
+    if (!said)
+        fail_msg("%s: what does \"%s\" say?", which, error);
+}
+
+/* A success is true the moment it is answered; it may end later, as pods do. */
+static void answers_are_true(struct rig *rig, size_t from)
+{
+    for (size_t i = from; i < rig->call_count; i++) {
+        struct web_call *call = rig->calls[i];
+        if (call->pod[0] == '\0' || call->status == 0 || call->cut)
+            continue;
+        const char *error = rig_error(call);
+        if (error[0] != '\0') {
+            an_error_says_what_happened(error);
+            continue;
+        }
+        const char *where = rig_where(rig, call->pod);
+        CHECK(where != NULL);
+        CHECK_TEXT(where, call->node);
+        CHECK(state_of(rig, call->pod, call->node) >= 0);
+    }
+}
+
+static void look(struct rig *rig, size_t from)
+{
+    rig_run(rig);
+    no_gpu_is_given_twice(rig);
+    answers_are_true(rig, from);
+    CHECK(!rig_disk_broken(rig) || !app_ready(&rig->app, NULL));
+}
+
+/* --- the scenario --- */
+
+static void bind(struct rig *rig, const char *pod, const char *node)
+{
+    const size_t from = rig->call_count;
+
+    (void)rig_bind_begin(rig, pod, node);
+    look(rig, from);
+}
+
+static void two_for_one_gpu(struct rig *rig)
+{
+    const size_t from = rig->call_count;
+
+    (void)rig_bind_begin(rig, "a", "n1");
+    (void)rig_bind_begin(rig, "b", "n1"); /* one too many */
+    (void)rig_bind_begin(rig, "a", "n1"); /* once more, while it is on its way */
+    look(rig, from);
+}
+
+static void before_the_restart(struct rig *rig)
+{
+    rig_node(rig, "n1", "1000");
+    rig_node(rig, "n2", "1000");
+    rig_node(rig, "n3", "1000");
+    look(rig, rig->call_count);
+    rig_pod(rig, "a", "600");
+    rig_pod(rig, "b", "600");
+    rig_pod(rig, "c", "300");
+    look(rig, rig->call_count);
+    (void)rig_filter(rig, "a", "n1 n2");
+    two_for_one_gpu(rig);
+    rig_pass(rig, 1000);
+    bind(rig, "c", "n1");
+    bind(rig, "a", "n2"); /* elsewhere */
+    rig_bound_pod(rig, "x", "400", "n3");
+    rig_node(rig, "n2", "2000");
+    look(rig, rig->call_count);
+    rig_end_pod(rig, "c");
+    rig_pod(rig, "d", "500");
+    bind(rig, "d", "n2"); /* perhaps before the watch has shown it */
+}
+
+static void after_the_restart(struct rig *rig)
+{
+    look(rig, rig->call_count);
+    bind(rig, "b", "n2");
+    rig_bound_pod(rig, "y", "200", "n3");
+    rig_delete_pod(rig, "x");
+    look(rig, rig->call_count);
+    rig_bound_pod(rig, "w", "100", "n3"); /* not for long */
+    look(rig, rig->call_count);
+    rig_delete_pod(rig, "w");
+    look(rig, rig->call_count);
+    rig_terminate_pod(rig, "a"); /* an unbound one is gone at once */
+    look(rig, rig->call_count);
+    if (rig_where(rig, "a") != NULL)
+        rig_delete_pod(rig, "a");
+    rig_pod(rig, "e", "700");
+    look(rig, rig->call_count);
+    bind(rig, "e", "n1"); /* there is room only since a has gone */
+    rig_pass(rig, 5000);
+    look(rig, rig->call_count);
+}
+
+/* --- when all has come to rest --- */
+
+static void nobody_waits_for_an_answer(struct rig *rig)
+{
+    CHECK(writer_idle(rig->writer));
+    CHECK(outbox_open(rig->app.outbox) == 0);
+    for (size_t i = 0; i < rig->call_count; i++)
+        CHECK(rig->calls[i]->status == 200 || rig->calls[i]->cut);
+}
+
+static void disk_and_memory_agree(struct rig *rig)
+{
+    struct ledger *ledger = ledger_new();
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    struct err err;
+
+    CHECK(store_audit(rig->app.store, &err) == 0);
+    CHECK(store_replay_check(rig->app.store, &err) == 0);
+    CHECK(store_load(rig->app.store, ledger, &err) == 0);
+    ledger_audit(ledger);
+    char *on_disk = world_dump(ledger);
+    char *in_memory = world_dump_snapshot(snapshot);
+    CHECK_TEXT(on_disk, in_memory);
+    xfree(on_disk);
+    xfree(in_memory);
+    snapshot_unref(snapshot);
+    ledger_free(ledger);
+}
+
+static bool is_noted(const struct node *node, const struct allocation *allocation,
+                     const struct pod *pod)
+{
+    struct strbuf note;
+
+    strbuf_init(&note);
+    note_value(&note, allocation, node);
+    const bool same = pod->note != NOTE_NONE && strcmp(pod->note_text, note.data) == 0;
+    strbuf_done(&note);
+    return same || allocation->is.presumed;
+}
+
+/* How many allocations a pod has to have: 0 or 1, and it has them. */
+static size_t pod_has_what_it_shows(struct rig *rig, const char *name)
+{
+    char path[128];
+    struct arena arena;
+    struct strbuf out;
+    struct pod pod;
+    struct err err;
+    size_t wanted = 0;
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
+    strbuf_init(&out);
+    arena_init(&arena);
+    const int status = standin_request(rig->app.standin, "GET", path, TEXT(""), &out);
+    CHECK(status == 200 || status == 404);
+    if (status == 200) {
+        CHECK(pod_decode((struct text){out.data, out.len}, &rig->app.wire_rules, &arena, &pod,
+                         &err) == 0);
+        wanted = pod.node[0] != '\0' && !pod_ended(&pod) ? 1 : 0;
+    }
+    if (wanted > 0) {
+        const struct snapshot *snapshot = view_take(rig->app.view);
+        const struct node *node = snapshot_node(snapshot, text_of(pod.node));
+        CHECK(node != NULL);
+        const struct allocation *held = node_allocation(node, text_of(pod.uid));
+        CHECK(held != NULL);
+        CHECK(held->is.state == STATE_BOUND);
+        CHECK(is_noted(node, held, &pod));
+        snapshot_unref(snapshot);
+    }
+    arena_done(&arena);
+    strbuf_done(&out);
+    return wanted;
+}
+
+static void nothing_is_lost_or_leaked(struct rig *rig)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "w", "x", "y", "z"};
+    size_t wanted = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        wanted += pod_has_what_it_shows(rig, names[i]);
+    CHECK(rig_allocations(rig) == wanted);
+}
+
+static void the_world_is_right(struct rig *rig)
+{
+    CHECK(app_ready(&rig->app, NULL));
+    rig_pod(rig, "z", "100");
+    CHECK_TEXT(rig_bind(rig, "z", "n2"), "");
+    no_gpu_is_given_twice(rig);
+    nobody_waits_for_an_answer(rig);
+    disk_and_memory_agree(rig);
+    nothing_is_lost_or_leaked(rig);
+}
+
+/* --- the loop --- */
+
+static const char *point_name(enum rig_point point)
+{
+    static const char *const names[] = {"nowhere", "begin", "write", "commit", "tend", "request"};
+    return names[point];
+}
+
+static const char *trouble_name(const struct rig_fault *fault)
+{
+    static const char *const names[] = {"refused", "unsent", "lost", "unheard", "status", "short"};
+    return fault->point == RIG_REQUEST ? names[fault->trouble] : "fails";
+}
+
+/* False if no call was left that could fail. */
+static bool run(const struct rig_fault *fault, const char *ledger)
+{
+    struct rig *rig = rig_new_on(ledger);
+
+    (void)snprintf(which, sizeof which, "%s %u %s %d %s", point_name(fault->point), fault->nth,
+                   trouble_name(fault), fault->status, fault->lasting ? "and all after" : "once");
+    rig_break(rig, fault);
+    before_the_restart(rig);
+    rig_restart(rig);
+    after_the_restart(rig);
+    const bool struck = rig->struck > 0;
+    const bool disk = rig_disk_broken(rig);
+    rig_heal(rig);
+    rig_pass(rig, 2000);
+    CHECK(!disk || app_ready(&rig->app, NULL));
+    rig_settle(rig);
+    the_world_is_right(rig);
+    rig_free(rig);
+    return struck;
+}
+
+/*
+ * once: between two calls that fail alone; lasting: between two from which on all fail.
+ * least: with fewer calls the scenario would be worth nothing.
+ */
+static void every(struct rig_fault fault, uint32_t once, uint32_t lasting, uint32_t least)
+{
+    for (int i = 0; i < 2; i++) {
+        uint32_t runs = 1;
+        fault.lasting = i == 1;
+        for (fault.nth = 1; run(&fault, ":memory:"); runs++)
+            if ((fault.nth += fault.lasting ? lasting : once) > CALLS_MAX)
+                fail_msg("%s: there is no end of it", which);
+        if (fault.nth <= least)
+            fail_msg("%s: only %u calls could fail", which, fault.nth - 1);
+        print_message("%s: %u runs\n", which, runs);
+    }
+}
+
+static void every_begin_fails(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_BEGIN}, 1, 1, 15);
+}
+
+static void every_write_fails(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_WRITE}, 1, 1, 20);
+}
+
+static void every_commit_fails(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_COMMIT}, 1, 1, 15);
+}
+
+static void every_housekeeping_fails(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_TEND}, 16, 32, 100);
+}
+
+static void every_request_is_refused_by_the_transport(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_REFUSED}, 1, 7, 15);
+}
+
+static void every_request_finds_nobody(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_UNSENT}, 1, 7, 15);
+}
+
+static void every_request_is_lost(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_LOST}, 1, 7, 15);
+}
+
+static void every_answer_is_lost(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_UNHEARD}, 1, 7, 15);
+}
+
+static void every_answer_is_cut_short(void **state)
+{
+    (void)state;
+    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_SHORT}, 1, 7, 15);
+}
+
+static void every_request_is_answered_with_an_error(void **state)
+{
+    static const struct {
+        int status;
+        uint32_t once;
+    } answer[] = {{500, 1}, {403, 1}, {409, 1}, {503, 3}, {429, 3}, {404, 3}, {401, 3}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(answer); i++)
+        every((struct rig_fault){.point = RIG_REQUEST,
+                                 .trouble = RIG_STATUS,
+                                 .status = answer[i].status},
+              answer[i].once, 7, 15);
+}
+
+static void remove_ledger(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm", ".lock"};
+    char file[80];
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
+        (void)unlink(file);
+    }
+}
+
+/* The same with a file, which is closed and opened again in the middle. */
+static void a_ledger_on_disk_is_no_different(void **state)
+{
+    char folder[] = "/tmp/milligpu-loop-XXXXXX";
+    char path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (uint32_t nth = 5; nth <= 15; nth += 5) {
+        const struct rig_fault fault = {.point = RIG_COMMIT, .nth = nth};
+        (void)snprintf(path, sizeof path, "%s/%u.db", folder, nth);
+        assert_true(run(&fault, path));
+        remove_ledger(path);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_begin_fails),
+        cmocka_unit_test(every_write_fails),
+        cmocka_unit_test(every_commit_fails),
+        cmocka_unit_test(every_housekeeping_fails),
+        cmocka_unit_test(every_request_is_refused_by_the_transport),
+        cmocka_unit_test(every_request_finds_nobody),
+        cmocka_unit_test(every_request_is_lost),
+        cmocka_unit_test(every_answer_is_lost),
+        cmocka_unit_test(every_answer_is_cut_short),
+        cmocka_unit_test(every_request_is_answered_with_an_error),
+        cmocka_unit_test(a_ledger_on_disk_is_no_different),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
