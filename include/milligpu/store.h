@@ -21,9 +21,11 @@
  * batch, and the writer must not call them within its own.
  *
  * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it stays),
- * and copies that nobody deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.  Links are
- * followed first. Refused filesystems: NFS, SMB/CIFS, 9p, Ceph, AFS, Coda, OCFS2, GFS2, Lustre,
- * GPFS, BeeGFS, VirtualBox folders.  FUSE is let through, since local disks come by it, too.
+ * and copies that nobody deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.  A copy that was
+ * killed half-way is <file>.v<version>-<UTC>.part-*, or in a folder <file>.part-*; opening removes
+ * it.  Links are followed first.  Refused filesystems: NFS, SMB/CIFS, 9p, Ceph, AFS, Coda, OCFS2,
+ * GFS2, Lustre, GPFS, BeeGFS, VirtualBox folders.  FUSE is let through, since local disks come by
+ * it, too.
  */
 #ifndef MILLIGPU_STORE_H
 #define MILLIGPU_STORE_H

@@ -359,19 +359,17 @@ static int read_file(const char *path, struct strbuf *out, struct err *err)
     return got < 0 ? err_set(err, ERR_IO, "the copy cannot be read: errno %d", failed) : 0;
 }
 
-/* A folder of our own beside the ledger: a disk with room for the one has room for the other. */
+/*
+ * A folder of our own beside the ledger: a disk with room for the one has room for the other.  By
+ * its name the next start knows what to remove if this one is killed.
+ */
 static int make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
 {
-    const char *slash = strrchr(ledger, '/');
     const bool in_memory = strcmp(ledger, ":memory:") == 0;
-    const char *where = in_memory ? "/tmp" : ".";
-    int used;
 
     must(bytes > 0);
-    if (slash != NULL)
-        used = snprintf(out, bytes, "%.*s/milligpu-backup-XXXXXX", (int)(slash - ledger), ledger);
-    else
-        used = snprintf(out, bytes, "%s/milligpu-backup-XXXXXX", where);
+    const int used =
+        snprintf(out, bytes, "%s.part-XXXXXX", in_memory ? "/tmp/milligpu-ledger.db" : ledger);
     if (used < 0 || (size_t)used >= bytes)
         return err_set(err, ERR_IO, "the ledger's path is too long for a copy beside it");
     if (mkdtemp(out) == NULL)

@@ -148,6 +148,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
         failed = file_lock(store->path, &store->lock_fd, err);
     if (failed != 0)
         return failed;
+    store_sweep(store);
     failed = open_db(store, err);
     if (failed == -(int)ERR_CORRUPT && store->on_corrupt == STORE_MOVE_ASIDE) {
         const struct err why = *err;

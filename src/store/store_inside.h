@@ -7,6 +7,7 @@
  *   check.c    audits, replay                tend.c      checkpoint, retention
  *   history.c  who held what                 backup.c    a copy
  *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
+ *   sweep.c    what a death left
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -167,6 +168,9 @@ int file_move_aside(const char *path, const char *word, char **out_name, struct 
 /* "<path>.<word>-<UTC>", a name that is free. */
 char *file_free_name(const char *path, const char *word) MUST_USE;
 int64_t file_wall_ms(void);
+
+/* sweep.c: what a copy that was killed half-way left beside the ledger. */
+void store_sweep(const struct store *store);
 
 /* schema.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
 int schema_settle(struct store *store, struct err *err) MUST_USE;

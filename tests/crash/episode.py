@@ -139,12 +139,8 @@ class Episode:
             raise Violation(f"milligpud says: {daemon.trouble()}")
         if self.truth.wrong:
             raise Violation(self.truth.wrong)
-        for part in self.home.glob("milligpu-backup-*"):
-            self.counts["backups left behind"] += 1
-            whole = part / "ledger.db"
-            if whole.exists():
-                self.judge.judge(1, copy(whole, self.scratch / "backup"))
-            shutil.rmtree(part)
+        for whole in self.home.glob("ledger.db.part-*/ledger.db"):
+            self.judge.judge(1, copy(whole, self.scratch / "backup"))
         if self.audit.take(self.ledger):
             self.born = True
             self.audit.compare()
@@ -178,6 +174,9 @@ class Episode:
         for uid, body in shown.items():
             if body["spec"].get("nodeName") and uid not in held:
                 raise Violation(f"lost: {body['metadata']['name']}, bound to {body['spec']['nodeName']}")
+        left = list(self.home.glob("ledger.db.*part-*"))
+        if left:
+            raise Violation(f"nobody removes what a killed copy left: {left}")
         self.counts["reconciled starts"] += 1
 
     def settle(self) -> None:
@@ -226,6 +225,8 @@ class Episode:
         last = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
         if last.child.wait(60) != 0 or self.judge_migrated(ledger, before) != 2:
             raise Violation("a migration that was not killed did not succeed")
+        if list(ledger.parent.glob("*.part-*")):
+            raise Violation("nobody removes what a killed migration left")
         shutil.rmtree(ledger.parent)
 
     def migrate_and_kill(self, ledger: pathlib.Path) -> None:

@@ -192,7 +192,7 @@ class Daemon(Process):
         return holds(self.ledger, byte, self.pid)
 
     def backup_parts(self) -> list[pathlib.Path]:
-        return list(self.home.glob("milligpu-backup-*/*"))
+        return list(self.home.glob("ledger.db.part-*/*"))
 
     def look(self) -> Seen:
         """Only while it stands still: then nothing moves under the eye."""

@@ -429,6 +429,70 @@ static void no_way_from_that_version(void **state)
     refused(shelf, ERR_CORRUPT, "which never was");
 }
 
+/* --- what a death left --- */
+
+static void make_file(const struct shelf *shelf, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, name);
+    write_file(path, "half a copy", 11);
+}
+
+static void make_folder(const struct shelf *shelf, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void copies_that_nobody_finished_are_swept_away(void **state)
+{
+    struct shelf *shelf = *state;
+    fill(shelf);
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12");
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.2.part-AbCd12");
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12-journal");
+    make_folder(shelf, "ledger.db.part-AbCd12");
+    make_file(shelf, "ledger.db.part-AbCd12/ledger.db");
+    make_file(shelf, "ledger.db.part-AbCd12/ledger.db.part-Ef34gH");
+    make_folder(shelf, "ledger.db.part-empty1");
+    shelf_open(shelf);
+    assert_int_equal(shelf_files(shelf, "part-"), 0);
+    assert_non_null(strstr(shelf->notices.data, "ledger.db.part-AbCd12"));
+    shelf_same(shelf);
+}
+
+static void whole_copies_and_what_others_made_stay(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char *const files[] = {
+        "ledger.db.v1-20260102T030405Z",
+        "ledger.db.corrupt-20260102T030405Z",
+        "ledger.db.part-1234567",
+        "ledger.db.part-AbCd12",
+        "other.db.v1-20260102T030405Z.part-AbCd12",
+    };
+    fill(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        make_file(shelf, files[i]);
+    make_folder(shelf, "other.db.part-AbCd12");
+    make_folder(shelf, "ledger.db.part-mine12");
+    make_file(shelf, "ledger.db.part-mine12/letter");
+    shelf_open(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        assert_in_range(shelf_files(shelf, files[i]), 1, 2);
+    assert_int_equal(shelf_files(shelf, "other.db.part-AbCd12"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.part-mine12"), 1);
+    assert_null(strstr(shelf->notices.data, "part-"));
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/ledger.db.part-mine12/letter", shelf->folder);
+    assert_int_equal(unlink(path), 0); /* it was left alone */
+    (void)snprintf(path, sizeof path, "%s/ledger.db.part-mine12", shelf->folder);
+    assert_int_equal(rmdir(path), 0);
+    (void)snprintf(path, sizeof path, "%s/other.db.part-AbCd12", shelf->folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -447,6 +511,8 @@ int main(void)
         TEST(an_older_ledger_is_migrated_after_a_copy),
         TEST(a_migration_that_fails_leaves_the_old_version),
         TEST(no_way_from_that_version),
+        TEST(copies_that_nobody_finished_are_swept_away),
+        TEST(whole_copies_and_what_others_made_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
