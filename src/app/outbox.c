@@ -182,7 +182,7 @@ static void put(struct outbox *outbox, struct call *call)
     lock(outbox);
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
-    if (call->kind == CALL_BIND)
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK)
         outbox->open_bindings++;
     unlock(outbox);
     outbox->rules.ops->wake(outbox->rules.ops->ctx);
@@ -205,6 +205,19 @@ static struct text keep(struct arena *arena, struct text text)
     return (struct text){arena_copy(arena, text), text.len};
 }
 
+static void start_check(struct call *call, int64_t now_ms)
+{
+    must(call->kind == CALL_BIND && call->pod_path != NULL);
+    call->kind = CALL_CHECK;
+    call->method = "GET";
+    call->path = call->pod_path;
+    call->content_type = NULL;
+    call->body = (struct text){NULL, 0};
+    call->tries = 0;
+    call->flying = false;
+    call->due_ms = now_ms;
+}
+
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 {
     struct call *call = call_new(CALL_BIND, "POST");
@@ -219,6 +232,9 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->node = arena_copy(&call->arena, text_of(binding->node));
     call->note = arena_copy(&call->arena, text_of(binding->note));
     call->deadline_ms = binding->deadline_ms;
+    call->maybe_sent = binding->sending != SENDING_FIRST;
+    if (binding->sending == SENDING_NOTHING)
+        start_check(call, 0);
     put(outbox, call);
 }
 
@@ -437,19 +453,6 @@ static void give_up(struct outbox *outbox, struct call *call)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
 }
 
-static void start_check(struct call *call, int64_t now_ms)
-{
-    must(call->kind == CALL_BIND && call->pod_path != NULL);
-    call->kind = CALL_CHECK;
-    call->method = "GET";
-    call->path = call->pod_path;
-    call->content_type = NULL;
-    call->body = (struct text){NULL, 0};
-    call->tries = 0;
-    call->flying = false;
-    call->due_ms = now_ms;
-}
-
 static void note_status(struct call *call)
 {
     struct arena arena;
@@ -518,7 +521,8 @@ static void check_pod(struct outbox *outbox, struct call *call)
     else if (strcmp(pod.uid, call->uid) != 0)
         (void)snprintf(text, sizeof text, "the pod was replaced by one with uid %s", pod.uid);
     else if (pod.node[0] == '\0')
-        (void)snprintf(text, sizeof text, "%s", call->last_error);
+        (void)snprintf(text, sizeof text, "the pod is not bound%s%s",
+                       call->last_error[0] != '\0' ? ": " : "", call->last_error);
     else
         (void)snprintf(text, sizeof text, "the pod was bound to node %s without us", pod.node);
     const bool ours = rc == 0 && strcmp(pod.uid, call->uid) == 0 &&

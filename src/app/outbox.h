@@ -7,6 +7,9 @@
  *
  *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET --> BOUND or VOID
  *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
+ *
+ * VOID says that no Binding of this reservation has landed or will.  So while an earlier one may
+ * still be on its way, a POST that fails is UNKNOWN, and only a 404 or a GET is VOID.
  */
 #ifndef MILLIGPU_OUTBOX_H
 #define MILLIGPU_OUTBOX_H
@@ -33,6 +36,12 @@ struct outbox;
 struct outbox *outbox_new(const struct outbox_rules *rules) MUST_USE;
 void outbox_free(struct outbox *outbox);
 
+enum outbox_sending {
+    SENDING_FIRST,
+    SENDING_AGAIN,   /* an earlier call may have sent it, perhaps before a restart */
+    SENDING_NOTHING, /* only ask what became of it, by a GET */
+};
+
 struct outbox_binding {
     const char *uid;
     const char *namespace;
@@ -41,6 +50,7 @@ struct outbox_binding {
     const char *note; /* value of milligpu.io/allocation: tells our Binding from another's */
     struct text body;
     int64_t deadline_ms; /* monotonic */
+    enum outbox_sending sending;
 };
 
 /* All of these copy what they are given; any thread. */

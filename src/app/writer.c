@@ -20,6 +20,7 @@
 
 enum {
     DOUBT_MS = 90000, /* the API server gives up on a request after 60 s */
+    ASK_MS = 10000,   /* for the GET that ends a doubt */
     RETRY_MS = 250,   /* between two tries of a lost batch */
     KEEP_MAX = 2048,  /* of the cluster's news while the disk is broken; the watcher waits then */
     TICK_MS = 1000,
@@ -33,6 +34,7 @@ struct flight {
     struct web_call **call;
     size_t calls;
     size_t capacity;
+    bool asks; /* nothing is sent: the API server is asked about an old doubt */
 };
 
 /* The outcome of a Binding, to be answered after the batch. */
@@ -58,6 +60,7 @@ struct effect {
     char *note;
     struct strbuf body;
     int64_t deadline_ms;
+    enum outbox_sending sending;
     uint32_t milli;
 };
 
@@ -310,7 +313,8 @@ static void refuse_bind(struct message *message, const char *fmt, ...)
 
 static struct effect *new_effect(struct writer *writer)
 {
-    must(writer->effects <= BATCH_MAX + writer->lists + writer->nodes_seen.count);
+    must(writer->effects <=
+         BATCH_MAX + writer->lists + writer->nodes_seen.count + writer->flights.count);
 
     writer->effect =
         xgrow(writer->effect, writer->effects, &writer->effect_capacity, sizeof *writer->effect);
@@ -322,7 +326,7 @@ static struct effect *new_effect(struct writer *writer)
 
 /* Queue the Binding of an allocation for when the batch is on disk. */
 static int send_binding(struct writer *writer, const struct allocation *allocation,
-                        const struct message *message, struct err *err)
+                        int64_t deadline_ms, enum outbox_sending sending, struct err *err)
 {
     const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
     struct effect *effect = new_effect(writer);
@@ -338,7 +342,8 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     if (allocation->is.shares > 0)
         note_value(&note, allocation, node);
     effect->note = strbuf_steal(&note);
-    effect->deadline_ms = message->deadline_ms;
+    effect->deadline_ms = deadline_ms;
+    effect->sending = sending;
     const int rc = binding_encode(&effect->body, allocation, node, err);
     if (rc < 0) {
         effect_done(effect);
@@ -362,7 +367,7 @@ static void send_plain_binding(struct writer *writer, struct message *message)
                                              .node_uid = node->uid,
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
-    const int rc = send_binding(writer, allocation, message, &err);
+    const int rc = send_binding(writer, allocation, message->deadline_ms, SENDING_FIRST, &err);
     must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
     flight_join(flight_begin(writer, message->bind.uid, node->name), message);
@@ -382,13 +387,13 @@ static bool take_back(struct writer *writer, struct message *message, const stru
 }
 
 static bool launch(struct writer *writer, struct message *message,
-                   const struct allocation *allocation)
+                   const struct allocation *allocation, enum outbox_sending sending)
 {
     must(allocation->is.state != STATE_RELEASED);
 
     struct err err;
 
-    if (send_binding(writer, allocation, message, &err) < 0)
+    if (send_binding(writer, allocation, message->deadline_ms, sending, &err) < 0)
         return take_back(writer, message, &err);
     flight_join(flight_begin(writer, allocation->is.uid, allocation->is.node), message);
     return true;
@@ -422,9 +427,9 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     }
     switch (verdict) {
     case VERDICT_OK:
-        return launch(writer, message, change->after);
+        return launch(writer, message, change->after, SENDING_FIRST);
     case VERDICT_SAME:
-        return launch(writer, message, answer.held);
+        return launch(writer, message, answer.held, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
         webhooks_count_refusal(REASON_ELSEWHERE);
         refuse_bind(message, "elsewhere: the pod holds a reservation on node %s",
@@ -569,6 +574,8 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     must(message->outcome == OUTCOME_BOUND || message->text != NULL);
 
     const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
+    const struct flight *flight = map_find(&writer->flights, text_of(message->uid));
+    const bool asked = flight != NULL && flight->asks;
     struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
     char text[ERR_TEXT_MAX];
 
@@ -580,7 +587,7 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
         break;
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
-        command.why = reason_name(message->reason);
+        command.why = asked ? "unconfirmed" : reason_name(message->reason);
         (void)snprintf(text, sizeof text, "%s: %s", reason_name(message->reason), message->text);
         land(writer, message->uid, text);
         break;
@@ -896,7 +903,8 @@ static void act(struct writer *writer)
                                                    .node = effect->node,
                                                    .note = effect->note,
                                                    .body = {effect->body.data, effect->body.len},
-                                                   .deadline_ms = effect->deadline_ms};
+                                                   .deadline_ms = effect->deadline_ms,
+                                                   .sending = effect->sending};
             outbox_bind(writer->app->outbox, &binding);
         } else {
             outbox_advertise(writer->app->outbox, effect->uid, effect->milli);
@@ -1009,12 +1017,28 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         message_free(message[i]);
 }
 
+/*
+ * No Binding of it can land any more, but one may have: the watch can be behind by any time, so
+ * only a GET tells.  Until it does the reservation stays.
+ */
+static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    must(allocation->is.state == STATE_RESERVED);
+
+    struct err err;
+
+    /* What could be written once can be written again; else the next doubt tries. */
+    if (send_binding(writer, allocation, now + ASK_MS, SENDING_NOTHING, &err) == 0)
+        flight_begin(writer, allocation->is.uid, allocation->is.node)->asks = true;
+}
+
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
     must(allocation->is.state == STATE_RESERVED);
 
     struct doubt *doubt = map_find(&writer->doubts, text_of(allocation->is.uid));
-    struct command command = {.at_ms = writer->wall_ms, .uid = allocation->is.uid};
+    const struct command command = {
+        .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->is.uid};
 
     if (doubt == NULL) {
         doubt = xcalloc(1, sizeof *doubt);
@@ -1024,14 +1048,9 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
     }
     must(now >= doubt->since_ms);
     doubt->mark = writer->mark;
-    command.kind = COMMAND_DOUBT;
-    if (now - doubt->since_ms >= DOUBT_MS) {
-        command.kind = COMMAND_RELEASE;
-        command.why = "unconfirmed";
-    } else if (allocation->is.in_doubt) {
-        return true;
-    }
-    return run(writer, &command);
+    if (now - doubt->since_ms >= DOUBT_MS)
+        ask_about(writer, allocation, now);
+    return allocation->is.in_doubt || run(writer, &command);
 }
 
 static void forget_old_doubts(struct writer *writer)
@@ -1049,7 +1068,7 @@ static void forget_old_doubts(struct writer *writer)
     }
 }
 
-/* Reservations that nobody sends: in doubt, and released when they have been for too long. */
+/* Reservations that nobody sends: in doubt, and asked about when they have been for too long. */
 static bool tick_doubts(struct writer *writer, int64_t now)
 {
     must(!writer->batch.lost);

@@ -262,6 +262,69 @@ static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state
     assert_int_equal(rig_taken(rig, "n1"), 700);
 }
 
+static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
+{
+    struct rig *rig = *state;
+    const struct rig_fault fault = {
+        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_requests = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 5000);
+    /* The first Binding may still land; that the second was never sent says nothing of it. */
+    rig_break(rig, &fault);
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 5000);
+    assert_non_null(strstr(rig_error(call), "in doubt"));
+    assert_int_equal(rig_reserved(rig, "n1"), 700);
+    rig_heal(rig);
+}
+
+static void no_doubt_ends_before_the_api_server_was_asked(void **state)
+{
+    struct rig *rig = *state;
+    const struct rig_fault fault = {
+        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_requests = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 5000);
+    /* The pod may be bound for long: neither the watch nor a GET could have told. */
+    rig_break(rig, &fault);
+    rig_pass(rig, 150000);
+    assert_int_equal(rig_reserved(rig, "n1"), 700);
+    rig_heal(rig);
+    rig_pass(rig, 110000);
+    assert_int_equal(rig_reserved(rig, "n1"), 0);
+    assert_string_equal(rig_where(rig, "a"), "");
+}
+
+static void a_bind_finds_out_while_the_api_server_is_asked(void **state)
+{
+    struct rig *rig = *state;
+    const struct rig_fault fault = {
+        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+
+    rig_pod(rig, "a", "700");
+    rig_run(rig);
+    rig->lose_requests = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 5000);
+    rig->lose_requests = false;
+    rig_break(rig, &fault);
+    rig_pass(rig, 93000);
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    rig_heal(rig);
+    rig_pass(rig, 5000);
+    assert_non_null(strstr(rig_error(call), "the pod is not bound"));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+}
+
 static void a_reservation_that_nobody_confirms_is_released_after_90_seconds(void **state)
 {
     struct rig *rig = *state;
@@ -483,6 +546,9 @@ int main(void)
         TEST(a_contradiction_of_the_database_stops_granting),
         TEST(a_lost_answer_is_never_granted_twice),
         TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
+        TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away),
+        TEST(no_doubt_ends_before_the_api_server_was_asked),
+        TEST(a_bind_finds_out_while_the_api_server_is_asked),
         TEST(a_reservation_that_nobody_confirms_is_released_after_90_seconds),
         TEST(a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits),
         TEST(the_bell_is_silent_where_the_room_helps_nobody),
