@@ -541,7 +541,8 @@ static bool handle_fetched(struct writer *writer, struct message **message)
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
         !pod_ended(&fetched->pod))
-        pods_put(writer->app->pods, &fetched->pod, &writer->app->request_rules, writer->epoch);
+        /* A list may be on its way whose snapshot is older than this pod. */
+        pods_put(writer->app->pods, &fetched->pod, &writer->app->request_rules, writer->epoch + 1);
     return handle_bind(writer, message);
 }
 

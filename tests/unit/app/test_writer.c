@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "app/message.h"
+#include "app/outbox.h"
 #include "support_rig.h"
 
 static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
@@ -414,6 +416,37 @@ static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(vo
     assert_int_equal(rig_taken(rig, "n2"), 500);
 }
 
+static void to_outbox(void *user, const struct kube_answer *answer)
+{
+    struct rig *rig = user;
+    outbox_answer(rig->app.outbox, rig->now_ms, answer);
+}
+
+/* Writer and outbox alone: the watch shows nothing. */
+static void run_deaf(struct rig *rig)
+{
+    for (int i = 0; i < 20; i++) {
+        (void)writer_step(rig->writer, 0);
+        (void)outbox_step(rig->app.outbox, rig->now_ms, rig->wall_ms);
+        rig->call.ops.poll(rig->call.ops.ctx, 0, rig, to_outbox);
+    }
+}
+
+static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+    /* A list comes in whose snapshot the API server took before the pod was created. */
+    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
+    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_END)));
+    run_deaf(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
 static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
 {
     struct rig *rig = *state;
@@ -555,6 +588,7 @@ int main(void)
         TEST(a_deletion_timestamp_alone_frees_nothing),
         TEST(a_pod_bound_behind_our_back_is_adopted),
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
+        TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
         TEST(pods_that_ask_nothing_or_0_are_told_apart),
