@@ -10,6 +10,8 @@
 
 #include "milligpu/inventory.h"
 
+#include "support/walk.h"
+
 struct bench {
     struct arena arena;
     struct node_facts facts;
@@ -531,7 +533,7 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
     print_message("INVENTORY_SEED=%llu\n", (unsigned long long)seed);
     uint32_t problem[PROBLEM_LIMIT + 1] = {0};
     uint32_t source[SOURCE_ALLOCATABLE + 1] = {0};
-    for (int i = 0; i < 50000; i++) {
+    for (int i = 0; i < walk_steps(50000, 2500); i++) {
         start();
         bench.rules.advertise = draw(&seed, 2) > 0;
         bench.rules.from_labels = draw(&seed, 2) > 0;

@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/reconcile.h"
 
+#include "support/walk.h"
 #include "support/world.h"
 
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -932,7 +933,7 @@ static void the_ledger_survives_a_random_walk(void **state)
     uint32_t met[COMMANDS][VERDICT_REFUSED + 1] = {{0}};
     uint32_t reason[REASONS] = {0};
     struct memory memory[4] = {{0}};
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < walk_steps(200000, 10000); i++) {
         const struct command command = walk_command(world);
         const enum verdict verdict = world_do(world, &command);
         met[command.kind][verdict]++;

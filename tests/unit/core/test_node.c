@@ -9,6 +9,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/node.h"
 
+#include "support/walk.h"
+
 static struct names *names;
 
 static int set_up(void **state)
@@ -435,7 +437,7 @@ static void a_change_gives_what_building_anew_gives(void **state)
     const struct node *node = node_of(&scene);
     uint32_t seen_over = 0;
     uint32_t seen_lost = 0;
-    for (int step = 0; step < 5000; step++) {
+    for (int step = 0; step < walk_steps(5000, 500); step++) {
         char uid[8];
         (void)snprintf(uid, sizeof uid, "u%u", draw(&seed, 12));
         const struct allocation *before = node_allocation(node, text_of(uid));

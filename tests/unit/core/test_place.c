@@ -10,6 +10,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/place.h"
 
+#include "support/walk.h"
+
 enum { GPUS = 6, WANTS = 4 }; /* of generated cases: small enough to try everything */
 
 static struct names *names;
@@ -246,7 +248,7 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
     uint64_t ways = 0;
     uint32_t reasons[REASONS] = {0};
 
-    for (int i = 0; i < 30000; i++) {
+    for (int i = 0; i < walk_steps(30000, 9000); i++) {
         struct setting setting;
         struct placement found;
         draw_setting(&seed, i % 10 == 0 ? GPUS : 4, WANTS, &setting);
@@ -427,7 +429,7 @@ static void many_wants_are_placed_greedily_and_rightly(void **state)
     uint64_t seed = first_seed();
     uint32_t fitting = 0;
     uint32_t refused = 0;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < walk_steps(20000, 4000); i++) {
         struct setting setting;
         struct placement found;
         draw_setting(&seed, 12, 1, &setting);
@@ -544,7 +546,7 @@ static void the_order_is_total(void **state)
     static const char *const node[] = {"a", "a-1", "b"};
     uint64_t seed = first_seed();
     uint32_t ties = 0;
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < walk_steps(200000, 20000); i++) {
         struct placement p[3];
         const struct atom *on[3];
         for (int k = 0; k < 3; k++) {

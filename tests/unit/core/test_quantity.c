@@ -10,6 +10,8 @@
 
 #include "milligpu/quantity.h"
 
+#include "support/walk.h"
+
 struct row {
     const char *text;
     unsigned decimals;
@@ -254,7 +256,7 @@ static void quantities_agree_with_plain_arithmetic(void **state)
     print_message("QUANTITY_SEED=%llu\n", (unsigned long long)seed);
     static const char *const suffix[] = {"", "Ki", "Mi"};
     uint32_t seen[2] = {0};
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < walk_steps(200000, 40000); i++) {
         int64_t digits = draw(&seed, 1000000);
         const uint32_t zeros = draw(&seed, 4);
         for (uint32_t k = 0; k < zeros; k++)
@@ -283,7 +285,7 @@ static void any_bytes_get_a_verdict(void **state)
     static const char alphabet[] = "0123456789.+-eEkKMGTPimun \xFF";
     uint64_t seed = 5;
     uint32_t seen[QUANTITY_RANGE + 1] = {0};
-    for (int i = 0; i < 300000; i++) {
+    for (int i = 0; i < walk_steps(300000, 30000); i++) {
         char text[24];
         const uint32_t len = draw(&seed, sizeof text);
         for (uint32_t k = 0; k < len; k++)

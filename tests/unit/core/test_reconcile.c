@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/reconcile.h"
 
+#include "support/walk.h"
 #include "support/world.h"
 
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -308,7 +309,7 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
     print_message("RECONCILE_SEED=%llu\n", (unsigned long long)seed);
 
     uint32_t met[COMMANDS] = {0};
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < walk_steps(4000, 300); round++) {
         struct pod *pod[10];
         const char *words[ARRAY_LEN(pod)];
         const uint32_t changes = draw(3);
