@@ -16,6 +16,7 @@ PLACES = re.compile(
     r"|tests/support/\w+\.[ch]"
     r"|tests/fuzz/(fuzz_\w+|replay)\.c"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
+    r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"
 )
 

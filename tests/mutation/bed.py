@@ -1,0 +1,250 @@
+"""The bed on which mutants are tried: all tests of core and store in one program, in a folder outside of the tree."""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import queue
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+import mutants_c
+from mutants_c import Mutant
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+CORES = len(os.sched_getaffinity(0))
+FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", "-DMILLIGPU_MUST_DEBUG", "-Iinclude", "-Isrc", "-Itests", "-w",
+         "-fmacro-prefix-map=./="]
+SANITIZE = ["-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+WRAP = ["_cmocka_run_group_tests", "must_fail", "sqlite3_exec", "sqlite3_prepare_v3"]
+ENVIRONMENT = {
+    **os.environ, "MILLIGPU_SOURCE_DIR": str(SOURCE), "WALK_PERCENT": "1",
+    "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_leaks=1:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:exitcode=99",
+}
+SLOWER = 5  # than without a mutant: then it is endless
+GRACE_MS = 200
+
+
+@dataclasses.dataclass
+class Test:
+    number: int
+    program: str
+    name: str
+    ms: float = 0
+    reached: frozenset = frozenset()
+
+    @property
+    def limit_ms(self) -> int:
+        return int(self.ms * SLOWER) + GRACE_MS
+
+
+@dataclasses.dataclass(frozen=True)
+class Fate:
+    what: str  # survived, test, must, crash, endless, sanitizer
+    test: Optional[Test]
+
+    @property
+    def survived(self) -> bool:
+        return self.what == "survived"
+
+
+def names(pattern: str) -> List[str]:
+    return sorted(str(path.relative_to(SOURCE)) for path in SOURCE.glob(pattern))
+
+
+def core_files() -> List[str]:
+    return names("src/core/*.c")
+
+
+def in_parallel(do, items: Iterable) -> list:
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        return list(pool.map(do, items))
+
+
+class Bed:
+    """Objects and the program; the mutants of core that are built in can be switched on one by one."""
+
+    def __init__(self, of: str, sanitize: bool = False, flags: Sequence[str] = ()) -> None:
+        self.of = of
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-mutation-")
+        self.home = pathlib.Path(self.folder.name)
+        (self.home / "tmp").mkdir()
+        self.sanitize = sanitize
+        self.compiler = ([shutil.which("ccache")] if shutil.which("ccache") else []) + ["gcc", "-O1"]
+        self.flags = FLAGS + (SANITIZE if sanitize else []) + list(flags)
+        self.reached: Dict[str, int] = {}
+        self.tests: List[Test] = []
+
+    def __enter__(self) -> "Bed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folder.cleanup()
+
+    def object_of(self, path: str) -> pathlib.Path:
+        return self.home / (path.replace("/", "_") + ".o")
+
+    def gcc(self, *arguments: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([*self.compiler, *self.flags, *map(str, arguments)], cwd=SOURCE, text=True,
+                              capture_output=True, check=False)
+
+    def compile(self, path: str, *more: str) -> None:
+        done = self.gcc(*more, "-c", path, "-o", self.object_of(path))
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+
+    def test_files(self) -> List[str]:
+        """The quick ones: those of failing disks take longer than all the others together."""
+        if self.of == "core":
+            return names("tests/unit/core/test_*.c") + names("tests/table/test_*.c")
+        return [path for path in names("tests/unit/store/test_*.c") if not path.endswith("test_faults.c")]
+
+    def build_rest(self) -> None:
+        """All but core."""
+        self.write_texts()
+        paths = names("src/base/*.c") + ["tests/support/world.c", "tests/mutation/runner.c"]
+        if self.of == "store":
+            paths += names("src/run/*.c") + names("src/store/*.c") + names("tests/unit/store/support*.c")
+        jobs = [(path, ()) for path in paths]
+        jobs += [(path, (f"-Dmain={self.main_of(path)}",)) for path in self.test_files()]
+        in_parallel(lambda job: self.compile(job[0], *job[1]), jobs)
+
+    @staticmethod
+    def main_of(path: str) -> str:
+        return "main_of_" + re.sub(r"\W", "_", path)
+
+    def write_texts(self) -> None:
+        """What cmake makes: the schema as a string; and the list of the tests' mains."""
+        schema = (SOURCE / "src/store/schema.sql").read_text()
+        quoted = schema.replace("\\", "\\\\").replace('"', '\\"').replace("\n", '\\n"\n"')
+        mains = "".join(f"int {self.main_of(path)}(void);\n" for path in self.test_files())
+        table = "".join(f'{{"{path}", {self.main_of(path)}}},\n' for path in self.test_files())
+        (self.home / "texts.c").write_text(
+            f'#include <stddef.h>\nconst char store_schema_sql[] = "{quoted}";\n{mains}'
+            "struct program { const char *name; int (*main)(void); };\n"
+            f"const struct program programs[] = {{\n{table}}};\n"
+            "const size_t programs_count = sizeof programs / sizeof programs[0];\n")
+        done = self.gcc("-c", self.home / "texts.c", "-o", self.home / "texts.o")
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+
+    def build_core(self, mutants: Dict[int, Mutant]) -> Dict[int, Mutant]:
+        """Core with these in it, switched off.  Those that are no C are left out; the rest comes back."""
+        kept = dict(mutants)
+        for path in core_files():
+            for function in mutants_c.functions_of((SOURCE / path).read_text()):
+                self.reached.setdefault(f"{path} {function.name}", len(self.reached))
+        for bad in in_parallel(lambda path: self.build_core_file(path, mutants), core_files()):
+            for number in bad:
+                del kept[number]
+        return kept
+
+    def build_core_file(self, path: str, mutants: Dict[int, Mutant]) -> List[int]:
+        text = (SOURCE / path).read_text()
+        mine = {number: mutant for number, mutant in mutants.items() if mutant.file == path}
+        made = self.home / path.replace("/", "_")
+        bad: List[int] = []
+        while True:
+            schema, owner = mutants_c.schema_of(text, path, mine, self.reached)
+            made.write_text(schema)
+            done = self.gcc("-fmax-errors=0", "-c", made, "-o", self.object_of(path))
+            if done.returncode == 0:
+                return bad
+            wrong = {owner[int(line) - 1] for line in
+                     re.findall(rf"^{made}:(\d+):\d+: error: (?!invalid storage class)", done.stderr, re.M)}
+            if not wrong - {None}:
+                raise SystemExit(done.stderr)
+            for number in wrong - {None}:
+                del mine[number]
+                bad.append(number)
+
+    def link(self, *more: str) -> None:
+        wrap = [f"-Wl,--wrap={name}" for name in WRAP]
+        done = self.gcc(*sorted(self.home.glob("*.o")), *wrap, *more, "-lcmocka", "-lsqlite3", "-ljansson", "-lpthread",
+                        "-o", self.home / "tests")
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+
+    def measure(self) -> None:
+        """Each test alone, without a mutant: how long it takes, and which functions it enters."""
+        with Server(self) as server:
+            self.tests = [Test(number, program, name) for number, (program, name) in enumerate(server.tests)]
+            for test in self.tests:
+                what, _, us, reached = server.ask(0, "-", [f"{test.number}:60000"])
+                if what != "survived":
+                    raise SystemExit(f"{test.program}: {test.name}: fails without any mutant ({what})")
+                test.ms = us / 1000
+                test.reached = frozenset(reached)
+
+    def tests_of(self, mutant: Mutant) -> List[Test]:
+        """The quick ones first."""
+        function = self.reached[f"{mutant.file} {mutant.function}"]
+        return sorted((test for test in self.tests if function in test.reached), key=lambda test: test.ms)
+
+    def try_all(self, jobs: Dict[int, Tuple[str, List[Test]]], tell=lambda number, fate: None) -> Dict[int, Fate]:
+        """number: (files of SQL or "-", tests) -> number: fate."""
+        waiting: "queue.SimpleQueue[int]" = queue.SimpleQueue()
+        for number in jobs:
+            waiting.put(number)
+        fates: Dict[int, Fate] = {}
+        lock = threading.Lock()
+
+        def serve() -> None:
+            with Server(self) as server:
+                while True:
+                    try:
+                        number = waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    sql, tests = jobs[number]
+                    what, test, _, _ = server.ask(0 if sql != "-" else number, sql,
+                                                  [f"{test.number}:{test.limit_ms}" for test in tests])
+                    if what == "test" and self.sanitize:
+                        what = "sanitizer"
+                    with lock:
+                        fates[number] = Fate(what, self.tests[test] if test >= 0 else None)
+                        tell(number, fates[number])
+
+        threads = [threading.Thread(target=serve) for _ in range(CORES)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if len(fates) != len(jobs):
+            raise SystemExit("a runner has died")
+        return fates
+
+
+class Server:
+    """The program, asked one mutant after the other."""
+
+    def __init__(self, bed: Bed) -> None:
+        temporary = {"TMPDIR": str(bed.home / "tmp")}
+        self.process = subprocess.Popen([bed.home / "tests"], cwd=SOURCE, text=True, env={**ENVIRONMENT, **temporary},
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.tests: List[Tuple[str, str]] = []
+        for line in iter(self.process.stdout.readline, "\n"):
+            if not line:
+                raise SystemExit("the runner does not start")
+            program, name = line.split(maxsplit=1)
+            self.tests.append((program, name.strip()))
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+    def ask(self, mutant: int, sql: str, tests: List[str]) -> Tuple[str, int, int, List[int]]:
+        self.process.stdin.write(f"{mutant} {sql} {' '.join(tests)}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        if not answer:
+            raise SystemExit("the runner has died")
+        return answer[0], int(answer[1]), int(answer[2]), [int(word) for word in answer[3:]]
