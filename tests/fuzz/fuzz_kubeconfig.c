@@ -1,18 +1,102 @@
-#include "kube/config.h"
+/*
+ * A kubeconfig is read or refused with file, line and key; written as JSON it is read as the same.
+ */
+#include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "kube/config.h"
+#include "kube/doc.h"
+#include "support.h"
+
+static const char file[] = "/nowhere/config";
+
+static void same_text(const char *a, const char *b)
+{
+    must((a == NULL) == (b == NULL));
+    must(a == NULL || strcmp(a, b) == 0);
+}
+
+static void same_source(const struct source *a, const struct source *b)
+{
+    same_text(a->file, b->file);
+    must(a->len == b->len && (a->data == NULL) == (b->data == NULL));
+    must(a->data == NULL || memcmp(a->data, b->data, a->len) == 0);
+}
+
+static void same_config(const struct kube_config *a, const struct kube_config *b)
+{
+    same_text(a->server, b->server);
+    same_text(a->namespace, b->namespace);
+    same_text(a->proxy, b->proxy);
+    same_text(a->tls_name, b->tls_name);
+    same_text(a->username, b->username);
+    same_text(a->password, b->password);
+    must(a->insecure == b->insecure);
+    same_source(&a->ca, &b->ca);
+    same_source(&a->cert, &b->cert);
+    same_source(&a->key, &b->key);
+    same_source(&a->token, &b->token);
+    same_text(a->exec.command, b->exec.command);
+    same_text(a->exec.info, b->exec.info);
+    must(a->exec.args == b->exec.args && a->exec.envs == b->exec.envs);
+    for (uint32_t i = 0; i < a->exec.args; i++)
+        same_text(a->exec.arg[i], b->exec.arg[i]);
+    for (uint32_t i = 0; i < a->exec.envs; i++)
+        same_text(a->exec.env[i], b->exec.env[i]);
+}
+
+static void check(const struct kube_config *config)
+{
+    const char *server = kube_config_server(config);
+    must(strncmp(server, "http://", 7) == 0 || strncmp(server, "https://", 8) == 0 ||
+         strcmp(server, "https:") == 0 || strcmp(server, "http:") == 0);
+    must(strpbrk(server, "?# \t\r\n@") == NULL && server[strlen(server) - 1] != '/');
+    must(kube_config_namespace(config) != NULL);
+    must((config->cert.file != NULL || config->cert.data != NULL) ==
+         (config->key.file != NULL || config->key.data != NULL));
+    must(config->exec.args <= EXEC_ARGS_MAX && config->exec.envs <= EXEC_ARGS_MAX);
+    if (config->exec.info != NULL) {
+        const struct second second = second_read(text_of(config->exec.info));
+        must(second_says(second_field(second.value, "kind"), "ExecCredential"));
+        json_decref(second.value);
+    }
+}
+
+/* The same document as JSON, which is YAML as well. */
+static void read_as_json(struct text text, const struct kube_config *config)
+{
+    struct kube_config *again = NULL;
+    struct doc *documents = NULL;
+    struct arena arena;
+    struct err err;
+    CLEANUP(strbuf_done) struct strbuf json;
+    arena_init(&arena);
+    strbuf_init(&json);
+    must(doc_parse_yaml(text, &arena, &documents, &err) == 0 && documents->count == 1);
+    doc_write(&json, documents->first);
+    const struct text written = {json.data, json.len};
+    struct doc *same = NULL;
+    /* What YAML alone refuses in JSON (a control character beyond ASCII) is no matter here. */
+    if (doc_parse_yaml(written, &arena, &same, &err) == 0) {
+        must(doc_equal(documents, same));
+        must(kube_config_parse(written, file, NULL, &again, &err) == 0);
+        same_config(config, again);
+    }
+    kube_config_free(again);
+    arena_done(&arena);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    const struct text text = {size > 0 ? (const char *)data : "", size};
     struct kube_config *config = NULL;
+    const size_t before = heap_bytes();
     struct err err;
-
-    if (kube_config_parse((struct text){(const char *)data, size}, "/nowhere/config", NULL, &config,
-                          &err) == 0) {
-        must(kube_config_server(config)[0] != '\0');
-        must(kube_config_namespace(config) != NULL);
+    if (kube_config_parse(text, file, NULL, &config, &err) == 0) {
+        heap_is_bounded(before, size);
+        check(config);
+        read_as_json(text, config);
     } else {
-        must(config == NULL && err.text[0] != '\0');
+        must(config == NULL && strncmp(err.text, file, strlen(file)) == 0);
     }
     kube_config_free(config);
     return 0;

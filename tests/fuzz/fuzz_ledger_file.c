@@ -1,106 +1,43 @@
 /*
- * Any bytes as the ledger's file: opened or refused with a sentence, and if opened, then loaded,
- * asked, checked, written to and closed without ever ending in a must().
+ * Any bytes as the ledger's file, and a good ledger with any of its bytes changed.
+ *
+ * Input: the file; or, behind a first byte 0xff, changes of a good one: three bytes of place, one
+ * of length, the bytes to write there; a length of 0 cuts the file.
  */
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/store.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support_ledger.h"
 
-static char folder[64];
-
-static void at_exit(void)
+static void change(struct pieces pieces)
 {
-    static const char *const names[] = {"l.db", "l.db-wal", "l.db-shm", "l.db-journal",
-                                        "l.db.lock"};
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char path[96];
-        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        (void)unlink(path);
+    const struct text good = ledger_template();
+    CLEANUP(xfreep) char *bytes = xmalloc(good.len);
+    size_t size = good.len;
+    memcpy(bytes, good.at, size);
+    while (pieces.left >= 4 && size > 0) {
+        size_t at = pieces_byte(&pieces);
+        at = at << 8 | pieces_byte(&pieces);
+        at = (at << 8 | pieces_byte(&pieces)) % size;
+        const struct text piece = pieces_take(&pieces, pieces_byte(&pieces));
+        if (piece.len == 0)
+            size = at;
+        else
+            memcpy(bytes + at, piece.at, piece.len < size - at ? piece.len : size - at);
     }
-    (void)rmdir(folder);
-}
-
-static const char *fresh_path(void)
-{
-    static char path[96];
-    char log[128];
-
-    if (folder[0] == '\0') {
-        (void)snprintf(folder, sizeof folder, "/dev/shm/milligpu-fuzz-XXXXXX");
-        if (mkdtemp(folder) == NULL) {
-            (void)snprintf(folder, sizeof folder, "/tmp/milligpu-fuzz-XXXXXX");
-            must(mkdtemp(folder) != NULL);
-        }
-        must(atexit(at_exit) == 0);
-        (void)snprintf(path, sizeof path, "%s/l.db", folder);
-    }
-    (void)snprintf(log, sizeof log, "%s-wal", path);
-    (void)unlink(log);
-    (void)snprintf(log, sizeof log, "%s-shm", path);
-    (void)unlink(log);
-    return path;
-}
-
-static void put(const char *path, const uint8_t *data, size_t size)
-{
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    must(fd >= 0);
-    must(write(fd, data, size) == (ssize_t)size);
-    must(close(fd) == 0);
-}
-
-static void take(void *user, const struct store_history_row *row)
-{
-    size_t *bytes = user;
-    *bytes += strlen(row->uid) + strlen(row->name) + strlen(row->node) + strlen(row->gpu);
-}
-
-/* One more command, as the writer would. */
-static void write_to(struct store *store, struct ledger *ledger)
-{
-    const struct command command = {.kind = COMMAND_CLOCK, .at_ms = 1, .clock_from_ms = 2};
-    struct store_ops ops;
-    struct change change;
-    struct err err;
-
-    store_ops(store, &ops);
-    must(ledger_decide(ledger, &command, &change) == VERDICT_OK);
-    if (ops.begin(ops.ctx, &err) < 0)
-        return;
-    if (ops.write(ops.ctx, &command, &change, &err) == STORE_FAILED ||
-        ops.commit(ops.ctx, &err) < 0)
-        ops.rollback(ops.ctx);
-    (void)ops.tend(ops.ctx, INT64_C(4000000000000), &err);
+    ledger_put((struct text){bytes, size});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct store_rules rules = {.path = fresh_path(), .retention_days = 1};
-    const struct store_history_query query = {.limit = 1000};
-    struct store *store = NULL;
-    struct err err = {0};
-    size_t bytes = 0;
-
-    put(rules.path, data, size);
-    if (store_open(&rules, &store, &err) < 0) {
-        must(err.text[0] != '\0');
-        return 0;
+    struct pieces pieces = pieces_of(data, size);
+    if (size > 0 && data[0] == 0xff) {
+        (void)pieces_byte(&pieces);
+        change(pieces);
+    } else {
+        ledger_put(pieces_rest(&pieces));
     }
-    struct ledger *ledger = ledger_new();
-    if (store_load(store, ledger, &err) == 0) {
-        ledger_audit(ledger);
-        write_to(store, ledger);
-    }
-    (void)!store_history(store, &query, &bytes, take, &err);
-    (void)!store_audit(store, &err);
-    store_close(store);
-    ledger_free(ledger);
+    ledger_use(ledger_thorough((struct text){(const char *)data, size}));
     return 0;
 }

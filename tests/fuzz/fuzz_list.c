@@ -1,40 +1,87 @@
-/* Any list gives items that are whole values. */
+/* Any list gives items that are whole values: as many as jansson finds, and the same ones. */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support.h"
 
-struct count {
+struct seen {
     struct arena *arena;
+    json_t *items; /* jansson's; NULL: it cannot judge */
+    size_t at;
     size_t bytes;
 };
 
 static int see(void *user, struct text bytes, struct err *err)
 {
-    struct count *count = user;
+    struct seen *seen = user;
     struct jr in;
-    count->bytes += bytes.len;
-    jr_init(&in, bytes, "item", count->arena, err);
+    seen->bytes += bytes.len;
+    jr_init(&in, bytes, "item", seen->arena, err);
     must(jr_skip(&in));
     must(jr_finish(&in) == 0);
+    while (json_is_null(json_array_get(seen->items, seen->at)))
+        seen->at++;
+    if (seen->items != NULL) {
+        const struct second second = second_read(bytes);
+        must(json_equal(second.value, json_array_get(seen->items, seen->at)));
+        json_decref(second.value);
+    }
+    seen->at++;
     return bytes.len == 7 ? err_set(err, ERR_GONE, "seven") : 0;
+}
+
+static void check_page(const struct list_page *page, json_t *root, struct seen *seen)
+{
+    must(page->resource_version != NULL && page->continue_token != NULL);
+    if (root == NULL)
+        return;
+    while (json_is_null(json_array_get(seen->items, seen->at)))
+        seen->at++;
+    must(seen->at == json_array_size(seen->items));
+    must(second_says(second_at(root, "metadata.resourceVersion"), page->resource_version));
+    must(second_says(second_at(root, "metadata.continue"), page->continue_token));
+}
+
+static void check_meta(struct text bytes, json_t *root, struct arena *arena)
+{
+    struct object_meta meta;
+    struct err err;
+    if (meta_decode(bytes, arena, &meta, &err) != 0) {
+        must(strncmp(err.text, "object", strlen("object")) == 0);
+        return;
+    }
+    must(strlen(meta.name) <= NAME_BYTES_MAX && strlen(meta.namespace) <= NAME_BYTES_MAX);
+    must(strlen(meta.uid) <= UID_BYTES_MAX && strlen(meta.kind) <= NAME_BYTES_MAX);
+    if (root == NULL)
+        return;
+    must(second_says(second_field(root, "kind"), meta.kind));
+    must(second_says(second_at(root, "metadata.name"), meta.name));
+    must(second_says(second_at(root, "metadata.namespace"), meta.namespace));
+    must(second_says(second_at(root, "metadata.uid"), meta.uid));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct text bytes = {(const char *)data, size};
+    const struct text bytes = {size > 0 ? (const char *)data : "", size};
+    const size_t before = heap_bytes();
+    struct second second = second_read(bytes);
     struct arena arena;
-    struct count count = {.arena = &arena};
+    struct seen seen = {.arena = &arena, .items = second_field(second.value, "items")};
     struct list_page page;
-    struct object_meta meta;
     struct err err;
     arena_init(&arena);
-    if (list_decode(bytes, &arena, &count, see, &page, &err) == 0)
-        must(page.resource_version != NULL && page.continue_token != NULL);
-    must(count.bytes <= size);
-    if (meta_decode(bytes, &arena, &meta, &err) == 0)
-        must(meta.kind != NULL && meta.name != NULL);
+    const int result = list_decode(bytes, &arena, &seen, see, &page, &err);
+    heap_is_bounded(before, size);
+    must(seen.bytes <= size);
+    if (result == 0) {
+        must(!second.refused);
+        check_page(&page, second.value, &seen);
+    } else {
+        must(err.text[0] != '\0');
+    }
+    check_meta(bytes, second.value, &arena);
+    json_decref(second.value);
     arena_done(&arena);
     return 0;
 }

@@ -1,26 +1,92 @@
-/* Any node that is read can be judged. */
+/*
+ * Any node that is read can be judged, and what it is judged to have is within limits.h; jansson
+ * finds the same facts in the same bytes.
+ */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support.h"
 
 static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
 
+static void check_inventory(const struct inventory *inventory)
+{
+    uint32_t sum = 0;
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must((inventory->problem == PROBLEM_NONE) == (inventory->problem_text[0] == '\0'));
+    must(inventory->problem == PROBLEM_NONE || inventory->gpus == 0);
+    for (uint32_t i = 0; i < inventory->gpus; i++) {
+        const struct gpu_facts *gpu = &inventory->gpu[i];
+        must(gpu->milli >= 1 && gpu->milli <= GPU_MILLI && strlen(gpu->id) <= GPU_ID_BYTES_MAX);
+        must(strlen(gpu->model) <= MODEL_BYTES_MAX);
+        must(i == 0 || gpu->index > inventory->gpu[i - 1].index);
+        for (uint32_t j = 0; j < i; j++)
+            must(strcmp(gpu->id, inventory->gpu[j].id) != 0);
+        sum += gpu->milli;
+    }
+    must(sum <= GPU_MILLI * GPUS_PER_NODE_MAX);
+    must(inventory_problem_name(inventory->problem)[0] != '\0');
+}
+
+static void judge(const struct node_facts *node, struct arena *arena)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        const struct inventory_rules how = {.advertise = (i & 1) != 0, .from_labels = (i & 2) != 0};
+        struct inventory inventory;
+        inventory_parse(node, &how, arena, &inventory);
+        check_inventory(&inventory);
+        must(how.advertise || inventory.advertise_milli == 0);
+    }
+}
+
+static void same_text(const char *ours, json_t *map, const char *key)
+{
+    json_t *theirs = json_object_get(map, key);
+    must((ours == NULL) == (theirs == NULL || json_is_null(theirs)));
+    must(ours == NULL || json_is_number(theirs) || second_says(theirs, ours));
+}
+
+static void same_facts(const struct node_facts *node, json_t *root)
+{
+    json_t *labels = second_at(root, "metadata.labels");
+    json_t *notes = second_at(root, "metadata.annotations");
+    must(second_says(second_at(root, "metadata.name"), node->name));
+    must(second_says(second_at(root, "metadata.uid"), node->uid));
+    must(second_says(second_at(root, "metadata.resourceVersion"), node->resource_version));
+    must(node->unschedulable == json_is_true(second_at(root, "spec.unschedulable")));
+    same_text(node->capacity_milli, second_at(root, "status.capacity"), rules.resource);
+    same_text(node->allocatable_milli, second_at(root, "status.allocatable"), rules.resource);
+    same_text(node->label_count, labels, "nvidia.com/gpu.count");
+    same_text(node->label_product, labels, "nvidia.com/gpu.product");
+    same_text(node->label_memory, labels, "nvidia.com/gpu.memory");
+    same_text(node->cordon, notes, "milligpu.io/cordon");
+    must((node->has_gpus || node->gpus_error != NULL) ==
+         json_is_string(json_object_get(notes, "milligpu.io/gpus")));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct text bytes = {(const char *)data, size};
-    const struct inventory_rules judge = {.advertise = size % 2 == 0, .from_labels = size % 3 != 0};
+    const struct text bytes = {size > 0 ? (const char *)data : "", size};
+    const size_t before = heap_bytes();
     struct arena arena;
     struct node_facts node;
-    struct inventory inventory;
     struct err err;
     arena_init(&arena);
-    if (node_decode(bytes, &rules, &arena, &node, &err) == 0) {
+    const int result = node_decode(bytes, &rules, &arena, &node, &err);
+    heap_is_bounded(before, size);
+    if (result == 0) {
         must(!(node.has_gpus && node.gpus_error != NULL));
         must(node.gpus <= GPUS_PER_NODE_MAX + 1);
-        inventory_parse(&node, &judge, &arena, &inventory);
-        must(inventory.gpus <= GPUS_PER_NODE_MAX);
+        must(node.name[0] != '\0' && strlen(node.name) <= NAME_BYTES_MAX);
+        judge(&node, &arena);
+        const struct second second = second_read(bytes);
+        must(!second.refused);
+        if (second.value != NULL)
+            same_facts(&node, second.value);
+        json_decref(second.value);
+    } else {
+        must(strncmp(err.text, "Node", strlen("Node")) == 0);
     }
     arena_done(&arena);
     return 0;

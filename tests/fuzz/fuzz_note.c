@@ -1,34 +1,150 @@
-/* Any text of our two JSON annotations becomes facts, whole or broken. */
+/*
+ * Any text of our two JSON annotations becomes facts, whole or broken.  Shares that were read are
+ * granted, written as a note, and read again as the same shares.
+ */
 #include <string.h>
 
-#include "wire/kube_read.h"
+#include "milligpu/wire_kube.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support.h"
+#include "wire/kube_read.h"
 
 static void check_shares(const struct pod *pod)
 {
     must((pod->note == NOTE_OK) == (pod->shares > 0));
+    must(pod->note == NOTE_OK ||
+         strncmp(pod->note_error, "milligpu.io/allocation", strlen("milligpu.io/allocation")) == 0);
     must(pod->shares <= PARTS_MAX);
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *share = &pod->share[i];
-        must(strlen(share->container) > 0 && strlen(share->gpu) > 0);
+        must(strlen(share->container) > 0 && strlen(share->container) <= NAME_BYTES_MAX);
+        must(strlen(share->gpu) > 0 && strlen(share->gpu) <= GPU_ID_BYTES_MAX);
         must(share->milli >= 1 && share->milli <= GPU_MILLI);
+    }
+}
+
+static const struct pod_share *find(const struct pod *pod, const struct pod_share *wanted)
+{
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (strcmp(pod->share[i].gpu, wanted->gpu) == 0 &&
+            strcmp(pod->share[i].container, wanted->container) == 0)
+            return &pod->share[i];
+    return NULL;
+}
+
+static void same_shares(const struct pod *pod, const struct pod *again)
+{
+    must(again->note == NOTE_OK && again->shares == pod->shares);
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *other = find(again, &pod->share[i]);
+        must(other != NULL && other->milli == pod->share[i].milli &&
+             other->mib == pod->share[i].mib);
+    }
+}
+
+/* Which container comes when in the life of the pod: as the note has them. */
+static uint16_t order_of(const struct pod *pod, uint32_t i)
+{
+    uint32_t order = 0;
+    for (uint32_t j = 1; j <= i; j++)
+        order += strcmp(pod->share[j].container, pod->share[j - 1].container) != 0;
+    return (uint16_t)order;
+}
+
+static void write_and_read(const struct pod *pod, struct arena *arena)
+{
+    struct names *names = names_new();
+    const struct atom *empty = names_intern(names, TEXT(""));
+    const struct node_build build = {
+        .name = names_intern(names, TEXT("n")), .uid = empty, .problem_text = empty};
+    struct share *share = arena_array(arena, pod->shares, sizeof *share);
+    struct pod again = {.note = NOTE_NONE};
+    CLEANUP(strbuf_done) struct strbuf out;
+    strbuf_init(&out);
+    for (uint32_t i = 0; i < pod->shares; i++)
+        share[i] = (struct share){.container = pod->share[i].container,
+                                  .order = order_of(pod, i),
+                                  .gpu = names_intern(names, text_of(pod->share[i].gpu)),
+                                  .milli = pod->share[i].milli,
+                                  .mib = pod->share[i].mib};
+    const struct allocation_facts facts = {.uid = "u",
+                                           .namespace = "ns",
+                                           .name = "p",
+                                           .node = build.name,
+                                           .node_uid = empty,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = pod->shares,
+                                           .share = share};
+    if (allocation_fault(&facts) == NULL) {
+        struct node *node = node_new(&build);
+        struct allocation *allocation = allocation_new(&facts);
+        note_value(&out, allocation, node);
+        note_decode((struct text){out.data, out.len}, arena, &again);
+        same_shares(pod, &again);
+        allocation_unref(allocation);
+        node_unref(node);
+    }
+    names_free(names);
+}
+
+static json_t *second_shares(json_t *root)
+{
+    return second_field(root, "containers");
+}
+
+/* jansson counts the same shares, and the same milli. */
+static void same_as_second(const struct pod *pod, struct text note)
+{
+    const struct second second = second_read(note);
+    const char *name;
+    json_t *shares;
+    json_t *share;
+    size_t i;
+    uint32_t count = 0;
+    uint64_t sum = 0;
+    uint64_t theirs = 0;
+    must(!second.refused);
+    for (uint32_t j = 0; j < pod->shares; j++)
+        sum += pod->share[j].milli;
+    json_object_foreach (second_shares(second.value), name, shares)
+        json_array_foreach (shares, i, share) {
+            count++;
+            theirs += (uint64_t)json_number_value(second_field(share, "milli"));
+        }
+    must(second.value == NULL || (count == pod->shares && theirs == sum));
+    json_decref(second.value);
+}
+
+static void check_gpus(const struct node_facts *node)
+{
+    must(node->has_gpus == (node->gpus_error == NULL));
+    must(node->gpus <= GPUS_PER_NODE_MAX + 1);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const struct gpu_facts *gpu = &node->gpu[i];
+        must(gpu->milli >= 1 && gpu->milli <= GPU_MILLI && gpu->id != NULL);
+        must(gpu->index <= UINT16_MAX && gpu->numa >= -1 && gpu->numa <= INT16_MAX);
+        for (uint32_t j = 0; j < i; j++)
+            must(strcmp(gpu->id, node->gpu[j].id) != 0 && gpu->index != node->gpu[j].index);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text note = {size > 0 ? (const char *)data : "", size};
+    const size_t before = heap_bytes();
     struct arena arena;
     struct pod pod = {.note = NOTE_NONE};
     struct node_facts node = {.name = "n"};
     arena_init(&arena);
     note_decode(note, &arena, &pod);
-    check_shares(&pod);
     gpus_decode(note, &arena, &node);
-    must(node.has_gpus == (node.gpus_error == NULL));
-    for (uint32_t i = 0; i < node.gpus; i++)
-        must(node.gpu[i].milli >= 1 && node.gpu[i].milli <= GPU_MILLI && node.gpu[i].id != NULL);
+    heap_is_bounded(before, size);
+    check_shares(&pod);
+    check_gpus(&node);
+    if (pod.note == NOTE_OK) {
+        write_and_read(&pod, &arena);
+        same_as_second(&pod, note);
+    }
     arena_done(&arena);
     return 0;
 }

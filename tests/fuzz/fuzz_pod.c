@@ -1,10 +1,15 @@
-/* Any pod that is read can be judged, and its note is whole or broken. */
+/*
+ * Any pod that is read can be judged, is within limits.h, and its note is whole or broken; jansson
+ * finds the same facts in the same bytes, and its own sums come to the same.
+ */
+#include <stdio.h>
 #include <string.h>
 
+#include "milligpu/quantity.h"
 #include "milligpu/request.h"
 #include "milligpu/wire_kube.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support.h"
 
 static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
 
@@ -13,23 +18,188 @@ static void check(const struct pod *pod, struct arena *arena)
     static const struct request_rules judge = {"nvidia.com/vgpu", 1, 1};
     struct request request;
     struct refusal refusal;
+    must(pod->name[0] != '\0' && pod->uid[0] != '\0');
     must(strlen(pod->name) <= NAME_BYTES_MAX && strlen(pod->uid) <= UID_BYTES_MAX);
+    must(strlen(pod->node) <= NAME_BYTES_MAX && strlen(pod->namespace) <= NAME_BYTES_MAX);
     must(pod->containers <= CONTAINERS_MAX + 1 && pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
-    must((pod->note == NOTE_OK) == (pod->shares > 0));
+    must(pod->shares <= PARTS_MAX && (pod->note == NOTE_OK) == (pod->shares > 0));
     must((pod->note == NOTE_BROKEN) == (strlen(pod->note_error) > 0));
     const enum request_verdict verdict = request_parse(pod, &judge, arena, &request, &refusal);
-    must(pod->ours || verdict == REQUEST_NOT_OURS);
+    must(pod->ours == (verdict != REQUEST_NOT_OURS));
+    must(pod->containers <= CONTAINERS_MAX || verdict != REQUEST_OK);
+}
+
+/* The bytes of a kept pod may go. */
+static void keep(const struct pod *pod)
+{
+    struct arena arena;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(pod, &arena);
+    must(strcmp(kept->uid, pod->uid) == 0 && strcmp(kept->name, pod->name) == 0);
+    must(kept->containers == pod->containers && kept->shares == pod->shares);
+    must(kept->cpu_milli == pod->cpu_milli && kept->note == pod->note);
+    arena_done(&arena);
+}
+
+/* The quantity at a key of a ResourceList, rounded up; *out_given as our reader has it. */
+static int64_t amount(json_t *list, const char *key, unsigned decimals, bool *out_given)
+{
+    json_t *value = json_object_get(list, key); /* of data, so the case counts */
+    char digits[32];
+    const char *text = json_string_value(value);
+    int64_t number = 0;
+    *out_given = value != NULL && !json_is_null(value);
+    if (json_is_integer(value)) {
+        (void)snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
+        text = digits;
+    }
+    if (text != NULL && quantity_ceil(text_of(text), decimals, &number) == QUANTITY_RANGE)
+        number = INT64_MAX;
+    return number;
+}
+
+static int64_t request_of(json_t *container, const char *key, unsigned decimals)
+{
+    bool asked;
+    bool limited;
+    const int64_t request =
+        amount(second_at(container, "resources.requests"), key, decimals, &asked);
+    const int64_t limit = amount(second_at(container, "resources.limits"), key, decimals, &limited);
+    return asked ? request : limit;
+}
+
+static bool is_sidecar(json_t *container)
+{
+    return second_says(second_field(container, "restartPolicy"), "Always");
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* Kubernetes' effective request: each moment of the pod's life by itself, then the largest. */
+static int64_t effective(json_t *spec, const char *key, unsigned decimals, bool pod_level)
+{
+    json_t *init = second_field(spec, "initContainers");
+    json_t *app = second_field(spec, "containers");
+    bool given = false;
+    int64_t sidecars = 0;
+    int64_t most = 0;
+    int64_t together = 0;
+    for (size_t i = 0; i < json_array_size(init); i++) {
+        json_t *container = json_array_get(init, i);
+        const int64_t moment = plus(sidecars, request_of(container, key, decimals));
+        if (is_sidecar(container))
+            sidecars = moment;
+        most = moment > most ? moment : most;
+    }
+    for (size_t i = 0; i < json_array_size(app); i++)
+        together = plus(together, request_of(json_array_get(app, i), key, decimals));
+    together = plus(together, sidecars);
+    most = together > most ? together : most;
+    const int64_t all = amount(second_at(spec, "resources.requests"), key, decimals, &given);
+    if (pod_level && given)
+        most = all;
+    return plus(most, amount(second_field(spec, "overhead"), key, decimals, &given));
+}
+
+/* Amounts written as 1.5 or 1e3 are doubles to jansson: their digits are gone. */
+static bool has_real(json_t *value)
+{
+    const char *name;
+    json_t *member;
+    size_t i;
+    if (json_is_object(value))
+        json_object_foreach (value, name, member)
+            if (has_real(member))
+                return true;
+    json_array_foreach (value, i, member)
+        if (has_real(member))
+            return true;
+    return json_is_real(value);
+}
+
+static void same_sums(const struct pod *pod, json_t *root)
+{
+    json_t *spec = second_field(root, "spec");
+    const int64_t whole = effective(spec, "nvidia.com/gpu", 0, false);
+    must(pod->whole_gpus == (whole < UINT32_MAX ? whole : UINT32_MAX));
+    /* A resize is told by the status, and has tables of its own in the unit tests. */
+    if (second_at(root, "status.containerStatuses") != NULL ||
+        second_at(root, "status.initContainerStatuses") != NULL)
+        return;
+    must(pod->cpu_milli == effective(spec, "cpu", 3, true));
+    must(pod->memory_bytes == effective(spec, "memory", 0, true));
+}
+
+static bool says_ours(json_t *containers)
+{
+    bool ours = false;
+    for (size_t i = 0; i < json_array_size(containers); i++) {
+        json_t *container = json_array_get(containers, i);
+        json_t *limits = second_at(container, "resources.limits");
+        json_t *requests = second_at(container, "resources.requests");
+        ours |= json_object_get(limits, rules.resource) != NULL ||
+                json_object_get(requests, rules.resource) != NULL;
+    }
+    return ours;
+}
+
+static void same_text(const char *ours, json_t *theirs)
+{
+    must((ours == NULL) == (theirs == NULL || json_is_null(theirs)));
+    must(ours == NULL || second_says(theirs, ours));
+}
+
+static void same_facts(const struct pod *pod, json_t *root)
+{
+    json_t *notes = second_at(root, "metadata.annotations");
+    must(second_says(second_at(root, "metadata.name"), pod->name));
+    must(second_says(second_at(root, "metadata.namespace"), pod->namespace));
+    must(second_says(second_at(root, "metadata.uid"), pod->uid));
+    must(second_says(second_at(root, "metadata.resourceVersion"), pod->resource_version));
+    must(second_says(second_at(root, "spec.nodeName"), pod->node));
+    must(second_says(second_at(root, "spec.schedulerName"), pod->scheduler));
+    must(json_integer_value(second_at(root, "spec.priority")) == pod->priority);
+    must((second_at(root, "metadata.deletionTimestamp") != NULL) || pod->terminating_ms == 0);
+    same_text(pod->count, json_object_get(notes, "milligpu.io/gpu-count"));
+    same_text(pod->model, json_object_get(notes, "milligpu.io/gpu-model"));
+    same_text(pod->memory, json_object_get(notes, "milligpu.io/gpu-memory"));
+    must((pod->note != NOTE_NONE) ==
+         json_is_string(json_object_get(notes, "milligpu.io/allocation")));
+    const size_t all = json_array_size(second_at(root, "spec.containers")) +
+                       json_array_size(second_at(root, "spec.initContainers"));
+    must(pod->containers == (all <= CONTAINERS_MAX ? all : CONTAINERS_MAX + 1));
+    must(pod->ours == (says_ours(second_at(root, "spec.containers")) ||
+                       says_ours(second_at(root, "spec.initContainers"))));
+    if (second_says(second_at(root, "status.phase"), "Succeeded"))
+        must(pod_ended(pod));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct text bytes = {(const char *)data, size};
+    const struct text bytes = {size > 0 ? (const char *)data : "", size};
+    const size_t before = heap_bytes();
     struct arena arena;
     struct pod pod;
     struct err err;
     arena_init(&arena);
-    if (pod_decode(bytes, &rules, &arena, &pod, &err) == 0)
+    const int result = pod_decode(bytes, &rules, &arena, &pod, &err);
+    heap_is_bounded(before, size);
+    if (result == 0) {
         check(&pod, &arena);
+        keep(&pod);
+        const struct second second = second_read(bytes);
+        must(!second.refused);
+        if (second.value != NULL && !has_real(second.value)) {
+            same_facts(&pod, second.value);
+            same_sums(&pod, second.value);
+        }
+        json_decref(second.value);
+    } else {
+        must(strncmp(err.text, "Pod", strlen("Pod")) == 0);
+    }
     arena_done(&arena);
     return 0;
 }

@@ -1,24 +1,58 @@
-/* Any line of a watch, and any Status, is read or refused. */
+/* Any line of a watch is read or refused; jansson finds type, object and version alike. */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "support.h"
+
+static void same_event(const struct watch_event *event, json_t *root)
+{
+    static const char *const types[] = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"};
+    must(second_says(second_field(root, "type"), types[event->type]));
+    const struct second object = second_read(event->object);
+    must(json_equal(object.value, second_field(root, "object")));
+    json_decref(object.value);
+    if (event->type != WATCH_ERROR)
+        must(second_says(second_at(root, "object.metadata.resourceVersion"),
+                         event->resource_version));
+}
+
+static void same_error(const struct watch_event *event)
+{
+    struct status status;
+    struct arena arena;
+    arena_init(&arena);
+    status_decode(event->object, &arena, &status);
+    must(status.code == event->status.code);
+    must(strcmp(status.reason, event->status.reason) == 0);
+    must(status.retry_after_s == event->status.retry_after_s);
+    arena_done(&arena);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct text bytes = {(const char *)data, size};
+    const struct text bytes = {size > 0 ? (const char *)data : "", size};
+    const size_t before = heap_bytes();
     struct arena arena;
     struct watch_event event;
-    struct status status;
     struct err err;
     arena_init(&arena);
-    if (watch_decode(bytes, &arena, &event, &err) == 0) {
+    const int result = watch_decode(bytes, &arena, &event, &err);
+    heap_is_bounded(before, size);
+    if (result == 0) {
+        const struct second second = second_read(bytes);
         must(event.object.len > 0 && event.object.len <= size);
+        must(event.object.at >= bytes.at && event.object.at < bytes.at + size);
         must(event.resource_version != NULL && event.status.message != NULL);
+        must(!second.refused);
+        if (second.value != NULL)
+            same_event(&event, second.value);
+        if (event.type == WATCH_ERROR)
+            same_error(&event);
+        json_decref(second.value);
+    } else {
+        must(strncmp(err.text, "event", strlen("event")) == 0);
     }
-    status_decode(bytes, &arena, &status);
-    must(status.code >= 0 && strlen(status.message) <= size);
     arena_done(&arena);
     return 0;
 }

@@ -2,8 +2,9 @@
  * replay - the main of a fuzz target in builds without libFuzzer.
  *
  * Gives the target the empty input, every file of the folders named on the
- * command line, and each of those cut off at every length up to a limit:
- * truncation is what the network does most.
+ * command line, and those with a name also cut off at every length up to a
+ * limit: truncation is what the network does most.  What a search found is
+ * named by its hash, and only whole.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -27,6 +28,13 @@ static void give(const uint8_t *data, size_t size)
     (void)LLVMFuzzerTestOneInput(exact, size);
 }
 
+static bool is_named(const char *path)
+{
+    enum { HASH_DIGITS = 40 };
+    const char *name = strrchr(path, '/');
+    return name == NULL || strspn(name + 1, "0123456789abcdef") != HASH_DIGITS;
+}
+
 static int replay_file(const char *path)
 {
     static uint8_t input[INPUT_MAX];
@@ -42,7 +50,7 @@ static int replay_file(const char *path)
         (void)fprintf(stderr, "%s: unreadable or longer than %d bytes\n", path, INPUT_MAX);
         return -1;
     }
-    for (size_t cut = 0; cut < size && cut < CUTS_MAX; cut++)
+    for (size_t cut = 0; cut < size && cut < CUTS_MAX && is_named(path); cut++)
         give(input, cut);
     give(input, size);
     return 0;

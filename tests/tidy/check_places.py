@@ -14,7 +14,7 @@ PLACES = re.compile(
     r"|tests/(table|golden|sim|e2e)/(test_\w+\.c|support\w*\.[ch])"
     r"|tests/sim/sim_\w+\.[ch]"
     r"|tests/support/\w+\.[ch]"
-    r"|tests/fuzz/(fuzz_\w+|replay)\.c"
+    r"|tests/fuzz/(fuzz_\w+\.c|replay\.c|support\w*\.[ch])"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
     r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"

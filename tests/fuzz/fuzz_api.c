@@ -1,0 +1,97 @@
+/*
+ * Any call on the admin port is answered once: what routes.def promises, or a problem that says
+ * its status; a "continue" that was given out is taken back; the ledger survives.
+ *
+ * Input: "METHOD path?query", a line's end, the Content-Type or nothing, a line's end, the body.
+ */
+#include <string.h>
+
+#include "support_app.h"
+
+static char *word(struct arena *arena, struct text text)
+{
+    return arena_copy(arena, text);
+}
+
+static void check_problem(const struct web_call *call)
+{
+    const struct second second = second_read((struct text){call->answer.data, call->answer.len});
+    must(strcmp(call->type, "application/problem+json") == 0);
+    must(json_integer_value(json_object_get(second.value, "status")) == call->status);
+    must(json_string_length(json_object_get(second.value, "title")) > 0);
+    must(json_string_length(json_object_get(second.value, "detail")) > 0);
+    json_decref(second.value);
+}
+
+static void serve(struct world *world, struct web_call *call)
+{
+    api_handle(&world->app, call);
+    must(call->status >= 200 && call->status < 600);
+}
+
+/* The next page, and it is another. */
+static void go_on(struct world *world, const struct web_call *first, const char *token)
+{
+    struct web_call call;
+    CLEANUP(strbuf_done) struct strbuf query;
+    strbuf_init(&query);
+    strbuf_printf(&query, "%s&continue=", first->query);
+    for (; *token != '\0'; token++)
+        strbuf_printf(&query, "%%%02X", (unsigned)(unsigned char)*token);
+    if (strstr(first->query, "continue") == NULL && strchr(first->query, '%') == NULL) {
+        call_init(&call, first->method, first->path, TEXT(""));
+        call.query = query.data;
+        serve(world, &call);
+        must(call.status == 200);
+        must(strcmp(call.answer.data, first->answer.data) != 0);
+        call_done(&call);
+    }
+}
+
+static void check_json(struct world *world, const struct web_call *call)
+{
+    const struct second second = second_read((struct text){call->answer.data, call->answer.len});
+    must(!second.refused && json_is_object(second.value));
+    json_t *token = json_object_get(second.value, "continue");
+    json_t *items = json_object_get(second.value, "items");
+    must(json_array_size(items) <= 1000);
+    if (json_string_length(token) > 0)
+        go_on(world, call, json_string_value(token));
+    json_decref(second.value);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pieces pieces = pieces_of(data, size);
+    struct arena arena;
+    struct web_call call;
+    arena_init(&arena);
+    struct text line = pieces_until(&pieces, '\n');
+    const struct text type = pieces_until(&pieces, '\n');
+    struct text method = TEXT("");
+    struct text path = TEXT("");
+    (void)text_cut(&line, ' ', &method);
+    (void)text_cut(&line, '?', &path);
+    const char *full = arena_printf(&arena, "/%.*s", TEXT_ARG(path));
+    call_init(&call, word(&arena, method), full + (full[1] == '/'), pieces_rest(&pieces));
+    call.query = line.at != NULL ? word(&arena, line) : "";
+    call.content_type = type.len > 0 ? word(&arena, type) : NULL;
+    const bool writes = strcmp(call.method, "POST") == 0 || strcmp(call.method, "DELETE") == 0;
+    /* A copy of the ledger is a file; that is for the e2e tests. */
+    if (strstr(call.path, "backup") == NULL) {
+        struct world *world = world_take();
+        serve(world, &call);
+        if (call.status >= 400 && strcmp(call.path, "/readyz") != 0)
+            check_problem(&call);
+        else if (strcmp(call.type, "application/json") == 0)
+            check_json(world, &call);
+        if (writes && call.status < 300) {
+            world_run(world);
+            world_settle(world);
+            world_spoil();
+        }
+    }
+    call_done(&call);
+    arena_done(&arena);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* What is base64 decodes to what is encoded to it again; the rest is refused. */
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "kube/config.h"
+#include "support.h"
+
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* Without blanks, bit by bit; false if it is no base64. */
+static bool second_decode(const char *text, struct strbuf *out)
+{
+    size_t count = 0;
+    size_t padding = 0;
+    unsigned byte = 0;
+    for (; *text != '\0'; text++) {
+        if (strchr(" \n\r\t", *text) != NULL)
+            continue;
+        padding += *text == '=';
+        if (*text == '=')
+            continue;
+        const char *letter = strchr(letters, *text);
+        if (letter == NULL || padding > 0)
+            return false;
+        for (int bit = 5; bit >= 0; bit--) {
+            byte = byte << 1 | ((unsigned)(letter - letters) >> bit & 1);
+            if (++count % 8 == 0)
+                strbuf_char(out, (char)(byte & 0xff));
+        }
+    }
+    /* Six bits that are left over are no byte. */
+    return padding <= 2 && count % 8 != 6;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    CLEANUP(xfreep) char *text = xcalloc(size + 1, 1);
+    CLEANUP(strbuf_done) struct strbuf second;
+    size_t len = 0;
+    strbuf_init(&second);
+    if (size > 0)
+        memcpy(text, data, size);
+    CLEANUP(xfreep) char *bytes = base64_decode(text, &len);
+    must((bytes != NULL) == second_decode(text, &second));
+    must(bytes == NULL || (len == second.len && memcmp(bytes, second.data, len) == 0));
+    /* And any bytes there and back. */
+    CLEANUP(xfreep) char *encoded = base64_encode((struct text){text, size});
+    must(strlen(encoded) == (size + 2) / 3 * 4);
+    CLEANUP(xfreep) char *back = base64_decode(encoded, &len);
+    must(back != NULL && len == size && memcmp(back, text, size) == 0);
+    return 0;
+}

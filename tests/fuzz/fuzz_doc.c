@@ -1,0 +1,107 @@
+/*
+ * A document is what it was after it was written and read again; read as YAML, where that can be
+ * read too, it is the same; and a merge patch does what RFC 7396 says, told by jansson.
+ */
+#include <string.h>
+
+#include "kube/doc.h"
+#include "support.h"
+
+static struct doc *read_json(struct text bytes, struct arena *arena)
+{
+    struct doc *doc = NULL;
+    struct err err;
+    if (doc_parse_json(bytes, "document", arena, &doc, &err) == 0) {
+        must(doc != NULL);
+        return doc;
+    }
+    must(strncmp(err.text, "document", strlen("document")) == 0);
+    return NULL;
+}
+
+static void write_and_read(const struct doc *doc, struct arena *arena)
+{
+    CLEANUP(strbuf_done) struct strbuf once;
+    CLEANUP(strbuf_done) struct strbuf twice;
+    strbuf_init(&once);
+    strbuf_init(&twice);
+    doc_write(&once, doc);
+    const struct doc *again = read_json((struct text){once.data, once.len}, arena);
+    must(again != NULL && doc_equal(doc, again) && doc_equal(again, doc));
+    doc_write(&twice, again);
+    must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+    must(doc_equal(doc, doc_copy(arena, doc)));
+}
+
+/* JSON is nearly YAML: what both take, they take for the same. */
+static void read_as_yaml(struct text bytes, const struct doc *json, struct arena *arena)
+{
+    struct doc *documents = NULL;
+    struct err err;
+    if (doc_parse_yaml(bytes, arena, &documents, &err) != 0) {
+        must(strncmp(err.text, "line ", 5) == 0 || strncmp(err.text, "byte ", 5) == 0);
+        return;
+    }
+    for (const struct doc *at = documents->first; at != NULL; at = at->next)
+        write_and_read(at, arena);
+    if (json != NULL)
+        must(documents->count == 1 && doc_equal(json, documents->first));
+}
+
+/* MergePatch(Target, Patch) of RFC 7396, section 2. */
+static json_t *merge(json_t *target, json_t *patch)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(patch))
+        return json_deep_copy(patch);
+    json_t *out = json_is_object(target) ? json_deep_copy(target) : json_object();
+    json_object_foreach (patch, name, value)
+        if (json_is_null(value))
+            (void)json_object_del(out, name); /* it need not be there */
+        else
+            must(json_object_set_new(out, name, merge(json_object_get(out, name), value)) == 0);
+    return out;
+}
+
+static void patch(struct text bytes, struct text patch_bytes, struct arena *arena)
+{
+    struct doc *target = read_json(bytes, arena);
+    const struct doc *change = read_json(patch_bytes, arena);
+    const struct second before = second_read(bytes);
+    const struct second with = second_read(patch_bytes);
+    CLEANUP(strbuf_done) struct strbuf out;
+    strbuf_init(&out);
+    if (target != NULL && change != NULL && target->kind == DOC_OBJECT &&
+        change->kind == DOC_OBJECT) {
+        doc_merge(arena, target, change);
+        write_and_read(target, arena);
+        doc_write(&out, target);
+        const struct second after = second_read((struct text){out.data, out.len});
+        if (before.value != NULL && with.value != NULL) {
+            json_t *expected = merge(before.value, with.value);
+            must(json_equal(after.value, expected));
+            json_decref(expected);
+        }
+        json_decref(after.value);
+    }
+    json_decref(before.value);
+    json_decref(with.value);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pieces pieces = pieces_of(data, size);
+    const struct text bytes = pieces_until(&pieces, '\0');
+    const size_t before = heap_bytes();
+    struct arena arena;
+    arena_init(&arena);
+    const struct doc *doc = read_json(bytes, &arena);
+    heap_is_bounded(before, size);
+    if (doc != NULL)
+        write_and_read(doc, &arena);
+    read_as_yaml(bytes, doc, &arena);
+    patch(bytes, pieces_rest(&pieces), &arena);
+    arena_done(&arena);
+    return 0;
+}

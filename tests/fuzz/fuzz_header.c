@@ -1,0 +1,27 @@
+/*
+ * Any line of an answer's head is taken: the one header that counts, Retry-After, gives 0 to an
+ * upper bound of seconds, and what strtol reads where that is less.
+ */
+#include "kube/kube_curl.c"
+#include "support.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pieces pieces = pieces_of(data, size);
+    CLEANUP(xfreep) char *copy = xcalloc(size + 2, 1);
+    struct curl_kube kube = {.config = NULL};
+    struct call call = {.kube = &kube, .headed = true};
+    const struct text line = pieces_rest(&pieces);
+    memcpy(copy, line.at, line.len);
+    must(on_header(copy, 1, line.len, &call) == line.len);
+    must(call.retry_after_s >= 0 && call.retry_after_s <= RETRY_AFTER_MAX_S);
+    static const char name[] = "retry-after:";
+    if (line.len <= strlen(name) || !curl_strnequal(copy, name, strlen(name))) {
+        must(call.retry_after_s == 0);
+        return 0;
+    }
+    const char *value = copy + strlen(name) + strspn(copy + strlen(name), " \t");
+    const long seconds = value[0] >= '0' && value[0] <= '9' ? strtol(value, NULL, 10) : 0;
+    must(call.retry_after_s == (seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S));
+    return 0;
+}

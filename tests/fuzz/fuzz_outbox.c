@@ -1,0 +1,160 @@
+/*
+ * Whatever the API server answers to a Binding, and to the GET that follows a 409, there is one
+ * outcome in the end.  "Bound" is said only when a Binding was answered with success or the pod
+ * carries our uid, node and note; "void" never after a success.
+ *
+ * Input: steps up to a NUL each: a letter, then what belongs to it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/message.h"
+#include "app/outbox.h"
+#include "support.h"
+
+static const char note[] = "{\"v\":1,\"containers\":{\"c\":[{\"gpu\":\"GPU-a\",\"index\":0,"
+                           "\"milli\":300,\"mib\":0}]}}";
+static const struct wire_rules wire = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+enum { STEPS_MAX = 24, DEADLINE_MS = 4000 };
+
+struct script {
+    struct outbox *outbox;
+    uint64_t id; /* in flight; 0: none */
+    bool binding;
+    bool success; /* a Binding was answered with 2xx */
+    bool carried; /* a GET showed our Binding */
+    uint32_t results;
+    enum bind_outcome outcome;
+    int64_t now_ms;
+};
+
+static int start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct script *script = ctx;
+    must(err != NULL && script->id == 0 && request->timeout_ms > 0);
+    script->id = request->id;
+    script->binding = strcmp(request->method, "POST") == 0;
+    must(script->binding == (strstr(request->path, "/binding") != NULL));
+    must(!script->binding || text_is(request->body, "{\"kind\":\"Binding\"}"));
+    return 0;
+}
+
+static void cancel(void *ctx, uint64_t id)
+{
+    struct script *script = ctx;
+    if (script->id == id)
+        script->id = 0;
+}
+
+static void wake(void *ctx)
+{
+    must(ctx != NULL);
+}
+
+static void result(void *user, struct message *take_message)
+{
+    struct script *script = user;
+    must(take_message->kind == MESSAGE_OUTCOME && strcmp(take_message->uid, "u1") == 0);
+    script->results++;
+    script->outcome = take_message->outcome;
+    message_free(take_message);
+}
+
+static void deliver(struct script *script, struct kube_answer answer, enum kube_piece piece)
+{
+    answer.piece = piece;
+    outbox_answer(script->outbox, script->now_ms, &answer);
+}
+
+static bool is_ours(struct text body)
+{
+    struct arena arena;
+    struct pod pod;
+    struct err err;
+    arena_init(&arena);
+    const bool ours = pod_decode(body, &wire, &arena, &pod, &err) == 0 &&
+                      strcmp(pod.uid, "u1") == 0 && strcmp(pod.node, "n1") == 0 &&
+                      strcmp(pod.note_text, note) == 0;
+    arena_done(&arena);
+    return ours;
+}
+
+static int status_of(uint8_t letter)
+{
+    static const int statuses[] = {200, 201, 400, 403, 404, 409, 422, 429, 500, 503, 504};
+    return statuses[letter % ARRAY_LEN(statuses)];
+}
+
+static void answer(struct script *script, struct pieces pieces)
+{
+    struct kube_answer says = {.id = script->id};
+    says.status = status_of(pieces_byte(&pieces));
+    const uint8_t cut = pieces_byte(&pieces);
+    const struct text body = pieces_rest(&pieces);
+    const bool good = says.status >= 200 && says.status < 300;
+    script->id = 0;
+    script->success |= script->binding && good;
+    script->carried |= !script->binding && says.status == 200 && is_ours(body);
+    deliver(script, says, KUBE_HEAD);
+    pieces = pieces_of((const uint8_t *)body.at, body.len);
+    while (pieces.left > 0) {
+        says.data = pieces_take(&pieces, cut > 0 ? cut : pieces.left);
+        deliver(script, says, KUBE_DATA);
+    }
+    deliver(script, says, KUBE_DONE);
+}
+
+static void step(struct script *script, struct text text)
+{
+    struct pieces pieces = pieces_of((const uint8_t *)text.at, text.len);
+    const struct err lost = {ERR_IO, "connection lost"};
+    const uint8_t letter = pieces_byte(&pieces);
+    if (letter == 't') {
+        script->now_ms += 10 * pieces_byte(&pieces);
+    } else if (script->id != 0 && (letter == 'l' || letter == 'u')) {
+        const struct kube_answer says = {.id = script->id, .unsent = letter == 'u', .err = &lost};
+        script->id = 0;
+        deliver(script, says, KUBE_FAILED);
+    } else if (script->id != 0) {
+        answer(script, pieces);
+    }
+    (void)outbox_step(script->outbox, script->now_ms, script->now_ms);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct script script = {.now_ms = 1000};
+    struct pieces pieces = pieces_of(data, size);
+    struct kube_ops ops = {.ctx = &script, .start = start, .cancel = cancel, .wake = wake};
+    const struct outbox_rules rules = {.ops = &ops,
+                                       .wire = &wire,
+                                       .wake = "off",
+                                       .namespace = "ns",
+                                       .instance = "fuzz",
+                                       .resource = "nvidia.com/vgpu",
+                                       .user = &script,
+                                       .result = result};
+    const struct outbox_binding binding = {.uid = "u1",
+                                           .namespace = "ns",
+                                           .name = "pod",
+                                           .node = "n1",
+                                           .note = note,
+                                           .body = TEXT("{\"kind\":\"Binding\"}"),
+                                           .deadline_ms = script.now_ms + DEADLINE_MS};
+    script.outbox = outbox_new(&rules);
+    outbox_bind(script.outbox, &binding);
+    (void)outbox_step(script.outbox, script.now_ms, script.now_ms);
+    for (int i = 0; i < STEPS_MAX && pieces.left > 0; i++)
+        step(&script, pieces_until(&pieces, '\0'));
+    /* Nobody answers any more: the deadline ends it. */
+    for (int i = 0; i < 20; i++, script.now_ms += DEADLINE_MS / 10)
+        step(&script, TEXT("t"));
+    must(script.results == 1 && outbox_open(script.outbox) == 0);
+    must(script.outcome != OUTCOME_BOUND || script.success || script.carried);
+    must(script.outcome != OUTCOME_VOID || !script.success);
+    must(!script.success || script.outcome == OUTCOME_BOUND);
+    outbox_free(script.outbox);
+    return 0;
+}

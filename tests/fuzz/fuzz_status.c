@@ -1,0 +1,47 @@
+/* Any answer of the API server gives a Status, or a line that can be shown; jansson agrees. */
+#include <string.h>
+
+#include "milligpu/wire_kube.h"
+
+#include "support.h"
+
+enum { SHOWN_MAX = 200 };
+
+static bool can_be_shown(const char *line)
+{
+    for (; *line != '\0'; line++)
+        if (*line < 0x20 || *line == 0x7F)
+            return false;
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct text bytes = {size > 0 ? (const char *)data : "", size};
+    const struct second second = second_read(bytes);
+    const size_t before = heap_bytes();
+    struct arena arena;
+    struct status status;
+    arena_init(&arena);
+    status_decode(bytes, &arena, &status);
+    heap_is_bounded(before, size);
+    must(status.code >= 0 && status.code <= 999 && strlen(status.message) <= size);
+    must(status.retry_after_s >= 0 && status.retry_after_s <= INT32_MAX);
+    const bool is_status =
+        json_is_object(second.value) && second_says(second_field(second.value, "kind"), "Status");
+    if (second.refused || (second.value != NULL && !is_status)) {
+        must(status.code == 0 && status.reason[0] == '\0' && status.retry_after_s == 0);
+        must(strlen(status.message) == (size < SHOWN_MAX ? size : SHOWN_MAX));
+        must(can_be_shown(status.message));
+    } else if (is_status && (status.code != 0 || status.reason[0] != '\0')) {
+        /* One field of another type makes it no Status; then nothing of it is taken. */
+        must(json_number_value(second_field(second.value, "code")) == status.code);
+        must(second_says(second_field(second.value, "reason"), status.reason));
+        must(second_says(second_field(second.value, "message"), status.message));
+        must(json_number_value(second_at(second.value, "details.retryAfterSeconds")) ==
+             (double)status.retry_after_s);
+    }
+    json_decref(second.value);
+    arena_done(&arena);
+    return 0;
+}

@@ -1,0 +1,217 @@
+/*
+ * Any body at any webhook is answered once, with JSON that says something about the names of the
+ * question and nothing else; the ledger survives.  Names alone and the same names with their whole
+ * Node objects get the same answer.
+ *
+ * Input: one letter for the webhook (f, p, b, else preempt), then the body.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "support_app.h"
+
+static void ask(struct world *world, struct web_call *call)
+{
+    webhooks_handle(world->webhooks, call);
+    world_answer(world, call);
+    must(strcmp(call->type,
+                call->status == 200 ? "application/json" : "application/problem+json") == 0);
+}
+
+static json_t *answer_of(const struct web_call *call)
+{
+    const struct second second = second_read((struct text){call->answer.data, call->answer.len});
+    must(!second.refused && second.value != NULL);
+    return second.value;
+}
+
+static bool is_asked(const struct extender_args *args, json_t *name)
+{
+    const struct text text = {json_string_value(name), json_string_length(name)};
+    for (uint32_t i = 0; i < args->names; i++)
+        if (text_eq(args->name[i], text))
+            return true;
+    return false;
+}
+
+static void check_filter(const struct extender_args *args, json_t *answer)
+{
+    json_t *chosen = json_object_get(answer, "NodeNames");
+    json_t *refused = json_object_get(answer, "FailedAndUnresolvableNodes");
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (json_string_length(json_object_get(answer, "Error")) > 0) {
+        must(json_is_null(chosen));
+        return;
+    }
+    must(json_array_size(chosen) <= args->names && json_object_size(refused) <= args->names);
+    must(args->names == 0 || json_array_size(chosen) > 0 || json_object_size(refused) > 0);
+    json_array_foreach (chosen, i, value)
+        must(is_asked(args, value));
+    json_object_foreach (refused, name, value)
+        must(json_string_length(value) > 0 && json_string_length(value) < REASON_BYTES_MAX);
+}
+
+/* The same question with Node objects; false if a node is not known to the cluster. */
+static bool with_nodes(struct world *world, const struct extender_args *args, struct text pod,
+                       struct strbuf *out)
+{
+    CLEANUP(strbuf_done) struct strbuf node;
+    strbuf_init(&node);
+    strbuf_printf(out, "{\"Pod\":%.*s,\"Nodes\":{\"items\":[", TEXT_ARG(pod));
+    for (uint32_t i = 0; i < args->names; i++) {
+        char path[64];
+        if (args->name[i].len > 8)
+            return false;
+        (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
+        strbuf_reset(&node);
+        if (strcspn(path, "?%# ") != strlen(path) ||
+            standin_request(world->app.standin, "GET", path, TEXT(""), &node) != 200)
+            return false;
+        strbuf_printf(out, "%s%s", i > 0 ? "," : "", node.data);
+    }
+    strbuf_str(out, "]}}");
+    return true;
+}
+
+static struct text raw_pod(struct text body, struct arena *arena)
+{
+    static const char *const keys[] = {"Pod"};
+    struct jr_fields fields = JR_FIELDS(keys);
+    struct text pod = TEXT("");
+    struct jr in;
+    struct err err;
+    int key;
+    jr_init(&in, body, "body", arena, &err);
+    must(jr_object(&in));
+    while (jr_field(&in, &fields, &key))
+        must(jr_raw(&in, &pod));
+    return pod;
+}
+
+static void same_answer(struct world *world, const struct web_call *first,
+                        const struct extender_args *args, struct arena *arena)
+{
+    struct web_call call;
+    CLEANUP(strbuf_done) struct strbuf body;
+    strbuf_init(&body);
+    if (args->full_nodes || !with_nodes(world, args, raw_pod(first->body, arena), &body))
+        return;
+    call_init(&call, "POST", first->path, (struct text){body.data, body.len});
+    world_forget(world);
+    ask(world, &call);
+    json_t *names = answer_of(first);
+    json_t *nodes = answer_of(&call);
+    static const char *const keys[] = {"NodeNames", "FailedNodes", "FailedAndUnresolvableNodes",
+                                       "Error"};
+    if (json_is_array(names))
+        must(json_equal(names, nodes));
+    for (size_t i = 0; i < ARRAY_LEN(keys) && json_is_object(names); i++)
+        must(json_equal(json_object_get(names, keys[i]), json_object_get(nodes, keys[i])));
+    json_decref(names);
+    json_decref(nodes);
+    call_done(&call);
+}
+
+static void check_scores(const struct extender_args *args, json_t *answer)
+{
+    must(json_array_size(answer) == args->names);
+    for (uint32_t i = 0; i < args->names; i++) {
+        json_t *score = json_object_get(json_array_get(answer, i), "Score");
+        must(json_integer_value(score) >= 0 && json_integer_value(score) <= 10);
+        must(is_asked(args, json_object_get(json_array_get(answer, i), "Host")));
+    }
+}
+
+static void check_args(struct world *world, struct web_call *call, bool scoring)
+{
+    struct extender_args args;
+    struct arena arena;
+    struct err err;
+    json_t *answer = answer_of(call);
+    arena_init(&arena);
+    const bool good =
+        extender_args_decode(call->body, &world->app.wire_rules, &arena, &args, &err) == 0;
+    must(good == (call->status == 200 &&
+                  (scoring || json_string_length(json_object_get(answer, "Error")) == 0)));
+    if (good && scoring)
+        check_scores(&args, answer);
+    if (good && !scoring)
+        check_filter(&args, answer);
+    if (good)
+        same_answer(world, call, &args, &arena);
+    json_decref(answer);
+    arena_done(&arena);
+}
+
+/* A pod that was told to be bound is bound there, and the books agree. */
+static void check_bind(struct world *world, struct web_call *call)
+{
+    struct extender_bind bind;
+    struct arena arena;
+    struct err err;
+    json_t *answer = answer_of(call);
+    json_t *error = json_object_get(answer, "Error");
+    must(call->status == 200 && json_is_string(error));
+    arena_init(&arena);
+    if (extender_bind_decode(call->body, &arena, &bind, &err) != 0) {
+        must(strcmp(json_string_value(error), err.text) == 0);
+    } else {
+        if (json_string_length(error) == 0) {
+            CLEANUP(strbuf_done) struct strbuf out;
+            strbuf_init(&out);
+            const char *path =
+                arena_printf(&arena, "/api/v1/namespaces/%s/pods/%s", bind.namespace, bind.pod);
+            must(standin_request(world->app.standin, "GET", path, TEXT(""), &out) == 200);
+            const struct second pod = second_read((struct text){out.data, out.len});
+            must(second_says(second_at(pod.value, "spec.nodeName"), bind.node));
+            must(second_says(second_at(pod.value, "metadata.uid"), bind.uid));
+            json_decref(pod.value);
+        }
+        world_settle(world);
+    }
+    json_decref(answer);
+    arena_done(&arena);
+}
+
+static void check_preempt(struct web_call *call)
+{
+    const struct second asked = second_read(call->body);
+    json_t *answer = answer_of(call);
+    json_t *kept = json_object_get(answer, "NodeNameToMetaVictims");
+    json_t *meta = second_field(asked.value, "NodeNameToMetaVictims");
+    const char *name;
+    json_t *value;
+    must((call->status == 200) == (kept != NULL));
+    json_object_foreach (kept, name, value) {
+        json_t *victims = second_field(json_object_get(meta, name), "Pods");
+        must(meta == NULL ||
+             json_array_size(json_object_get(value, "Pods")) == json_array_size(victims));
+    }
+    json_decref(asked.value);
+    json_decref(answer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pieces pieces = pieces_of(data, size);
+    struct world *world = world_take();
+    const uint8_t door = pieces_byte(&pieces);
+    const char *path = door == 'f'   ? "/scheduler/filter"
+                       : door == 'p' ? "/scheduler/prioritize"
+                       : door == 'b' ? "/scheduler/bind"
+                                     : "/scheduler/preempt";
+    struct web_call call;
+    call_init(&call, "POST", path, pieces_rest(&pieces));
+    world_forget(world);
+    ask(world, &call);
+    if (door == 'b')
+        check_bind(world, &call);
+    else if (door == 'f' || door == 'p')
+        check_args(world, &call, door == 'p');
+    else
+        check_preempt(&call);
+    call_done(&call);
+    return 0;
+}

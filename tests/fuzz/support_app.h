@@ -1,0 +1,55 @@
+/*
+ * support_app - the whole application in one thread on a small cluster, and a web without sockets:
+ * a call is a record that keeps its answer.
+ *
+ * Real parts: writer, watcher, outbox, webhooks, REST, the stand-in, the store in memory.
+ */
+#ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
+#define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
+
+#include "app/api.h"
+#include "app/watcher.h"
+#include "app/webhooks.h"
+#include "app/writer.h"
+#include "support.h"
+
+struct web_call {
+    const char *method;
+    const char *path;
+    const char *query;        /* "a=1&b=2", not decoded */
+    const char *content_type; /* NULL: no such header */
+    struct text body;
+    int status; /* 0: not answered yet */
+    char type[64];
+    struct strbuf answer;
+};
+
+void call_init(struct web_call *call, const char *method, const char *path, struct text body);
+void call_done(struct web_call *call);
+
+struct world {
+    struct app app;
+    struct settings_set *set;
+    char *server;
+    struct kube_ops watch_ops;
+    struct kube_ops call_ops;
+    struct writer *writer;
+    struct watcher *watcher;
+    struct webhooks *webhooks;
+    int64_t now_ms;
+    uint64_t generation; /* of the snapshot when it was made */
+};
+
+/* The cluster of every run, made when there is none.  Ready. */
+struct world *world_take(void) MUST_USE;
+/* The next run gets another: this cluster was changed. */
+void world_spoil(void);
+/* If the ledger was changed: audit it, and let the next run have another. */
+void world_settle(struct world *world);
+/* Forget who was asked what: every run begins with empty hints. */
+void world_forget(struct world *world);
+/* A little further: what was changed reaches the ledger. */
+void world_run(struct world *world);
+/* Until the call is answered; bounded. */
+void world_answer(struct world *world, const struct web_call *call);
+#endif
