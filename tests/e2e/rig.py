@@ -365,7 +365,10 @@ class ClusterDaemon(Daemon):
 
     def check(self):
         """REST, database and the pods' own annotations say the same, and no GPU is over."""
-        self.wait(lambda: not self.differences(), "agreement", 10)
+        try:
+            self.wait(lambda: not self.differences(), "agreement", 10)
+        except AssertionError as trouble:
+            raise AssertionError(f"{trouble}\nthey differ: {self.differences()}") from None
 
     def differences(self):
         """What disagrees; a watch may need a moment."""
