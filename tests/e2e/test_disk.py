@@ -73,6 +73,24 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": held["bound"] + 8})
         daemon.check()
 
+    def test_more_news_than_can_be_kept_is_learned_when_there_is_room(self):
+        api, daemon = self.open()
+        self.assertEqual(daemon.schedule(rig.pod("ends", 300), ["t4-0"])[1], "")
+        with self.no_room(daemon):
+            self.fill(api, daemon)
+            api.gone("ends")
+            for i in range(3500):
+                api.create(rig.pod(f"plain-{i}"))
+            foreign = rig.pod("foreign", 100)
+            foreign["spec"]["nodeName"] = "t4-0"
+            api.create(foreign)
+            self.assertFalse(daemon.ready())
+            self.assertEqual(daemon.admin("GET", "/livez")[0], 200)
+        daemon.await_ready()
+        daemon.knows("foreign")
+        daemon.forgets("ends")
+        daemon.check()
+
     def test_what_was_answered_before_the_disk_filled_up_survives_kill_9(self):
         api, daemon = self.open()
         self.little_room(daemon)
