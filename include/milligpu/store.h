@@ -112,6 +112,12 @@ int store_replay_check(struct store *store, struct err *err) MUST_USE;
 /* SQLite's online backup to a new file; fsynced, then renamed into place. */
 int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
 
+/*
+ * For a file so damaged that SQLite cannot copy it: its bytes as they are, and those of its log to
+ * <file>-wal.  Only while nothing is written.
+ */
+int store_copy_raw(struct store *store, const char *file, struct err *err) MUST_USE;
+
 struct store_history_query {
     const char *node; /* only there; NULL */
     const char *gpu;  /* id or alias: rows have the name that the GPU was known by then; NULL */
@@ -152,6 +158,8 @@ struct store_facts {
     uint64_t journal_rows;
     uint32_t schema;
 };
+/* The same path; also within a batch. */
+const char *store_path(const struct store *store);
 int store_facts(struct store *store, struct store_facts *out, struct err *err) MUST_USE;
 
 #endif

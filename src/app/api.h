@@ -15,4 +15,7 @@ void api_handle(struct app *app, struct web_call *call);
 /* A call on the probe listener: /livez, /readyz, /metrics, nothing else. */
 void api_handle_probe(struct app *app, struct web_call *call);
 
+/* What /metrics says now. */
+void api_metrics_text(struct app *app, struct strbuf *out);
+
 #endif

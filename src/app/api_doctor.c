@@ -5,6 +5,7 @@
 #include "milligpu/metric.h"
 
 #include "api_inside.h"
+#include "audit.h"
 #include "milligpu_version.h"
 
 /*
@@ -101,21 +102,45 @@ static void check_ledger_file(struct doctor *doctor)
             (unsigned long long)facts.journal_rows, facts.schema);
 }
 
+static void check_safe_mode(struct doctor *doctor)
+{
+    const struct safe *safe = &doctor->app->safe;
+    const bool bundle = safe->bundle[0] != '\0';
+    char at[TIME_TEXT_BYTES];
+
+    must(atomic_load(&doctor->app->safe_mode));
+    time_format(safe->since_ms, at);
+    say(doctor, "ledger", HEALTH_FAILED,
+        "keep the bundle and the log for the bug report; milligpuctl audit LEDGER says more; then "
+        "restart milligpud: it takes what is on disk and compares it with the pods",
+        "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_why(doctor->app), at,
+        safe->text, bundle ? safe->bundle : safe->why_none);
+}
+
 static void check_ledger(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
 
     must(app->store != NULL);
     if (atomic_load(&app->safe_mode))
-        say(doctor, "ledger", HEALTH_FAILED,
-            "keep a copy (milligpuctl backup FILE) and the log, then restart milligpud: it loads "
-            "what is on disk and compares it with the pods",
-            "ledger and memory disagreed: nothing is granted any more");
+        check_safe_mode(doctor);
     else if (atomic_load(&app->disk_broken))
         say(doctor, "ledger", HEALTH_FAILED, "make room on the disk, or mend it; it is tried again",
             "it cannot be written");
     else
         check_ledger_file(doctor);
+}
+
+static void say_audited(struct doctor *doctor)
+{
+    struct audit_facts facts;
+    char at[TIME_TEXT_BYTES];
+
+    must(doctor->app->audit != NULL);
+    audit_facts(doctor->app->audit, &facts);
+    time_format(facts.at_ms, at);
+    say(doctor, "history", HEALTH_OK, "", "checked with the rest of the ledger at %s, in %lld ms",
+        at, (long long)facts.took_ms);
 }
 
 static void check_history(struct doctor *doctor)
@@ -129,6 +154,8 @@ static void check_history(struct doctor *doctor)
             "the past in the ledger is damaged: see the log");
     else if (!atomic_load(&app->history_checked))
         say(doctor, "history", HEALTH_OK, "", "still being checked in the background");
+    else if (app->audit != NULL)
+        say_audited(doctor);
     else
         say(doctor, "history", HEALTH_OK, "", "checked at the start");
 }

@@ -85,6 +85,11 @@ static void set_gauges(const struct app *app)
     metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
+    if (atomic_load(&app->safe_mode)) {
+        char reason[64];
+        (void)snprintf(reason, sizeof reason, "reason=\"%s\"", safe_word(app));
+        metric_set(M_SAFE_MODE_INFO, reason, 1);
+    }
     set_age(app, "resource=\"nodes\"", atomic_load(&app->nodes_heard_ms));
     set_age(app, "resource=\"pods\"", atomic_load(&app->pods_heard_ms));
     const int used = snprintf(build, sizeof build, "version=\"%s\",commit=\"%s\"", MILLIGPU_VERSION,
@@ -93,19 +98,25 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, build, 1);
 }
 
-void api_metrics(struct api_call *call)
+void api_metrics_text(struct app *app, struct strbuf *out)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(call->app->view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
     struct api_models models = {0};
 
-    set_gauges(call->app);
+    set_gauges(app);
     if (snapshot != NULL) {
         must(snapshot->generation <= INT64_MAX);
         metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
         api_models(snapshot, &models);
     }
-    metric_expose(&call->body);
-    put_models(&call->body, &models);
+    metric_expose(out);
+    put_models(out, &models);
     xfree(models.model);
+}
+
+void api_metrics(struct api_call *call)
+{
+    must(call->body.len == 0);
+    api_metrics_text(call->app, &call->body);
     call->type = "text/plain; version=0.0.4; charset=utf-8";
 }

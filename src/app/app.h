@@ -27,6 +27,8 @@
 #include "message.h"
 #include "outbox.h"
 #include "pods.h"
+#include "recent.h"
+#include "safe.h"
 #include "view.h"
 
 enum { QUEUE_MAX = 2048, BATCH_MAX = 256 };
@@ -46,6 +48,8 @@ struct app {
     struct store *store;
     struct store_ops store_ops; /* what the writer writes through */
     struct outbox *outbox;
+    struct audit *audit;     /* NULL: none is made */
+    struct recent *recent;   /* NULL: not kept */
     struct standin *standin; /* NULL in a cluster */
     const char *server;      /* of the API, for people */
     const char *bell_namespace;
@@ -57,9 +61,10 @@ struct app {
     atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
-    atomic_bool safe_mode;
+    atomic_bool safe_mode; /* for good; safe says why */
+    struct safe safe;
     atomic_bool draining;
-    atomic_bool history_checked; /* the background audit came to its end */
+    atomic_bool history_checked; /* an audit came to its end */
     atomic_bool history_broken;
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;

@@ -1,7 +1,8 @@
 #include "batch.h"
 
+#include <stdio.h>
+
 #include "milligpu/alloc.h"
-#include "milligpu/log.h"
 #include "milligpu/metric.h"
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
@@ -52,16 +53,17 @@ static bool open_transaction(struct batch *batch)
     return true;
 }
 
-static void enter_safe_mode(struct batch *batch, const struct command *command,
-                            const struct err *err)
+static void contradicted(struct batch *batch, const struct command *command, const struct err *err)
 {
-    must(err->code != ERR_NONE);
+    char text[ERR_TEXT_MAX];
 
-    atomic_store(&batch->app->safe_mode, true);
-    log_write(LOG_ERROR, "core and database disagree: granting stops",
-              log_str("command", command_name(command->kind)),
-              log_str("uid", command->uid != NULL ? command->uid : ""),
-              log_str("error", err->text));
+    must(err->code != ERR_NONE);
+    (void)snprintf(text, sizeof text, "%s %.150s: %.300s", command_name(command->kind),
+                   command->uid != NULL    ? command->uid
+                   : command->node != NULL ? command->node
+                                           : "",
+                   err->text);
+    safe_enter(batch->app, SAFE_REFUSED, text);
 }
 
 static void keep(struct batch *batch, struct change *take_change)
@@ -72,18 +74,16 @@ static void keep(struct batch *batch, struct change *take_change)
     batch->change[batch->changes++] = take_change;
 }
 
-enum batch_result batch_run(struct batch *batch, const struct command *command,
-                            enum verdict *out_verdict, const struct change **out_change,
-                            struct change *out_answer)
+static enum batch_result decide(struct batch *batch, const struct command *command,
+                                enum verdict *out_verdict, const struct change **out_change,
+                                struct change *out_answer)
 {
     struct change decided;
     struct err err;
 
     must(!batch->lost);
-    *out_change = NULL;
     *out_verdict = ledger_decide(batch->ledger, command, &decided);
-    if (out_answer != NULL)
-        *out_answer = decided;
+    *out_answer = decided;
     if (*out_verdict != VERDICT_OK)
         return BATCH_DONE;
     if (!open_transaction(batch)) {
@@ -94,7 +94,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     case STORE_OK:
         break;
     case STORE_REFUSED:
-        enter_safe_mode(batch, command, &err);
+        contradicted(batch, command, &err);
         change_done(&decided);
         batch->err = err;
         return BATCH_CONTRADICTED;
@@ -111,6 +111,40 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     keep(batch, change);
     *out_change = change;
     return BATCH_DONE;
+}
+
+static const char *outcome_name(enum batch_result result, enum verdict verdict,
+                                const struct change *answer)
+{
+    switch (result) {
+    case BATCH_LOST:
+        return "lost";
+    case BATCH_CONTRADICTED:
+        return "contradicted";
+    case BATCH_DONE:
+        break;
+    }
+    must(answer->verdict == verdict);
+    return verdict == VERDICT_REFUSED ? reason_name(answer->reason) : verdict_name(verdict);
+}
+
+enum batch_result batch_run(struct batch *batch, const struct command *command,
+                            enum verdict *out_verdict, const struct change **out_change,
+                            struct change *out_answer)
+{
+    struct change answer = {0};
+
+    must(!batch->lost);
+    *out_change = NULL;
+    if (atomic_load(&batch->app->safe_mode)) {
+        recent_add(batch->app->recent, command, "not done: safe mode");
+        return BATCH_CONTRADICTED;
+    }
+    const enum batch_result result = decide(batch, command, out_verdict, out_change, &answer);
+    recent_add(batch->app->recent, command, outcome_name(result, *out_verdict, &answer));
+    if (out_answer != NULL)
+        *out_answer = answer;
+    return result;
 }
 
 static void undo(struct batch *batch)

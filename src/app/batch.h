@@ -26,7 +26,7 @@ struct batch {
 
 enum batch_result {
     BATCH_DONE,         /* see the change's verdict */
-    BATCH_CONTRADICTED, /* the database would not have it: safe mode */
+    BATCH_CONTRADICTED, /* the database would not have it, or safe mode: nothing was done */
     BATCH_LOST,         /* nothing more can be done in this batch */
 };
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 
 #include "api.h"
 #include "app.h"
+#include "audit.h"
 #include "claim.h"
 #include "milligpu_version.h"
 #include "watcher.h"
@@ -33,6 +35,8 @@ enum {
     SIGNAL_LOOK_MS = 100,
     WRITER_WAIT_MS = 200,
     POLL_MAX_MS = 1000,
+    AUDIT_LOOK_MS = 100,
+    AUDIT_NICE = 10,
     SETTING_TEXT_MAX = 4096,
     CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
     PORTS = 3,
@@ -86,10 +90,12 @@ static void *writer_main(void *user)
 
     must(daemon->writer != NULL);
     while (!atomic_load(&daemon->stop_writer)) {
-        if (atomic_load(&daemon->app.claimed))
+        if (atomic_load(&daemon->app.claimed)) {
             (void)writer_step(daemon->writer, WRITER_WAIT_MS);
-        else
+        } else {
+            audit_meet(daemon->app.audit);
             pause_ms(10);
+        }
     }
     return NULL;
 }
@@ -164,19 +170,19 @@ static void *outbox_main(void *user)
     return NULL;
 }
 
-/* History is checked beside the work: it may be long, and only the live tables are needed to
-   grant. */
+/* Whatever grants goes before it. */
 static void *audit_main(void *user)
 {
     struct daemon *daemon = user;
-    struct err err;
+    struct app *app = &daemon->app;
 
-    must(daemon->app.store != NULL);
-    if (store_audit(daemon->app.store, &err) < 0) {
-        atomic_store(&daemon->app.history_broken, true);
-        log_write(LOG_ERROR, "the history in the ledger is damaged", log_str("error", err.text));
+    must(app->audit != NULL);
+    if (setpriority(PRIO_PROCESS, (id_t)gettid(), AUDIT_NICE) != 0)
+        log_plain(LOG_DEBUG, "the audit runs at the priority of the rest");
+    while (!atomic_load(&daemon->stop_io)) {
+        audit_step(app->audit, now_of(app));
+        pause_ms(AUDIT_LOOK_MS);
     }
-    atomic_store(&daemon->app.history_checked, true);
     return NULL;
 }
 
@@ -353,6 +359,8 @@ static void make_parts(struct daemon *daemon)
         .result = outbox_result,
     };
     app->outbox = outbox_new(&rules);
+    app->recent = recent_new();
+    app->audit = audit_new(app);
     daemon->writer = writer_new(app);
     daemon->claim = claim_new(app, &daemon->watch_ops);
     daemon->watcher = watcher_new(app, &daemon->watch_ops);
@@ -605,6 +613,7 @@ static void stop_threads(struct daemon *daemon)
     if (daemon->app.queue != NULL)
         queue_close(daemon->app.queue);
     atomic_store(&daemon->stop_io, true);
+    audit_stop(daemon->app.audit);
     if (daemon->watcher_runs)
         daemon->watch_ops.wake(daemon->watch_ops.ctx);
     if (daemon->outbox_runs)
@@ -653,6 +662,8 @@ static void stop(struct daemon *daemon)
     watcher_free(daemon->watcher);
     outbox_free(app->outbox);
     writer_free(daemon->writer);
+    audit_free(app->audit);
+    recent_free(app->recent);
     webhooks_free(daemon->webhooks);
     empty_queue(app->queue);
     hints_free(app->hints);

@@ -15,7 +15,7 @@ bool app_ready(const struct app *app, const char **out_why)
     else if (atomic_load(&app->disk_broken))
         why = "the ledger cannot be written";
     else if (atomic_load(&app->safe_mode))
-        why = "ledger and memory disagreed: safe mode";
+        why = safe_why(app);
     if (out_why != NULL)
         *out_why = why;
     return why == NULL;

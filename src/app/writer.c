@@ -14,6 +14,7 @@
 #include "milligpu/quantity.h"
 #include "milligpu/reconcile.h"
 
+#include "audit.h"
 #include "batch.h"
 #include "drift_watch.h"
 #include "webhooks.h"
@@ -96,6 +97,7 @@ struct writer {
     int64_t tick_ms;
     int64_t wall_ms;
     uint64_t mark;
+    uint32_t audit_place;
 };
 
 struct writer *writer_new(struct app *app)
@@ -420,7 +422,7 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     case BATCH_LOST:
         return false;
     case BATCH_CONTRADICTED:
-        refuse_bind(message, "the ledger contradicts itself; granting has stopped (safe mode)");
+        refuse_bind(message, "%s", safe_why(writer->app));
         return true;
     case BATCH_DONE:
         break;
@@ -1126,6 +1128,8 @@ static bool tick(struct writer *writer)
     if (now < writer->tick_ms)
         return true;
     writer->tick_ms = now + TICK_MS;
+    if (!atomic_load(&writer->app->safe_mode))
+        audit_memory(writer->app, writer->ledger, &writer->audit_place);
     return knock(writer) && tick_doubts(writer, now);
 }
 
@@ -1141,7 +1145,10 @@ static void after_batch(struct writer *writer)
         outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints), NULL);
     }
     writer->was_ready = ready;
-    if (writer->app->store_ops.tend(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
+    audit_meet(writer->app->audit);
+    /* A file that contradicts itself is kept as it is. */
+    if (!atomic_load(&writer->app->safe_mode) &&
+        writer->app->store_ops.tend(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
     drift_watch_step(writer->drift, now_ms(writer), writer->wall_ms);
 }

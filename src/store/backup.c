@@ -112,6 +112,38 @@ static int drop_side_files(const char *part, struct err *err)
     return failed;
 }
 
+static int pour(int from, int to, const char *name, struct err *err)
+{
+    char bytes[1 << 16];
+    ssize_t got;
+
+    must(from != to);
+    for (off_t at = 0; (got = pread(from, bytes, sizeof bytes, at)) > 0; at += got)
+        for (ssize_t put = 0; put < got;) {
+            const ssize_t wrote = write(to, bytes + put, (size_t)(got - put));
+            if (wrote <= 0)
+                return err_set(err, ERR_IO, "%s: %m", name);
+            put += wrote;
+        }
+    return got < 0 ? err_set(err, ERR_IO, "%s: %m", name) : 0;
+}
+
+int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
+{
+    must(*out_fd < 0);
+    *out_fd = open(from, O_RDONLY | O_CLOEXEC);
+    if (*out_fd < 0)
+        return err_set(err, ERR_IO, "%s: %m", from);
+    const int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set(err, ERR_IO, "%s: %m", to);
+    int failed = pour(*out_fd, fd, to, err);
+    if (failed == 0 && fsync(fd) < 0)
+        failed = err_set(err, ERR_IO, "%s: %m", to);
+    (void)close(fd); /* synced, so a close has nothing to tell */
+    return failed;
+}
+
 int backup_to(sqlite3 *db, const char *file, struct err *err)
 {
     struct strbuf part;

@@ -160,6 +160,9 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
 static void store_free(struct store *store)
 {
     close_db(store);
+    for (size_t i = 0; i < ARRAY_LEN(store->raw_fd); i++)
+        if (store->raw_fd[i] >= 0)
+            (void)close(store->raw_fd[i]); /* only read */
     if (store->lock_fd >= 0)
         (void)close(store->lock_fd); /* which unlocks; there is nothing else to lose */
     must(pthread_mutex_destroy(&store->mutex) == 0);
@@ -179,7 +182,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     store->schema = schema;
     store->limits = usual_limits;
     store->memory = strcmp(rules->path, ":memory:") == 0;
-    store->lock_fd = -1;
+    store->lock_fd = store->raw_fd[0] = store->raw_fd[1] = -1;
     store->on_corrupt = rules->on_corrupt;
     store->user = rules->user;
     store->notice = rules->notice;
@@ -455,6 +458,29 @@ int store_backup(struct store *store, const char *file, struct err *err)
     return failed;
 }
 
+int store_copy_raw(struct store *store, const char *file, struct err *err)
+{
+    static const char *const suffix[ARRAY_LEN(store->raw_fd)] = {"", "-wal"};
+    int failed = 0;
+
+    must(file[0] != '\0');
+    if (store->memory)
+        return err_set(err, ERR_INVALID, "a ledger in memory has no file");
+    if (store->raw_fd[0] >= 0)
+        return err_set(err, ERR_CONFLICT, "%s: was copied once already", store->path);
+    for (size_t i = 0; failed == 0 && i < ARRAY_LEN(suffix); i++) {
+        struct strbuf from, to;
+        strbuf_init(&from);
+        strbuf_init(&to);
+        strbuf_printf(&from, "%s%s", store->path, suffix[i]);
+        strbuf_printf(&to, "%s%s", file, suffix[i]);
+        failed = backup_bytes(from.data, to.data, &store->raw_fd[i], err);
+        strbuf_done(&from);
+        strbuf_done(&to);
+    }
+    return failed;
+}
+
 static int64_t bytes_of(const char *path, const char *suffix)
 {
     struct strbuf name;
@@ -466,6 +492,12 @@ static int64_t bytes_of(const char *path, const char *suffix)
     strbuf_done(&name);
     must(rc < 0 || is.st_size >= 0);
     return rc < 0 ? 0 : (int64_t)is.st_size;
+}
+
+const char *store_path(const struct store *store)
+{
+    must(store->path != NULL);
+    return store->path;
 }
 
 int store_facts(struct store *store, struct store_facts *out, struct err *err)

@@ -120,6 +120,7 @@ struct store {
     char *path; /* absolute, without links; ":memory:" */
     bool memory;
     int lock_fd;
+    int raw_fd[2]; /* what store_copy_raw() opened: closing it would drop SQLite's own locks */
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
@@ -182,6 +183,8 @@ int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_bl
 
 /* backup.c: db into a new file that is complete and on disk, or not there. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
+/* The bytes of a file; *out_fd is to be closed when SQLite has closed the file. */
+int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err) MUST_USE;
 int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 
 /* write.c */

@@ -1,0 +1,115 @@
+#include "recent.h"
+
+#include <pthread.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/jr.h"
+
+enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
+
+struct entry {
+    int64_t at_ms;
+    enum command_kind kind;
+    const char *outcome;
+    uint32_t milli; /* asked for, all containers together */
+    char uid[UID_ROOM];
+    char namespace[NAME_ROOM];
+    char name[NAME_ROOM];
+    char node[NAME_ROOM];
+    char why[WHY_ROOM];
+};
+
+struct recent {
+    pthread_mutex_t lock; /* guards the ring */
+    uint64_t added;
+    struct entry entry[RECENT_MAX];
+};
+
+struct recent *recent_new(void)
+{
+    struct recent *recent = xcalloc(1, sizeof *recent);
+
+    must(pthread_mutex_init(&recent->lock, NULL) == 0);
+    return recent;
+}
+
+void recent_free(struct recent *recent)
+{
+    if (recent == NULL)
+        return;
+    must(pthread_mutex_destroy(&recent->lock) == 0);
+    xfree(recent);
+}
+
+static uint32_t asked(const struct request *request)
+{
+    uint32_t milli = 0;
+
+    for (uint32_t i = 0; request != NULL && i < request->wants; i++) {
+        must(request->want[i].parts > 0);
+        milli += request->want[i].parts * request->want[i].milli;
+    }
+    return milli;
+}
+
+void recent_add(struct recent *recent, const struct command *command, const char *outcome)
+{
+    if (recent == NULL)
+        return;
+    must(outcome != NULL);
+    must(pthread_mutex_lock(&recent->lock) == 0);
+    struct entry *entry = &recent->entry[recent->added++ % RECENT_MAX];
+    entry->at_ms = command->at_ms;
+    entry->kind = command->kind;
+    entry->outcome = outcome;
+    entry->milli = asked(command->request);
+    text_clip(text_of(command->uid), entry->uid, sizeof entry->uid);
+    text_clip(text_of(command->namespace), entry->namespace, sizeof entry->namespace);
+    text_clip(text_of(command->name), entry->name, sizeof entry->name);
+    text_clip(text_of(command->node), entry->node, sizeof entry->node);
+    text_clip(text_of(command->why), entry->why, sizeof entry->why);
+    must(pthread_mutex_unlock(&recent->lock) == 0);
+}
+
+static void put_text(struct jw *jw, const char *key, const char *text)
+{
+    must(key[0] != '\0');
+    if (text[0] == '\0')
+        return;
+    jw_key(jw, key);
+    jw_str(jw, text);
+}
+
+static void put_entry(struct strbuf *out, const struct entry *entry)
+{
+    struct jw jw;
+
+    must(entry->outcome != NULL);
+    jw_init(&jw, out);
+    jw_object(&jw);
+    jw_key(&jw, "atMs");
+    jw_i64(&jw, entry->at_ms);
+    put_text(&jw, "command", command_name(entry->kind));
+    put_text(&jw, "outcome", entry->outcome);
+    put_text(&jw, "uid", entry->uid);
+    put_text(&jw, "namespace", entry->namespace);
+    put_text(&jw, "name", entry->name);
+    put_text(&jw, "node", entry->node);
+    put_text(&jw, "why", entry->why);
+    if (entry->milli > 0) {
+        jw_key(&jw, "milli");
+        jw_u64(&jw, entry->milli);
+    }
+    jw_object_end(&jw);
+    strbuf_char(out, '\n');
+}
+
+void recent_write(struct recent *recent, struct strbuf *out)
+{
+    must(recent != NULL && out != NULL);
+    must(pthread_mutex_lock(&recent->lock) == 0);
+    const uint64_t from = recent->added > RECENT_MAX ? recent->added - RECENT_MAX : 0;
+    for (uint64_t i = from; i < recent->added; i++)
+        put_entry(out, &recent->entry[i % RECENT_MAX]);
+    must(pthread_mutex_unlock(&recent->lock) == 0);
+}

@@ -1,0 +1,199 @@
+"""A ledger that is damaged under a running daemon: granting ends, reading goes on, nothing gets lost."""
+
+import contextlib
+import json
+import sqlite3
+import stat
+import subprocess
+import time
+import unittest
+
+import rig
+
+CTL = rig.BIN / "milligpuctl"
+NODE = "a100-0"
+
+
+def ctl(*words):
+    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=60)
+    if "Sanitizer" in done.stderr or done.returncode < 0:
+        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
+    return done
+
+
+def spoil(ledger, *statements):
+    """As a stray hand would: our triggers away for a moment, or they would forbid it."""
+    with contextlib.closing(sqlite3.connect(ledger, timeout=20, isolation_level=None)) as db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        db.execute("BEGIN IMMEDIATE")
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            assert db.execute(statement).rowcount > 0, statement
+        for _, sql in triggers:
+            db.execute(sql)
+        db.execute("COMMIT")
+
+
+class SafeMode(unittest.TestCase):
+    def open(self, *flags):
+        daemon = rig.Daemon(rig.DEMO, "--audit-interval-s", "1", *flags, ledger="ledger.db")
+        self.addCleanup(daemon.close)
+        for name in ("one", "two"):
+            node, error, _ = daemon.schedule(rig.pod(name, 300), [NODE])
+            self.assertEqual((node, error), (NODE, ""))
+        self.ledger = daemon.home / "ledger.db"
+        return daemon
+
+    def distrusts(self, daemon):
+        """Wait for safe mode; the bundle, once it is complete."""
+        daemon.wait(lambda: daemon.admin("GET", "/readyz")[0] == 503, "readiness to go")
+        found = list(daemon.home.glob("ledger.db.safe-mode-*"))
+        self.assertEqual(len(found), 1)
+        last = found[0] / "metrics.txt"
+        daemon.wait(lambda: last.exists() and "milligpu_largest_free_milli{" in last.read_text(), "the bundle")
+        return found[0]
+
+    def metrics(self, daemon):
+        return daemon.admin("GET", "/metrics")[1].decode()
+
+    def doctor(self, daemon):
+        return ctl("doctor", "--port-file", daemon.home / "ports")
+
+    def test_a_sound_ledger_is_audited_again_and_again(self):
+        daemon = self.open()
+        daemon.wait(lambda: 'milligpu_audits_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
+        self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
+        self.assertIn("checked with the rest of the ledger at ", self.doctor(daemon).stdout)
+        self.assertEqual(list(daemon.home.glob("*.safe-mode-*")), [])
+
+    def test_a_charge_that_somebody_changed_ends_granting(self):
+        daemon = self.open()
+        three = daemon.create(rig.pod("three", 300))
+        spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
+                           " (SELECT id FROM allocation WHERE name = 'one')")
+        bundle = self.distrusts(daemon)
+        why = "safe mode: the ledger on disk failed its audit"
+        for port in ("admin", "probe"):
+            status, body, _ = daemon.request(port, "GET", "/readyz")
+            self.assertEqual(status, 503)
+            self.assertIn(f"[-]consistency failed: {why}", body.decode())
+        self.assertEqual(daemon.request("probe", "GET", "/livez")[0], 200)
+
+        # Webhooks fail closed, and say so, without the name of a pod.
+        for said in (daemon.filter(three, [NODE])["Error"], daemon.bind(three, NODE)):
+            self.assertIn(why, said)
+            self.assertNotIn("allocation", said)
+        page = self.metrics(daemon)
+        for line in ("milligpu_safe_mode 1\n", 'milligpu_safe_mode_info{reason="disk"} 1\n', "milligpu_ready 0\n",
+                     'milligpu_audits_total{outcome="failed"} 1\n'):
+            self.assertIn(line, page)
+        doctor = self.doctor(daemon)
+        self.assertEqual(doctor.returncode, 1)
+        for words in (why, "the charge of allocation", str(bundle), "restart milligpud"):
+            self.assertIn(words, doctor.stdout)
+        self.assertEqual(daemon.logged().count("safe mode: nothing is granted"), 1)
+        self.assertIn(str(bundle), daemon.logged())
+
+        # Reads go on.
+        self.assertTrue(daemon.get("/api/v1/summary")["safeMode"])
+        self.assertEqual(daemon.get("/api/v1/pods/default/one")["allocation"]["state"], "bound")
+        self.assertEqual(len(daemon.get("/api/v1/history?pod=default/one")["items"]), 1)
+        self.assertEqual(ctl("top", "--port-file", daemon.home / "ports").returncode, 0)
+
+        self.bundle_is_whole(bundle)
+        self.nothing_more_is_written(daemon)
+        self.restart_refuses(daemon)
+
+    def bundle_is_whole(self, bundle):
+        names = ["README.txt", "commands.jsonl", "ledger.db", "metrics.txt", "settings.yaml", "snapshot.json"]
+        self.assertEqual(stat.S_IMODE(bundle.stat().st_mode), 0o700)
+        self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)
+        for file in bundle.iterdir():
+            self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600, file)
+        self.assertIn("the charge of allocation", (bundle / "README.txt").read_text())
+        commands = [json.loads(line) for line in (bundle / "commands.jsonl").read_text().splitlines()]
+        self.assertEqual([(c["name"], c["outcome"], c["milli"]) for c in commands if c["command"] == "reserve"],
+                         [("one", "ok", 300), ("two", "ok", 300)])
+        snapshot = json.loads((bundle / "snapshot.json").read_text())
+        self.assertEqual(sorted(a["name"] for a in snapshot["allocations"]), ["one", "two"])
+        self.assertIn(NODE, [node["name"] for node in snapshot["nodes"]])
+        self.assertIn("audit_interval_s: 1", (bundle / "settings.yaml").read_text())
+        for ledger in (bundle / "ledger.db", self.ledger):
+            said = ctl("audit", ledger)
+            self.assertEqual(said.returncode, 1, said)
+            self.assertRegex(said.stdout, r"FAILED +charges .*the charge of allocation")
+        self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)  # audit made no file
+
+    def nothing_more_is_written(self, daemon):
+        with contextlib.closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)) as db:
+            before = db.execute("SELECT max(seq) FROM journal").fetchone()
+            daemon.admin("DELETE", "/api/v1/standalone/pods/default/two")
+            time.sleep(2.5)  # ticks, and what were audits
+            self.assertEqual(db.execute("SELECT max(seq) FROM journal").fetchone(), before)
+        self.assertEqual(daemon.get("/api/v1/pods/default/two")["allocation"]["state"], "bound")
+        self.assertEqual(len(list(daemon.home.glob("*.safe-mode-*"))), 1)
+
+    def restart_refuses(self, daemon):
+        flags = daemon.flags
+        self.assertEqual(daemon.stop(), 0)
+        refused = subprocess.run([rig.BIN / "milligpud", *daemon.source(), *flags, "--webhook-listen", "127.0.0.1:0",
+                                  "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=30)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("the charge of allocation", refused.stderr)
+        daemon.flags = [*flags, "--on-corrupt", "rebuild"]
+        daemon.start()
+        self.assertFalse(daemon.get("/api/v1/summary")["safeMode"])
+        self.assertNotEqual(list(daemon.home.glob("ledger.db.corrupt-*")), [])
+
+    def test_memory_and_disk_that_differ_end_granting(self):
+        """Tables and journal changed together: the file alone looks sound."""
+        daemon = self.open()
+        spoil(self.ledger,
+              "UPDATE allocation SET note_differs = 1 WHERE name = 'one'",
+              "UPDATE journal SET result = replace(result, ',\"reserved_ms\"', ',\"note_differs\":true,\"reserved_ms\"')"
+              " WHERE json_extract(result, '$.allocation.name') = 'one'")
+        bundle = self.distrusts(daemon)
+        self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', self.metrics(daemon))
+        self.assertIn("one thing on disk and another in memory", (bundle / "README.txt").read_text())
+        self.assertEqual(ctl("audit", bundle / "ledger.db").returncode, 0)
+        # Sound as it is: a restart takes it.
+        daemon.stop()
+        daemon.start()
+        self.assertFalse(daemon.get("/api/v1/summary")["safeMode"])
+
+    def test_a_scratched_file_ends_granting(self):
+        """SQLite cannot copy such a file, so the bundle has its bytes."""
+        daemon = self.open()
+        daemon.stop()
+        daemon.start()  # all in one file, no log that would hide it
+        size = self.ledger.stat().st_size
+        self.assertGreater(size, 10 * 4096)
+        with open(self.ledger, "r+b") as file:
+            for page in range(2, size // 4096):
+                file.seek(page * 4096)
+                file.write(b"\x5a" * 4096)
+        bundle = self.distrusts(daemon)
+        said = ctl("audit", bundle / "ledger.db")
+        self.assertEqual(said.returncode, 1, said)
+        self.assertRegex(said.stdout, "FAILED +pages")
+
+    def test_a_damaged_past_is_told_and_hinders_nobody(self):
+        daemon = self.open()
+        daemon.admin("DELETE", "/api/v1/standalone/pods/default/one")
+        daemon.wait(lambda: daemon.get("/api/v1/history?pod=default/one")["items"][0]["state"] == "released",
+                    "the release")
+        spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
+        daemon.wait(lambda: 'milligpu_audits_total{outcome="past"}' in self.metrics(daemon), "the audit")
+        self.assertIn("the past in the ledger is damaged", self.doctor(daemon).stdout)
+        self.assertEqual(daemon.schedule(rig.pod("later", 300))[1], "")
+
+    def test_a_ledger_in_memory_is_audited_too(self):
+        daemon = rig.Daemon(rig.DEMO, "--audit-interval-s", "1")
+        self.addCleanup(daemon.close)
+        daemon.schedule(rig.pod("one", 300))
+        daemon.wait(lambda: 'milligpu_audits_total{outcome="ok"} 2' in self.metrics(daemon), "two audits")
+
+
+if __name__ == "__main__":
+    rig.main(side_by_side=True)
