@@ -21,7 +21,7 @@ struct reflector_sink {
     void *user;
     void (*list_begin)(void *user);
     void (*listed)(void *user, struct text object);
-    void (*list_end)(void *user);
+    void (*list_end)(void *user, const char *resource_version); /* of the snapshot */
     void (*list_failed)(void *user); /* a list that began will not end; another begins later */
     void (*changed)(void *user, struct text object);
     void (*deleted)(void *user, struct text object); /* its last state */

@@ -31,6 +31,9 @@ int node_decode(struct text bytes, const struct wire_rules *rules, struct arena 
 bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out);
 bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts *out);
 
+/* A resourceVersion as a number, greater is newer; 0 if it is none. */
+uint64_t version_number(const char *resource_version);
+
 /* metadata of any object: enough to route it. */
 struct object_meta {
     const char *kind; /* "" if not said; so are the others */

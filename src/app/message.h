@@ -45,6 +45,7 @@ struct message {
     int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
     struct pod pod;            /* POD*, FETCHED (found) */
     struct node_facts node;    /* NODE* */
+    uint64_t version;          /* PODS_END: of the list's snapshot; 0: not a number */
     bool found;                /* FETCHED */
     const char *uid;           /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */

@@ -5,6 +5,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/map.h"
+#include "milligpu/wire_kube.h"
 
 struct pods {
     pthread_mutex_t lock; /* guards the table; records are replaced whole */
@@ -110,11 +111,8 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     return record;
 }
 
-void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
-              uint64_t epoch)
+static void put(struct pods *pods, struct pod_record *record)
 {
-    struct pod_record *record = record_of(pod, rules, epoch);
-
     must(record->uid[0] != '\0');
     must((record->verdict == REQUEST_OK) == (record->request != NULL));
     lock(pods);
@@ -123,6 +121,22 @@ void pods_put(struct pods *pods, const struct pod *pod, const struct request_rul
     (void)map_put(&pods->by_uid, text_of(record->uid), record);
     unlock(pods);
     pod_record_free(before);
+}
+
+void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
+              uint64_t epoch)
+{
+    must(epoch > 0);
+    put(pods, record_of(pod, rules, epoch));
+}
+
+void pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules)
+{
+    struct pod_record *record = record_of(pod, rules, 0);
+
+    must(pods_find(pods, pod->uid) == NULL); /* the watch knows better */
+    record->version = version_number(pod->resource_version);
+    put(pods, record);
 }
 
 void pods_remove(struct pods *pods, const char *uid)
@@ -144,7 +158,20 @@ const struct pod_record *pods_find(struct pods *pods, const char *uid)
     return record;
 }
 
-void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
+/* Not in the list because it is newer?  The next list has to show it. */
+static bool spare(struct pod_record *record, struct pods_list list)
+{
+    must(record->epoch < list.epoch);
+
+    const bool newer = record->version == 0 || list.version == 0 || record->version > list.version;
+
+    if (record->epoch != 0 || !newer)
+        return false;
+    record->epoch = list.epoch;
+    return true;
+}
+
+void pods_sweep(struct pods *pods, struct pods_list list, void *user,
                 void (*gone)(void *user, const struct pod_record *record))
 {
     must(gone != NULL);
@@ -155,13 +182,13 @@ void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
     struct pod_record *record;
 
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
-        if (record->epoch >= epoch)
+        if (record->epoch >= list.epoch || spare(record, list))
             continue;
         old = xgrow(old, count, &capacity, sizeof *old);
         old[count++] = record;
     }
     for (size_t i = 0; i < count; i++) {
-        must(old[i]->epoch < epoch);
+        must(old[i]->epoch < list.epoch);
         gone(user, old[i]);
         pods_remove(pods, old[i]->uid);
     }

@@ -24,7 +24,8 @@ struct pod_record {
     int64_t terminating_ms;
     int64_t cpu_milli;
     int64_t memory_bytes;
-    uint64_t epoch; /* of the list that saw it last */
+    uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
+    uint64_t version; /* of what the GET told; 0: not a number */
     enum request_verdict verdict;
     struct request *request; /* REQUEST_OK: owned by the record */
     char *refusal;           /* REQUEST_REFUSED: the text */
@@ -38,14 +39,23 @@ void pods_free(struct pods *pods);
 /* Insert or replace; judges the request by rules. */
 void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
               uint64_t epoch);
+/* What a GET told of a pod that is not in the table. */
+void pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules);
 void pods_remove(struct pods *pods, const char *uid);
 
 /* For the writer, who alone changes the table: borrowed until the next put or remove of that
    uid. */
 const struct pod_record *pods_find(struct pods *pods, const char *uid);
-/* Remove those that no list of this epoch or later showed; gone() is told each first. Writer
-   only. */
-void pods_sweep(struct pods *pods, uint64_t epoch, void *user,
+/*
+ * Remove those that the list of this epoch, a snapshot of this version, did not show; gone() is
+ * told each first.  A fetched pod that is newer than the snapshot is spared, once: the watch that
+ * begins there will tell of it.  Writer only.
+ */
+struct pods_list {
+    uint64_t epoch;
+    uint64_t version; /* 0: not a number */
+};
+void pods_sweep(struct pods *pods, struct pods_list list, void *user,
                 void (*gone)(void *user, const struct pod_record *record));
 
 /* For everybody: a copy, NULL if unknown; pod_record_free() it.  O(n) by name. */

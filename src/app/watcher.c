@@ -110,10 +110,14 @@ static void listed(void *user, struct text object)
     send_object(stream, stream->listed, object);
 }
 
-static void list_end(void *user)
+static void list_end(void *user, const char *resource_version)
 {
     struct stream *stream = user;
-    put(stream, message_new(stream->end));
+    struct message *message = message_new(stream->end);
+
+    must(resource_version != NULL);
+    message->version = version_number(resource_version);
+    put(stream, message);
 }
 
 static void list_failed(void *user)

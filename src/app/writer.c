@@ -542,9 +542,8 @@ static bool handle_fetched(struct writer *writer, struct message **message)
     const struct message *fetched = *message;
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
-        !pod_ended(&fetched->pod))
-        /* A list may be on its way whose snapshot is older than this pod. */
-        pods_put(writer->app->pods, &fetched->pod, &writer->app->request_rules, writer->epoch + 1);
+        !pod_ended(&fetched->pod) && pods_find(writer->app->pods, fetched->bind.uid) == NULL)
+        pods_put_fetched(writer->app->pods, &fetched->pod, &writer->app->request_rules);
     return handle_bind(writer, message);
 }
 
@@ -749,7 +748,7 @@ static bool release_orphans(struct writer *writer)
     return whole;
 }
 
-static bool end_list(struct writer *writer)
+static bool end_list(struct writer *writer, uint64_t version)
 {
     must(writer->listing || writer->lists == 0);
 
@@ -760,7 +759,7 @@ static bool end_list(struct writer *writer)
     for (size_t i = 0; i < writer->lists; i++)
         if (!handle_pod(writer, writer->listed[i]))
             return false;
-    pods_sweep(writer->app->pods, writer->epoch, writer, pod_swept);
+    pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, version}, writer, pod_swept);
     if (!release_orphans(writer))
         return false;
     writer->pods_ended = true;
@@ -869,7 +868,7 @@ static bool handle(struct writer *writer, struct message **message)
     case MESSAGE_POD_LISTED:
         return handle_listed(writer, &is->pod);
     case MESSAGE_PODS_END:
-        return end_list(writer);
+        return end_list(writer, is->version);
     case MESSAGE_PODS_FAILED:
         drop_list(writer);
         return true;

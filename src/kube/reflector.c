@@ -362,7 +362,7 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     r->stats.synced = true;
     r->stats.heard_ms = now_ms;
     r->due_ms = now_ms;
-    r->sink.list_end(r->sink.user);
+    r->sink.list_end(r->sink.user, r->list_rv);
 }
 
 static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)

@@ -276,3 +276,18 @@ int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
     out->resource_version = version_of(out->object, arena, &in);
     return in.failed ? -(int)err->code : 0;
 }
+
+uint64_t version_number(const char *resource_version)
+{
+    must(resource_version != NULL);
+
+    uint64_t number = 0;
+
+    for (; *resource_version >= '0' && *resource_version <= '9'; resource_version++) {
+        const uint64_t digit = (uint64_t)(*resource_version - '0');
+        if (number > (UINT64_MAX - digit) / 10)
+            return 0;
+        number = number * 10 + digit;
+    }
+    return *resource_version == '\0' ? number : 0;
+}

@@ -1042,8 +1042,9 @@ static void listed(void *user, struct text object)
     mirror->listed[slot] = version;
 }
 
-static void list_end(void *user)
+static void list_end(void *user, const char *resource_version)
 {
+    (void)resource_version;
     struct mirror *mirror = user;
     memcpy(mirror->known, mirror->listed, sizeof mirror->known);
     mirror->lists++;

@@ -447,6 +447,44 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
 
+static void tell_empty_list(struct rig *rig, uint64_t version)
+{
+    struct message *end = message_new(MESSAGE_PODS_END);
+
+    end->version = version;
+    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
+    assert_true(queue_put(rig->app.queue, end));
+    run_deaf(rig);
+}
+
+/* It ended after the GET and before the list, so no watch will ever tell of it. */
+static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+    tell_empty_list(rig, 1000000);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+/* A server whose versions began anew: what it spared once it does not spare for ever. */
+static void a_fetched_pod_is_spared_by_one_list_only(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+    tell_empty_list(rig, 1);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    tell_empty_list(rig, 1);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
 static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
 {
     struct rig *rig = *state;
@@ -589,6 +627,8 @@ int main(void)
         TEST(a_pod_bound_behind_our_back_is_adopted),
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
+        TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
+        TEST(a_fetched_pod_is_spared_by_one_list_only),
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
         TEST(pods_that_ask_nothing_or_0_are_told_apart),

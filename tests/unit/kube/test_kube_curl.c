@@ -554,8 +554,9 @@ static void on_object(void *user, struct text object)
     assert_true(object.len > 10);
 }
 
-static void on_list_end(void *user)
+static void on_list_end(void *user, const char *resource_version)
 {
+    (void)resource_version;
     struct mirror *mirror = user;
     mirror->lists++;
 }

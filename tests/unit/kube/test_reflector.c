@@ -74,8 +74,9 @@ static void on_listed(void *user, struct text object)
     say(user, "listed", object);
 }
 
-static void on_list_end(void *user)
+static void on_list_end(void *user, const char *resource_version)
 {
+    (void)resource_version;
     say(user, "end", TEXT(""));
 }
 

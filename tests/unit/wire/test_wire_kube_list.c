@@ -224,6 +224,17 @@ static void the_metadata_of_any_object_is_read(void **state)
     assert_says(bench, "object.metadata: expected an object");
 }
 
+static void a_resource_version_is_a_number_or_nothing(void **state)
+{
+    (void)state;
+    assert_true(version_number("0042") == 42);
+    assert_true(version_number("18446744073709551615") == UINT64_MAX);
+    assert_true(version_number("18446744073709551616") == 0);
+    assert_true(version_number("") == 0);
+    assert_true(version_number("12a") == 0);
+    assert_true(version_number("-1") == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +247,7 @@ int main(void)
         bench_test(broken_events_are_refused),
         bench_test(a_status_is_read_and_anything_else_is_shown),
         bench_test(the_metadata_of_any_object_is_read),
+        bench_test(a_resource_version_is_a_number_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
