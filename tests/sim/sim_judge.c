@@ -129,7 +129,7 @@ static bool allowed(const struct truth_pod *pod, const struct truth_share *share
 
     if (gpu == NULL || !version->there || version->cordoned || gpu->ill)
         return false;
-    if (pod->shape->model != NULL && strncmp(gpu->model, "A100", 4) != 0)
+    if (pod->shape->model != NULL && strncmp(gpu->model, pod->shape->model, 4) != 0)
         return false;
     if (pod->shape->memory != NULL && share->mib < pod->shape->memory_mib)
         return false;

@@ -171,6 +171,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->full_nodes = draw_chance(draw, 150);
     rules->both = draw_chance(draw, 400);
     rules->power = draw_chance(draw, 500);
+    rules->crowd = draw_chance(draw, 40) ? 700 : 0;
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -205,6 +206,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
     disk_clear();
     sim->standin = standin_new("sim");
     standin_set_clock(sim->standin, wall_of, sim);
+    world_crowd(sim);
     const uint64_t api_seed = draw_next(&sim->draw);
     sim->api = sim_api_new(&(struct sim_api_rules){.seed = api_seed,
                                                    .standin = sim->standin,

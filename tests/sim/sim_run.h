@@ -25,7 +25,7 @@
 #include "sim_api.h"
 #include "sim_truth.h"
 
-enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 192, SIM_STEPS_MAX = 4096 };
+enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 256, SIM_STEPS_MAX = 4096 };
 
 struct draw {
     uint64_t state;
@@ -49,6 +49,7 @@ struct sim_rules {
     bool full_nodes; /* schedulers send Node objects */
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
+    uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
 };
 
 /* A webhook call; binds wait for their answer. */
@@ -171,6 +172,7 @@ void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
 size_t scheduler_binding(const struct sim *sim);
 
 /* world */
+void world_crowd(struct sim *sim); /* before the API server is watched */
 void world_begin(struct sim *sim);
 void world_step(struct sim *sim, struct draw *draw);
 void world_kubelets(struct sim *sim); /* pods whose time has come */

@@ -419,6 +419,18 @@ static bool binds_itself(struct sim *sim, const struct truth_pod *pod)
     return true;
 }
 
+/* Why, as REST would tell a person. */
+static void met_reason(struct sim *sim, const struct truth_pod *pod)
+{
+    struct arena arena;
+    struct waiting waiting;
+
+    arena_init(&arena);
+    if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
+        sim_met("refused/%s", reason_name(waiting.reason));
+    arena_done(&arena);
+}
+
 static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
     static struct web_call call; /* filter and prioritize are answered at once */
@@ -442,6 +454,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     if (!filter(sim, &call, pod, &fits)) {
         back_off(sim, view);
     } else if (fits.names == 0) {
+        met_reason(sim, pod);
         view->state = VIEW_REFUSED;
         view->due_ms = sim->now_ms;
     } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {

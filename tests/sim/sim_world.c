@@ -303,11 +303,11 @@ static void begin_node(struct sim *sim, uint32_t n)
         struct truth_gpu *gpu = &node->is.gpu[i];
         *gpu = (struct truth_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
         if (node->source == TRUTH_ANNOTATED) {
-            (void)snprintf(gpu->id, sizeof gpu->id, "GPU-%s-%u", node->name, i);
+            (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-%u", n, i);
             if (draw_chance(&sim->draw, 250))
                 gpu->model = "H100-PCIE-80GB";
         } else {
-            (void)snprintf(gpu->id, sizeof gpu->id, "%s/gpu-%u", node->name, i);
+            (void)snprintf(gpu->id, sizeof gpu->id, "n%u/gpu-%u", n, i);
         }
         if (node->source == TRUTH_COUNTED) {
             gpu->mib = 0;
@@ -642,6 +642,23 @@ static void users(struct sim *sim, struct draw *draw)
     const struct truth_pod *pod = some_pod(sim, draw);
     if (pod != NULL)
         delete_pod(sim, pod, draw_chance(draw, 300));
+}
+
+void world_crowd(struct sim *sim)
+{
+    struct strbuf out;
+    char body[256];
+
+    for (uint32_t i = 0; i < sim->rules.crowd; i++) {
+        strbuf_init(&out);
+        (void)snprintf(body, sizeof body,
+                       "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"q%u\"},"
+                       "\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"none\"}]}}",
+                       i);
+        if (standin_request(sim->standin, "POST", pods_path, text_of(body), &out) != 201)
+            sim_violation(sim, "the stand-in does not take a crowd");
+        strbuf_done(&out);
+    }
 }
 
 void world_begin(struct sim *sim)
