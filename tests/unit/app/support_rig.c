@@ -509,9 +509,9 @@ void rig_pass(struct rig *rig, int64_t ms)
 
 void rig_settle(struct rig *rig)
 {
-    for (int i = 0; i < 24; i++) {
-        rig->now_ms += 5000;
-        rig->wall_ms += 5000;
+    for (int i = 0; i < 10; i++) {
+        rig->now_ms += 12000;
+        rig->wall_ms += 12000;
         rig_run(rig);
     }
 }
