@@ -247,7 +247,8 @@ static void add_digit(struct decimal *d, char c)
     const uint64_t digit = (uint64_t)(c - '0');
     must(digit <= 9);
 
-    if (d->mantissa == 0 && digit == 0)
+    /* One that is beyond 64 bits may have come round to 0: its zeros count. */
+    if (d->mantissa == 0 && digit == 0 && !d->range)
         return;
     d->scale++;
     if (digit == 0)
