@@ -33,7 +33,9 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
         return err_set(err, ERR_IO, "%s: %m", folder);
     const size_t bare = strlen(slash + 1);
     *out = 0;
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+    const struct dirent *entry;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone */
+    while ((entry = readdir(dir)) != NULL)
         *out += strncmp(entry->d_name, slash + 1, bare) == 0 &&
                 strncmp(entry->d_name + bare, mark, sizeof mark - 1) == 0;
     (void)closedir(dir); /* only read */
