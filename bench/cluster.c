@@ -131,13 +131,26 @@ void cluster_question_json(struct strbuf *out, const struct cluster_question *qu
 
 /* --- the ledger --- */
 
-static void apply(struct ledger *ledger, const struct command *command)
+static const struct store_ops *written;
+
+void cluster_write_to(const struct store_ops *ops)
+{
+    written = ops;
+}
+
+/* False: it does not fit. */
+static bool apply(struct ledger *ledger, const struct command *command)
 {
     struct change change;
+    struct err err;
 
-    must(ledger_decide(ledger, command, &change) == VERDICT_OK);
-    ledger_apply(ledger, &change);
+    const bool fits = ledger_decide(ledger, command, &change) == VERDICT_OK;
+    if (fits && written != NULL)
+        must(written->write(written->ctx, command, &change, &err) == STORE_OK);
+    if (fits)
+        ledger_apply(ledger, &change);
     change_done(&change);
+    return fits;
 }
 
 struct ledger *cluster_ledger(uint32_t nodes)
@@ -162,7 +175,7 @@ struct ledger *cluster_ledger(uint32_t nodes)
         must(inventory.gpus == NODE_GPUS);
         const struct command command = {
             .kind = COMMAND_NODE, .at_ms = now_ms(), .node = facts.name, .inventory = &inventory};
-        apply(ledger, &command);
+        must(apply(ledger, &command));
     }
     strbuf_done(&json);
     arena_done(&arena);
@@ -176,7 +189,6 @@ static bool settle(struct ledger *ledger, uint32_t pod, uint32_t node,
     char uid[40];
     char name[32];
     char host[NODE_NAME_BYTES];
-    struct change change;
 
     (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-000000000002", pod);
     (void)snprintf(name, sizeof name, "inference-%06u", pod);
@@ -188,14 +200,10 @@ static bool settle(struct ledger *ledger, uint32_t pod, uint32_t node,
                               .name = name,
                               .node = host,
                               .request = request};
-    const enum verdict verdict = ledger_decide(ledger, &command, &change);
-    if (verdict == VERDICT_OK)
-        ledger_apply(ledger, &change);
-    change_done(&change);
-    if (verdict != VERDICT_OK)
+    if (!apply(ledger, &command))
         return false;
     command.kind = COMMAND_CONFIRM;
-    apply(ledger, &command);
+    must(apply(ledger, &command));
     return true;
 }
 

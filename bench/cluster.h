@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_BENCH_CLUSTER_H
 #define MILLIGPU_BENCH_CLUSTER_H
 
-#include "milligpu/ledger.h"
+#include "milligpu/store.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
 
@@ -41,6 +41,9 @@ struct cluster_question {
     uint32_t names;
 };
 void cluster_question_json(struct strbuf *out, const struct cluster_question *question);
+
+/* From now on each change is written there, too; NULL: no more.  In an open batch. */
+void cluster_write_to(const struct store_ops *ops);
 
 /* Nodes 0 .. nodes-1, nobody there. */
 struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;

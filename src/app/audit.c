@@ -8,7 +8,7 @@
 
 #include "bundle.h"
 
-enum { PLACES_A_TURN = 512 };
+enum { PLACES_A_TURN = 128 };
 
 enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
 
