@@ -28,6 +28,14 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
     return 0;
 }
 
+/* SQLite's check puts into its answer what is an error everywhere else: a read that failed. */
+static bool could_not_read(const char *answer)
+{
+    must(answer != NULL);
+    return strstr(answer, "unable to get the page") != NULL ||
+           strstr(answer, "failed to get page") != NULL;
+}
+
 static int check_pages(sqlite3 *db, bool thorough, struct err *err)
 {
     char answer[256];
@@ -38,6 +46,9 @@ static int check_pages(sqlite3 *db, bool thorough, struct err *err)
                     sizeof answer, err);
     if (failed != 0)
         return failed;
+    if (could_not_read(answer))
+        return err_set(err, ERR_IO, "%s: cannot be read: %s", sqlite3_db_filename(db, "main"),
+                       answer);
     return strcmp(answer, "ok") != 0 ? corrupt(db, answer, err) : 0;
 }
 

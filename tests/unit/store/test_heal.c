@@ -1,0 +1,221 @@
+/*
+ * The n-th operation of one kind fails, for every n until the scenario runs clean; once, and until
+ * somebody mends the disk.  A batch is there whole or not at all, what was acknowledged stays, and
+ * when the disk is well again the same open ledger goes on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support/disk.h"
+#include "support_shelf.h"
+
+enum { BATCHES = 2, N_MAX = 2000 };
+
+struct fault {
+    unsigned kinds;
+    int rc;
+    bool lasting;
+};
+
+static void play(struct world *world, int batch)
+{
+    static const struct world_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+    char uid[16];
+    if (batch == 0)
+        (void)world_node(world, "n1", one_a100, 1);
+    (void)snprintf(uid, sizeof uid, "p%d", batch);
+    (void)world_reserve(world, uid, "n1", "50");
+    (void)world_step(world, COMMAND_CONFIRM, uid);
+    if (batch == 1)
+        (void)world_step(world, COMMAND_RELEASE, "p0");
+}
+
+static bool take_back(struct shelf *shelf)
+{
+    shelf->ops.rollback(shelf->ops.ctx);
+    while (shelf->world.dones > 0)
+        world_undo(&shelf->world);
+    shelf->written = 0;
+    return false;
+}
+
+/* True if it was acknowledged. */
+static bool one_batch(struct shelf *shelf, int batch)
+{
+    struct err err;
+    if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
+        return false;
+    play(&shelf->world, batch);
+    const enum store_outcome outcome = shelf_write(shelf, &err);
+    assert_int_not_equal(outcome, STORE_REFUSED);
+    if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0)
+        return take_back(shelf);
+    world_settle(&shelf->world);
+    shelf->written = 0;
+    return true;
+}
+
+static void limit(struct shelf *shelf)
+{
+    shelf->store->limits.wal_soft = 8;
+    store_retain(shelf->store, 1);
+}
+
+static int tend(struct shelf *shelf, struct err *err)
+{
+    return shelf->ops.tend(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, err);
+}
+
+/* A disk that fails is no corrupt ledger: that would be moved aside. */
+static void not_corrupt(int failed)
+{
+    assert_int_not_equal(failed, -(int)ERR_CORRUPT);
+    assert_int_not_equal(failed, -(int)ERR_FOREIGN);
+}
+
+/* How many batches were not acknowledged; the n-th may never have come, which is no matter. */
+static int live(struct shelf *shelf)
+{
+    int missed = 0;
+    struct err err;
+
+    const int failed = shelf_try(shelf, &err);
+    not_corrupt(failed);
+    if (failed < 0)
+        return BATCHES;
+    limit(shelf);
+    for (int i = 0; i < BATCHES; i++) {
+        missed += !one_batch(shelf, i);
+        not_corrupt(tend(shelf, &err));
+        /* Over another connection, as the daemon's readers do. */
+        not_corrupt(store_replay_check(shelf->store, &err));
+    }
+    return missed;
+}
+
+/* The disk is well: whatever happened to it, this ledger works. */
+static void go_on(struct shelf *shelf)
+{
+    struct err err;
+    if (shelf->store == NULL) {
+        shelf_open(shelf);
+        limit(shelf);
+    }
+    if (ledger_node(shelf->world.ledger, text_of("n1")) == NULL)
+        assert_true(one_batch(shelf, 0));
+    assert_true(one_batch(shelf, BATCHES));
+    if (tend(shelf, &err) < 0)
+        fail_msg("%s", err.text);
+    shelf_turn(shelf);
+}
+
+/* A new ledger's file: test_faults.c has what can fail while it is made. */
+static void new_ledger(struct strbuf *out)
+{
+    static struct shelf shelf;
+    struct text bytes;
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    shelf_close(&shelf);
+    assert_true(disk_file(shelf.path, &bytes));
+    strbuf_init(out);
+    strbuf_text(out, bytes);
+    shelf_done(&shelf);
+    disk_clear();
+}
+
+/* How many operations of the kinds the scenario has. */
+static int loop(struct fault fault, struct text ledger)
+{
+    for (int n = 1;; n++) {
+        static struct shelf shelf;
+        shelf_init(&shelf);
+        disk_put(shelf.path, ledger);
+        disk_fail(fault.kinds, (uint64_t)n, fault.rc, fault.lasting);
+        const int missed = live(&shelf);
+        const uint64_t failed = disk_failed();
+        disk_fail(0, 0, SQLITE_OK, false);
+        assert_true(failed > 0 || missed == 0);
+        go_on(&shelf);
+        shelf_done(&shelf);
+        disk_clear();
+        if (failed == 0)
+            return n - 1;
+        assert_true(n < N_MAX);
+    }
+}
+
+static void loops(unsigned kinds, int rc, int least)
+{
+    struct strbuf ledger;
+    new_ledger(&ledger);
+    const struct text bytes = {ledger.data, ledger.len};
+    for (int lasting = 0; lasting < 2; lasting++)
+        assert_true(loop((struct fault){kinds, rc, lasting != 0}, bytes) >= least);
+    strbuf_done(&ledger);
+}
+
+static void a_write_that_fails_costs_its_batch_only(void **state)
+{
+    (void)state;
+    loops(DISK_WRITE, SQLITE_IOERR, 30);
+}
+
+static void a_disk_that_was_full_goes_on_when_there_is_room(void **state)
+{
+    (void)state;
+    loops(DISK_WRITE, SQLITE_FULL, 30);
+}
+
+static void a_sync_that_fails_costs_its_batch_only(void **state)
+{
+    (void)state;
+    loops(DISK_SYNC, SQLITE_IOERR, 4);
+}
+
+static void a_truncation_or_deletion_that_fails_costs_nothing_else(void **state)
+{
+    (void)state;
+    loops(DISK_TRUNCATE | DISK_DELETE | DISK_RENAME, SQLITE_IOERR, 1);
+}
+
+static void a_file_that_cannot_be_opened_can_later(void **state)
+{
+    (void)state;
+    loops(DISK_OPEN, SQLITE_IOERR, 6);
+}
+
+static void a_read_that_fails_costs_its_batch_only(void **state)
+{
+    (void)state;
+    loops(DISK_READ, SQLITE_IOERR, 20);
+}
+
+static int install(void **state)
+{
+    (void)state;
+    disk_install();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_write_that_fails_costs_its_batch_only),
+        cmocka_unit_test(a_disk_that_was_full_goes_on_when_there_is_room),
+        cmocka_unit_test(a_sync_that_fails_costs_its_batch_only),
+        cmocka_unit_test(a_truncation_or_deletion_that_fails_costs_nothing_else),
+        cmocka_unit_test(a_file_that_cannot_be_opened_can_later),
+        cmocka_unit_test(a_read_that_fails_costs_its_batch_only),
+    };
+    return cmocka_run_group_tests(tests, install, NULL);
+}
