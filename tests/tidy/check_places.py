@@ -15,6 +15,7 @@ PLACES = re.compile(
     r"|tests/sim/sim_\w+\.[ch]"
     r"|tests/support/\w+\.[ch]"
     r"|tests/fuzz/(fuzz_\w+\.c|replay\.c|support\w*\.[ch])"
+    r"|tests/power/\w+\.[ch]"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
     r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"

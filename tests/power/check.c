@@ -1,0 +1,164 @@
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support/world.h"
+
+static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt, ...)
+{
+    va_list args;
+    if (found->broken)
+        return;
+    va_start(args, fmt);
+    (void)vsnprintf(found->text, sizeof found->text, fmt, args);
+    va_end(args);
+    found->broken = true;
+}
+
+/* By its journal, which grows with every commit. */
+static bool find_state(const struct trace *trace, uint64_t seq, uint32_t *out)
+{
+    size_t low = 0;
+    size_t high = trace->states;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (trace->state[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *out = (uint32_t)low;
+    return low < trace->states && trace->state[low].seq == seq;
+}
+
+static void look(const struct trace *trace, struct store *store, struct check_found *found)
+{
+    struct err err;
+    char cluster[64];
+    struct ledger *ledger = ledger_new();
+
+    if (!find_state(trace, store->seq, &found->state))
+        broken(found, "its journal ends with entry %llu, in the middle of a batch",
+               (unsigned long long)store->seq);
+    else if (store_load(store, ledger, &err) < 0)
+        broken(found, "load: %s", err.text);
+    else if (trace_digest(ledger) != trace->state[found->state].digest)
+        broken(found, "it is not what it was after commit %u", found->state);
+    else if (db_sentence(store->db, "SELECT coalesce(cluster, '') FROM meta", cluster,
+                         sizeof cluster, &err) < 0)
+        broken(found, "meta: %s", err.text);
+    else
+        found->claimed = strcmp(cluster, "a-cluster") == 0;
+    ledger_free(ledger);
+}
+
+/* A migration made its copy of before: nobody needs its place in the real folder. */
+static void take_notice(void *user, const char *text)
+{
+    static const char words[] = "a copy of before is ";
+    const char *name = strstr(text, words);
+    (void)user;
+    if (name != NULL)
+        (void)unlink(name + strlen(words));
+}
+
+static struct store *open_it(const struct store_schema *schema, const char *path,
+                             struct check_found *found)
+{
+    const struct store_rules rules = {.path = path, .notice = take_notice};
+    struct store *store = NULL;
+    struct err err;
+
+    if (store_open_as(&rules, schema, &store, &err) < 0)
+        broken(found, "open: %s", err.text);
+    return store;
+}
+
+static void put(const struct platter *platter, const char *path, const char *suffix)
+{
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s%s", path, suffix);
+    const struct platter_file *file = platter_find(platter, name);
+    if (file != NULL)
+        disk_put(name, (struct text){file->now, file->now_len});
+}
+
+/* Work goes on: a commit, an orderly end, and all of it is there. */
+static void go_on(struct store **store, const struct store_schema *schema, const char *path,
+                  struct check_found *found)
+{
+    struct ledger *ledger = ledger_new();
+    const struct command command = {
+        .kind = COMMAND_CLOCK, .at_ms = INT64_C(1) << 40, .clock_from_ms = INT64_C(1) << 41};
+    struct store_ops ops;
+    struct change change;
+    struct err err;
+
+    const enum verdict verdict = ledger_decide(ledger, &command, &change);
+    must(verdict == VERDICT_OK);
+    store_ops(*store, &ops);
+    const uint64_t seq = (*store)->seq;
+    if (ops.begin(ops.ctx, &err) < 0 || ops.write(ops.ctx, &command, &change, &err) != STORE_OK ||
+        ops.commit(ops.ctx, &err) < 0)
+        broken(found, "one more batch: %s", err.text);
+    change_done(&change);
+    ledger_free(ledger);
+    store_close(*store);
+    *store = open_it(schema, path, found);
+    if (*store == NULL)
+        return;
+    if ((*store)->seq != seq + 1)
+        broken(found, "one more batch is lost after an orderly end");
+    if (store_audit(*store, &err) < 0)
+        broken(found, "audit after one more batch: %s", err.text);
+}
+
+void check_ledger(const struct platter *platter, const struct trace_event *at,
+                  enum check_depth depth, struct check_found *out)
+{
+    const struct trace *trace = platter->trace;
+    const struct store_schema *schema = at->migrates ? trace_next_schema() : &store_schema;
+    struct err err;
+
+    *out = (struct check_found){.broken = false};
+    disk_clear();
+    put(platter, trace->path, "");
+    put(platter, trace->path, "-wal");
+    put(platter, trace->path, "-journal");
+    struct store *store = open_it(schema, trace->path, out);
+    if (store != NULL)
+        look(trace, store, out);
+    if (store != NULL && depth >= CHECK_AUDIT && store_audit(store, &err) < 0)
+        broken(out, "audit: %s", err.text);
+    if (store != NULL && depth == CHECK_GOES_ON && !out->broken)
+        go_on(&store, schema, trace->path, out);
+    disk_cut(); /* an orderly end is not what is looked at, and takes longer */
+    store_close(store);
+}
+
+void check_copy(const struct platter *platter, const char *name, struct check_found *out)
+{
+    const struct trace *trace = platter->trace;
+    struct err err;
+
+    *out = (struct check_found){.broken = false};
+    disk_clear();
+    put(platter, name, "");
+    put(platter, name, "-wal");
+    put(platter, name, "-journal");
+    struct store *store = open_it(trace_next_schema(), name, out);
+    if (store != NULL)
+        look(trace, store, out);
+    if (store != NULL && store_audit(store, &err) < 0)
+        broken(out, "audit: %s", err.text);
+    disk_cut();
+    store_close(store);
+}

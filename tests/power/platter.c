@@ -1,0 +1,281 @@
+#include "platter.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    const __uint128_t product =
+        (__uint128_t)(a ^ UINT64_C(0x9e3779b97f4a7c15)) * (b ^ UINT64_C(0xe7037ed1a0b428db));
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
+{
+    const char *at = bytes;
+    uint64_t hash = mix(seed, len);
+    for (; len >= 16; at += 16, len -= 16) {
+        uint64_t word[2];
+        memcpy(word, at, 16);
+        hash = mix(word[0] ^ hash, word[1]);
+    }
+    uint64_t rest[2] = {0, 0};
+    memcpy(rest, at, len);
+    return mix(rest[0] ^ hash, rest[1] ^ UINT64_C(0x8ebc6af09c88c6e3));
+}
+
+void platter_init(struct platter *platter, const struct trace *trace)
+{
+    *platter = (struct platter){.trace = trace};
+}
+
+void platter_done(struct platter *platter)
+{
+    for (size_t i = 0; i < platter->files; i++) {
+        struct platter_file *file = &platter->file[i];
+        xfree(file->base);
+        xfree(file->now);
+        xfree(file->block);
+        xfree(file->touched);
+        xfree(file->touch);
+    }
+    xfree(platter->file);
+    xfree(platter->change);
+}
+
+static void reserve(struct platter_file *file, size_t len)
+{
+    if (len <= file->room)
+        return;
+    const size_t room = (2 * len / PLATTER_SECTOR + 64) * PLATTER_SECTOR;
+    const size_t more = room - file->room;
+    const size_t blocks = room / PLATTER_SECTOR;
+    const size_t had = file->room / PLATTER_SECTOR;
+    file->base = xrealloc(file->base, room, 1);
+    file->now = xrealloc(file->now, room, 1);
+    file->block = xrealloc(file->block, blocks, sizeof *file->block);
+    file->touched = xrealloc(file->touched, blocks, sizeof *file->touched);
+    file->touch = xrealloc(file->touch, blocks, sizeof *file->touch);
+    memset(file->base + file->room, 0, more);
+    memset(file->now + file->room, 0, more);
+    memset(file->block + had, 0, (blocks - had) * sizeof *file->block);
+    memset(file->touched + had, 0, (blocks - had) * sizeof *file->touched);
+    file->room = room;
+}
+
+static struct platter_file *file_of(struct platter *platter, uint32_t number)
+{
+    while (platter->files <= number) {
+        platter->file =
+            xgrow(platter->file, platter->files, &platter->file_room, sizeof *platter->file);
+        platter->file[platter->files] =
+            (struct platter_file){.number = (uint32_t)platter->files, .lowest = SIZE_MAX};
+        platter->files++;
+    }
+    return &platter->file[number];
+}
+
+static void touch(struct platter_file *file, size_t from, size_t to)
+{
+    for (size_t i = from / PLATTER_SECTOR; i * PLATTER_SECTOR < to; i++) {
+        if (file->touched[i])
+            continue;
+        file->touched[i] = true;
+        file->touch[file->touches++] = i;
+    }
+}
+
+static void resize(struct platter_file *file, size_t len)
+{
+    const size_t low = len < file->now_len ? len : file->now_len;
+    const size_t high = len < file->now_len ? file->now_len : len;
+    reserve(file, high);
+    touch(file, low, high);
+    if (len < file->now_len)
+        memset(file->now + len, 0, file->now_len - len);
+    file->now_len = len;
+}
+
+static void apply(struct platter_file *file, const struct trace *trace,
+                  const struct trace_event *event, size_t len)
+{
+    if (event->kind == DISK_CUT_OFF) {
+        resize(file, event->at);
+        return;
+    }
+    if (event->at + len > file->now_len)
+        resize(file, event->at + len);
+    memcpy(file->now + event->at, trace->bytes.data + event->from, len);
+    touch(file, event->at, event->at + len);
+}
+
+static uint64_t block_hash(const struct platter_file *file, size_t i)
+{
+    const size_t at = i * PLATTER_SECTOR;
+    return at < file->now_len ? hash_bytes(file->now + at, PLATTER_SECTOR, i + 1) : 0;
+}
+
+static void rehash(struct platter_file *file)
+{
+    file->hash = file->base_hash;
+    for (size_t i = 0; i < file->touches; i++) {
+        const size_t block = file->touch[i];
+        file->hash += block_hash(file, block) - file->block[block];
+    }
+}
+
+static void revert(struct platter_file *file)
+{
+    for (size_t i = 0; i < file->touches; i++) {
+        const size_t at = file->touch[i] * PLATTER_SECTOR;
+        memcpy(file->now + at, file->base + at, PLATTER_SECTOR);
+        file->touched[file->touch[i]] = false;
+    }
+    file->touches = 0;
+    file->now_len = file->base_len;
+    file->hash = file->base_hash;
+}
+
+/* What is built becomes what is synced. */
+static void settle(struct platter_file *file)
+{
+    for (size_t i = 0; i < file->touches; i++) {
+        const size_t block = file->touch[i];
+        const size_t at = block * PLATTER_SECTOR;
+        const uint64_t hash = block_hash(file, block);
+        file->base_hash += hash - file->block[block];
+        file->block[block] = hash;
+        memcpy(file->base + at, file->now + at, PLATTER_SECTOR);
+        file->touched[block] = false;
+    }
+    file->touches = 0;
+    file->base_len = file->now_len;
+    file->hash = file->base_hash;
+    file->version++;
+    file->unsynced = 0;
+    file->lowest = SIZE_MAX;
+}
+
+static void name(struct platter_name *names, size_t *count, const char *is, int file)
+{
+    for (size_t i = 0; i < *count; i++) {
+        if (strcmp(names[i].name, is) != 0)
+            continue;
+        names[i].file = file;
+        return;
+    }
+    must(*count < PLATTER_NAMES);
+    names[(*count)++] = (struct platter_name){is, file};
+}
+
+static void apply_name(struct platter_name *names, size_t *count, const struct trace *trace,
+                       const struct trace_event *event)
+{
+    const char *is = trace->bytes.data + event->from;
+    name(names, count, is, event->kind == DISK_NAMED ? (int)event->file : -1);
+    if (event->kind == DISK_RENAMED)
+        name(names, count, trace->bytes.data + event->other, (int)event->file);
+}
+
+static bool is_name(const struct trace_event *event)
+{
+    return event->kind == DISK_NAMED || event->kind == DISK_UNNAMED || event->kind == DISK_RENAMED;
+}
+
+static void synced(struct platter *platter, const struct trace_event *sync)
+{
+    const struct trace *trace = platter->trace;
+    const bool folder = sync->kind == DISK_SYNCED_FOLDER;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < platter->changes; i++) {
+        const struct trace_event *event = &trace->event[platter->change[i]];
+        if (folder && is_name(event))
+            apply_name(platter->base, &platter->bases, trace, event);
+        else if (!folder && !is_name(event) && event->file == sync->file)
+            apply(file_of(platter, event->file), trace, event, event->len);
+        else
+            platter->change[kept++] = platter->change[i];
+    }
+    platter->changes = kept;
+    if (!folder)
+        settle(file_of(platter, sync->file));
+}
+
+void platter_step(struct platter *platter, size_t at)
+{
+    const struct trace_event *event = &platter->trace->event[at];
+
+    if (event->kind == DISK_SYNCED || event->kind == DISK_SYNCED_FOLDER) {
+        synced(platter, event);
+        return;
+    }
+    platter->change =
+        xgrow(platter->change, platter->changes, &platter->change_room, sizeof *platter->change);
+    platter->change[platter->changes++] = at;
+    struct platter_file *file = file_of(platter, event->file);
+    if (is_name(event))
+        return;
+    file->unsynced++;
+    if (event->at < file->lowest)
+        file->lowest = event->at;
+}
+
+size_t platter_tears(const struct platter *platter, size_t i)
+{
+    const struct trace_event *event = &platter->trace->event[platter->change[i]];
+    if (event->kind != DISK_WROTE || event->len == 0)
+        return 0;
+    return (event->at + event->len - 1) / PLATTER_SECTOR - event->at / PLATTER_SECTOR;
+}
+
+void platter_build(struct platter *platter, const bool *keep, size_t torn, size_t tear)
+{
+    const struct trace *trace = platter->trace;
+
+    memcpy(platter->now, platter->base, sizeof platter->base);
+    platter->nows = platter->bases;
+    for (size_t i = 0; i < platter->changes; i++) {
+        const struct trace_event *event = &trace->event[platter->change[i]];
+        if (!keep[i] && i != torn)
+            continue;
+        if (is_name(event)) {
+            apply_name(platter->now, &platter->nows, trace, event);
+            continue;
+        }
+        const size_t until = (event->at / PLATTER_SECTOR + 1 + tear) * PLATTER_SECTOR;
+        apply(file_of(platter, event->file), trace, event,
+              i == torn ? until - event->at : event->len);
+    }
+    for (size_t i = 0; i < platter->files; i++)
+        rehash(&platter->file[i]);
+}
+
+void platter_forget(struct platter *platter)
+{
+    for (size_t i = 0; i < platter->files; i++)
+        revert(&platter->file[i]);
+}
+
+const struct platter_file *platter_find(const struct platter *platter, const char *is)
+{
+    for (size_t i = 0; i < platter->nows; i++)
+        if (platter->now[i].file >= 0 && strcmp(platter->now[i].name, is) == 0)
+            return &platter->file[platter->now[i].file];
+    return NULL;
+}
+
+uint64_t platter_hash(const struct platter *platter)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < platter->nows; i++) {
+        const struct platter_name *is = &platter->now[i];
+        if (is->file < 0)
+            continue;
+        const struct platter_file *file = &platter->file[is->file];
+        const uint64_t whole[3] = {file->hash, file->now_len, 0};
+        hash += hash_bytes(whole, sizeof whole, hash_bytes(is->name, strlen(is->name), 7));
+    }
+    return hash;
+}

@@ -1,0 +1,340 @@
+#include "trace.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
+
+#include "store/store_inside.h"
+#include "support/world.h"
+
+enum { PODS = 10, NODES = 3, GPUS = 2, AGE_MS = 60 };
+static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
+
+struct load {
+    struct trace *trace;
+    const struct trace_rules *rules;
+    struct world world;
+    struct store *store;
+    struct store_ops ops;
+    sqlite3 *reader; /* somebody who reads for a while, and holds the log */
+    uint64_t chance;
+    bool claimed;
+    bool migrates;
+    uint32_t begun;
+    uint32_t copies;
+};
+
+static uint32_t draw(struct load *load, uint32_t below)
+{
+    load->chance ^= load->chance << 13;
+    load->chance ^= load->chance >> 7;
+    load->chance ^= load->chance << 17;
+    return (uint32_t)(load->chance >> 16) % below;
+}
+
+static void fail(const struct err *err)
+{
+    (void)fprintf(stderr, "%s\n", err->text);
+    must_fail(__FILE__, __LINE__, "the load fails on a healthy disk");
+}
+
+uint64_t trace_digest(const struct ledger *ledger)
+{
+    CLEANUP(xfreep) char *dump = world_dump(ledger);
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = dump; *at != '\0'; at++)
+        digest = (digest ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+static void take_event(void *user, const struct disk_event *event)
+{
+    struct load *load = user;
+    struct trace *trace = load->trace;
+    struct trace_event mine = {
+        .kind = event->kind,
+        .file = event->file,
+        .at = event->at,
+        .len = event->bytes.len,
+        .from = trace->bytes.len,
+        .acknowledged = (uint32_t)trace->states - 1,
+        .begun = load->begun,
+        .copies = load->copies,
+        .claimed = load->claimed,
+        .migrates = load->migrates,
+    };
+    strbuf_add(&trace->bytes, event->bytes.at, event->bytes.len);
+    if (event->name != NULL)
+        strbuf_add(&trace->bytes, event->name, strlen(event->name) + 1);
+    mine.other = trace->bytes.len;
+    if (event->other != NULL)
+        strbuf_add(&trace->bytes, event->other, strlen(event->other) + 1);
+    trace->event = xgrow(trace->event, trace->events, &trace->event_room, sizeof *trace->event);
+    trace->event[trace->events++] = mine;
+}
+
+static void acknowledge(struct load *load)
+{
+    struct trace *trace = load->trace;
+    trace->state = xgrow(trace->state, trace->states, &trace->state_room, sizeof *trace->state);
+    trace->state[trace->states++] = (struct trace_state){
+        .digest = trace_digest(load->world.ledger),
+        .seq = load->store != NULL ? load->store->seq_stable : 0,
+    };
+}
+
+static const char more_things[] =
+    "CREATE TABLE extra (a INTEGER) STRICT; CREATE INDEX extra_a ON extra (a);";
+
+const struct store_schema *trace_next_schema(void)
+{
+    static const struct store_migration step = {.from = 1, .sql = more_things};
+    static struct store_schema schema;
+    static struct strbuf sql;
+
+    if (schema.sql == NULL) {
+        strbuf_init(&sql);
+        strbuf_str(&sql, store_schema.sql);
+        strbuf_str(&sql, more_things);
+        schema = (struct store_schema){
+            .version = 2, .sql = sql.data, .migration = &step, .migrations = 1};
+    }
+    return &schema;
+}
+
+static void open_store(struct load *load)
+{
+    const struct store_rules rules = {.path = load->trace->path, .retention_days = 1};
+    struct err err;
+
+    if (store_open_as(&rules, load->migrates ? trace_next_schema() : &store_schema, &load->store,
+                      &err) < 0)
+        fail(&err);
+    store_ops(load->store, &load->ops);
+    load->store->limits.wal_soft = 48;
+    load->store->limits.wal_hard = 96;
+    load->store->limits.fold = 40;
+    load->store->limits.retain_ms = 30;
+    if (load->rules->unsynced &&
+        sqlite3_exec(load->store->db, "PRAGMA synchronous=OFF", NULL, NULL, NULL) != SQLITE_OK)
+        must_fail(__FILE__, __LINE__, "PRAGMA");
+}
+
+static void stop_reading(struct load *load)
+{
+    must(sqlite3_close(load->reader) == SQLITE_OK);
+    load->reader = NULL;
+}
+
+static void read_for_a_while(struct load *load)
+{
+    must(sqlite3_open(load->trace->path, &load->reader) == SQLITE_OK);
+    must(sqlite3_exec(load->reader, "BEGIN; SELECT * FROM meta", NULL, NULL, NULL) == SQLITE_OK);
+}
+
+static void close_store(struct load *load)
+{
+    stop_reading(load);
+    store_close(load->store);
+    load->store = NULL;
+}
+
+static void show_node(struct load *load, const char *node)
+{
+    struct world_gpu gpu[GPUS] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
+    gpu[1].sick = draw(load, 3) == 0;
+    gpu[1].cordoned = draw(load, 3) == 0;
+    (void)world_node(&load->world, node, gpu, GPUS);
+}
+
+static void one_command(struct load *load)
+{
+    static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400"};
+    struct world *world = &load->world;
+    char uid[16];
+    char node[16];
+    (void)snprintf(uid, sizeof uid, "p%u", draw(load, PODS));
+    (void)snprintf(node, sizeof node, "n%u", draw(load, NODES));
+    const struct command others[] = {
+        {.kind = COMMAND_TERMINATING, .uid = uid, .terminating_ms = 77},
+        {.kind = COMMAND_NOTE, .uid = uid, .differs = draw(load, 2) == 0},
+        {.kind = COMMAND_CONFIRM, .uid = uid},
+        {.kind = COMMAND_CONFIRM, .uid = uid},
+        {.kind = COMMAND_DOUBT, .uid = uid},
+        {.kind = COMMAND_RELEASE, .uid = uid, .why = "ended"},
+        {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
+        {.kind = COMMAND_NODE_GONE, .node = node},
+    };
+    const uint32_t what = draw(load, 20);
+    if (what < 2)
+        show_node(load, node);
+    else if (what < 9)
+        (void)world_reserve(world, uid, node, wants[draw(load, ARRAY_LEN(wants))]);
+    else if (what < 12)
+        (void)world_observe(world, world_pod(world, uid, node), "300");
+    else
+        (void)world_do(world, &others[what - 12]);
+}
+
+static void write_all(struct load *load)
+{
+    const struct world *world = &load->world;
+    struct err err;
+
+    for (size_t i = 0; i < world->dones; i++) {
+        const struct change *change = &world->done[i];
+        const struct allocation *allocation = change->after;
+        const struct node *node =
+            change->node_after != NULL ? change->node_after : change->node_before;
+        struct command command = {.kind = change->kind, .at_ms = world->now_ms, .why = "test"};
+        if (allocation != NULL) {
+            command.uid = allocation->is.uid;
+            command.namespace = allocation->is.namespace;
+            command.name = allocation->is.name;
+        }
+        if (node != NULL)
+            command.node = node->name->text;
+        if (load->ops.write(load->ops.ctx, &command, change, &err) != STORE_OK)
+            fail(&err);
+    }
+}
+
+static void tend(struct load *load)
+{
+    const int64_t now_ms = load->world.now_ms;
+    const int pages = load->store->wal_pages;
+    const uint64_t rows = atomic_load(&load->store->journal_rows);
+    struct err err;
+
+    if (load->ops.tend(load->ops.ctx, now_ms - AGE_MS + day_ms, &err) < 0)
+        fail(&err);
+    load->trace->checkpoints += load->store->wal_pages < pages;
+    load->trace->folds += atomic_load(&load->store->journal_rows) < rows;
+}
+
+/* One batch, as the writer does it. */
+static void one_batch(struct load *load)
+{
+    struct err err;
+    const uint32_t kind = draw(load, 20);
+    const uint32_t most = kind < 13 ? 1 : kind < 19 ? 3 : 12;
+
+    while (load->world.dones < most)
+        one_command(load);
+    if (load->ops.begin(load->ops.ctx, &err) < 0)
+        fail(&err);
+    load->begun = (uint32_t)load->trace->states;
+    write_all(load);
+    if (draw(load, 40) == 0) {
+        load->ops.rollback(load->ops.ctx);
+        load->begun = (uint32_t)load->trace->states - 1;
+        while (load->world.dones > 0)
+            world_undo(&load->world);
+        return;
+    }
+    if (load->ops.commit(load->ops.ctx, &err) < 0)
+        fail(&err);
+    world_settle(&load->world);
+    acknowledge(load);
+    tend(load);
+}
+
+static void back_up(struct load *load)
+{
+    struct trace *trace = load->trace;
+    struct strbuf name;
+    struct err err;
+
+    strbuf_init(&name);
+    strbuf_printf(&name, "%s/copy-%zu.db", trace->folder, trace->copies);
+    trace->copy = xgrow(trace->copy, trace->copies, &trace->copy_room, sizeof *trace->copy);
+    trace->copy[trace->copies++] =
+        (struct trace_copy){.name = strbuf_steal(&name), .state = (uint32_t)trace->states - 1};
+    if (store_backup(load->store, trace->copy[trace->copies - 1].name, &err) < 0)
+        fail(&err);
+    load->copies++;
+}
+
+static void live(struct load *load)
+{
+    const uint32_t commits = load->rules->commits;
+    const uint32_t reopen = commits / 9 + 2;
+    const uint32_t copy = commits / 4 + 3;
+    uint32_t last = 0;
+
+    while (load->trace->states <= commits) {
+        one_batch(load);
+        const uint32_t done = (uint32_t)load->trace->states - 1;
+        if (load->reader != NULL && draw(load, 12) == 0)
+            stop_reading(load);
+        else if (load->reader == NULL && draw(load, 60) == 0)
+            read_for_a_while(load);
+        if (done == last)
+            continue;
+        last = done;
+        if (done % copy == 0)
+            back_up(load);
+        if (done % reopen != 0)
+            continue;
+        close_store(load);
+        load->migrates |= done > commits / 2;
+        open_store(load);
+        load->trace->reopenings++;
+    }
+}
+
+void trace_record(struct trace *trace, const struct trace_rules *rules)
+{
+    struct load load = {.trace = trace, .rules = rules, .chance = rules->seed * 2 + 1};
+    struct err err;
+
+    *trace = (struct trace){.folder = "/dev/shm/milligpu-power-XXXXXX"};
+    if (mkdtemp(trace->folder) == NULL) {
+        *trace = (struct trace){.folder = "/tmp/milligpu-power-XXXXXX"};
+        must(mkdtemp(trace->folder) != NULL);
+    }
+    (void)snprintf(trace->path, sizeof trace->path, "%s/ledger.db", trace->folder);
+    strbuf_init(&trace->bytes);
+    world_init(&load.world);
+    disk_install();
+    disk_clear();
+    acknowledge(&load);
+    disk_watch(&load, take_event);
+    open_store(&load);
+    if (store_claim(load.store, "a-cluster", &err) < 0)
+        fail(&err);
+    load.claimed = true;
+    live(&load);
+    close_store(&load);
+    disk_watch(NULL, NULL);
+    world_done(&load.world);
+}
+
+static void remove_folder(const char *name)
+{
+    DIR *folder = opendir(name);
+    const struct dirent *entry;
+    must(folder != NULL);
+    while ((entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.')
+            must(unlinkat(dirfd(folder), entry->d_name, 0) == 0);
+    (void)closedir(folder);
+    must(rmdir(name) == 0);
+}
+
+void trace_done(struct trace *trace)
+{
+    remove_folder(trace->folder);
+    for (size_t i = 0; i < trace->copies; i++)
+        xfree(trace->copy[i].name);
+    xfree(trace->copy);
+    xfree(trace->state);
+    xfree(trace->event);
+    strbuf_done(&trace->bytes);
+}

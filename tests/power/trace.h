@@ -1,0 +1,75 @@
+/*
+ * trace - a load on the real store, and every operation that it made on the disk.
+ *
+ * The load is a day in the life of a ledger: it is made, claimed, written in batches of one to a
+ * dozen commands, checkpointed, folded, read meanwhile, copied, closed, opened and migrated.
+ * The same seed records the same operations.
+ */
+#ifndef MILLIGPU_TESTS_POWER_TRACE_H
+#define MILLIGPU_TESTS_POWER_TRACE_H
+
+#include "milligpu/store.h"
+#include "milligpu/strbuf.h"
+
+#include "support/disk.h"
+
+/* The ledger as it is after a commit. */
+struct trace_state {
+    uint64_t digest; /* of its dump */
+    uint64_t seq;    /* of its newest journal entry */
+};
+
+struct trace_event {
+    enum disk_event_kind kind;
+    uint32_t file;
+    size_t at;
+    size_t len;
+    size_t from; /* of its bytes or its name in trace.bytes */
+    size_t other;
+    /* Before it: what was acknowledged; with it: what may be on the disk. */
+    uint32_t acknowledged;
+    uint32_t begun;
+    uint32_t copies; /* backups that were acknowledged */
+    bool claimed;
+    bool migrates; /* whoever opens it from now on is the next version */
+};
+
+/* A backup that was made: by its name, the state that it holds. */
+struct trace_copy {
+    char *name;
+    uint32_t state;
+};
+
+struct trace {
+    char folder[64];
+    char path[96];
+    struct trace_event *event;
+    size_t events;
+    size_t event_room;
+    struct strbuf bytes;
+    struct trace_state *state; /* state[0]: nothing is written yet */
+    size_t states;
+    size_t state_room;
+    struct trace_copy *copy;
+    size_t copies;
+    size_t copy_room;
+    uint32_t checkpoints;
+    uint32_t folds;
+    uint32_t reopenings;
+};
+
+struct trace_rules {
+    uint64_t seed;
+    uint32_t commits;
+    bool unsynced; /* PRAGMA synchronous=OFF: the check has to find what this loses */
+};
+
+void trace_record(struct trace *trace, const struct trace_rules *rules);
+void trace_done(struct trace *trace);
+
+/* The version that the load migrates to, one ahead of ours. */
+const struct store_schema *trace_next_schema(void);
+
+uint64_t trace_digest(const struct ledger *ledger);
+
+#endif
