@@ -13,6 +13,7 @@ NODES = "GET /api/v1/nodes$"
 WATCH = "GET /api/v1/pods?watch"
 WATCH_NODES = "GET /api/v1/nodes?watch"
 BINDING = "/binding"
+PATIENT = ("--http-timeout-ms", "4000")  # time for a second try on a busy machine
 QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
 
 KINDS = {}  # of misbehaviour, and the stories that tell of each: --list prints them
@@ -160,7 +161,7 @@ class Lists(Faulty):
         daemon = self.open(api, ready=False)
         daemon.logs("503")
         made = api.create(rig.pod("early", 300))
-        self.assertIn("list of pods", daemon.filter(made, ["t4-0"])["Error"])
+        daemon.wait(lambda: "list of pods" in daemon.filter(made, ["t4-0"])["Error"], "the nodes")
         self.assertIn("list of pods", daemon.bind(made, "t4-0"))
         daemon.await_ready()
         self.works(daemon)
@@ -532,7 +533,7 @@ class Binds(Faulty):
         return api, daemon, made, node
 
     def succeeds(self, *faults):
-        api, daemon, made, node = self.spoil(*faults)
+        api, daemon, made, node = self.spoil(*faults, flags=PATIENT)
         self.assertEqual(daemon.bind(made, node), "")
         self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
         self.once(daemon)
