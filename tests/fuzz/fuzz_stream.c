@@ -47,12 +47,12 @@ static void listed(void *user, struct text object)
     add(side, "listed", object);
 }
 
-static void list_end(void *user)
+static void list_end(void *user, const char *resource_version)
 {
     struct side *side = user;
     must(side->listing);
     side->listing = false;
-    strbuf_str(&side->told, "end\n");
+    strbuf_printf(&side->told, "end of %s\n", resource_version);
 }
 
 static void list_failed(void *user)

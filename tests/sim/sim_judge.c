@@ -244,13 +244,13 @@ static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
     return sum;
 }
 
-/* Did the cluster impose anything on this node since the last snapshot? */
+/* Did the cluster impose anything on this node since the last snapshot, or on other GPUs? */
 static bool imposed(const struct node *before, const struct node *after)
 {
     for (uint32_t i = 0; i < after->allocations; i++) {
         const struct allocation *is = after->allocation[i];
-        if (is->is.origin == ORIGIN_OBSERVED &&
-            node_allocation(before, text_of(is->is.uid)) == NULL)
+        const struct allocation *was = node_allocation(before, text_of(is->is.uid));
+        if (is->is.origin == ORIGIN_OBSERVED && (was == NULL || was->charges != is->charges))
             return true;
     }
     return false;
