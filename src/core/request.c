@@ -85,10 +85,10 @@ static bool refuse_fraction(const struct parser *parser)
 {
     int64_t milli = 0;
     const struct text text = text_of(parser->container->amount);
-    const bool guessed = quantity_parse(text, 3, &milli) == QUANTITY_OK && milli > 0 &&
-                         (milli <= GPU_MILLI || milli % GPU_MILLI == 0);
+    const bool guessed =
+        quantity_parse(text, 3, &milli) == QUANTITY_OK && milli > 0 && milli < GPU_MILLI;
     must(!guessed || milli > 0);
-    must(!guessed || milli <= GPU_MILLI || milli % GPU_MILLI == 0);
+    must(!guessed || milli < GPU_MILLI);
 
     struct strbuf buf;
     begin_amount(parser, &buf);

@@ -158,6 +158,11 @@ static void a_refused_amount_says_what_to_write_instead(void **state)
          "is not a whole number; the unit is a thousandth of a GPU: ask for 500"},
         {"500m", REASON_AMOUNT,
          "is not a whole number; the unit is a thousandth of a GPU: ask for 500"},
+        {"1m", REASON_AMOUNT,
+         "is not a whole number; the unit is a thousandth of a GPU: ask for 1"},
+        {"999m", REASON_AMOUNT,
+         "is not a whole number; the unit is a thousandth of a GPU: ask for 999"},
+        {"1001m", REASON_AMOUNT, NULL},
         {"0.0005", REASON_AMOUNT, NULL},
         {"1.5", REASON_AMOUNT, NULL},
         {"-0.5", REASON_AMOUNT, NULL},
@@ -266,6 +271,12 @@ static void minimum_and_step_are_settings(void **state)
     bench.rules.min_milli = 400;
     bench.container[0].amount = "450";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 600");
+    bench.rules.min_milli = 300; /* what is proposed may be the minimum itself */
+    assert_refused(REASON_STEP,
+                   "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 300 or 600");
+    bench.rules.min_milli = 0; /* and is never nothing */
+    bench.container[0].amount = "200";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
     bench.rules.step_milli = 0; /* as good as 1 */
     assert_int_equal(parse(), REQUEST_OK);
 }
@@ -302,6 +313,9 @@ static void count_annotations_split_evenly_or_say_how(void **state)
     bench.container[0].amount = "4000"; /* not even, but too much in any case */
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_non_null(strstr(bench.refusal.text, "more than 1000 on each"));
+    bench.pod.count = "1"; /* of one GPU, not of four */
+    assert_refused(REASON_COUNT, "nvidia.com/vgpu: 4000 on 1 GPUs (gpu-count) is more than 1000 on "
+                                 "each; ask for at most 1000");
 }
 
 static void count_annotations_that_are_no_count_are_refused(void **state)
@@ -445,6 +459,15 @@ static void models_that_are_none_are_refused(void **state)
         {"A100,,H100", "has an empty entry"},
         {"NVIDIA-", "has an empty entry"},
         {"A\n100", "has characters that no model has"},
+        {"\x01"
+         "A100",
+         "has characters that no model has"},
+        {"A\x1F"
+         "100",
+         "has characters that no model has"},
+        {"A\x7F"
+         "100",
+         "has characters that no model has"},
         {"A\xFF", "has characters that no model has"},
         {"1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3",
          "names more than 32 models"},
@@ -458,6 +481,8 @@ static void models_that_are_none_are_refused(void **state)
         assert_non_null(strstr(bench.refusal.text, row[i].what));
         assert_non_null(strstr(bench.refusal.text, "annotation milligpu.io/gpu-model: \""));
     }
+    bench.pod.model = "A 1~"; /* the first and the last that a model may have */
+    assert_int_equal(parse(), REQUEST_OK);
     bench.pod.model = "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2";
     assert_int_equal(parse(), REQUEST_OK);
     assert_int_equal(bench.request.models, MODELS_MAX);
@@ -550,12 +575,22 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or H100*");
     assert_string_equal(refused(REASON_MEMORY), "no GPU on which 300 milli come with 16384 MiB");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or H100*");
+    bench.pod.model = "A100*";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_MODEL), "no GPU of model A100*");
+    assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100*");
+    bench.pod.model = NULL; /* which cannot be; then at least nothing wrong is said */
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_MODEL), reason_help(REASON_MODEL));
 
     start();
     add(CONTAINER_APP, "600");
     bench.pod.count = "2";
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_ROOM), "no 2 GPUs with 300 milli free each");
+    assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
+    add(CONTAINER_APP, "800")->count = "2"; /* of equally many the first is named */
+    assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
 
     start();
@@ -604,6 +639,10 @@ static void requests_are_told_to_people(void **state)
     request_format(&bench.request, text, sizeof text);
     assert_string_equal(text, "2 x 300 milli and 700 milli (init), model T4, "
                               "at least 2048 MiB in each share");
+    bench.pod.memory = "1Mi";
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_non_null(strstr(text, ", at least 1 MiB in each share"));
     request_format(&bench.request, text, 8);
     assert_string_equal(text, "2 x ...");
 }
@@ -657,6 +696,40 @@ static void requests_differ_in_everything_they_have(void **state)
         assert_int_not_equal(request_hash(first), request_hash(&bench.request));
     }
     xfree(first);
+}
+
+/* Unequal hashes are no promise, but without them every look-up would be a comparison. */
+static void every_part_of_a_request_counts_for_its_hash(void **state)
+{
+    (void)state;
+    const char *model[] = {"A100*", "T4"};
+    struct want want = {.container = "c", .parts = 2, .milli = 300};
+    const struct request request = {.wants = 1, .want = &want, .models = 2, .model = model};
+    const uint32_t hash = request_hash(&request);
+    want.parts = 3; /* and nothing else */
+    assert_int_not_equal(request_hash(&request), hash);
+    want.parts = 2;
+    want.milli = 301;
+    assert_int_not_equal(request_hash(&request), hash);
+    want.milli = 300;
+    assert_int_equal(request_hash(&request), hash);
+
+    const char *other[] = {"A100*", "T5"};
+    const struct request second = {.wants = 1, .want = &want, .models = 2, .model = other};
+    assert_false(request_eq(&request, &second));
+    assert_int_not_equal(request_hash(&second), hash);
+}
+
+static void what_is_not_refused_has_no_reason(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "x");
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    bench.container[0].amount = "300";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.refusal.why, REASON_NONE);
+    assert_string_equal(bench.refusal.text, "");
 }
 
 static void the_peak_is_that_of_the_pods_life(void **state)
@@ -722,6 +795,8 @@ int main(void)
         cmocka_unit_test(requests_are_told_to_people),
         cmocka_unit_test(a_clone_is_equal_and_stands_alone),
         cmocka_unit_test(requests_differ_in_everything_they_have),
+        cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
+        cmocka_unit_test(what_is_not_refused_has_no_reason),
         cmocka_unit_test(the_peak_is_that_of_the_pods_life),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
