@@ -89,6 +89,29 @@ static void a_life_goes_reserved_bound_released(void **state)
     assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
 }
 
+/* As in the database: nothing that is released is in doubt. */
+static void a_release_ends_every_doubt(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_false(world->done[world->dones - 1].after->is.in_doubt);
+}
+
+static void whoever_hears_same_is_shown_what_is_there(void **state)
+{
+    struct world *world = *state;
+    struct change change;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    const struct command confirm = {.kind = COMMAND_CONFIRM, .at_ms = 1, .uid = "a"};
+    assert_int_equal(ledger_decide(world->ledger, &confirm, &change), VERDICT_SAME);
+    assert_ptr_equal(change.held, ledger_find(world->ledger, TEXT("a")));
+}
+
 static void steps_of_what_is_not_there_are_unknown(void **state)
 {
     struct world *world = *state;
@@ -268,6 +291,7 @@ static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state
     assert_int_equal(world_do(world, &gone), VERDICT_OK);
     assert_int_equal(world_do(world, &gone), VERDICT_SAME);
     assert_true(ledger_node(world->ledger, TEXT("n1"))->gone);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->source, SOURCE_NONE);
     assert_int_equal(world_reserve(world, "c", "n1", "100"), VERDICT_REFUSED);
     assert_int_equal(world->reason, REASON_NO_GPU);
 
@@ -516,6 +540,49 @@ static void room_is_given_by_what_frees_and_repairs_only(void **state)
     assert_true(change_gives_room(&world->done[world->dones - 1]));
 }
 
+static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)world_node(world, "n1", &gpu, 1);
+    gpu.mib = 900;
+    (void)world_node(world, "n1", &gpu, 1);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    gpu.milli = 500;
+    (void)world_node(world, "n1", &gpu, 1);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    struct inventory *other = world_inventory(world, "n1", "node-uid", &gpu, 1);
+    other->gpu[0].model = "NVIDIA H100";
+    const struct command command = {.kind = COMMAND_NODE, .inventory = other};
+    (void)world_do(world, &command);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    other->gpu[0].numa = 1; /* which nobody asks for */
+    (void)world_do(world, &command);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void a_release_gives_room_though_no_memory_is_known(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu = {.id = "GPU-a"};
+    (void)world_node(world, "n1", &gpu, 1);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu = {.id = "n1/gpu-0", .mib = 1000};
+    (void)world_node(world, "n1", two_counted, 1); /* its own: belongs to nobody else */
+    (void)world_node(world, "n2", &gpu, 1);
+    (void)world_node(world, "n3", &gpu, 1);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, 0);
+    assert_int_equal(world_gpu(world, "n2", "n1/gpu-0")->flags, 0);
+    assert_int_equal(world_gpu(world, "n3", "n1/gpu-0")->flags, GPU_DUPLICATE);
+}
+
 static void every_command_and_verdict_has_its_word(void **state)
 {
     (void)state;
@@ -630,6 +697,68 @@ static void node_rows_that_contradict_the_invariants_are_named(void **state)
     ledger_audit(world->ledger);
 }
 
+static void what_was_wrong_with_a_node_goes_with_it(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    broken->problem = PROBLEM_MIG;
+    (void)snprintf(broken->problem_text, sizeof broken->problem_text, "MIG is on");
+    const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
+    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->problem, PROBLEM_MIG);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    assert_int_equal(node->problem, PROBLEM_NONE);
+    assert_string_equal(node->problem_text->text, "");
+}
+
+static void no_node_comes_beyond_the_most_there_may_be(void **state)
+{
+    struct world *world = *state;
+    struct names *names = ledger_names(world->ledger);
+    const struct atom *empty = names_intern(names, TEXT(""));
+    struct node_build build = {.uid = empty, .problem_text = empty};
+    struct change change;
+    struct err err;
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "n%u", i);
+        build.name = names_intern(names, text_of(name));
+        assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
+    }
+    build.name = names_intern(names, TEXT("more"));
+    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), -ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "one more than"));
+
+    struct command command = {.kind = COMMAND_NODE,
+                              .at_ms = 1,
+                              .inventory = world_inventory(world, "more", "uid", two_a100, 2)};
+    assert_int_equal(ledger_decide(world->ledger, &command, &change), VERDICT_REFUSED);
+    assert_int_equal(change.reason, REASON_LIMIT);
+    struct command adopt = {.kind = COMMAND_OBSERVE,
+                            .at_ms = 1,
+                            .uid = "a",
+                            .namespace = "default",
+                            .name = "a",
+                            .node = "more",
+                            .request = world_request(world, "300"),
+                            .pod = world_pod(world, "a", "more")};
+    assert_int_equal(ledger_decide(world->ledger, &adopt, &change), VERDICT_REFUSED);
+    assert_int_equal(change.reason, REASON_LIMIT);
+
+    /* Those that are there are served as before. */
+    command.inventory = world_inventory(world, "n7", "uid", two_a100, 2);
+    assert_int_equal(ledger_decide(world->ledger, &command, &change), VERDICT_OK);
+    change_done(&change);
+    adopt.node = "n8";
+    adopt.pod = world_pod(world, "a", "n8");
+    assert_int_equal(ledger_decide(world->ledger, &adopt, &change), VERDICT_OK);
+    change_done(&change);
+}
+
 /* What a stray write would do to the ledger in memory: found, and named, by the check. */
 static void a_wrong_word_in_memory_is_found_and_named(void **state)
 {
@@ -649,7 +778,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     uint16_t absent = GPU_ABSENT;
     uint16_t duplicate = GPU_DUPLICATE;
     uint16_t over = GPU_OVER;
-    uint32_t small = 7;
+    uint32_t small = 7, none = 0; /* for a count: more would be memory that is not there */
     uint32_t large = 1001;
     bool yes = true;
     char uid = 'c';
@@ -679,7 +808,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
         {&node->name, &other, sizeof other, "another node"},
         {&a->charge[0].milli, &small, sizeof small, "what its shares come to"},
         {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
-        {&a->charges, &small, 1, "pod"},
+        {&a->charges, &none, sizeof none, "pod"},
         {&share->milli, &small, sizeof small, "what its shares come to"},
         {&share->order, &order, sizeof order, "order of their lives"},
         {&a->is.node, &other, sizeof other, "another node"},
@@ -991,6 +1120,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(reserving_answers_in_order_of_precedence),
         IN_A_WORLD(a_life_goes_reserved_bound_released),
+        IN_A_WORLD(a_release_ends_every_doubt),
+        IN_A_WORLD(whoever_hears_same_is_shown_what_is_there),
         IN_A_WORLD(steps_of_what_is_not_there_are_unknown),
         IN_A_WORLD(a_clock_step_changes_nothing),
         IN_A_WORLD(the_same_inventory_again_is_same),
@@ -1011,9 +1142,14 @@ int main(void)
         IN_A_WORLD(annotations_cannot_bring_gpus_without_end),
         IN_A_WORLD(a_node_may_remember_more_gpus_than_it_may_show),
         IN_A_WORLD(room_is_given_by_what_frees_and_repairs_only),
+        IN_A_WORLD(a_gpu_of_another_kind_gives_room_be_it_smaller),
+        IN_A_WORLD(a_release_gives_room_though_no_memory_is_known),
+        IN_A_WORLD(another_nodes_made_up_name_is_a_name_like_any_other),
         IN_A_WORLD(every_command_and_verdict_has_its_word),
         IN_A_WORLD(rows_that_contradict_the_invariants_are_named),
         IN_A_WORLD(node_rows_that_contradict_the_invariants_are_named),
+        IN_A_WORLD(what_was_wrong_with_a_node_goes_with_it),
+        IN_A_WORLD(no_node_comes_beyond_the_most_there_may_be),
         IN_A_WORLD(a_wrong_word_in_memory_is_found_and_named),
         IN_A_WORLD(checking_piece_by_piece_misses_nothing),
         IN_A_WORLD(what_is_restored_is_what_was),

@@ -463,6 +463,77 @@ static void a_change_gives_what_building_anew_gives(void **state)
     node_unref(node);
 }
 
+/* For a Node object that came with a question, of a node that the ledger does not know. */
+static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
+{
+    (void)state;
+    struct gpu_facts facts[] = {
+        {.id = "GPU-a",
+         .alias = "n1/gpu-0",
+         .model = "A100",
+         .milli = 500,
+         .mib = 100,
+         .healthy = true},
+        {.id = "GPU-b", .model = "A100", .index = 1, .milli = 1000, .mib = 7, .numa = -1},
+        {.id = "GPU-c",
+         .model = "T4",
+         .index = 2,
+         .milli = 1000,
+         .healthy = true,
+         .cordoned = true}};
+    const struct inventory inventory = {.node = "n1",
+                                        .uid = "uid-1",
+                                        .source = SOURCE_LABEL,
+                                        .problem = PROBLEM_MIG,
+                                        .problem_text = "MIG is on",
+                                        .gpus = 3,
+                                        .gpu = facts};
+    struct node *node = node_from_inventory(&inventory, names);
+    assert_string_equal(node->name->text, "n1");
+    assert_string_equal(node->uid->text, "uid-1");
+    assert_int_equal(node->source, SOURCE_LABEL);
+    assert_int_equal(node->problem, PROBLEM_MIG);
+    assert_string_equal(node->problem_text->text, "MIG is on");
+    assert_int_equal(node->gpus, 3);
+    assert_ptr_equal(node->gpu[0].id, atom("GPU-a"));
+    assert_ptr_equal(node->gpu[0].alias, atom("n1/gpu-0"));
+    assert_ptr_equal(node->gpu[0].model, atom("A100"));
+    assert_int_equal(node->gpu[0].milli, 500);
+    assert_int_equal(node->gpu[0].mib, 100);
+    assert_int_equal(node->gpu[0].flags, 0);
+    assert_null(node->gpu[1].alias);
+    assert_int_equal(node->gpu[1].index, 1);
+    assert_int_equal(node->gpu[1].numa, -1);
+    assert_int_equal(node->gpu[1].flags, GPU_UNHEALTHY);
+    assert_int_equal(node->gpu[2].flags, GPU_CORDONED);
+    assert_false(node_has_shares(node));
+    node_unref(node);
+}
+
+static void a_node_has_shares_where_a_pod_has_some(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    struct node_build build = build_of(&scene);
+    struct node *empty = node_new(&build);
+    assert_false(node_has_shares(empty));
+    const struct allocation *one = pod("a", "GPU-b", 300, STATE_RESERVED);
+    struct node *held = node_with(empty, NULL, one);
+    assert_true(node_has_shares(held));
+
+    struct allocation_facts facts = facts_of("b", NULL, 0);
+    facts.origin = ORIGIN_OBSERVED;
+    facts.unplaced_milli = 1;
+    const struct allocation *lost = allocation_new(&facts);
+    struct node *somewhere = node_with(empty, NULL, lost);
+    assert_true(node_has_shares(somewhere)); /* though nobody knows on which GPU */
+    node_unref(empty);
+    node_unref(held);
+    node_unref(somewhere);
+    allocation_unref(one);
+    allocation_unref(lost);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +551,8 @@ int main(void)
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(names_compare_bytewise),
         cmocka_unit_test(a_change_gives_what_building_anew_gives),
+        cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
+        cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -373,6 +373,69 @@ static void a_want_that_can_never_be_served_speaks_for_all(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
+static void of_two_wants_the_one_nearest_to_fitting_speaks(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
+                          {.container = "b", .parts = 1, .milli = 300}};
+    struct request request = {.wants = 2, .want = want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 2);
+    room.gpu[0].closed = REASON_CORDONED; /* the only one for a */
+    room.gpu[1].milli = 500;
+    room.gpu[1].free_milli = 100; /* b would only have to wait */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    want[0].milli = 300;
+    want[1].milli = 800;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
+static void each_gpu_of_the_largest_node_may_be_the_only_one(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {.wants = 1, .want = &want};
+    struct room room;
+    struct placement placement;
+    for (uint32_t gpu = 0; gpu < GPUS_PER_NODE_MAX; gpu++) {
+        set_room(&room, GPUS_PER_NODE_MAX);
+        for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+            room.gpu[i].free_milli = i == gpu ? 300 : 299;
+        assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+        assert_int_equal(placement.part[0].gpu, gpu);
+        room.gpu[gpu].free_milli = 299;
+        assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    }
+    const char *glob[] = {"H100"};
+    request.models = 1;
+    request.model = glob; /* of which there is none, not even at the end */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
+}
+
+static void memory_fits_to_the_last_mib(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 500},
+                          {.container = "b", .parts = 1, .milli = 500}};
+    struct request request = {.wants = 1, .want = want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 1);
+    room.gpu[0].mib = 1000;
+    room.gpu[0].free_mib = 500;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 499;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    /* Two shares of 500 MiB each, though their sum of 1000 milli would come with 1001. */
+    request.wants = 2;
+    room.gpu[0].mib = 1001;
+    room.gpu[0].free_mib = 1000;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 999;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
 static void a_gpu_of_unknown_size_is_absent_and_not_small(void **state)
 {
     (void)state;
@@ -464,6 +527,110 @@ static void too_many_states_are_left_to_the_greedy_way(void **state)
     setting.request.wants = 3; /* 9 x 9 x 9 are few enough */
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
     assert_true(found.exact);
+}
+
+static void as_many_states_as_there_may_be_are_gone_through(void **state)
+{
+    (void)state;
+    struct setting setting = {.request = {.wants = 5, .want = setting.want}};
+    struct placement found;
+    set_room(&setting.room, 4);
+    for (uint32_t w = 0; w < 5; w++)
+        setting.want[w] = (struct want){.container = "c", .parts = 3, .milli = 100};
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    assert_true(found.exact); /* 4 x 4 x 4 x 4 x 4 = 1024 */
+}
+
+/* Nine small ones, so that the way is greedy; the tests say what is different about them. */
+static void start_nine(struct setting *setting, uint32_t gpus)
+{
+    *setting = (struct setting){.request = {.wants = 9, .want = setting->want}};
+    set_room(&setting->room, gpus);
+    for (uint32_t w = 0; w < 9; w++)
+        setting->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
+}
+
+/* Where the first part of a want went. */
+static uint32_t place_of(const struct placement *found, uint32_t want)
+{
+    for (uint32_t i = 0; i < found->parts; i++)
+        if (found->part[i].want == want)
+            return found->part[i].gpu;
+    fail_msg("want %u has no part", want);
+    return 0;
+}
+
+static void the_greedy_way_takes_the_tightest_gpu_and_stays_on_it(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 3);
+    setting.room.gpu[0].free_milli = 900;
+    setting.room.gpu[1].free_milli = 500;
+    setting.room.gpu[2].free_milli = 700;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_greedy(&setting, &found);
+    for (uint32_t w = 0; w < 9; w++)
+        assert_int_equal(place_of(&found, w), 1);
+
+    /* Of GPUs that are used already and cost the same, the first. */
+    setting.want[0].parts = 2; /* on 1 and 2 */
+    setting.room.gpu[1].free_milli = 700;
+    setting.room.gpu[2].free_milli = 500;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_greedy(&setting, &found);
+    assert_int_equal(place_of(&found, 0), 1);
+    for (uint32_t w = 1; w < 9; w++)
+        assert_int_equal(place_of(&found, w), 1);
+}
+
+static void a_gpu_of_which_one_thousandth_is_taken_is_a_used_one(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 9);
+    setting.want[0].parts = 9; /* on each; the others stay together */
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_greedy(&setting, &found); /* which adds up what is left */
+}
+
+static void the_greedy_way_charges_as_little_as_it_can(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 2);
+    setting.want[0].milli = 500; /* fills GPU 0 */
+    setting.want[1] =
+        (struct want){.container = "s", .kind = CONTAINER_SIDECAR, .parts = 1, .milli = 5};
+    setting.want[2] =
+        (struct want){.container = "i", .kind = CONTAINER_INIT, .parts = 1, .milli = 3};
+    setting.room.gpu[0].free_milli = 500;
+    setting.room.gpu[1].free_milli = 900;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_greedy(&setting, &found);
+    assert_int_equal(place_of(&found, 0), 0);
+    assert_int_equal(place_of(&found, 1), 1);
+    assert_int_equal(place_of(&found, 2), 0); /* where it adds nothing; beside the sidecar, 3 */
+}
+
+static void of_equally_large_wants_the_pods_first_goes_first(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 3);
+    setting.want[3].milli = setting.want[4].milli = 100;
+    setting.want[3].parts = 2; /* takes both; the other way round one would be full */
+    setting.room.gpu[0].free_milli = 100;
+    setting.room.gpu[1].free_milli = 200;
+    setting.room.gpu[2].free_milli = 50;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_greedy(&setting, &found);
+    assert_int_equal(place_of(&found, 3), 0);
+    assert_int_equal(place_of(&found, 4), 1);
 }
 
 static void the_largest_pod_is_placed(void **state)
@@ -592,6 +759,16 @@ static void the_rules_decide_in_their_order(void **state)
     assert_int_equal(placement_cmp(&base, atom("m"), &base, atom("m")), 0);
 }
 
+static void of_placements_that_begin_alike_the_shorter_comes_first(void **state)
+{
+    (void)state;
+    /* What stands behind the parts is left over from before. */
+    const struct placement one = {.parts = 1, .part = {{0, 1}, {9, 9}}};
+    const struct placement two = {.parts = 2, .part = {{0, 1}, {1, 1}}};
+    assert_true(placement_cmp(&one, atom("m"), &two, atom("m")) < 0);
+    assert_true(placement_cmp(&two, atom("m"), &one, atom("m")) > 0);
+}
+
 /*
  * Rooms of nodes
  */
@@ -683,6 +860,8 @@ static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
     struct room room;
     room_of(node, &room);
     assert_int_equal(room.gpu[0].closed, REASON_ROOM); /* over */
+    assert_int_equal(room.gpu[0].free_milli, 0);
+    assert_int_equal(room.gpu[0].free_mib, 0);
 
     const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
     room_without(node, both, 4, &room);
@@ -692,6 +871,10 @@ static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
     assert_int_equal(room.free_milli, 1700);
     room_without(node, NULL, 0, &room);
     assert_int_equal(room.free_milli, 600);
+    struct node *empty = two_gpus(NULL, 0);
+    room_without(empty, both, 4, &room);
+    assert_int_equal(room.free_milli, 2000);
+    node_unref(empty);
     node_audit(node); /* the node itself stays as it is */
     node_unref(node);
     for (int i = 0; i < 3; i++)
@@ -732,13 +915,22 @@ int main(void)
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
         cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
         cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
+        cmocka_unit_test(of_two_wants_the_one_nearest_to_fitting_speaks),
+        cmocka_unit_test(each_gpu_of_the_largest_node_may_be_the_only_one),
+        cmocka_unit_test(memory_fits_to_the_last_mib),
         cmocka_unit_test(a_gpu_of_unknown_size_is_absent_and_not_small),
         cmocka_unit_test(many_wants_are_placed_greedily_and_rightly),
         cmocka_unit_test(too_many_states_are_left_to_the_greedy_way),
+        cmocka_unit_test(as_many_states_as_there_may_be_are_gone_through),
+        cmocka_unit_test(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it),
+        cmocka_unit_test(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one),
+        cmocka_unit_test(the_greedy_way_charges_as_little_as_it_can),
+        cmocka_unit_test(of_equally_large_wants_the_pods_first_goes_first),
         cmocka_unit_test(the_largest_pod_is_placed),
         cmocka_unit_test(the_worst_case_is_bounded),
         cmocka_unit_test(the_order_is_total),
         cmocka_unit_test(the_rules_decide_in_their_order),
+        cmocka_unit_test(of_placements_that_begin_alike_the_shorter_comes_first),
         cmocka_unit_test(the_room_of_a_node_is_what_is_left),
         cmocka_unit_test(more_missing_gpus_than_a_node_may_have_are_not_seen),
         cmocka_unit_test(a_room_without_pods_is_that_of_a_node_without_them),

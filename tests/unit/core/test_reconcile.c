@@ -167,6 +167,28 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     assert_string_equal(reconcile(world, pod, "300x2"), "");
 }
 
+static void a_pod_waits_until_each_of_its_containers_finds_its_gpus(void **state)
+{
+    struct world *world = *state;
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_string_equal(reconcile(world, pod, "300+200x2"), "observe");
+    (void)world_node(world, "n1", two_a100, 1);
+    assert_string_equal(reconcile(world, pod, "300+200x2"), ""); /* the second would need two */
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
+}
+
+static void a_name_of_one_letter_is_a_name(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n", two_a100, 2);
+    (void)world_reserve(world, "a", "n", "300");
+    struct pod *pod = world_pod(world, "a", "n");
+    world_note(world, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(world, pod, "300"), "confirm");
+    assert_string_equal(reconcile(world, world_pod(world, "b", "n"), "300"), "observe");
+}
+
 static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **state)
 {
     struct world *world = *state;
@@ -184,11 +206,15 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     struct pod *never = world_pod(world, "b", "n1");
     struct pod *broken = world_pod(world, "zz", "n1");
     broken->note = NOTE_BROKEN;
-    const struct pod *order[] = {rowed, noted, early, late, twin, never, broken};
+    rowed->scheduled_ms = 900; /* its row counts, not its time */
+    noted->scheduled_ms = 800;
+    struct pod *first = world_pod(world, "zzz", "n1");
+    first->scheduled_ms = 1; /* is a time; 0 is none */
+    const struct pod *order[] = {rowed, noted, first, early, late, twin, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {
             const int cmp = reconcile_order(world->ledger, order[i], order[k]);
-            assert_true(i == k ? cmp == 0 : (cmp < 0) == (i < k));
+            assert_true(i < k ? cmp < 0 : i > k ? cmp > 0 : cmp == 0);
         }
 }
 
@@ -213,6 +239,7 @@ static void only_what_answers_the_request_is_believed(void **state)
         {"2000", "c0 GPU-a 1000 1,c0 GPU-b 1000 1", true},
         {"2000", "c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
         {"2000", "c0 GPU-a 1000 1", false},
+        {"2000", "c0 GPU-b 1000 1,c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
         {"300+i700", "c1 GPU-a 700 1,c0 GPU-b 300 1", true},
         {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
     };
@@ -233,8 +260,49 @@ static void only_what_answers_the_request_is_believed(void **state)
     id[sizeof id - 1] = '\0';
     pod->share[0].gpu = id;
     assert_false(reconcile_believable(pod, world_request(world, "300")));
+    id[GPU_ID_BYTES_MAX] = '\0';
+    assert_true(reconcile_believable(pod, world_request(world, "300")));
     pod->share[0].gpu = "";
     assert_false(reconcile_believable(pod, world_request(world, "300")));
+}
+
+static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
+{
+    struct world *world = *state;
+    char id[GPU_ID_BYTES_MAX + NAME_BYTES_MAX + 2];
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-a 300 1");
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    memcpy(id, "n1/", 3);
+    pod->share[0].gpu = id;
+    assert_false(reconcile_believable(pod, world_request(world, "300")));
+    id[sizeof id - 2] = '\0';
+    assert_true(reconcile_believable(pod, world_request(world, "300")));
+}
+
+static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
+{
+    struct world *world = *state;
+    static const char *const words = "100x64+100x64+100x64+100x64+100x64+100x64+100x64+100x64";
+    static struct pod_share share[PARTS_MAX];
+    char name[PARTS_MAX / GPUS_PER_NODE_MAX][8];
+    char gpu[GPUS_PER_NODE_MAX][8];
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        const uint32_t container = i / GPUS_PER_NODE_MAX;
+        const uint32_t number = i % GPUS_PER_NODE_MAX;
+        (void)snprintf(name[container], sizeof name[0], "c%u", container);
+        (void)snprintf(gpu[number], sizeof gpu[0], "GPU-%u", number);
+        share[i] = (struct pod_share){
+            .container = name[container], .gpu = gpu[number], .milli = 100, .mib = 1};
+    }
+    struct pod *pod = world_pod(world, "a", "n1");
+    pod->note = NOTE_OK;
+    pod->share = share;
+    pod->shares = PARTS_MAX;
+    assert_true(reconcile_believable(pod, world_request(world, words)));
+    pod->shares--;
+    assert_false(reconcile_believable(pod, world_request(world, words)));
 }
 
 static uint64_t seed;
@@ -356,8 +424,12 @@ int main(void)
         IN_A_WORLD(a_row_wins_over_the_annotation),
         IN_A_WORLD(what_asks_nothing_is_left_alone),
         IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
+        IN_A_WORLD(a_pod_waits_until_each_of_its_containers_finds_its_gpus),
+        IN_A_WORLD(a_name_of_one_letter_is_a_name),
         IN_A_WORLD(a_list_is_taken_rows_first_then_annotations_then_by_time),
         IN_A_WORLD(only_what_answers_the_request_is_believed),
+        IN_A_WORLD(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
+        IN_A_WORLD(as_many_shares_as_a_pod_may_have_are_believed),
         IN_A_WORLD(reconciling_twice_changes_nothing_the_second_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
