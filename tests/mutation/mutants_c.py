@@ -31,12 +31,16 @@ SWAPS = {
 }
 COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>="}
-ASSERTIONS = {"must", "must_debug", "must_not_reach", "static_assert"}
 LOOPS = {"for", "while", "switch", "if"}
 TYPES = {
     "const", "static", "struct", "enum", "union", "unsigned", "signed", "int", "char", "bool", "long", "short",
     "double", "float", "void", "CLEANUP", "typedef", "extern", "_Atomic", "volatile",
 }
+
+
+def is_assertion(name: str) -> bool:
+    """must(), must_debug(), must_fit() and so on, which may only abort."""
+    return name == "must" or name.startswith("must_") or name == "static_assert"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +152,7 @@ class Maker:
         silent = set()
         for i, token in enumerate(self.tokens[:-1]):
             after = self.tokens[i + 1]
-            if token.text in ASSERTIONS | {"sizeof", "__attribute__"} and after.text == "(":
+            if (is_assertion(token.text) or token.text in ("sizeof", "__attribute__")) and after.text == "(":
                 silent.update(range(i, self.pair[i + 1] + 1))
             if token.text == "[" and self.tokens[self.pair[i] + 1].text in (";", "=", "["):
                 if i >= 2 and self.tokens[i - 1].kind == "word" and self.tokens[i - 2].kind == "word":
@@ -191,12 +195,18 @@ class Maker:
         elif token.text == "!" and self.tokens[i + 1].text != "!":
             self.add(i, i, "", "negation removed")
         elif token.text in ("break", "continue"):
+            if self.tokens[i + 2].text == "}" and self.is_switch(self.pair[i + 2]):
+                return  # the last of a switch goes to its end in any case
             self.add(i, i, "", f"{token.text} removed")
         elif token.text == "?":
             self.negate_choice(i)
         elif token.text in SWAPS and (token.text in ("++", "--") or self.is_binary(i)):
             for new in SWAPS[token.text]:
                 self.add(i, i, new, "comparison" if token.text in COMPARISONS else "operator")
+
+    def is_switch(self, brace: int) -> bool:
+        before = self.tokens[brace - 1]
+        return before.text == ")" and self.tokens[self.pair[brace - 1] - 1].text == "switch"
 
     def change_number(self, i: int, token: Token) -> None:
         match = NUMBER.fullmatch(token.text)
@@ -296,7 +306,8 @@ class Maker:
 
 
 def mutants_of(file: str, text: str) -> List[Mutant]:
-    return [mutant for function in functions_of(text) for mutant in Maker(file, text, function).make()]
+    return [mutant for function in functions_of(text) if not is_assertion(function.name)
+            for mutant in Maker(file, text, function).make()]
 
 
 def schema_of(text: str, file: str, mutants: Dict[int, Mutant], reached: Dict[str, int]) -> Tuple[str, List[Optional[int]]]:
