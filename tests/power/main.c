@@ -40,6 +40,8 @@ struct power {
     bool *keep;
     size_t keep_room;
     size_t point;
+    size_t torn; /* one of its changes; SIZE_MAX: none */
+    size_t tear;
     uint64_t chance;
     uint64_t points;
     uint64_t built;
@@ -77,6 +79,9 @@ static void violate(struct power *power, const char *what)
     (void)printf("violation at point %zu: %s\n  unsynced, + is kept:", power->point, what);
     for (size_t i = 0; i < power->platter.changes; i++)
         (void)printf(" %c%zu", power->keep[i] ? '+' : '-', power->platter.change[i]);
+    if (power->torn != SIZE_MAX)
+        (void)printf("; torn is %zu, at boundary %zu", power->platter.change[power->torn],
+                     power->tear);
     (void)printf("\n  again: power --point %zu --commits %u --load %" PRIu64, power->point,
                  options->load.commits, options->load.seed);
     if (options->sample > 0)
@@ -175,6 +180,8 @@ static void one_image(struct power *power, size_t torn, size_t tear)
     uint32_t found = 0;
 
     power->built++;
+    power->torn = torn;
+    power->tear = tear;
     platter_build(&power->platter, power->keep, torn, tear);
     const uint64_t hash = platter_hash(&power->platter) + promise(power)->migrates;
     bool whole = true;
@@ -329,8 +336,10 @@ static void tell_progress(const struct power *power)
     if (power->point % 1000 != 0 || power->options->sample > 0 || power->options->bites)
         return;
     (void)fprintf(stderr,
-                  "point %zu of %zu: images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64 "\n",
-                  power->point, power->trace.events, power->built, power->distinct, power->opened);
+                  "point %zu of %zu: images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
+                  " violations %" PRIu64 "\n",
+                  power->point, power->trace.events, power->built, power->distinct, power->opened,
+                  power->violations);
 }
 
 static void go(struct power *power)
@@ -451,6 +460,8 @@ int main(int count, char **words)
                               .to = UINT64_MAX};
     const int64_t started_ns = clock_ns();
 
+    /* Whoever ends it in the middle has what was found. */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (!take_options(count, words, &options)) {
         help();
         return 2;
