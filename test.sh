@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-STEPS=(packages asan clang release tsan manifests demo controlplane)
+STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane)
 JOBS=${JOBS:-$(nproc)}
 SKIP=77
 
@@ -33,7 +33,7 @@ step_packages() {
 
 # Everything under the address and undefined behaviour sanitizers, the tidy checks among it.
 step_asan() {
-    preset asan -LE never
+    preset asan -LE 'never|crash'
 }
 
 # The other compiler sees other mistakes, and clang-tidy reads the sources on the way.
@@ -56,9 +56,30 @@ step_release() {
     done
 }
 
+# The ledger cannot lie: fixed seeds, kill -9, power loss, then a minute of fresh seeds.
+step_trust() {
+    preset release -R '^(sim|crash|power)\.'
+    tests/sim/run --seconds 60 --jobs "$JOBS"
+}
+
+# A minute and a half of bytes that nobody has tried before.
+step_fuzz() {
+    tests/fuzz/run --seconds 90
+}
+
+# Do the tests bite?  Branches of core, and some of its mutants.
+step_mutation() {
+    tests/mutation/coverage
+    tests/mutation/run --sample 150 --quick
+}
+
+step_model() {
+    docs/model/run
+}
+
 # Races only matter where there are threads; core and wire have none.
 step_tsan() {
-    preset tsan -LE 'tidy|table|golden|fuzz' -E '^unit\.(base|core|wire|ctl)\.'
+    preset tsan -LE 'tidy|table|golden|fuzz|sim|crash|power' -E '^unit\.(base|core|wire|ctl)\.'
 }
 
 step_manifests() {
