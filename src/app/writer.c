@@ -721,7 +721,7 @@ static void pod_swept(void *user, const struct pod_record *record)
     hints_settled(writer->app->hints, text_of(record->uid));
 }
 
-/* Allocations whose pod no list shows; those with a Binding on its way are told by its outcome. */
+/* Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again. */
 static bool release_orphans(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -733,8 +733,7 @@ static bool release_orphans(struct writer *writer)
     bool whole = true;
 
     for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
-        if (pods_find(writer->app->pods, allocation->is.uid) != NULL ||
-            map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
+        if (pods_find(writer->app->pods, allocation->is.uid) != NULL)
             continue;
         orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
         orphan[orphans++] = xstrdup(allocation->is.uid);

@@ -485,6 +485,36 @@ static void a_fetched_pod_is_spared_by_one_list_only(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 0);
 }
 
+/* The uid of the one reservation that is open. */
+static const char *open_uid(struct rig *rig)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(rig->app.view);
+    assert_int_equal(snapshot->opens, 1);
+    return snapshot->open[0].allocation->is.uid;
+}
+
+static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->lose_answers = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    /* Bound, ended, and both events compacted away before the answer comes. */
+    rig_delete_pod(rig, "a");
+    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
+    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_END)));
+    struct message *outcome = message_new(MESSAGE_OUTCOME);
+    outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(rig)));
+    outcome->outcome = OUTCOME_BOUND;
+    assert_true(queue_put(rig->app.queue, outcome));
+    (void)writer_step(rig->writer, 0);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
 static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
 {
     struct rig *rig = *state;
@@ -629,6 +659,7 @@ int main(void)
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
         TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
         TEST(a_fetched_pod_is_spared_by_one_list_only),
+        TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it),
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
         TEST(pods_that_ask_nothing_or_0_are_told_apart),
