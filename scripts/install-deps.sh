@@ -35,6 +35,7 @@ libclang-rt-14-dev         /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux
 python3                    /usr/share/doc/python3
 python3-yaml               /usr/share/doc/python3-yaml
 sqlite3                    sqlite3
+spin                       spin
 curl                       curl
 jq                         jq
 openssl                    openssl
