@@ -434,6 +434,16 @@ static void memory_fits_to_the_last_mib(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
     room.gpu[0].free_mib = 999;
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+
+    struct want six[EXACT_WANTS_MAX];
+    for (uint32_t w = 0; w < EXACT_WANTS_MAX; w++)
+        six[w] = (struct want){.container = "c", .parts = 1, .milli = 100};
+    request = (struct request){.wants = EXACT_WANTS_MAX, .want = six};
+    room.gpu[0].mib = 1009; /* 100 MiB each, 605 for all */
+    room.gpu[0].free_mib = 600;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 599;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
 static void a_gpu_of_unknown_size_is_absent_and_not_small(void **state)

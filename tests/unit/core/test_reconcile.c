@@ -178,6 +178,18 @@ static void a_pod_waits_until_each_of_its_containers_finds_its_gpus(void **state
     assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
 }
 
+static void nothing_is_read_behind_the_last_container(void **state)
+{
+    struct world *world = *state;
+    struct command command[RECONCILE_MAX];
+    struct pod *pod = world_pod(world, "a", "n1");
+    assert_string_equal(reconcile(world, pod, "300"), "observe");
+    (void)world_node(world, "n1", two_a100, 1);
+    struct request *exact = request_clone(world_request(world, "300"));
+    assert_int_equal(reconcile_pod(world->ledger, pod, exact, 5000, command), 2);
+    xfree(exact);
+}
+
 static void a_name_of_one_letter_is_a_name(void **state)
 {
     struct world *world = *state;
@@ -239,7 +251,7 @@ static void only_what_answers_the_request_is_believed(void **state)
         {"2000", "c0 GPU-a 1000 1,c0 GPU-b 1000 1", true},
         {"2000", "c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
         {"2000", "c0 GPU-a 1000 1", false},
-        {"2000", "c0 GPU-b 1000 1,c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
+        {"100x3", "c0 GPU-b 100 1,c0 GPU-a 100 1,c0 GPU-a 100 1", false},
         {"300+i700", "c1 GPU-a 700 1,c0 GPU-b 300 1", true},
         {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
     };
@@ -425,6 +437,7 @@ int main(void)
         IN_A_WORLD(what_asks_nothing_is_left_alone),
         IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
         IN_A_WORLD(a_pod_waits_until_each_of_its_containers_finds_its_gpus),
+        IN_A_WORLD(nothing_is_read_behind_the_last_container),
         IN_A_WORLD(a_name_of_one_letter_is_a_name),
         IN_A_WORLD(a_list_is_taken_rows_first_then_annotations_then_by_time),
         IN_A_WORLD(only_what_answers_the_request_is_believed),
