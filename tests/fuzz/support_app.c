@@ -75,7 +75,7 @@ void web_query_each(struct web_call *call, void *user,
     arena_init(&arena);
     while (text_cut(&rest, '&', &pair)) {
         struct text key;
-        if (text_cut(&pair, '=', &key))
+        if (pair.len > 0 && text_cut(&pair, '=', &key))
             name(user, decoded(&arena, key), decoded(&arena, pair));
     }
     arena_done(&arena);
