@@ -7,7 +7,7 @@
  *   check.c    audits, replay                tend.c      checkpoint, retention
  *   history.c  who held what                 backup.c    a copy
  *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
- *   sweep.c    what a death left
+ *   sweep.c    what a death left             rewrite.c   the log, on the disk for certain
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -164,6 +164,11 @@ int file_prepare(const char *path, struct err *err) MUST_USE;
 /* Can these first bytes be a ledger's?  CORRUPT, FOREIGN. */
 int file_judge_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
+/*
+ * Write the log's bytes once more and sync them.  After a sync that failed the kernel takes its
+ * pages as written; a restart would read from memory what no disk has, and build on it.
+ */
+int file_rewrite_log(const char *path, struct err *err) MUST_USE;
 /* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
 /* "<path>.<word>-<UTC>", a name that is free. */

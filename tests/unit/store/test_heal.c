@@ -200,6 +200,43 @@ static void a_read_that_fails_costs_its_batch_only(void **state)
     loops(DISK_READ, SQLITE_IOERR, 20);
 }
 
+static void power_goes(struct shelf *shelf, enum disk_loss loss)
+{
+    disk_cut();
+    shelf_close(shelf);
+    disk_restart(loss, 1);
+}
+
+/*
+ * After a sync that failed the kernel takes what it was for as written.  A restart reads it from
+ * memory, finds the commit that failed, and builds on it; then the power goes.
+ */
+static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **state)
+{
+    static struct shelf shelf;
+    int64_t count;
+    struct err err;
+
+    (void)state;
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    assert_true(one_batch(&shelf, 0));
+    disk_fail(DISK_SYNC, 1, SQLITE_IOERR, true);
+    assert_false(one_batch(&shelf, 1));
+    power_goes(&shelf, DISK_KEEPS_ALL); /* only the process died */
+    shelf_open(&shelf);
+    assert_true(one_batch(&shelf, BATCHES));
+    power_goes(&shelf, DISK_KEEPS_NONE);
+    shelf_open(&shelf);
+    assert_int_equal(db_number(shelf.store->db,
+                               "SELECT count(*) FROM allocation WHERE uid IN ('p0', 'p2')", &count,
+                               &err),
+                     0);
+    assert_int_equal(count, 2);
+    shelf_done(&shelf);
+    disk_clear();
+}
+
 static int install(void **state)
 {
     (void)state;
@@ -216,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_truncation_or_deletion_that_fails_costs_nothing_else),
         cmocka_unit_test(a_file_that_cannot_be_opened_can_later),
         cmocka_unit_test(a_read_that_fails_costs_its_batch_only),
+        cmocka_unit_test(what_was_never_synced_is_written_anew_before_it_is_built_on),
     };
     return cmocka_run_group_tests(tests, install, NULL);
 }
