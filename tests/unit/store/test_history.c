@@ -241,6 +241,71 @@ static void retention_takes_a_little_at_a_time(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
 
+static void the_past_is_kept_for_all_of_its_days(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    store_retain(shelf->store, 30);
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    const int64_t released = shelf_number(shelf->path, "SELECT released_ms FROM allocation");
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, released + 30 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, released + 31 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+/* Whatever the entry is with which a round ends. */
+static void a_round_of_retention_may_end_with_any_entry(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    shelf->store->limits.fold = 1;
+    store_retain(shelf->store, 1);
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_counted, 2);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    (void)world_reserve(world, "b", "n1", "50");
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    shelf_save(shelf);
+    for (int left = 7; left > 0; left--) {
+        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), left);
+        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_int_equal(store_audit(shelf->store, &err), 0);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    shelf_same(shelf);
+}
+
+static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    store_retain(shelf->store, 1);
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_counted, 2);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    (void)world_node(world, "n2", two_counted, 2);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)world_reserve(world, "a", "n1", "70");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 3);
+    assert_int_equal(store_audit(shelf->store, &err), 0);
+    shelf_turn(shelf);
+}
+
 static void no_retention_forgets_nothing(void **state)
 {
     struct shelf *shelf = *state;
@@ -443,6 +508,9 @@ int main(void)
         TEST(history_does_not_see_an_open_batch),
         TEST(retention_forgets_the_old_and_keeps_the_present),
         TEST(retention_takes_a_little_at_a_time),
+        TEST(the_past_is_kept_for_all_of_its_days),
+        TEST(a_round_of_retention_may_end_with_any_entry),
+        TEST(what_came_again_is_not_forgotten_with_what_it_was),
         TEST(no_retention_forgets_nothing),
         TEST(a_clock_set_back_loses_nothing_young),
         TEST(the_log_is_taken_in_between_batches),

@@ -222,6 +222,33 @@ static void a_change_of_something_unknown_is_refused(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
 }
 
+/* Not only what is gone: what is there in another state, or in another place, is unknown too. */
+static void a_change_of_something_that_is_otherwise_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'bound' WHERE uid = 'a';"
+                                            "PRAGMA foreign_keys=OFF;"
+                                            "DROP TRIGGER allocation_stays;"
+                                            "UPDATE allocation SET node = 'n2' WHERE uid = 'b'"),
+                     SQLITE_OK);
+    static const char *const uid[] = {"a", "b"};
+    for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
+        assert_int_equal(world_step(world, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
+        assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+        assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+        assert_non_null(strstr(err.text, "otherwise than the ledger in memory"));
+        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        world_undo(world);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+}
+
 static void a_batch_rolled_back_leaves_nothing(void **state)
 {
     struct shelf *shelf = *state;
@@ -416,6 +443,7 @@ int main(void)
         TEST(counts_become_uuids_while_they_are_held),
         TEST(a_write_that_fails_is_rolled_back_alone),
         TEST(a_change_of_something_unknown_is_refused),
+        TEST(a_change_of_something_that_is_otherwise_is_refused),
         TEST(a_batch_rolled_back_leaves_nothing),
         TEST(closing_within_a_batch_drops_it),
         TEST(many_changes_are_one_commit),
