@@ -285,6 +285,18 @@ static void rows_that_contradict_each_other_are_seen(void **state)
     }
 }
 
+/* Two nodes may use one name for two GPUs. */
+static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
+{
+    struct shelf *shelf = *state;
+    fill(shelf);
+    spoil(shelf, "INSERT INTO node VALUES ('n2', 'u', 'none', 'none', '', 0, 0);"
+                 "INSERT INTO gpu VALUES ('n2', 'GPU-z', 'GPU-a', '', 1000, 0, 0, -1, 0);");
+    struct err err = {0};
+    if (shelf_try(shelf, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
 /* What only the slow audit looks at. */
 static void a_past_that_contradicts_itself_is_seen(void **state)
 {
@@ -506,6 +518,7 @@ int main(void)
         TEST(halves_and_scratches_are_seen),
         TEST(tables_that_are_not_quite_ours_are_seen),
         TEST(rows_that_contradict_each_other_are_seen),
+        TEST(a_name_of_another_nodes_gpu_is_no_contradiction),
         TEST(a_past_that_contradicts_itself_is_seen),
         TEST(a_corrupt_file_is_moved_aside_when_so_configured),
         TEST(an_older_ledger_is_migrated_after_a_copy),
