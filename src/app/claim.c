@@ -90,6 +90,18 @@ int64_t claim_step(struct claim *claim, int64_t now_ms)
     return TIMEOUT_MS;
 }
 
+/* Another cluster's ledger stays that; a disk may heal. */
+static void not_claimed(struct claim *claim, int64_t now_ms)
+{
+    must(claim->err.code != ERR_NONE);
+
+    claim->refused = claim->err.code == ERR_FOREIGN;
+    if (claim->refused)
+        return;
+    atomic_store(&claim->app->disk_broken, true);
+    try_later(claim, now_ms, claim->err.text);
+}
+
 static void learned(struct claim *claim, int64_t now_ms)
 {
     must(!claim->done && claim->status == 200);
@@ -105,7 +117,7 @@ static void learned(struct claim *claim, int64_t now_ms)
     } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
         try_later(claim, now_ms, "namespace kube-system has no usable uid");
     } else if (store_claim(app->store, meta.uid, &claim->err) < 0) {
-        claim->refused = true;
+        not_claimed(claim, now_ms);
     } else {
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
         claim->done = true;

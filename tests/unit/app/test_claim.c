@@ -1,0 +1,128 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/log.h"
+
+#include "app/claim.h"
+#include "support/disk.h"
+
+struct desk {
+    struct app app;
+    struct kube_ops ops;
+    struct claim *claim;
+    char folder[64];
+    char path[96];
+    int64_t now_ms;
+};
+
+static void desk_open(struct desk *desk)
+{
+    const struct store_rules rules = {.path = desk->path};
+    struct err err;
+
+    assert_int_equal(store_open(&rules, &desk->app.store, &err), 0);
+}
+
+static int setup(void **state)
+{
+    static struct desk desk;
+
+    desk = (struct desk){.now_ms = 1000000};
+    log_set(LOG_ERROR, false);
+    disk_install();
+    (void)snprintf(desk.folder, sizeof desk.folder, "/tmp/milligpu-claim-XXXXXX");
+    assert_non_null(mkdtemp(desk.folder));
+    (void)snprintf(desk.path, sizeof desk.path, "%s/ledger.db", desk.folder);
+    desk_open(&desk);
+    desk.app.server = "test";
+    desk.app.standin = standin_new("claim");
+    standin_ops(desk.app.standin, &desk.ops);
+    desk.claim = claim_new(&desk.app, &desk.ops);
+    *state = &desk;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct desk *desk = *state;
+    char lock[112];
+
+    claim_free(desk->claim);
+    desk->ops.free(desk->ops.ctx);
+    standin_free(desk->app.standin);
+    store_close(desk->app.store);
+    disk_clear();
+    (void)snprintf(lock, sizeof lock, "%s.lock", desk->path);
+    (void)unlink(lock);
+    (void)unlink(desk->path);
+    return rmdir(desk->folder);
+}
+
+static void deliver(void *user, const struct kube_answer *answer)
+{
+    struct desk *desk = user;
+    claim_answer(desk->claim, desk->now_ms, answer);
+}
+
+static void try_once(struct desk *desk)
+{
+    desk->now_ms += 1000;
+    (void)claim_step(desk->claim, desk->now_ms);
+    for (int i = 0; i < 10; i++)
+        desk->ops.poll(desk->ops.ctx, 0, desk, deliver);
+}
+
+static void a_new_ledger_is_given_to_the_first_cluster(void **state)
+{
+    struct desk *desk = *state;
+
+    try_once(desk);
+    assert_true(claim_done(desk->claim));
+    assert_true(atomic_load(&desk->app.claimed));
+}
+
+static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
+{
+    struct desk *desk = *state;
+    struct err err;
+
+    assert_int_equal(store_claim(desk->app.store, "somebody-else", &err), 0);
+    try_once(desk);
+    assert_true(claim_refused(desk->claim, &err));
+    assert_int_equal(err.code, ERR_FOREIGN);
+}
+
+static void a_full_disk_is_no_other_cluster(void **state)
+{
+    struct desk *desk = *state;
+    struct err err;
+
+    disk_fail(DISK_WRITE, 1, SQLITE_FULL, true);
+    try_once(desk);
+    assert_false(claim_refused(desk->claim, &err));
+    assert_false(claim_done(desk->claim));
+    assert_true(atomic_load(&desk->app.disk_broken));
+    disk_fail(0, 0, SQLITE_OK, false);
+    try_once(desk);
+    assert_true(claim_done(desk->claim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_new_ledger_is_given_to_the_first_cluster, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_ledger_of_another_cluster_is_refused_for_good, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_no_other_cluster, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
