@@ -167,7 +167,8 @@ class Bed:
         while True:
             schema, owner = mutants_c.schema_of(text, path, mine, self.reached)
             made.write_text(schema)
-            done = self.gcc("-fmax-errors=0", "-c", made, "-o", self.object_of(path))
+            # What is not initialised any more is never right by luck.
+            done = self.gcc("-ftrivial-auto-var-init=pattern", "-fmax-errors=0", "-c", made, "-o", self.object_of(path))
             if done.returncode == 0:
                 return bad
             wrong = {owner[int(line) - 1] for line in

@@ -258,6 +258,12 @@ static void rows_that_contradict_each_other_are_seen(void **state)
         {"UPDATE share SET milli = 1 WHERE allocation = 2", "shares come to"},
         {"DELETE FROM share WHERE allocation = 2", "a grant without a share"},
         {"DELETE FROM gpu WHERE id = 'GPU-a'", "does not have GPU GPU-a"},
+        {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 0, 0);"
+         "UPDATE gpu SET node = 'n2' WHERE id = 'GPU-a'",
+         "does not have GPU GPU-a"},
+        {"UPDATE charge SET milli = 1001 - (SELECT sum(milli) FROM charge WHERE live = 1"
+         " AND gpu = 'GPU-a' AND allocation <> 1) WHERE allocation = 1 AND gpu = 'GPU-a'",
+         "grants of 1001 milli"},
         {"UPDATE gpu SET alias = 'GPU-b' WHERE id = 'GPU-a'", "goes by a name of"},
         {"UPDATE gpu SET alias = 'x'", "goes by a name of"},
         {"UPDATE node SET gone = 1", "is gone, yet shows"},
@@ -308,6 +314,8 @@ static void a_past_that_contradicts_itself_is_seen(void **state)
         {"UPDATE charge SET milli = 99 WHERE allocation = 3", "shares come to"},
         {"DELETE FROM journal WHERE seq = 2", "gap"},
         {"DELETE FROM journal WHERE seq = 1", "gap"},
+        {"DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal)", "gap"},
+        {"UPDATE journal SET seq = 0 WHERE seq = 1", "gap"},
         {"UPDATE journal SET result = '{' WHERE seq = 2", "no JSON"},
         {"UPDATE journal SET result = '{}' WHERE seq = 2", "does not know it"},
         {"UPDATE journal SET result = json_set(result, '$.allocation.name', 'other')"
