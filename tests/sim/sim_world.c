@@ -202,11 +202,13 @@ static void rotate_indexes(struct truth_node *node)
 /* From counts to UUIDs: the made-up id becomes an alias. */
 static void name_gpus(struct sim *sim, struct truth_node *node)
 {
+    const uint32_t n = (uint32_t)(node - sim->truth.node);
+
     node->source = TRUTH_ANNOTATED;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct truth_gpu *gpu = &node->is.gpu[i];
-        (void)snprintf(gpu->alias, sizeof gpu->alias, "%s/gpu-%u", node->name, i);
-        (void)snprintf(gpu->id, sizeof gpu->id, "GPU-%s-late-%u", node->name, i);
+        (void)snprintf(gpu->alias, sizeof gpu->alias, "n%u/gpu-%u", n, i);
+        (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-late-%u", n, i);
         gpu->mib = MIB;
     }
     patch_node(sim, node, "gets_uuids");
