@@ -246,7 +246,7 @@ void daemon_boot(struct sim *sim)
     struct err err;
 
     must(!daemon->up);
-    *app = (struct app){0};
+    memset(app, 0, sizeof *app);
     if (open_store(sim, &err) < 0) {
         boot_failed(sim, &err);
         return;
