@@ -74,7 +74,7 @@ step_fuzz() {
 # Do the tests bite?  Branches of core, and some of its mutants.
 step_mutation() {
     tests/mutation/coverage
-    tests/mutation/run --sample 150 --quick
+    tests/mutation/run --sample 200 --seed 1
 }
 
 step_model() {
