@@ -24,7 +24,7 @@ void safe_enter(struct app *app, enum safe_reason reason, const char *text)
     must(reason < SAFE_REASONS);
     if (atomic_exchange(&safe->entered, true))
         return;
-    safe->reason = reason;
+    atomic_store(&safe->reason, reason);
     safe->since_ms = app->clock.wall_ms(app->clock.ctx);
     text_clip(text_of(text), safe->text, sizeof safe->text);
     if (bundle_make(app, safe->bundle, sizeof safe->bundle, &err) < 0) {
@@ -41,12 +41,16 @@ void safe_enter(struct app *app, enum safe_reason reason, const char *text)
 
 const char *safe_why(const struct app *app)
 {
-    must(app->safe.reason < SAFE_REASONS);
-    return reasons[app->safe.reason].text;
+    const enum safe_reason reason = atomic_load(&app->safe.reason);
+
+    must(reason < SAFE_REASONS);
+    return reasons[reason].text;
 }
 
 const char *safe_word(const struct app *app)
 {
-    must(app->safe.reason < SAFE_REASONS);
-    return reasons[app->safe.reason].word;
+    const enum safe_reason reason = atomic_load(&app->safe.reason);
+
+    must(reason < SAFE_REASONS);
+    return reasons[reason].word;
 }

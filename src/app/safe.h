@@ -37,10 +37,11 @@ enum safe_reason {
 
 enum { SAFE_FOLDER_MAX = 4096 };
 
-/* Written by the first safe_enter(), before app->safe_mode is set; never again. */
+/* Written by the first safe_enter(), before app->safe_mode is set; never again.  The reason is
+   asked for at any time. */
 struct safe {
     atomic_bool entered;
-    enum safe_reason reason;
+    _Atomic(enum safe_reason) reason;
     int64_t since_ms; /* UTC */
     char text[ERR_TEXT_MAX];
     char bundle[SAFE_FOLDER_MAX]; /* "": there is none, and why_none says why */
@@ -49,7 +50,7 @@ struct safe {
 
 void safe_enter(struct app *app, enum safe_reason reason, const char *text);
 
-/* Once app->safe_mode is set. */
+/* Of the reason; the first one of the table before there is any. */
 const char *safe_why(const struct app *app);
 const char *safe_word(const struct app *app);
 
