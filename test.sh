@@ -81,9 +81,9 @@ step_model() {
     docs/model/run
 }
 
-# Races only matter where there are threads; core and wire have none.
+# Races only matter where there are threads; core, wire and the loops over the disk have none.
 step_tsan() {
-    preset tsan -LE 'tidy|table|golden|fuzz|sim|crash|power' -E '^unit\.(base|core|wire|ctl)\.'
+    preset tsan -LE 'tidy|table|golden|fuzz|sim|crash|power' -E '^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal)$'
 }
 
 step_manifests() {
