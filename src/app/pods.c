@@ -159,7 +159,7 @@ const struct pod_record *pods_find(struct pods *pods, const char *uid)
 }
 
 /* Not in the list because it is newer?  The next list has to show it. */
-static bool spare(struct pod_record *record, struct pods_list list)
+static bool spare(struct pods *pods, struct pod_record *record, struct pods_list list)
 {
     must(record->epoch < list.epoch);
 
@@ -167,7 +167,9 @@ static bool spare(struct pod_record *record, struct pods_list list)
 
     if (record->epoch != 0 || !newer)
         return false;
+    lock(pods); /* others copy records */
     record->epoch = list.epoch;
+    unlock(pods);
     return true;
 }
 
@@ -182,7 +184,7 @@ void pods_sweep(struct pods *pods, struct pods_list list, void *user,
     struct pod_record *record;
 
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
-        if (record->epoch >= list.epoch || spare(record, list))
+        if (record->epoch >= list.epoch || spare(pods, record, list))
             continue;
         old = xgrow(old, count, &capacity, sizeof *old);
         old[count++] = record;
