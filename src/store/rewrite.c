@@ -24,9 +24,9 @@ static int rewrite_pieces(sqlite3_file *file, char *piece)
 static int rewrite_log(sqlite3_vfs *vfs, const char *log)
 {
     int there = 0;
-    int rc = vfs->xAccess(vfs, log, SQLITE_ACCESS_EXISTS, &there);
 
     must(log != NULL);
+    int rc = vfs->xAccess(vfs, log, SQLITE_ACCESS_EXISTS, &there);
     if (rc != SQLITE_OK || there == 0)
         return rc;
     CLEANUP(xfreep) char *piece = xmalloc(PIECE_BYTES);

@@ -108,8 +108,6 @@ static int open_db(struct store *store, struct err *err)
 {
     must(store->db == NULL);
     int failed = store->memory ? 0 : file_prepare(store->path, err);
-    if (failed == 0 && !store->memory)
-        failed = file_rewrite_log(store->path, err);
     if (failed == 0)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {

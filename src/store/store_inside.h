@@ -167,6 +167,7 @@ int file_sync_folder(const char *path, struct err *err) MUST_USE;
 /*
  * Write the log's bytes once more and sync them.  After a sync that failed the kernel takes its
  * pages as written; a restart would read from memory what no disk has, and build on it.
+ * Only of a ledger, which nobody else writes to: under another program's hands it would undo.
  */
 int file_rewrite_log(const char *path, struct err *err) MUST_USE;
 /* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */

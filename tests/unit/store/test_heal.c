@@ -237,6 +237,29 @@ static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **s
     disk_clear();
 }
 
+/* Another program may be writing to it this very moment. */
+static void the_log_of_somebody_elses_database_is_left_alone(void **state)
+{
+    static struct shelf shelf;
+    sqlite3 *theirs;
+    struct err err;
+
+    (void)state;
+    shelf_init(&shelf);
+    assert_int_equal(sqlite3_open(shelf.path, &theirs), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(theirs,
+                                  "PRAGMA journal_mode=WAL; CREATE TABLE t (x);"
+                                  "INSERT INTO t VALUES (1)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    const uint64_t before = disk_changes();
+    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_FOREIGN);
+    assert_int_equal(disk_changes(), before);
+    assert_int_equal(sqlite3_close(theirs), SQLITE_OK);
+    shelf_done(&shelf);
+    disk_clear();
+}
+
 static int install(void **state)
 {
     (void)state;
@@ -254,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_opened_can_later),
         cmocka_unit_test(a_read_that_fails_costs_its_batch_only),
         cmocka_unit_test(what_was_never_synced_is_written_anew_before_it_is_built_on),
+        cmocka_unit_test(the_log_of_somebody_elses_database_is_left_alone),
     };
     return cmocka_run_group_tests(tests, install, NULL);
 }
