@@ -244,7 +244,7 @@ int schema_settle(struct store *store, struct err *err)
     must(store->db != NULL);
     int failed = schema_identify(store->db, store->schema, &blank, &version, err);
     if (failed == 0 && !blank && !store->memory)
-        failed = file_rewrite_log(store->path, err);
+        failed = log_rewrite(store->path, err);
     if (failed == 0 && !blank)
         failed = check_file(store->db, false, err);
     if (failed == 0)

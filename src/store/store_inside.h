@@ -7,7 +7,7 @@
  *   check.c    audits, replay                tend.c      checkpoint, retention
  *   history.c  who held what                 backup.c    a copy
  *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
- *   sweep.c    what a death left             rewrite.c   the log, on the disk for certain
+ *   sweep.c    what a death left             log.c       the bytes of the write-ahead log
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -164,17 +164,34 @@ int file_prepare(const char *path, struct err *err) MUST_USE;
 /* Can these first bytes be a ledger's?  CORRUPT, FOREIGN. */
 int file_judge_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
-/*
- * Write the log's bytes once more and sync them.  After a sync that failed the kernel takes its
- * pages as written; a restart would read from memory what no disk has, and build on it.
- * Only of a ledger, which nobody else writes to: under another program's hands it would undo.
- */
-int file_rewrite_log(const char *path, struct err *err) MUST_USE;
 /* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
 /* "<path>.<word>-<UTC>", a name that is free. */
 char *file_free_name(const char *path, const char *word) MUST_USE;
 int64_t file_wall_ms(void);
+
+/*
+ * log.c: write the log's bytes once more and sync them.  After a sync that failed the kernel takes
+ * its pages as written; a restart would read from memory what no disk has, and build on it.
+ * Only of a ledger, which nobody else writes to: under another program's hands it would undo.
+ */
+int log_rewrite(const char *path, struct err *err) MUST_USE;
+
+/*
+ * A commit that was in flight when the power went can look whole: the log's checksum is a sum, in
+ * which changes of three words in a row by d, -d and -d cancel out, and an older page that lies
+ * where the new one was to be may differ by just that (tests/power/README.md has a case).
+ *
+ * take_off() makes the last commit end the log, so that SQLite does not see it; at is 0 if there
+ * is none.  put_back() undoes it, if nothing was written there since.  With nobody at the file.
+ */
+enum { LOG_FRAME_HEAD_BYTES = 24 };
+struct log_cut {
+    int64_t at;
+    unsigned char head[LOG_FRAME_HEAD_BYTES];
+};
+int log_take_off(const char *path, struct log_cut *out, struct err *err) MUST_USE;
+int log_put_back(const char *path, const struct log_cut *cut, struct err *err) MUST_USE;
 
 /* sweep.c: what a copy that was killed half-way left beside the ledger. */
 void store_sweep(const struct store *store);

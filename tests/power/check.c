@@ -65,7 +65,8 @@ static void take_notice(void *user, const char *text)
 {
     static const char words[] = "a copy of before is ";
     const char *name = strstr(text, words);
-    (void)user;
+    struct check_found *found = user;
+    found->taken_off |= strstr(text, "without the last commit of its log") != NULL;
     if (name != NULL)
         (void)unlink(name + strlen(words));
 }
@@ -73,7 +74,7 @@ static void take_notice(void *user, const char *text)
 static struct store *open_it(const struct store_schema *schema, const char *path,
                              struct check_found *found)
 {
-    const struct store_rules rules = {.path = path, .notice = take_notice};
+    const struct store_rules rules = {.path = path, .user = found, .notice = take_notice};
     struct store *store = NULL;
     struct err err;
 
