@@ -1,75 +1,9 @@
 #include "desk.h"
 
-#include <string.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 
 #include "cluster.h"
-
-const char *web_method(const struct web_call *call)
-{
-    (void)call;
-    return "POST";
-}
-
-const char *web_path(const struct web_call *call)
-{
-    return call->path;
-}
-
-const char *web_header(struct web_call *call, const char *name)
-{
-    (void)call;
-    return strcmp(name, "Content-Type") == 0 ? "application/json" : NULL;
-}
-
-struct text web_body(const struct web_call *call)
-{
-    return call->body;
-}
-
-uint64_t web_id(const struct web_call *call)
-{
-    (void)call;
-    return 1;
-}
-
-int64_t web_began_ns(const struct web_call *call)
-{
-    return call->began_ns;
-}
-
-void web_set_header(struct web_call *call, const char *name, const char *value)
-{
-    (void)call;
-    (void)name;
-    (void)value;
-}
-
-/* Takes the memory, as the real one does. */
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
-{
-    (void)type;
-    must(call->status == 0); /* exactly once */
-    strbuf_done(&call->answer);
-    call->answer = *take_body;
-    strbuf_init(take_body);
-    call->status = status;
-    if (call->answered != NULL)
-        call->answered(call);
-}
-
-void web_call_init(struct web_call *call, const char *path)
-{
-    *call = (struct web_call){.path = path};
-    strbuf_init(&call->answer);
-}
-
-void web_call_done(struct web_call *call)
-{
-    strbuf_done(&call->answer);
-}
 
 void desk_init(struct desk *desk)
 {

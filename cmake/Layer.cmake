@@ -46,7 +46,8 @@ function(milligpu_benches folder)
         return()
     endif()
     add_library(milligpu_bench STATIC EXCLUDE_FROM_ALL ${shared}
-        ${PROJECT_SOURCE_DIR}/tests/support/fake_api.c)
+        ${PROJECT_SOURCE_DIR}/tests/support/fake_api.c
+        ${PROJECT_SOURCE_DIR}/tests/support/fake_web.c)
     target_include_directories(milligpu_bench
         PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(milligpu_bench PUBLIC milligpu_app

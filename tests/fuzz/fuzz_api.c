@@ -39,12 +39,13 @@ static void go_on(struct world *world, const struct web_call *first, const char 
     for (; *token != '\0'; token++)
         strbuf_printf(&query, "%%%02X", (unsigned)(unsigned char)*token);
     if (strstr(first->query, "continue") == NULL && strchr(first->query, '%') == NULL) {
-        call_init(&call, first->method, first->path, TEXT(""));
+        web_call_init(&call, first->path);
+        call.method = first->method;
         call.query = query.data;
         serve(world, &call);
         must(call.status == 200);
         must(strcmp(call.answer.data, first->answer.data) != 0);
-        call_done(&call);
+        web_call_done(&call);
     }
 }
 
@@ -73,7 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)text_cut(&line, ' ', &method);
     (void)text_cut(&line, '?', &path);
     const char *full = arena_printf(&arena, "/%.*s", TEXT_ARG(path));
-    call_init(&call, word(&arena, method), full + (full[1] == '/'), pieces_rest(&pieces));
+    web_call_init(&call, full + (full[1] == '/'));
+    call.method = word(&arena, method);
+    call.body = pieces_rest(&pieces);
     call.query = line.at != NULL ? word(&arena, line) : "";
     call.content_type = type.len > 0 ? word(&arena, type) : NULL;
     const bool writes = strcmp(call.method, "POST") == 0 || strcmp(call.method, "DELETE") == 0;
@@ -91,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             world_spoil();
         }
     }
-    call_done(&call);
+    web_call_done(&call);
     arena_done(&arena);
     return 0;
 }

@@ -98,7 +98,8 @@ static void same_answer(struct world *world, const struct web_call *first,
     strbuf_init(&body);
     if (args->full_nodes || !with_nodes(world, args, raw_pod(first->body, arena), &body))
         return;
-    call_init(&call, "POST", first->path, (struct text){body.data, body.len});
+    web_call_init(&call, first->path);
+    call.body = (struct text){body.data, body.len};
     world_forget(world);
     ask(world, &call);
     json_t *names = answer_of(first);
@@ -111,7 +112,7 @@ static void same_answer(struct world *world, const struct web_call *first,
         must(json_equal(json_object_get(names, keys[i]), json_object_get(nodes, keys[i])));
     json_decref(names);
     json_decref(nodes);
-    call_done(&call);
+    web_call_done(&call);
 }
 
 static void check_scores(const struct extender_args *args, json_t *answer)
@@ -203,7 +204,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                        : door == 'b' ? "/scheduler/bind"
                                      : "/scheduler/preempt";
     struct web_call call;
-    call_init(&call, "POST", path, pieces_rest(&pieces));
+    web_call_init(&call, path);
+    call.body = pieces_rest(&pieces);
     world_forget(world);
     ask(world, &call);
     if (door == 'b')
@@ -212,6 +214,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_args(world, &call, door == 'p');
     else
         check_preempt(&call);
-    call_done(&call);
+    web_call_done(&call);
     return 0;
 }

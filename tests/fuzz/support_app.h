@@ -1,6 +1,5 @@
 /*
- * support_app - the whole application in one thread on a small cluster, and a web without sockets:
- * a call is a record that keeps its answer.
+ * support_app - the whole application in one thread on a small cluster.
  *
  * Real parts: writer, watcher, outbox, webhooks, REST, the stand-in, the store in memory.
  */
@@ -12,20 +11,7 @@
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "support.h"
-
-struct web_call {
-    const char *method;
-    const char *path;
-    const char *query;        /* "a=1&b=2", not decoded */
-    const char *content_type; /* NULL: no such header */
-    struct text body;
-    int status; /* 0: not answered yet */
-    char type[64];
-    struct strbuf answer;
-};
-
-void call_init(struct web_call *call, const char *method, const char *path, struct text body);
-void call_done(struct web_call *call);
+#include "support/fake_web.h"
 
 struct world {
     struct app app;

@@ -18,64 +18,6 @@
 
 enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS = 12 };
 
-/* --- a web without sockets: the functions that handlers call --- */
-
-const char *web_method(const struct web_call *call)
-{
-    (void)call;
-    return "POST";
-}
-
-const char *web_path(const struct web_call *call)
-{
-    return call->path;
-}
-
-const char *web_header(struct web_call *call, const char *name)
-{
-    (void)call;
-    (void)name;
-    return NULL;
-}
-
-struct text web_body(const struct web_call *call)
-{
-    return (struct text){call->body.data, call->body.len};
-}
-
-uint64_t web_id(const struct web_call *call)
-{
-    (void)call;
-    return 1;
-}
-
-int64_t web_began_ns(const struct web_call *call)
-{
-    (void)call;
-    return 0;
-}
-
-void web_set_header(struct web_call *call, const char *name, const char *value)
-{
-    (void)call;
-    (void)name;
-    (void)value;
-}
-
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
-{
-    (void)type;
-    must(call->status == 0); /* exactly once */
-    call->given = false;
-    if (disk_is_cut()) {
-        call->lost = true; /* said by a process that was dead already */
-    } else {
-        call->status = status;
-        strbuf_text(&call->answer, (struct text){take_body->data, take_body->len});
-    }
-    strbuf_reset(take_body);
-}
-
 /* --- the store, counted --- */
 
 static enum store_outcome count_write(void *ctx, const struct command *command,
@@ -414,13 +356,28 @@ void daemon_step(struct sim *sim)
 
 /* --- what others see --- */
 
-bool daemon_call(struct sim *sim, struct web_call *call)
+static void hear(struct web_call *web)
+{
+    struct sim_call *call = web->user;
+
+    call->given = false;
+    if (!disk_is_cut())
+        return;
+    call->lost = true; /* said by a process that was dead already */
+    web->status = 0;
+    strbuf_reset(&web->answer);
+}
+
+bool daemon_call(struct sim *sim, struct sim_call *call)
 {
     if (!sim->daemon.up)
         return false;
     sim->operations++;
     call->sent = call->given = true;
-    webhooks_handle(sim->daemon.webhooks, call);
+    call->web.body = (struct text){call->body.data, call->body.len};
+    call->web.user = call;
+    call->web.answered = hear;
+    webhooks_handle(sim->daemon.webhooks, &call->web);
     if (sim->daemon.next_ms > sim->now_ms + 1)
         sim->daemon.next_ms = sim->now_ms + 1;
     return true;

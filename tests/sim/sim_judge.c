@@ -208,7 +208,7 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
 
 /* --- an answer --- */
 
-void judge_bind_answer(struct sim *sim, const struct web_call *call, const char *error)
+void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error)
 {
     struct truth_pod *pod = &sim->truth.pod[call->pod];
 

@@ -217,7 +217,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
     sim_api_now(sim->api, sim->now_ms);
     for (uint32_t i = 0; i < SIM_CALLS; i++) {
         strbuf_init(&sim->call[i].body);
-        strbuf_init(&sim->call[i].answer);
+        web_call_init(&sim->call[i].web, "/");
     }
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         sim->scheduler[i].id = i;
@@ -233,7 +233,7 @@ static void sim_free(struct sim *sim)
         daemon_stop(sim);
     for (uint32_t i = 0; i < SIM_CALLS; i++) {
         strbuf_done(&sim->call[i].body);
-        strbuf_done(&sim->call[i].answer);
+        web_call_done(&sim->call[i].web);
     }
     sim_api_free(sim->api);
     standin_free(sim->standin);

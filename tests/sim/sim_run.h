@@ -24,6 +24,7 @@
 #include "app/writer.h"
 #include "sim_api.h"
 #include "sim_truth.h"
+#include "support/fake_web.h"
 
 enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 256, SIM_STEPS_MAX = 4096 };
 
@@ -53,13 +54,11 @@ struct sim_rules {
 };
 
 /* A webhook call; binds wait for their answer. */
-struct web_call {
-    char path[32];
+struct sim_call {
+    struct web_call web;
     struct strbuf body;
-    struct strbuf answer;
-    int status; /* 0: not answered yet */
-    bool lost;  /* whoever asked hears nothing any more */
-    bool busy;  /* SIM_CALLS: in use */
+    bool lost; /* whoever asked hears nothing any more */
+    bool busy; /* SIM_CALLS: in use */
     bool sent;
     bool given; /* the daemon has it and owes an answer */
     uint32_t scheduler;
@@ -120,7 +119,7 @@ struct sim {
     struct truth truth;
     struct sim_daemon daemon;
     struct scheduler scheduler[SIM_SCHEDULERS];
-    struct web_call call[SIM_CALLS];
+    struct sim_call call[SIM_CALLS];
     uint64_t events; /* that wake refused pods */
     int64_t events_ms;
     uint64_t operations;
@@ -160,7 +159,7 @@ void daemon_stop(struct sim *sim); /* in good order */
 /* What is due, in an order that is drawn; kills it when the disk was cut under it. */
 void daemon_step(struct sim *sim);
 /* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */
-bool daemon_call(struct sim *sim, struct web_call *call);
+bool daemon_call(struct sim *sim, struct sim_call *call);
 const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
 bool daemon_ready(const struct sim *sim);
 
@@ -182,7 +181,7 @@ void world_end_all(struct sim *sim); /* every pod goes */
 
 /* judge */
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);
-void judge_bind_answer(struct sim *sim, const struct web_call *call, const char *error);
+void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
 void judge_snapshot(struct sim *sim); /* every one that is published */
 void judge_quiet(struct sim *sim);    /* nothing on its way: ledger and cluster are one */
 void judge_nobody_waits(struct sim *sim);

@@ -66,13 +66,12 @@ void scheduler_restart(struct sim *sim, struct scheduler *scheduler)
 
 /* --- calls --- */
 
-static void call_reset(struct web_call *call, const char *path)
+static void call_reset(struct sim_call *call, const char *path)
 {
+    web_call_done(&call->web);
+    web_call_init(&call->web, path);
     strbuf_reset(&call->body);
-    strbuf_reset(&call->answer);
-    call->status = 0;
     call->lost = call->sent = call->given = false;
-    (void)snprintf(call->path, sizeof call->path, "%s", path);
 }
 
 static void put_pod(struct sim *sim, struct strbuf *out, const struct truth_pod *pod)
@@ -116,7 +115,7 @@ static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES]
     strbuf_str(out, "]}");
 }
 
-static void put_args(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+static void put_args(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
                      uint32_t count, const char name[NAMES][TRUTH_NAME])
 {
     strbuf_str(&call->body, "{\"Pod\":");
@@ -179,22 +178,22 @@ static void met_refusals(struct sim *sim, json_t *map, uint32_t passed)
     }
 }
 
-static json_t *ask(struct sim *sim, struct web_call *call)
+static json_t *ask(struct sim *sim, struct sim_call *call)
 {
     json_t *answer;
 
     if (!daemon_call(sim, call))
         return NULL;
-    if (call->status == 0)
-        sim_violation(sim, "%s was not answered at once", call->path);
-    answer = json_loadb(call->answer.data, call->answer.len, 0, NULL);
+    if (call->web.status == 0)
+        sim_violation(sim, "%s was not answered at once", call->web.path);
+    answer = json_loadb(call->web.answer.data, call->web.answer.len, 0, NULL);
     if (answer == NULL)
-        sim_violation(sim, "%s was answered with something that is no JSON", call->path);
+        sim_violation(sim, "%s was answered with something that is no JSON", call->web.path);
     return answer;
 }
 
 /* False: nobody there, or it says Error. */
-static bool filter(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+static bool filter(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
                    struct answer *out)
 {
     char name[NAMES][TRUTH_NAME];
@@ -250,7 +249,7 @@ static uint32_t best_of(struct sim *sim, json_t *scores, const struct answer *an
     return best;
 }
 
-static const char *choose(struct sim *sim, struct web_call *call, const struct truth_pod *pod,
+static const char *choose(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
                           const struct answer *fits)
 {
     uint32_t best = 0;
@@ -280,7 +279,7 @@ static const char *choose(struct sim *sim, struct web_call *call, const struct t
 static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, const char *node)
 {
     for (size_t i = 0; i < SIM_CALLS; i++) {
-        struct web_call *call = &sim->call[i];
+        struct sim_call *call = &sim->call[i];
         if (call->busy)
             continue;
         call_reset(call, "/scheduler/bind");
@@ -296,7 +295,7 @@ static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, c
     return false;
 }
 
-static void send_bind(struct sim *sim, struct web_call *call)
+static void send_bind(struct sim *sim, struct sim_call *call)
 {
     struct truth_pod *pod = &sim->truth.pod[call->pod];
 
@@ -319,20 +318,20 @@ static void send_bind(struct sim *sim, struct web_call *call)
         call->lost = true; /* the connection goes; the bind does not */
 }
 
-static const char *error_of(struct sim *sim, const struct web_call *call, json_t **out)
+static const char *error_of(struct sim *sim, const struct sim_call *call, json_t **out)
 {
-    *out = json_loadb(call->answer.data, call->answer.len, 0, NULL);
-    if (*out == NULL || call->status != 200)
-        sim_violation(sim, "bind was answered with status %d", call->status);
+    *out = json_loadb(call->web.answer.data, call->web.answer.len, 0, NULL);
+    if (*out == NULL || call->web.status != 200)
+        sim_violation(sim, "bind was answered with status %d", call->web.status);
     const char *error = json_string_value(json_object_get(*out, "Error"));
     return error != NULL ? error : "";
 }
 
-static void bind_is_over(struct sim *sim, struct web_call *call)
+static void bind_is_over(struct sim *sim, struct sim_call *call)
 {
     struct view_of_pod *view = &sim->scheduler[call->scheduler].view[call->pod];
 
-    if (call->status != 0) {
+    if (call->web.status != 0) {
         json_t *answer;
         const char *error = error_of(sim, call, &answer);
         judge_bind_answer(sim, call, error);
@@ -359,7 +358,7 @@ static void bind_is_over(struct sim *sim, struct web_call *call)
 static void step_calls(struct sim *sim, const struct scheduler *scheduler)
 {
     for (size_t i = 0; i < SIM_CALLS; i++) {
-        struct web_call *call = &sim->call[i];
+        struct sim_call *call = &sim->call[i];
         if (!call->busy || call->scheduler != scheduler->id)
             continue;
         if (!call->sent && sim->now_ms >= call->start_ms)
@@ -367,7 +366,7 @@ static void step_calls(struct sim *sim, const struct scheduler *scheduler)
         if (call->deadline_ms == INT64_MAX) { /* nobody reads what it says */
             call->busy = call->given;
         } else if (call->sent &&
-                   (call->status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
+                   (call->web.status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
             bind_is_over(sim, call);
         }
     }
@@ -433,14 +432,14 @@ static void met_reason(struct sim *sim, const struct truth_pod *pod)
 
 static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
-    static struct web_call call; /* filter and prioritize are answered at once */
+    static struct sim_call call; /* filter and prioritize are answered at once */
     struct view_of_pod *view = &scheduler->view[i];
     const struct truth_pod *pod = &sim->truth.pod[i];
     struct answer fits;
 
     if (call.body.data == NULL) {
         strbuf_init(&call.body);
-        strbuf_init(&call.answer);
+        web_call_init(&call.web, "/");
     }
     if (believes_bound(sim, scheduler, pod)) {
         view->state = VIEW_DONE;
@@ -513,12 +512,12 @@ int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)
     int64_t next = sim->frozen ? INT64_MAX : scheduler->cycle_ms;
 
     for (size_t i = 0; i < SIM_CALLS; i++) {
-        const struct web_call *call = &sim->call[i];
+        const struct sim_call *call = &sim->call[i];
         if (!call->busy || call->scheduler != scheduler->id)
             continue;
-        const int64_t due = !call->sent                       ? call->start_ms
-                            : call->status != 0 || call->lost ? sim->now_ms + 1
-                                                              : call->deadline_ms;
+        const int64_t due = !call->sent                           ? call->start_ms
+                            : call->web.status != 0 || call->lost ? sim->now_ms + 1
+                                                                  : call->deadline_ms;
         if (due < next && call->deadline_ms != INT64_MAX)
             next = due;
     }

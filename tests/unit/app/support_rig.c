@@ -7,58 +7,6 @@
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 
-/* --- a web without sockets: the functions that handlers call --- */
-
-const char *web_method(const struct web_call *call)
-{
-    (void)call;
-    return "POST";
-}
-
-const char *web_path(const struct web_call *call)
-{
-    return call->path;
-}
-
-const char *web_header(struct web_call *call, const char *name)
-{
-    (void)call;
-    (void)name;
-    return NULL;
-}
-
-struct text web_body(const struct web_call *call)
-{
-    return (struct text){call->body.data, call->body.len};
-}
-
-uint64_t web_id(const struct web_call *call)
-{
-    (void)call;
-    return 1;
-}
-
-int64_t web_began_ns(const struct web_call *call)
-{
-    return call->began_ns;
-}
-
-void web_set_header(struct web_call *call, const char *name, const char *value)
-{
-    (void)call;
-    (void)name;
-    (void)value;
-}
-
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
-{
-    (void)type;
-    must(call->status == 0); /* exactly once */
-    call->status = status;
-    strbuf_text(&call->answer, (struct text){take_body->data, take_body->len});
-    strbuf_reset(take_body);
-}
-
 /* --- where the world can fail --- */
 
 static bool strikes(struct rig *rig, enum rig_point point)
@@ -447,7 +395,7 @@ void rig_free(struct rig *rig)
     store_close(rig->app.store);
     for (size_t i = 0; i < rig->call_count; i++) {
         strbuf_done(&rig->calls[i]->body);
-        strbuf_done(&rig->calls[i]->answer);
+        web_call_done(&rig->calls[i]->web);
         xfree(rig->calls[i]);
     }
     xfree(rig);
@@ -460,7 +408,7 @@ void rig_restart(struct rig *rig)
     stop(rig);
     rig->felt = 0;
     for (size_t i = 0; i < rig->call_count; i++)
-        rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->status == 0;
+        rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->web.status == 0;
     atomic_store(&app->nodes_synced, false);
     atomic_store(&app->pods_synced, false);
     atomic_store(&app->disk_broken, false);
@@ -650,24 +598,29 @@ const char *rig_where(struct rig *rig, const char *name)
 
 /* --- kube-scheduler's side --- */
 
-static struct web_call *new_call(struct rig *rig, const char *path)
+static struct rig_call *new_call(struct rig *rig, const char *path)
 {
-    struct web_call *call = xcalloc(1, sizeof *call);
+    struct rig_call *call = xcalloc(1, sizeof *call);
 
     must(rig->call_count < ARRAY_LEN(rig->calls));
-    (void)snprintf(call->path, sizeof call->path, "%s", path);
-    call->began_ns = clock_ns();
+    web_call_init(&call->web, path);
     strbuf_init(&call->body);
-    strbuf_init(&call->answer);
     rig->calls[rig->call_count++] = call;
     return call;
+}
+
+static void post(struct rig *rig, struct rig_call *call)
+{
+    call->web.began_ns = clock_ns();
+    call->web.body = (struct text){call->body.data, call->body.len};
+    webhooks_handle(rig->webhooks, &call->web);
 }
 
 const char *rig_filter(struct rig *rig, const char *pod, const char *names)
 {
     char path[256];
     struct strbuf object;
-    struct web_call *call = new_call(rig, "/scheduler/filter");
+    struct rig_call *call = new_call(rig, "/scheduler/filter");
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
     strbuf_init(&object);
@@ -677,14 +630,14 @@ const char *rig_filter(struct rig *rig, const char *pod, const char *names)
         strbuf_str(&call->body, *names == ' ' ? "\",\"" : (char[]){*names, '\0'});
     strbuf_str(&call->body, "\"]}");
     strbuf_done(&object);
-    webhooks_handle(rig->webhooks, call);
-    must(call->status == 200);
-    return call->answer.data;
+    post(rig, call);
+    must(call->web.status == 200);
+    return call->web.answer.data;
 }
 
-struct web_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node)
+struct rig_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node)
 {
-    struct web_call *call = new_call(rig, "/scheduler/bind");
+    struct rig_call *call = new_call(rig, "/scheduler/bind");
     char where[256];
     char uid[256] = "nobody";
 
@@ -695,11 +648,11 @@ struct web_call *rig_bind_begin(struct rig *rig, const char *pod, const char *no
                   "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
                   "\"Node\":\"%s\"}",
                   pod, uid, node);
-    webhooks_handle(rig->webhooks, call);
+    post(rig, call);
     return call;
 }
 
-const char *rig_error(struct web_call *call)
+const char *rig_error(const struct rig_call *call)
 {
     static char text[1024];
     struct arena arena;
@@ -708,9 +661,10 @@ const char *rig_error(struct web_call *call)
     struct text key;
     const char *error = "?";
 
-    must(call->status == 200);
+    must(call->web.status == 200);
     arena_init(&arena);
-    jr_init(&in, (struct text){call->answer.data, call->answer.len}, "answer", &arena, &err);
+    jr_init(&in, (struct text){call->web.answer.data, call->web.answer.len}, "answer", &arena,
+            &err);
     must(jr_object(&in));
     while (jr_key(&in, &key))
         if (text_is(key, "Error"))
@@ -724,10 +678,10 @@ const char *rig_error(struct web_call *call)
 
 const char *rig_bind(struct rig *rig, const char *pod, const char *node)
 {
-    struct web_call *call = rig_bind_begin(rig, pod, node);
+    struct rig_call *call = rig_bind_begin(rig, pod, node);
 
     rig_run(rig);
-    return call->status == 0 ? "(no answer)" : rig_error(call);
+    return call->web.status == 0 ? "(no answer)" : rig_error(call);
 }
 
 /* --- what the snapshot shows --- */

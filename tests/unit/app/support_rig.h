@@ -13,13 +13,11 @@
 #include "app/watcher.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
+#include "support/fake_web.h"
 
-struct web_call {
-    char path[64];
+struct rig_call {
+    struct web_call web;
     struct strbuf body;
-    struct strbuf answer;
-    int status; /* 0: not answered yet */
-    int64_t began_ns;
     bool cut; /* the process ended before it was answered */
     char pod[64];
     char node[64];
@@ -88,7 +86,7 @@ struct rig {
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
     uint32_t rings;
-    struct web_call *calls[256];
+    struct rig_call *calls[256];
     size_t call_count;
 };
 
@@ -126,10 +124,10 @@ const char *rig_where(struct rig *rig, const char *name);
 
 /* kube-scheduler's side: the answer's text.  names: space separated. */
 const char *rig_filter(struct rig *rig, const char *pod, const char *names);
-struct web_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node);
+struct rig_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node);
 /* begin, run, and the Error text ("" is success). */
 const char *rig_bind(struct rig *rig, const char *pod, const char *node);
-const char *rig_error(struct web_call *call);
+const char *rig_error(const struct rig_call *call);
 
 /* What the snapshot shows. */
 uint32_t rig_taken(struct rig *rig, const char *node); /* milli, bound and reserved */

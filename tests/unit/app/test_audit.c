@@ -210,7 +210,7 @@ static void what_was_promised_before_is_kept(void **state)
 
     rig_pod(rig, "a", "300");
     rig_run(rig);
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     (void)writer_step(rig->writer, 0);
     safe_enter(&rig->app, SAFE_DISK, "a test");
     rig_run(rig);

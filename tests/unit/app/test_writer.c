@@ -44,7 +44,7 @@ static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
     struct rig *rig = *state;
 
     rig_pod(rig, "a", "300");
-    struct web_call *call = rig_bind_begin(rig, "a", "n1"); /* the watch has not run since */
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1"); /* the watch has not run since */
     rig_run(rig);
     assert_string_equal(rig_error(call), "");
     assert_string_equal(rig_where(rig, "a"), "n1");
@@ -57,8 +57,8 @@ static void two_pods_that_saw_the_same_hole_cannot_both_get_it(void **state)
     rig_pod(rig, "a", "600");
     rig_pod(rig, "b", "600");
     rig_run(rig);
-    struct web_call *a = rig_bind_begin(rig, "a", "n1");
-    struct web_call *b = rig_bind_begin(rig, "b", "n1");
+    struct rig_call *a = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *b = rig_bind_begin(rig, "b", "n1");
     rig_run(rig);
     assert_string_equal(rig_error(a), "");
     assert_string_equal(rig_error(b), "room: no GPU with 600 milli free");
@@ -88,9 +88,9 @@ static void the_same_bind_twice_at_once_is_one_binding_and_two_successes(void **
 
     rig_pod(rig, "a", "300");
     rig_run(rig);
-    struct web_call *first = rig_bind_begin(rig, "a", "n1");
-    struct web_call *second = rig_bind_begin(rig, "a", "n1");
-    struct web_call *elsewhere = rig_bind_begin(rig, "a", "n2");
+    struct rig_call *first = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *second = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *elsewhere = rig_bind_begin(rig, "a", "n2");
     rig_run(rig);
     assert_string_equal(rig_error(first), "");
     assert_string_equal(rig_error(second), "");
@@ -217,8 +217,8 @@ static void a_contradiction_of_the_database_stops_granting(void **state)
     rig_pod(rig, "b", "300");
     rig_run(rig);
     rig->contradict = true;
-    struct web_call *a = rig_bind_begin(rig, "a", "n1");
-    struct web_call *b = rig_bind_begin(rig, "b", "n1");
+    struct rig_call *a = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *b = rig_bind_begin(rig, "b", "n1");
     rig_run(rig);
     assert_non_null(strstr(rig_error(a), "safe mode"));
     assert_non_null(strstr(rig_error(b), "safe mode"));
@@ -233,7 +233,7 @@ static void a_lost_answer_is_never_granted_twice(void **state)
     rig_pod(rig, "a", "700");
     rig_run(rig);
     rig->lose_answers = true;
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     rig_pass(rig, 1000);
     rig->lose_answers = false;
     rig_pass(rig, 4000);
@@ -249,7 +249,7 @@ static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state
     rig_pod(rig, "a", "700");
     rig_run(rig);
     rig->lose_requests = true;
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     rig_pass(rig, 5000);
     assert_non_null(strstr(rig_error(call), "in doubt"));
     assert_int_equal(rig_reserved(rig, "n1"), 700);
@@ -277,7 +277,7 @@ static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
     rig_pass(rig, 5000);
     /* The first Binding may still land; that the second was never sent says nothing of it. */
     rig_break(rig, &fault);
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     rig_pass(rig, 5000);
     assert_non_null(strstr(rig_error(call), "in doubt"));
     assert_int_equal(rig_reserved(rig, "n1"), 700);
@@ -319,7 +319,7 @@ static void a_bind_finds_out_while_the_api_server_is_asked(void **state)
     rig->lose_requests = false;
     rig_break(rig, &fault);
     rig_pass(rig, 93000);
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     rig_heal(rig);
     rig_pass(rig, 5000);
     assert_non_null(strstr(rig_error(call), "the pod is not bound"));
@@ -437,7 +437,7 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
     struct rig *rig = *state;
 
     rig_pod(rig, "a", "300");
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     run_deaf(rig);
     assert_string_equal(rig_error(call), "");
     /* A list comes in whose snapshot the API server took before the pod was created. */
@@ -463,7 +463,7 @@ static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **sta
     struct rig *rig = *state;
 
     rig_pod(rig, "a", "300");
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     run_deaf(rig);
     assert_string_equal(rig_error(call), "");
     tell_empty_list(rig, 1000000);
@@ -476,7 +476,7 @@ static void a_fetched_pod_is_spared_by_one_list_only(void **state)
     struct rig *rig = *state;
 
     rig_pod(rig, "a", "300");
-    struct web_call *call = rig_bind_begin(rig, "a", "n1");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     run_deaf(rig);
     assert_string_equal(rig_error(call), "");
     tell_empty_list(rig, 1);
@@ -566,8 +566,8 @@ static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
 
     rig_pod(rig, "zero", "0");
     rig_run(rig);
-    struct web_call *here = rig_bind_begin(rig, "zero", "n1");
-    struct web_call *there = rig_bind_begin(rig, "zero", "n2");
+    struct rig_call *here = rig_bind_begin(rig, "zero", "n1");
+    struct rig_call *there = rig_bind_begin(rig, "zero", "n2");
     rig_run(rig);
     assert_string_equal(rig_error(here), "");
     assert_non_null(strstr(rig_error(there), "elsewhere: the pod is being bound to node n1"));

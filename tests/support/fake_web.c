@@ -1,0 +1,103 @@
+#include "support/fake_web.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/arena.h"
+
+void web_call_init(struct web_call *call, const char *path)
+{
+    *call = (struct web_call){
+        .method = "POST", .path = path, .query = "", .content_type = "application/json"};
+    strbuf_init(&call->answer);
+}
+
+void web_call_done(struct web_call *call)
+{
+    strbuf_done(&call->answer);
+}
+
+const char *web_method(const struct web_call *call)
+{
+    return call->method;
+}
+
+const char *web_path(const struct web_call *call)
+{
+    return call->path;
+}
+
+const char *web_header(struct web_call *call, const char *name)
+{
+    return strcmp(name, "Content-Type") == 0 ? call->content_type : NULL;
+}
+
+struct text web_body(const struct web_call *call)
+{
+    return call->body;
+}
+
+uint64_t web_id(const struct web_call *call)
+{
+    must(call->status == 0);
+    return 1;
+}
+
+int64_t web_began_ns(const struct web_call *call)
+{
+    must(call->status == 0);
+    return call->began_ns;
+}
+
+void web_set_header(struct web_call *call, const char *name, const char *value)
+{
+    must(call->status == 0 && name[0] != '\0' && value != NULL);
+}
+
+/* "%41+b" as a server reads it; a NUL would end the value there. */
+static const char *decoded(struct arena *arena, struct text raw)
+{
+    char *out = arena_alloc(arena, raw.len + 1);
+    size_t len = 0;
+    for (size_t i = 0; i < raw.len; i++) {
+        unsigned byte = (unsigned char)raw.at[i];
+        char hex[3] = "";
+        if (byte == '%' && i + 2 < raw.len) {
+            memcpy(hex, raw.at + i + 1, 2);
+            char *end;
+            byte = (unsigned)strtoul(hex, &end, 16);
+            i += end == hex + 2 ? 2 : 0;
+        }
+        out[len++] = byte == '+' ? ' ' : (char)byte;
+    }
+    return out;
+}
+
+void web_query_each(struct web_call *call, void *user,
+                    void (*name)(void *user, const char *name, const char *value))
+{
+    struct text rest = text_of(call->query);
+    struct text pair;
+    struct arena arena;
+    arena_init(&arena);
+    while (text_cut(&rest, '&', &pair)) {
+        struct text key;
+        if (pair.len > 0 && text_cut(&pair, '=', &key))
+            name(user, decoded(&arena, key), decoded(&arena, pair));
+    }
+    arena_done(&arena);
+}
+
+/* Takes the memory, as the real one does. */
+void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+{
+    must(call->status == 0 && status >= 200); /* exactly once */
+    strbuf_done(&call->answer);
+    call->answer = *take_body;
+    strbuf_init(take_body);
+    call->type = type;
+    call->status = status;
+    if (call->answered != NULL)
+        call->answered(call);
+}

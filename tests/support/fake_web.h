@@ -1,0 +1,30 @@
+/*
+ * fake_web - the web without sockets: a call is a record, as it was asked and as it was answered.
+ *
+ * For programs that call handlers by hand: it has the functions of web.h that handlers call, and
+ * is linked as an object, so that the library's are not taken.
+ */
+#ifndef MILLIGPU_TESTS_FAKE_WEB_H
+#define MILLIGPU_TESTS_FAKE_WEB_H
+
+#include "milligpu/web.h"
+
+struct web_call {
+    const char *method;
+    const char *path;
+    const char *query;        /* "a=1&b=2", not decoded */
+    const char *content_type; /* NULL: no such header */
+    struct text body;
+    int64_t began_ns;
+    int status; /* 0: not answered yet */
+    const char *type;
+    struct strbuf answer;
+    void *user;
+    void (*answered)(struct web_call *call); /* by the thread that answered; may be NULL */
+};
+
+/* A POST of JSON, with no body yet.  What is pointed to has to outlive the call. */
+void web_call_init(struct web_call *call, const char *path);
+void web_call_done(struct web_call *call);
+
+#endif
