@@ -25,16 +25,13 @@ static bool is_kind(const char *word)
     return false;
 }
 
-/* The sentence is in report->text; a long problem's text may be cut. */
+/* The sentence is in report->text; a long problem's text is clipped. */
 static void say(struct report *report, const char *kind, struct drift drift)
 {
     must(is_kind(kind));
     must(report->text.len > 0);
 
-    const size_t most = sizeof drift.text - 1;
-    const size_t bytes = report->text.len < most ? report->text.len : most;
-    memcpy(drift.text, report->text.data, bytes);
-    drift.text[bytes] = '\0';
+    text_clip((struct text){report->text.data, report->text.len}, drift.text, sizeof drift.text);
     drift.kind = kind;
     drift.node = report->node;
     must(drift.gpu == NULL || drift.allocation == NULL);

@@ -77,11 +77,11 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
     (void)world_observe(world, pod, "300");
     drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
     pod = world_pod(world, "b", "n1");
-    pod->scheduled_ms = 4711;
+    pod->scheduled_ms = 1;
     (void)world_observe(world, pod, "300");
     struct sighting adopted = see(world, "n1", "adopted");
     assert_int_equal(adopted.count, 1);
-    assert_int_equal(adopted.last.since_ms, 4711);
+    assert_int_equal(adopted.last.since_ms, 1);
     assert_string_equal(adopted.last.allocation->is.uid, "b");
     assert_int_equal(see(world, "n1", "annotation").count, 0);
 }
@@ -118,6 +118,23 @@ static void mixed_needs_both(void **state)
     assert_int_equal(see(world, "n1", "mixed").count, 1);
 }
 
+static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **state)
+{
+    struct world *world = *state;
+    static const int64_t scheduled_ms[] = {20, 40, 30};
+    (void)world_node(world, "n1", two_a100, 2);
+    for (size_t i = 0; i < ARRAY_LEN(scheduled_ms); i++) {
+        struct pod *pod = world_pod(world, (char[]){(char)('a' + i), '\0'}, "n1");
+        pod->scheduled_ms = scheduled_ms[i];
+        pod->whole_gpus = i == 0 ? 2 : 0;
+        (void)world_observe(world, pod, i == 0 ? NULL : "300");
+    }
+    struct sighting mixed = see(world, "n1", "mixed");
+    assert_string_equal(mixed.last.text,
+                        "2 pods with shares beside 2 whole GPUs of another resource");
+    assert_int_equal(mixed.last.since_ms, 40);
+}
+
 static void a_share_on_no_gpu_is_unplaced(void **state)
 {
     struct world *world = *state;
@@ -152,6 +169,58 @@ static void left_out_nodes_say_why(void **state)
     }
 }
 
+/* A node that no Node object has made: with one pod, or with a problem. */
+static struct sighting see_built(struct world *world, const struct allocation_facts *pod,
+                                 const char *problem_text, const char *kind)
+{
+    struct names *names = ledger_names(world->ledger);
+    struct sighting sighting = {.kind = kind};
+    const struct allocation *allocation = pod != NULL ? allocation_new(pod) : NULL;
+    const struct node_build build = {
+        .name = names_intern(names, TEXT("n1")),
+        .uid = names_intern(names, TEXT("u")),
+        .problem = problem_text != NULL ? PROBLEM_MIG : PROBLEM_NONE,
+        .problem_text = names_intern(names, text_of(problem_text)),
+        .allocations = pod != NULL ? 1 : 0,
+        .allocation = &allocation,
+    };
+    struct node *node = node_new(&build);
+    drift_of(node, &sighting, look);
+    node_unref(node);
+    allocation_unref(allocation);
+    assert_int_equal(sighting.count, 1);
+    return sighting;
+}
+
+static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(void **state)
+{
+    struct world *world = *state;
+    const struct allocation_facts pod = {
+        .uid = "a",
+        .namespace = "default",
+        .name = "a",
+        .node = names_intern(ledger_names(world->ledger), TEXT("n1")),
+        .node_uid = names_intern(ledger_names(world->ledger), TEXT("u")),
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .held_gpus = 1,
+        .unplaced_milli = 1,
+    };
+    assert_int_equal(see_built(world, &pod, NULL, "unplaced").last.since_ms, 0);
+    assert_int_equal(see_built(world, &pod, NULL, "mixed").last.since_ms, 0);
+}
+
+static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none(void **state)
+{
+    char text[REASON_BYTES_MAX + 1] = {0};
+    memset(text, '?', sizeof text - 1);
+    struct sighting excluded = see_built(*state, NULL, text, "excluded");
+    assert_int_equal(strlen(excluded.last.text), REASON_BYTES_MAX - 1);
+    assert_string_equal(excluded.last.text + REASON_BYTES_MAX - 4, "...");
+    assert_string_equal(see_built(*state, NULL, "?", "excluded").last.text, "?");
+    assert_string_equal(see_built(*state, NULL, "", "excluded").last.text, "mig");
+}
+
 static void an_edited_annotation_is_drift_only(void **state)
 {
     struct world *world = *state;
@@ -180,8 +249,11 @@ int main(void)
         IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),
         IN_A_WORLD(over_and_absent_name_their_gpu),
         IN_A_WORLD(mixed_needs_both),
+        IN_A_WORLD(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
         IN_A_WORLD(a_share_on_no_gpu_is_unplaced),
         IN_A_WORLD(left_out_nodes_say_why),
+        IN_A_WORLD(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
+        IN_A_WORLD(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
         IN_A_WORLD(an_edited_annotation_is_drift_only),
         IN_A_WORLD(one_uuid_on_two_nodes_is_drift_of_the_later),
     };
