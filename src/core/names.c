@@ -69,7 +69,7 @@ static void make_room(struct names *names)
         if (old.slot[i] != NULL)
             *slot_of(names, atom_text(old.slot[i]), old.slot[i]->hash) = old.slot[i];
     xfree((void *)(uintptr_t)old.slot);
-    must(3 * (names->count + 1) <= 2 * names->slots);
+    must(names->slots > old.slots);
 }
 
 const struct atom *names_intern(struct names *names, struct text text)
@@ -87,6 +87,7 @@ const struct atom *names_intern(struct names *names, struct text text)
     if (text.len > 0)
         memcpy(atom->text, text.at, text.len);
     make_room(names);
+    must(3 * (names->count + 1) <= 2 * names->slots);
     *slot_of(names, atom_text(atom), atom->hash) = atom;
     names->count++;
     must(atom->text[atom->len] == '\0');
