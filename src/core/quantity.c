@@ -40,16 +40,15 @@ static struct text take_digits(struct text *rest)
     return digits;
 }
 
-/* True if there was one. */
-static bool take_sign(struct text *rest, bool *negative)
+/* If there is one; else *negative stays as it is. */
+static void take_sign(struct text *rest, bool *negative)
 {
-    if (rest->len == 0 || (rest->at[0] != '+' && rest->at[0] != '-'))
-        return false;
     must(rest->len > 0);
+    if (rest->at[0] != '+' && rest->at[0] != '-')
+        return;
     *negative = rest->at[0] == '-';
     rest->at++;
     rest->len--;
-    return true;
 }
 
 static bool parse_exponent(struct text text, int64_t *out)
@@ -57,7 +56,7 @@ static bool parse_exponent(struct text text, int64_t *out)
     must(text.len > 0);
 
     bool negative = false;
-    (void)take_sign(&text, &negative); /* it is optional */
+    take_sign(&text, &negative);
     if (text.len == 0)
         return false;
     int64_t value = 0;
@@ -115,7 +114,7 @@ static bool parse(struct text text, struct parsed *out)
     *out = (struct parsed){0};
     if (text.len == 0)
         return false;
-    (void)take_sign(&text, &out->negative); /* it is optional */
+    take_sign(&text, &out->negative);
     out->whole = take_digits(&text);
     if (text.len > 0 && text.at[0] == '.') {
         text.at++;
@@ -139,7 +138,7 @@ static unsigned digit(const struct parsed *parsed, size_t i)
     return (unsigned)(c - '0');
 }
 
-/* All digits as one number, without zeros at its ends, then x 10^exponent. */
+/* All digits as one number, without zeros in front, then x 10^exponent. */
 struct significant {
     size_t first;
     size_t end; /* == first: the value is 0 */
@@ -151,19 +150,14 @@ static struct significant significant_of(const struct parsed *parsed, unsigned d
     struct significant s = {.end = parsed->whole.len + parsed->fraction.len};
     while (s.first < s.end && digit(parsed, s.first) == 0)
         s.first++;
-    const size_t all = s.end;
-    while (s.end > s.first && digit(parsed, s.end - 1) == 0)
-        s.end--;
     must(s.first <= s.end);
-    must(s.end <= all);
     must(parsed->exponent >= -EXPONENT_MAX && parsed->exponent <= EXPONENT_MAX);
-    s.exponent = parsed->exponent + (int64_t)decimals - (int64_t)parsed->fraction.len +
-                 (int64_t)(all - s.end);
+    s.exponent = parsed->exponent + (int64_t)decimals - (int64_t)parsed->fraction.len;
     return s;
 }
 
 /*
- * The digits at or behind the point, x 2^binary, rounded down; *inexact if something was lost.
+ * The digits at or behind the point, x 2^binary, rounded down; sets *inexact if something is lost.
  * Rounding down at every step loses nothing: floor((a + floor(y)) / 10) = floor((a + y) / 10).
  */
 static uint64_t behind_point(const struct parsed *parsed, struct significant s, size_t from,
@@ -174,8 +168,8 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
 
     uint64_t value = 0; /* below 10 x 2^60 */
     must(parsed->binary <= 60);
+    must(!*inexact);
 
-    *inexact = false;
     for (size_t i = s.end; i > from; i--) {
         value += (uint64_t)digit(parsed, i - 1) << parsed->binary;
         *inexact |= value % 10 != 0;
@@ -189,14 +183,14 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
     return value;
 }
 
-/* The absolute value, rounded down.  False: it is too large. */
+/* The absolute value, rounded down; *inexact likewise.  False: it is too large. */
 static bool magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
                       bool *inexact)
 {
     const int64_t count = (int64_t)(s.end - s.first);
     const int64_t before = count + s.exponent; /* digits before the point */
-    *inexact = false;
     must(count > 0);
+    must(!*inexact);
     if (before > DIGITS_MAX)
         return false;
 

@@ -167,8 +167,23 @@ static void what_is_no_quantity_is_refused(void **state)
         judge(&row[i]);
     int64_t value = UNTOUCHED;
     assert_int_equal(quantity_parse(TEXT("1\0"), 0, &value), QUANTITY_SYNTAX);
+    assert_int_equal(quantity_parse(TEXT("1\0i"), 0, &value), QUANTITY_SYNTAX);
     assert_int_equal(quantity_parse((struct text){0}, 0, &value), QUANTITY_SYNTAX);
     assert_int_equal(value, UNTOUCHED);
+}
+
+static void what_stands_behind_the_text_is_not_read(void **state)
+{
+    (void)state;
+    static const char number[] = "1.5e3Ki";
+    static const enum quantity_verdict verdict[] = {
+        QUANTITY_SYNTAX, QUANTITY_OK, QUANTITY_OK, QUANTITY_FRACTION, QUANTITY_SYNTAX, QUANTITY_OK};
+    for (size_t len = 0; len < ARRAY_LEN(verdict); len++) {
+        int64_t value = UNTOUCHED;
+        assert_int_equal(quantity_parse((struct text){number, len}, 0, &value), verdict[len]);
+        if (verdict[len] == QUANTITY_OK)
+            assert_int_equal(value, len < 5 ? 1 : 1500);
+    }
 }
 
 static void the_border_of_63_bits_is_sharp(void **state)
@@ -308,6 +323,7 @@ int main(void)
         cmocka_unit_test(what_is_not_whole_is_a_fraction),
         cmocka_unit_test(thousandths_are_counted_as_well),
         cmocka_unit_test(what_is_no_quantity_is_refused),
+        cmocka_unit_test(what_stands_behind_the_text_is_not_read),
         cmocka_unit_test(the_border_of_63_bits_is_sharp),
         cmocka_unit_test(long_texts_are_exact_too),
         cmocka_unit_test(quantities_agree_with_plain_arithmetic),
