@@ -127,15 +127,15 @@ static void each_gpu_is_charged_once(void **state)
 {
     (void)state;
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300),
-                                   share("b", 1, "GPU-b", 200)};
-    const struct allocation_facts facts = facts_of(shares, 3);
+                                   share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
+    const struct allocation_facts facts = facts_of(shares, 4);
     const struct allocation *made = allocation_new(&facts);
     assert_int_equal(made->charges, 2);
     assert_ptr_equal(made->charge[0].gpu, atom("GPU-b"));
     assert_int_equal(made->charge[0].milli, 500);
     assert_ptr_equal(made->charge[1].gpu, atom("GPU-a"));
-    assert_int_equal(made->charge[1].milli, 300);
-    assert_int_equal(allocation_milli(made), 800);
+    assert_int_equal(made->charge[1].milli, 400);
+    assert_int_equal(allocation_milli(made), 900);
     allocation_unref(made);
 }
 
@@ -252,7 +252,39 @@ static void every_broken_invariant_is_named(void **state)
     FAULT(shares[1].gpu = NULL, "a share of no GPU");
     FAULT(shares[2].milli = 0, "a share of 0 milli");
     FAULT(shares[2].container = "a", "two shares of one container on one GPU");
+    FAULT(shares[2] = shares[1], "two shares of one container on one GPU");
 #undef FAULT
+}
+
+static void as_many_shares_as_there_may_be_are_no_fault(void **state)
+{
+    (void)state;
+    static struct share shares[PARTS_MAX];
+    static char container[PARTS_MAX][8];
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        (void)snprintf(container[i], sizeof container[i], "c%u", i);
+        shares[i] = share(container[i], (uint16_t)i, "GPU-a", 1);
+    }
+    const struct allocation_facts facts = facts_of(shares, PARTS_MAX);
+    assert_null(allocation_fault(&facts));
+    const struct allocation *made = allocation_new(&facts);
+    assert_null(allocation_unsound(made));
+    assert_int_equal(allocation_milli(made), PARTS_MAX);
+    allocation_unref(made);
+}
+
+static void what_is_unsound_is_named(void **state)
+{
+    (void)state;
+    const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
+    const struct allocation_facts facts = facts_of(shares, 2);
+    struct allocation *made = allocation_new(&facts);
+    assert_null(allocation_unsound(made));
+    made->charge[1].milli++;
+    assert_string_equal(allocation_unsound(made), "its charges are not what its shares come to");
+    made->is.node = NULL;
+    assert_string_equal(allocation_unsound(made), "an allocation on no node");
+    allocation_unref(made);
 }
 
 static bool same(struct allocation_facts *a, struct allocation_facts *b)
@@ -281,16 +313,31 @@ static void same_shares_means_node_gpu_and_amounts(void **state)
     assert_false(same(&a, &b));
     b = facts_of(shares, 1);
     assert_false(same(&a, &b));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 10; i++) {
         struct share other[] = {shares[0], shares[1]};
-        other[1].gpu = i == 0 ? atom("GPU-c") : other[1].gpu;
-        other[1].milli += i == 1;
-        other[1].mib += i == 2;
-        other[1].kind = i == 3 ? CONTAINER_INIT : other[1].kind;
-        other[1].container = i == 4 ? "b" : other[1].container;
+        struct share *one = &other[i / 5];
+        one->gpu = i % 5 == 0 ? atom("GPU-c") : one->gpu;
+        one->milli += i % 5 == 1;
+        one->mib += i % 5 == 2;
+        one->kind = i % 5 == 3 ? CONTAINER_INIT : one->kind;
+        one->container = i % 5 == 4 ? "b" : one->container;
         b = facts_of(other, 2);
         assert_false(same(&a, &b));
     }
+}
+
+/* So little text that the sanitizers see a look behind the shares. */
+static void a_share_among_others_is_not_sought_behind_them(void **state)
+{
+    (void)state;
+    const struct share one = share("a", 0, "GPU-a", 300);
+    const struct share other = share("a", 0, "GPU-b", 300);
+    struct allocation_facts a = facts_of(&one, 1);
+    struct allocation_facts b = facts_of(&other, 1);
+    a.uid = b.uid = "u";
+    a.namespace = b.namespace = "";
+    a.name = b.name = "";
+    assert_false(same(&a, &b));
 }
 
 static void states_origins_and_kinds_have_their_words(void **state)
@@ -318,7 +365,10 @@ int main(void)
         cmocka_unit_test(what_the_cluster_imposed_needs_no_share),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(every_broken_invariant_is_named),
+        cmocka_unit_test(as_many_shares_as_there_may_be_are_no_fault),
+        cmocka_unit_test(what_is_unsound_is_named),
         cmocka_unit_test(same_shares_means_node_gpu_and_amounts),
+        cmocka_unit_test(a_share_among_others_is_not_sought_behind_them),
         cmocka_unit_test(states_origins_and_kinds_have_their_words),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
