@@ -9,7 +9,7 @@ static const char *keep(struct arena *arena, const char *text)
 
 static struct pod_container *keep_containers(struct arena *arena, const struct pod *pod)
 {
-    struct pod_container *to = arena_array(arena, pod->containers + 1, sizeof *to);
+    struct pod_container *to = arena_array(arena, pod->containers, sizeof *to);
 
     must(pod->containers == 0 || pod->container != NULL);
     for (uint32_t i = 0; i < pod->containers; i++) {
@@ -25,7 +25,7 @@ static struct pod_container *keep_containers(struct arena *arena, const struct p
 
 static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
 {
-    struct pod_share *to = arena_array(arena, pod->shares + 1, sizeof *to);
+    struct pod_share *to = arena_array(arena, pod->shares, sizeof *to);
 
     must(pod->shares == 0 || pod->share != NULL);
     for (uint32_t i = 0; i < pod->shares; i++) {

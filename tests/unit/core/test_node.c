@@ -517,9 +517,14 @@ static void a_node_has_shares_where_a_pod_has_some(void **state)
     struct node_build build = build_of(&scene);
     struct node *empty = node_new(&build);
     assert_false(node_has_shares(empty));
-    const struct allocation *one = pod("a", "GPU-b", 300, STATE_RESERVED);
-    struct node *held = node_with(empty, NULL, one);
-    assert_true(node_has_shares(held));
+    static const char *const id[] = {"GPU-a", "GPU-b"};
+    for (size_t i = 0; i < ARRAY_LEN(id); i++) {
+        const struct allocation *one = pod("a", id[i], 300, STATE_RESERVED);
+        struct node *held = node_with(empty, NULL, one);
+        assert_true(node_has_shares(held));
+        node_unref(held);
+        allocation_unref(one);
+    }
 
     struct allocation_facts facts = facts_of("b", NULL, 0);
     facts.origin = ORIGIN_OBSERVED;
@@ -528,9 +533,7 @@ static void a_node_has_shares_where_a_pod_has_some(void **state)
     struct node *somewhere = node_with(empty, NULL, lost);
     assert_true(node_has_shares(somewhere)); /* though nobody knows on which GPU */
     node_unref(empty);
-    node_unref(held);
     node_unref(somewhere);
-    allocation_unref(one);
     allocation_unref(lost);
 }
 

@@ -8,79 +8,125 @@
 
 #include "milligpu/pod.h"
 
+struct scene {
+    struct pod pod;
+    struct pod_container container[2];
+    struct pod_share share[2];
+    char bytes[256];
+};
+
 /* A pod whose every string lies in bytes that the test can spoil. */
-static void fill(struct pod *pod, char bytes[64], struct pod_container *container,
-                 struct pod_share *share)
+static void fill(struct scene *scene)
 {
-    memset(bytes, 0, 64);
-    memcpy(bytes, "uid-1", 6);
-    memcpy(bytes + 16, "300", 4);
-    memcpy(bytes + 32, "GPU-a", 6);
-    *container =
-        (struct pod_container){.name = bytes, .kind = CONTAINER_INIT, .amount = bytes + 16};
-    *share = (struct pod_share){
-        .container = bytes, .gpu = bytes + 32, .index = 1, .milli = 300, .mib = 4915};
-    *pod = (struct pod){.uid = bytes,
-                        .namespace = bytes,
-                        .name = bytes,
-                        .resource_version = bytes + 16,
-                        .node = bytes + 32,
-                        .scheduler = bytes,
-                        .phase = POD_RUNNING,
-                        .scheduled_ms = 4711,
-                        .ours = true,
-                        .containers = 1,
-                        .container = container,
-                        .memory = bytes + 16,
-                        .note = NOTE_OK,
-                        .note_text = bytes,
-                        .shares = 1,
-                        .share = share};
+    char *at = scene->bytes;
+
+    scene->container[0] =
+        (struct pod_container){.name = text_lay(&at, "first"), .kind = CONTAINER_INIT};
+    scene->container[1] = (struct pod_container){.name = text_lay(&at, "second"),
+                                                 .amount = text_lay(&at, "300"),
+                                                 .count = text_lay(&at, "2")};
+    scene->share[0] = (struct pod_share){
+        .container = text_lay(&at, "first"), .gpu = text_lay(&at, "GPU-a"), .mib = 4915};
+    scene->share[1] = (struct pod_share){
+        .container = text_lay(&at, "second"), .gpu = text_lay(&at, "GPU-b"), .index = 1};
+    scene->pod = (struct pod){.uid = text_lay(&at, "uid-1"),
+                              .namespace = text_lay(&at, "default"),
+                              .name = text_lay(&at, "a"),
+                              .resource_version = text_lay(&at, "4711"),
+                              .node = text_lay(&at, "n1"),
+                              .scheduler = text_lay(&at, "milligpu-scheduler"),
+                              .phase = POD_RUNNING,
+                              .scheduled_ms = 17,
+                              .containers = ARRAY_LEN(scene->container),
+                              .container = scene->container,
+                              .count = text_lay(&at, "3"),
+                              .model = text_lay(&at, "A100"),
+                              .memory = text_lay(&at, "40Gi"),
+                              .note = NOTE_BROKEN,
+                              .note_text = text_lay(&at, "{"),
+                              .note_error = text_lay(&at, "it is no JSON"),
+                              .shares = ARRAY_LEN(scene->share),
+                              .share = scene->share};
+    assert_true(at <= scene->bytes + sizeof scene->bytes);
 }
 
 static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
 {
     struct arena arena;
-    struct pod pod;
-    struct pod_container container;
-    struct pod_share share;
-    char bytes[64];
+    struct scene scene;
 
     (void)state;
     arena_init(&arena);
-    fill(&pod, bytes, &container, &share);
-    const struct pod *kept = pod_keep(&pod, &arena);
-    memset(bytes, 'x', sizeof bytes);
-    memset(&container, 'x', sizeof container);
-    memset(&share, 'x', sizeof share);
+    fill(&scene);
+    const struct pod *kept = pod_keep(&scene.pod, &arena);
+    memset(&scene, 'x', sizeof scene);
     assert_string_equal(kept->uid, "uid-1");
-    assert_string_equal(kept->node, "GPU-a");
-    assert_string_equal(kept->memory, "300");
-    assert_int_equal(kept->scheduled_ms, 4711);
-    assert_string_equal(kept->container[0].name, "uid-1");
-    assert_string_equal(kept->container[0].amount, "300");
+    assert_string_equal(kept->namespace, "default");
+    assert_string_equal(kept->name, "a");
+    assert_string_equal(kept->resource_version, "4711");
+    assert_string_equal(kept->node, "n1");
+    assert_string_equal(kept->scheduler, "milligpu-scheduler");
+    assert_int_equal(kept->phase, POD_RUNNING);
+    assert_int_equal(kept->scheduled_ms, 17);
+    assert_string_equal(kept->count, "3");
+    assert_string_equal(kept->model, "A100");
+    assert_string_equal(kept->memory, "40Gi");
+    assert_int_equal(kept->note, NOTE_BROKEN);
+    assert_string_equal(kept->note_text, "{");
+    assert_string_equal(kept->note_error, "it is no JSON");
+    assert_int_equal(kept->containers, 2);
+    assert_string_equal(kept->container[0].name, "first");
     assert_int_equal(kept->container[0].kind, CONTAINER_INIT);
+    assert_string_equal(kept->container[1].name, "second");
+    assert_string_equal(kept->container[1].amount, "300");
+    assert_string_equal(kept->container[1].count, "2");
+    assert_int_equal(kept->shares, 2);
+    assert_string_equal(kept->share[0].container, "first");
     assert_string_equal(kept->share[0].gpu, "GPU-a");
     assert_int_equal(kept->share[0].mib, 4915);
+    assert_string_equal(kept->share[1].container, "second");
+    assert_string_equal(kept->share[1].gpu, "GPU-b");
+    assert_int_equal(kept->share[1].index, 1);
     arena_done(&arena);
 }
 
 static void what_is_not_set_stays_not_set(void **state)
 {
     struct arena arena;
-    struct pod pod;
-    struct pod_container container;
-    struct pod_share share;
-    char bytes[64];
+    struct pod_container container = {.name = "main"};
+    const struct pod pod = {.uid = "uid-1",
+                            .namespace = "default",
+                            .name = "a",
+                            .node = "",
+                            .containers = 1,
+                            .container = &container};
 
     (void)state;
     arena_init(&arena);
-    fill(&pod, bytes, &container, &share);
     const struct pod *kept = pod_keep(&pod, &arena);
+    assert_string_equal(kept->node, "");
     assert_null(kept->count);
     assert_null(kept->model);
+    assert_null(kept->memory);
+    assert_null(kept->note_text);
     assert_null(kept->note_error);
+    assert_null(kept->container[0].amount);
     assert_null(kept->container[0].count);
+    assert_int_equal(kept->shares, 0);
+    arena_done(&arena);
+}
+
+static void a_pod_without_containers_and_shares_is_kept_too(void **state)
+{
+    struct arena arena;
+    const struct pod pod = {.uid = "uid-1", .namespace = "default", .name = "a", .node = "n1"};
+
+    (void)state;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(&pod, &arena);
+    assert_string_equal(kept->uid, "uid-1");
+    assert_int_equal(kept->containers, 0);
+    assert_int_equal(kept->shares, 0);
     arena_done(&arena);
 }
 
@@ -89,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kept_pod_needs_nothing_of_the_bytes_it_came_in),
         cmocka_unit_test(what_is_not_set_stays_not_set),
+        cmocka_unit_test(a_pod_without_containers_and_shares_is_kept_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
