@@ -21,11 +21,9 @@ static uint32_t unjudged_milli(const struct pod *pod)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < pod->containers; i++) {
+        const char *text = pod->container[i].amount;
         int64_t amount = 0;
-        if (pod->container[i].amount == NULL ||
-            quantity_ceil(text_of(pod->container[i].amount), 0, &amount) != QUANTITY_OK)
-            continue;
-        if (amount > 0)
+        if (text != NULL && quantity_ceil(text_of(text), 0, &amount) == QUANTITY_OK && amount > 0)
             sum += amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
     }
     must(sum >= 0);
@@ -202,16 +200,14 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
     if (!reconcile_believable(command->pod, command->request))
         return NULL;
 
-    const uint32_t gpus = draft->gpus;
     struct allocation *allocation = NULL;
     if (copy_note(draft, ledger, command, places))
         allocation = make(draft, command, places);
     if (allocation != NULL && within(draft, allocation))
         return allocation;
 
-    /* Not to be had: as if the annotation had said nothing. */
+    /* Not to be had: as if it had said nothing.  GPUs it brought leave again, with no charge. */
     allocation_unref(allocation);
-    draft->gpus = gpus;
     places->shares = 0;
     return NULL;
 }
