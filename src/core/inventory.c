@@ -24,11 +24,10 @@ static void leave_out(struct judge *judge, enum inventory_problem problem, struc
 {
     must(problem != PROBLEM_NONE);
     must(judge->out->problem == PROBLEM_NONE); /* the first one ends it */
+    must(judge->out->gpus == 0 && judge->out->gpu == NULL);
     must(buf->len > 0);
 
     judge->out->problem = problem;
-    judge->out->gpus = 0;
-    judge->out->gpu = NULL;
     text_clip((struct text){buf->data, buf->len}, judge->out->problem_text,
               sizeof judge->out->problem_text);
     strbuf_done(buf);
@@ -237,10 +236,8 @@ static void copy_entry(const struct judge *judge, const struct gpu_facts *given,
     must(given->numa >= -1 && given->numa <= NUMA_MAX);
 
     *gpu = *given;
-    gpu->id = arena_copy(judge->arena, text_of(given->id));
     gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
     gpu->model = model_of(judge->arena, given->model);
-    gpu->cordoned = false;
 }
 
 static void take_annotation(struct judge *judge)
@@ -364,13 +361,13 @@ static void take_source(struct judge *judge)
 static bool is_cordoned(const struct gpu_facts *gpu, struct text list)
 {
     struct text id;
-    must(gpu->id != NULL);
+    must(gpu->id != NULL && gpu->id[0] != '\0');
     must(gpu->alias == NULL || strcmp(gpu->alias, gpu->id) != 0);
 
     while (text_cut(&list, ',', &id)) {
         id = text_trim(id);
-        if (id.len > 0 && (text_is(id, "all") || text_is(id, gpu->id) ||
-                           (gpu->alias != NULL && text_is(id, gpu->alias))))
+        if (text_is(id, "all") || text_is(id, gpu->id) ||
+            (gpu->alias != NULL && text_is(id, gpu->alias)))
             return true;
     }
     return false;

@@ -129,18 +129,23 @@ static void labels_tell_model_and_memory(void **state)
         assert_string_equal(bench.out.gpu[i].model, "Tesla-T4");
         assert_int_equal(bench.out.gpu[i].mib, 15360);
     }
-    static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967296"};
+    static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967297"};
     for (size_t i = 0; i < ARRAY_LEN(no_number); i++) {
         bench.facts.label_memory = no_number[i];
         parse();
         assert_found(SOURCE_ALLOCATABLE, 2);
         assert_int_equal(bench.out.gpu[0].mib, 0);
     }
+    bench.facts.label_memory = "4294967295";
     static char huge[MODEL_BYTES_MAX + 2];
     memset(huge, 'a', sizeof huge - 1);
     bench.facts.label_product = huge;
     parse();
+    assert_int_equal(bench.out.gpu[0].mib, UINT32_MAX);
     assert_string_equal(bench.out.gpu[0].model, "");
+    huge[MODEL_BYTES_MAX] = '\0';
+    parse();
+    assert_string_equal(bench.out.gpu[0].model, huge);
 }
 
 static void allocatable_that_is_no_amount_is_a_problem(void **state)
@@ -278,6 +283,7 @@ static void the_label_counts_where_we_advertise(void **state)
     assert_int_equal(bench.out.advertise_milli, 0);
     bench.facts.allocatable_milli = NULL;
     assert_left_out(PROBLEM_AMOUNT, "label nvidia.com/gpu.count: \"four\" is no whole number");
+    assert_int_equal(bench.out.source, SOURCE_LABEL);
     bench.facts.label_count = NULL;
     parse();
     assert_found(SOURCE_NONE, 0);
@@ -338,6 +344,10 @@ static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
     bench.gpu[0].id = "n1/gpu-03";
     parse();
     assert_int_equal(bench.out.problem, PROBLEM_ANNOTATION);
+    bench.gpu[0].id = "n1";
+    bench.gpu[1].id = "n1-gpu-3";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
 }
 
 static void a_broken_annotation_names_the_field(void **state)
@@ -358,6 +368,7 @@ static void a_broken_annotation_names_the_field(void **state)
         {NULL, "m", 1, 1000, -1, uuid},
         {"", "m", 1, 1000, -1, uuid},
         {"a,b", "m", 1, 1000, -1, uuid},
+        {",b", "m", 1, 1000, -1, uuid},
         {"a b", "m", 1, 1000, -1, uuid},
         {"a\"", "m", 1, 1000, -1, uuid},
         {"a\x7F", "m", 1, 1000, -1, uuid},
@@ -393,6 +404,43 @@ static void a_broken_annotation_names_the_field(void **state)
     assert_string_equal(bench.out.gpu[0].model, "");
 }
 
+static void an_annotation_up_to_the_limits_is_believed(void **state)
+{
+    (void)state;
+    static char id[GPU_ID_BYTES_MAX + 1];
+    static char model[MODEL_BYTES_MAX + 1];
+    memset(id, '~', sizeof id - 1);
+    memset(model, 'm', sizeof model - 1);
+    start();
+    add(0)->milli = 1;
+    struct gpu_facts *last = add(1);
+    last->id = id;
+    last->model = model;
+    last->index = 65535;
+    last->numa = 32767;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_int_equal(bench.out.gpu[0].milli, 1);
+    assert_string_equal(bench.out.gpu[1].id, id);
+    assert_string_equal(bench.out.gpu[1].alias, "n1/gpu-65535");
+    assert_string_equal(bench.out.gpu[1].model, model);
+    assert_int_equal(bench.out.gpu[1].numa, 32767);
+}
+
+static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
+{
+    (void)state;
+    start();
+    for (uint32_t i = 0; i < 3; i++)
+        add(i);
+    bench.gpu[2].id = bench.gpu[1].id;
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [2].uuid: another entry has it too");
+    bench.gpu[2].index = 1;
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [2].index: another entry has it too");
+}
+
 static void an_annotation_that_is_no_json_is_a_problem(void **state)
 {
     (void)state;
@@ -400,6 +448,7 @@ static void an_annotation_that_is_no_json_is_a_problem(void **state)
     bench.facts.gpus_error = "[2].milli: want a number";
     bench.facts.allocatable_milli = "8000";
     assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus: [2].milli: want a number");
+    assert_int_equal(bench.out.source, SOURCE_ANNOTATION);
     static char huge[1000];
     memset(huge, 'x', sizeof huge - 1);
     bench.facts.gpus_error = huge;
@@ -417,6 +466,8 @@ static void partitioned_gpus_are_left_out(void **state)
     assert_left_out(PROBLEM_MIG, "the node's labels say MIG: \"mixed\"");
     bench.facts.label_mig = NULL;
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"time-slicing\"");
+    bench.facts.label_sharing = "2"; /* replicas */
+    assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"2\"");
     add(0); /* whatever the source */
     parse();
     assert_int_equal(bench.out.problem, PROBLEM_SHARING);
@@ -587,6 +638,8 @@ int main(void)
         cmocka_unit_test(an_empty_annotation_says_that_there_are_none),
         cmocka_unit_test(a_made_up_id_may_be_written_down_at_its_own_index_only),
         cmocka_unit_test(a_broken_annotation_names_the_field),
+        cmocka_unit_test(an_annotation_up_to_the_limits_is_believed),
+        cmocka_unit_test(no_two_entries_are_the_same_gpu_wherever_they_stand),
         cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
         cmocka_unit_test(partitioned_gpus_are_left_out),
         cmocka_unit_test(cordons_name_gpus_or_all),
