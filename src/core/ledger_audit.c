@@ -27,8 +27,6 @@ static const char *broken_allocation(const struct ledger *ledger,
 
     must(allocation->is.node_uid != NULL);
     must(ledger->open.count <= ledger->live.count);
-    if (uid.len == 0)
-        return "it has no uid";
     if (allocation->is.state == STATE_RELEASED)
         return "it is released";
     if (allocation->is.origin != ORIGIN_GRANTED && reserved)

@@ -1,0 +1,185 @@
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/ledger_inside.h"
+#include "support/world.h"
+
+/* n1: GPU-a with pod a, reserved, GPU-b with pod b, bound; n2: made-up names; n3: GPU-a again; n4. */
+static int set_up(void **state)
+{
+    static struct world world;
+    static const struct world_gpu two[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
+    static const struct world_gpu counted[] = {{.index = 0, .mib = 1000}};
+    static const struct world_gpu spare[] = {{.id = "GPU-x", .index = 0, .mib = 1000},
+                                             {.id = "GPU-y", .index = 1, .mib = 1000}};
+    world_init(&world);
+    (void)world_node(&world, "n1", two, 2);
+    (void)world_node(&world, "n2", counted, 1);
+    (void)world_node(&world, "n3", two, 1);
+    (void)world_node(&world, "n4", spare, 2);
+    (void)world_reserve(&world, "a", "n1", "300");
+    (void)world_reserve(&world, "b", "n1", "1000");
+    (void)world_step(&world, COMMAND_CONFIRM, "b");
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static void assert_found(const struct world *world, const char *says)
+{
+    struct err err;
+    assert_int_equal(ledger_check(world->ledger, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, says);
+}
+
+/* What a stray write would do is found, and what is right again is right. */
+static void assert_found_at(const struct world *world, const void *at, const void *put,
+                            size_t bytes, const char *says)
+{
+    char kept[16];
+    struct err err;
+    void *here = (void *)(uintptr_t)at;
+    assert_true(bytes <= sizeof kept);
+    memcpy(kept, here, bytes);
+    memcpy(here, put, bytes);
+    assert_found(world, says);
+    memcpy(here, kept, bytes);
+    assert_int_equal(ledger_check(world->ledger, &err), 0);
+}
+
+static void a_ledger_without_nodes_is_sound(void **state)
+{
+    (void)state;
+    struct err err;
+    struct ledger *ledger = ledger_new();
+    assert_int_equal(ledger_places(ledger), 0);
+    assert_int_equal(ledger_check(ledger, &err), 0);
+    ledger_free(ledger);
+}
+
+static void a_gpu_that_cannot_be_as_it_stands_is_named(void **state)
+{
+    struct world *world = *state;
+    const uint32_t none = 0, large = 1001;
+    const struct gpu *a = world_gpu(world, "n1", "GPU-a");
+    const struct gpu *b = world_gpu(world, "n1", "GPU-b");
+    const struct gpu *again = world_gpu(world, "n3", "GPU-a");
+    const struct gpu *x = world_gpu(world, "n4", "GPU-x");
+    const struct gpu *y = world_gpu(world, "n4", "GPU-y");
+    const struct atom *z = names_intern(ledger_names(world->ledger), TEXT("GPU-z"));
+    static const char owners[] = "the table of owners has another node for it, or none";
+    static const char lost[] = "it is not found by its name";
+    static const char size[] = "its size is not 1 to 1000 milli";
+    const struct {
+        const void *at;
+        const void *put;
+        size_t bytes;
+        const char *where;
+        const char *says;
+    } wrong[] = {
+        {&again->milli, &none, sizeof none, "node n3: GPU GPU-a: ", size},
+        {&again->milli, &large, sizeof large, "node n3: GPU GPU-a: ", size},
+        {&b->alias, &a->alias, sizeof a->alias, "node n1: GPU GPU-b: ", lost},
+        {&b->id->text[4], "a", 1, "node n1: GPU GPU-a: ", lost},
+        {&x->id, &z, sizeof z, "node n4: GPU GPU-z: ", owners},
+        {&y->id, &z, sizeof z, "node n4: GPU GPU-z: ", owners},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char says[128];
+        (void)snprintf(says, sizeof says, "%s%s", wrong[i].where, wrong[i].says);
+        assert_found_at(world, wrong[i].at, wrong[i].put, wrong[i].bytes, says);
+    }
+}
+
+static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    struct map *open = &world->ledger->open;
+    const struct node *n2 = ledger_node(world->ledger, TEXT("n2"));
+    const struct node *n3 = ledger_node(world->ledger, TEXT("n3"));
+    assert_found_at(world, &n2->name, &n3->name, sizeof n2->name,
+                    "node n3: it is not found by its name");
+    assert_found_at(world, ledger_find(world->ledger, TEXT("b"))->is.uid, "c", 1,
+                    "node n1: pod c: the table of pods has another for it, or none");
+
+    void *a = map_take(open, TEXT("a"));
+    assert_found(world, "node n1: pod a: the table of reservations is wrong about it");
+    assert_null(map_put(open, TEXT("a"), a));
+    assert_int_equal(ledger_check(world->ledger, &err), 0);
+}
+
+static void a_free_place_is_known(void **state)
+{
+    struct world *world = *state;
+    const uint32_t later = 6;
+    assert_int_equal(world->ledger->free_from, 4);
+    assert_found_at(world, &world->ledger->free_from, &later, sizeof later,
+                    "place 4 of the nodes is free unawares");
+}
+
+static void what_is_counted_is_counted_again(void **state)
+{
+    struct world *world = *state;
+    struct ledger *ledger = world->ledger;
+    const size_t five = 5, three = 3, two = 2;
+    const uint32_t none = 0;
+    assert_found_at(world, &ledger->slots.count, &five, sizeof five,
+                    "the ledger counts 5 nodes where there are 4");
+    assert_found_at(world, &ledger->live.count, &three, sizeof three,
+                    "the ledger counts 3 allocations where there are 2");
+    assert_found_at(world, &ledger->open.count, &two, sizeof two,
+                    "the ledger counts 2 reservations where there are 1");
+    assert_found_at(world, &ledger->owners.count, &five, sizeof five,
+                    "the ledger counts 5 GPUs with an owner where there are 4");
+    assert_found_at(world, &ledger->duplicates, &none, sizeof none,
+                    "the ledger counts 0 duplicate GPUs where there are 1");
+}
+
+static void an_audit_ends_the_program_where_a_check_would_complain(void **state)
+{
+    struct world *world = *state;
+    int status;
+    ledger_audit(world->ledger);
+    world->ledger->duplicates++;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)freopen("/dev/null", "w", stderr);
+        (void)signal(SIGABRT, SIG_DFL);
+        ledger_audit(world->ledger);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+    world->ledger->duplicates--;
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(a_ledger_without_nodes_is_sound),
+        IN_A_WORLD(a_gpu_that_cannot_be_as_it_stands_is_named),
+        IN_A_WORLD(a_node_or_pod_that_cannot_be_looked_up_is_named),
+        IN_A_WORLD(a_free_place_is_known),
+        IN_A_WORLD(what_is_counted_is_counted_again),
+        IN_A_WORLD(an_audit_ends_the_program_where_a_check_would_complain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
