@@ -757,6 +757,10 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
     adopt.pod = world_pod(world, "a", "n8");
     assert_int_equal(ledger_decide(world->ledger, &adopt, &change), VERDICT_OK);
     change_done(&change);
+    const struct snapshot *snapshot = ledger_publish(world->ledger, NULL, 0);
+    assert_int_equal(snapshot->nodes, NODES_MAX);
+    assert_non_null(snapshot_node(snapshot, TEXT("n65535")));
+    snapshot_unref(snapshot);
 }
 
 /* What a stray write would do to the ledger in memory: found, and named, by the check. */

@@ -79,6 +79,16 @@ static void every_node_is_found_by_name_over_many_pages(void **state)
     snapshot_unref(snapshot);
 }
 
+static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
+                               const struct text *name, const uint32_t *hash)
+{
+    const struct node *node[256];
+    assert_true(count <= ARRAY_LEN(node));
+    snapshot_nodes(snapshot, count, name, hash, node);
+    for (uint32_t i = 0; i < count; i++)
+        assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
+}
+
 static void many_are_found_together_as_they_are_one_by_one(void **state)
 {
     enum { ASKED = 150 };
@@ -86,7 +96,6 @@ static void many_are_found_together_as_they_are_one_by_one(void **state)
     char bytes[ASKED][32];
     struct text name[ASKED];
     uint32_t hash[ASKED];
-    const struct node *node[ASKED];
     uint32_t known = 0;
     add_nodes(world, 100);
     assert_int_equal(world_do(world, &(struct command){.kind = COMMAND_NODE_GONE,
@@ -99,15 +108,33 @@ static void many_are_found_together_as_they_are_one_by_one(void **state)
         name[i] = (struct text){bytes[i], (size_t)len};
         hash[i] = text_hash(name[i]);
     }
-    for (uint32_t count = 0; count <= ASKED; count++) {
-        snapshot_nodes(snapshot, count, name, hash, node);
-        for (uint32_t i = 0; i < count; i++)
-            assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
-    }
+    for (uint32_t count = 0; count <= ASKED; count++)
+        assert_found_alike(snapshot, count, name, hash);
     for (uint32_t i = 0; i < ASKED; i++)
-        known += node[i] != NULL;
+        known += snapshot_node(snapshot, name[i]) != NULL;
     assert_in_range(known, 100, ASKED - 1);
     snapshot_unref(snapshot);
+}
+
+static void many_are_looked_for_among_none_and_among_few(void **state)
+{
+    enum { ASKED = 40, NODES = 20 };
+    struct world *world = *state;
+    char bytes[ASKED][32];
+    struct text name[ASKED];
+    uint32_t hash[ASKED];
+    for (uint32_t i = 0; i < ASKED; i++) {
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+    }
+    for (uint32_t nodes = 0; nodes < NODES; nodes++) {
+        const struct snapshot *snapshot = publish(world);
+        assert_int_equal(snapshot->nodes, nodes);
+        assert_found_alike(snapshot, ASKED, name, hash);
+        snapshot_unref(snapshot);
+        assert_int_equal(world_node(world, bytes[nodes], two_a100, 2), VERDICT_OK);
+    }
 }
 
 static void a_change_copies_its_page_and_shares_the_others(void **state)
@@ -160,14 +187,17 @@ static void only_open_reservations_are_listed(void **state)
     add_nodes(world, 2);
     (void)world_reserve(world, "a", "node-0", "300");
     (void)world_reserve(world, "b", "node-1", "300");
+    (void)world_reserve(world, "c", "node-1", "300");
     (void)world_step(world, COMMAND_CONFIRM, "a");
     const struct snapshot *snapshot = publish(world);
-    assert_int_equal(snapshot->opens, 1);
+    assert_int_equal(snapshot->opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
-    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.node->text, "node-1");
+    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.uid, "b");
+    assert_string_equal(snapshot_open(snapshot, TEXT("c"))->is.uid, "c");
     assert_int_equal(snapshot->open[0].slot, 1);
+    assert_int_equal(snapshot->open[1].slot, 1);
     assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
-    assert_null(snapshot_find(snapshot, TEXT("c")));
+    assert_null(snapshot_find(snapshot, TEXT("d")));
     snapshot_unref(snapshot);
 }
 
@@ -268,6 +298,7 @@ int main(void)
         IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
         IN_A_WORLD(every_node_is_found_by_name_over_many_pages),
         IN_A_WORLD(many_are_found_together_as_they_are_one_by_one),
+        IN_A_WORLD(many_are_looked_for_among_none_and_among_few),
         IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
         IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
         IN_A_WORLD(only_open_reservations_are_listed),
