@@ -138,10 +138,13 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = was;
 }
 
-static void sink(struct candidate *heap, uint32_t count, uint32_t at)
+/* The root, to where it belongs. */
+static void sink(struct candidate *heap, uint32_t count)
 {
-    must(at < count);
-    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    uint32_t at = 0;
+
+    must(count > 0);
+    for (uint32_t child = 1; child < count; child = 2 * at + 1) {
         if (child + 1 < count && candidate_cmp(&heap[child + 1], &heap[child]) > 0)
             child++;
         if (candidate_cmp(&heap[child], &heap[at]) <= 0)
@@ -169,7 +172,7 @@ static void consider(struct filter_answer *out, uint32_t most, const struct cand
         rise(out->candidate, out->candidates++);
     } else if (candidate_cmp(candidate, &out->candidate[0]) < 0) {
         out->candidate[0] = *candidate;
-        sink(out->candidate, out->candidates, 0);
+        sink(out->candidate, out->candidates);
     }
 }
 
@@ -177,20 +180,10 @@ static void sort_best_first(struct filter_answer *out)
 {
     for (uint32_t rest = out->candidates; rest > 1; rest--) {
         swap(&out->candidate[0], &out->candidate[rest - 1]);
-        sink(out->candidate, rest - 1, 0);
+        sink(out->candidate, rest - 1);
     }
     for (uint32_t i = 1; i < out->candidates; i++)
         must_debug(candidate_cmp(&out->candidate[i - 1], &out->candidate[i]) < 0);
-}
-
-static const struct node *find_node(const struct filter_question *question, uint32_t name)
-{
-    must(name < question->names);
-
-    const struct node *known = snapshot_node(question->snapshot, question->name[name]);
-    if (known != NULL || question->node == NULL)
-        return known;
-    return question->node[name];
 }
 
 enum { AT_ONCE = 16 };
@@ -256,10 +249,10 @@ static void ask_held(const struct filter_question *question, struct placement *p
         out->candidates = 1;
         out->candidate[0] = (struct candidate){
             .name = i,
-            .node = find_node(question, i),
+            .node = snapshot_node(question->snapshot, question->name[i]),
             .placement = placement,
         };
-        must(out->candidate[0].node != NULL);
+        must(out->candidate[0].node != NULL); /* the snapshot shows the nodes of what is open */
     }
     *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
     must(placement->charge_milli > 0);
@@ -426,18 +419,6 @@ static bool first_to_say(struct texts *texts, const struct request *request, enu
     return true;
 }
 
-static uint32_t count_refused(const struct filter_question *question,
-                              const struct filter_answer *answer)
-{
-    uint32_t refused = 0;
-
-    must(question->names == 0 || answer->reason != NULL);
-    for (uint32_t i = 0; i < question->names; i++)
-        refused += answer->reason[i] != REASON_NONE;
-    must(refused == question->names);
-    return refused;
-}
-
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
                      uint32_t names_max, void *user,
                      void (*emit)(void *user, struct text name, const char *text))
@@ -448,9 +429,11 @@ void filter_refusals(const struct filter_question *question, const struct filter
     must(emit != NULL);
     if (answer->verdict != FILTER_NONE)
         return;
+    must(answer->fitting == 0);
+    must(question->names == 0 || answer->reason != NULL);
     memset(texts.made, 0, sizeof texts.made);
     memset(texts.spoken, 0, sizeof texts.spoken);
-    const bool each = count_refused(question, answer) <= names_max;
+    const bool each = question->names <= names_max;
     for (uint32_t i = 0; i < question->names; i++) {
         const enum reason why = answer->reason[i];
         if (each) {

@@ -222,6 +222,46 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     ask_done(&asked);
 }
 
+static void a_reservation_is_offered_once_though_its_name_comes_twice(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    three_nodes(world);
+    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, world, "300");
+    asked.question.uid = TEXT("a");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
+    assert_int_equal(asked.answer.candidates, 1);
+    assert_int_equal(asked.answer.candidate[0].name, 1);
+    assert_int_equal(asked.answer.reason[1], REASON_NONE);
+    ask_done(&asked);
+}
+
+static void hashes_that_are_known_change_nothing(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    enum { NODES = 20 };
+    uint32_t hash[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        one_gpu_node(world, arena_printf(&world->arena, "node-%02u", i), 100 + i);
+    ask_init(&asked, world, "100");
+    asked.question.hash = hash;
+    for (uint32_t i = 0; i < NODES; i++) {
+        ask_about(&asked, arena_printf(&world->arena, "node-%02u", i));
+        hash[i] = text_hash(asked.name[i]);
+    }
+    ask(&asked);
+    assert_int_equal(asked.answer.candidates, NODES);
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(asked.answer.candidate[i].name, i);
+    ask_done(&asked);
+}
+
 static void full_node_objects_stand_in_for_unknown_names_only(void **state)
 {
     struct world *world = *state;
@@ -240,17 +280,19 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     build.name = names_intern(names, TEXT("new"));
     struct node *unknown = node_new(&build);
 
+    static const char *const order[] = {"new", "new"};
+    const struct node *given[16] = {unknown, known, unknown};
     ask_init(&asked, world, "600");
+    ask_about(&asked, "new");
     ask_about(&asked, "n1");
     ask_about(&asked, "new");
-    ask_about(&asked, "newer");
-    const struct node *const given[] = {known, unknown, NULL};
+    while (asked.question.names < ARRAY_LEN(given))
+        ask_about(&asked, "newer");
     asked.question.node = given;
     ask(&asked);
-    static const char *const order[] = {"new"};
-    assert_candidates(&asked, order, 1);
-    assert_int_equal(asked.answer.reason[0], REASON_SMALL); /* the ledger knows better */
-    assert_int_equal(asked.answer.reason[2], REASON_UNKNOWN_NODE);
+    assert_candidates(&asked, order, 2);
+    assert_int_equal(asked.answer.reason[1], REASON_SMALL); /* the ledger knows better */
+    assert_int_equal(asked.answer.reason[3], REASON_UNKNOWN_NODE);
     ask_done(&asked);
     node_unref(known);
     node_unref(unknown);
@@ -307,8 +349,12 @@ static void scores_fall_evenly_from_ten(void **state)
         ask_about(&asked, "unknown");
         for (uint32_t i = 0; i < counts[c]; i++)
             ask_about(&asked, arena_printf(&world->arena, "node-%02u", counts[c] - 1 - i));
+        ask_about(&asked, "unknown too");
+        asked.question.shortlist = 1; /* scores are for all */
+        memset(score, 77, sizeof score);
         filter_score(&asked.question, &asked.arena, score);
         assert_int_equal(score[0], 0);
+        assert_int_equal(score[counts[c] + 1], 0);
         assert_int_equal(score[counts[c]], 10); /* node-00, the tightest */
         for (uint32_t i = 1; i <= counts[c]; i++) {
             assert_true(score[i] <= 10 && (i == 1 || score[i] >= score[i - 1]));
@@ -359,6 +405,51 @@ static void an_explanation_has_the_numbers_of_the_moment(void **state)
     filter_explain(node, world_request(world, "500"), small, sizeof small);
     assert_int_equal(strlen(small), sizeof small - 1);
     assert_memory_equal(small, "room: no", 8);
+}
+
+static void assert_explained(struct world *world, const char *node, const struct request *request,
+                             const char *numbers)
+{
+    char text[256];
+    filter_explain(ledger_node(world->ledger, text_of(node)), request, text, sizeof text);
+    assert_string_equal(strchr(text, ';'), numbers);
+}
+
+static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu = {.index = 0, .mib = 1000};
+    assert_int_equal(world_node(world, "n1", &gpu, 1), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "a", "n1", "999"), VERDICT_OK);
+    assert_explained(world, "n1", world_request(world, "2"),
+                     "; largest free piece 1 milli, 1 milli free on 1 of 1 GPUs, at most 1 MiB on "
+                     "one");
+    gpu.mib = 0; /* not known */
+    assert_int_equal(world_node(world, "n2", &gpu, 1), VERDICT_OK);
+    assert_explained(world, "n2", world_request(world, "2"),
+                     "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs");
+    gpu.milli = 500; /* it shrank: charged beyond its size, which is no kind of closed */
+    assert_int_equal(world_node(world, "n1", &gpu, 1), VERDICT_OK);
+    assert_explained(world, "n1", world_request(world, "2"),
+                     "; largest free piece 0 milli, 0 milli free on 0 of 1 GPUs");
+}
+
+static void an_explanation_counts_the_models_asked_for_only(void **state)
+{
+    struct world *world = *state;
+    static const char *model[] = {"T4"};
+    const struct world_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 16000}};
+    struct inventory *inventory = world_inventory(world, "n1", "u", gpu, 2);
+    struct request *request = world_request(world, "100");
+    inventory->gpu[0].model = "T4";
+    inventory->gpu[1].model = "A100";
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    request->models = 1;
+    request->model = model;
+    assert_explained(world, "n1", request,
+                     "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs, at most "
+                     "8000 MiB on one");
 }
 
 struct heard {
@@ -630,11 +721,15 @@ int main(void)
         IN_A_WORLD(no_names_fit_nowhere),
         IN_A_WORLD(names_that_come_twice_keep_the_order_of_the_question),
         IN_A_WORLD(a_pod_with_a_reservation_gets_its_node_alone),
+        IN_A_WORLD(a_reservation_is_offered_once_though_its_name_comes_twice),
+        IN_A_WORLD(hashes_that_are_known_change_nothing),
         IN_A_WORLD(full_node_objects_stand_in_for_unknown_names_only),
         IN_A_WORLD(ghosts_push_a_node_back),
         IN_A_WORLD(scores_fall_evenly_from_ten),
         IN_A_WORLD(preemption_asks_for_the_room_without_the_victims),
         IN_A_WORLD(an_explanation_has_the_numbers_of_the_moment),
+        IN_A_WORLD(an_explanation_leaves_nothing_free_out_and_adds_nothing),
+        IN_A_WORLD(an_explanation_counts_the_models_asked_for_only),
         IN_A_WORLD(refusals_are_one_each_or_one_for_all_alike),
         IN_A_WORLD(answers_are_those_of_a_plain_ranking),
         IN_A_WORLD(thousands_of_names_are_ranked_in_passing),
