@@ -150,6 +150,14 @@ static void add_inventory(struct node *node, const struct node_build *build)
     must(node->gpus <= build->gpus);
 }
 
+/* The count stays at its largest number: the GPU is crowded long before. */
+static void count_charge(struct gpu *gpu)
+{
+    if (gpu->charges < UINT16_MAX)
+        gpu->charges++;
+    must(gpu->charges > 0);
+}
+
 static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
 {
     struct gpu *gpu = charged_gpu(node, charge->gpu);
@@ -165,8 +173,7 @@ static void add_charge(struct node *node, const struct charge *charge, enum allo
     else
         gpu->used_milli = sum(gpu->used_milli, charge->milli);
     gpu->used_mib = sum(gpu->used_mib, charge->mib);
-    if (gpu->charges < UINT16_MAX)
-        gpu->charges++;
+    count_charge(gpu);
     must(gpu->charges > 0);
 }
 
@@ -419,7 +426,7 @@ static struct gpu recount(const struct node *node, const struct gpu *gpu)
             fresh.reserved_milli = sum(fresh.reserved_milli, reserved ? charge->milli : 0);
             fresh.used_milli = sum(fresh.used_milli, reserved ? 0 : charge->milli);
             fresh.used_mib = sum(fresh.used_mib, charge->mib);
-            fresh.charges++;
+            count_charge(&fresh);
         }
     }
     return fresh;

@@ -299,6 +299,31 @@ static void as_many_pods_as_a_gpu_may_have_crowd_it(void **state)
     drop_pods(&scene);
 }
 
+/* The count of pods ends at its largest number, and stays right there. */
+static void more_pods_than_can_be_counted_are_sound(void **state)
+{
+    (void)state;
+    enum { PODS = UINT16_MAX + 1 };
+    static const struct allocation *pods[PODS];
+    const struct gpu one = gpu("GPU-a", 0);
+    for (int i = 0; i < PODS; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "pod-%05d", i);
+        pods[i] = pod(uid, "GPU-a", 1, STATE_BOUND);
+    }
+    const struct node_build build = {
+        .name = atom("n1"), .gpus = 1, .gpu = &one, .allocations = PODS, .allocation = pods};
+    const struct node *node = node_new(&build);
+    struct err err;
+    assert_int_equal(node_check(node, &err), 0);
+    assert_int_equal(node->gpu[0].charges, UINT16_MAX);
+    assert_int_equal(node->gpu[0].used_milli, PODS);
+    assert_int_equal(gpu_closed(&node->gpu[0]), REASON_CROWDED);
+    node_unref(node);
+    for (int i = 0; i < PODS; i++)
+        allocation_unref(pods[i]);
+}
+
 static void whole_nodes_close_too(void **state)
 {
     (void)state;
@@ -549,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_gpu_charged_beyond_its_size_is_over),
         cmocka_unit_test(closed_gpus_say_why),
         cmocka_unit_test(as_many_pods_as_a_gpu_may_have_crowd_it),
+        cmocka_unit_test(more_pods_than_can_be_counted_are_sound),
         cmocka_unit_test(whole_nodes_close_too),
         cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
