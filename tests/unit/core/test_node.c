@@ -1,8 +1,11 @@
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -106,6 +109,21 @@ static struct node *node_of(const struct scene *scene)
     return node;
 }
 
+/* True if the claim ends in abort(). */
+static bool aborts(void (*claim)(struct scene *), struct scene *scene)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)fclose(stderr);
+        claim(scene);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
 static void sums_are_the_sums_of_the_charges(void **state)
 {
     (void)state;
@@ -130,6 +148,39 @@ static void sums_are_the_sums_of_the_charges(void **state)
     assert_null(node_allocation(node, TEXT("")));
     assert_null(node_allocation(node, TEXT("d")));
     node_unref(node);
+    drop_pods(&scene);
+}
+
+static void of_a_uid_only_its_length_is_compared(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    scene.pod[scene.pods++] = pod("ab", "GPU-a", 100, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("abc", "GPU-a", 100, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    static const char longer[] = "abd";
+    assert_null(node_allocation(node, (struct text){longer, 1}));
+    assert_ptr_equal(node_allocation(node, (struct text){longer, 2}), node->allocation[0]);
+    assert_null(node_allocation(node, (struct text){longer, 3}));
+    assert_null(node_allocation(node, (struct text){0}));
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void build_it(struct scene *scene)
+{
+    const struct node_build build = build_of(scene);
+    node_unref(node_new(&build));
+}
+
+static void no_pod_lives_twice_on_a_node(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 100, STATE_BOUND);
+    build_it(&scene);
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 100, STATE_RESERVED);
+    assert_true(aborts(build_it, &scene));
     drop_pods(&scene);
 }
 
@@ -187,6 +238,7 @@ static void a_charge_that_nobody_knows_makes_an_absent_gpu(void **state)
     assert_int_equal(lost->milli, 0);
     assert_int_equal(lost->used_milli, 1200);
     assert_string_equal(lost->model->text, "");
+    assert_int_equal(lost->numa, -1);
     assert_int_equal(gpu_free(lost), 0);
     node_unref(node);
     drop_pods(&scene);
@@ -250,6 +302,21 @@ static void a_gpu_charged_beyond_its_size_is_over(void **state)
     assert_int_equal(without->gpu[1].flags, 0); /* over no longer */
     assert_int_equal(without->free_milli, 1000);
     node_unref(without);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+static void the_smallest_gpu_can_be_over_as_well(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    scene.gpu[0].milli = 1;
+    scene.gpu[1].mib = 1;
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 2, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 1, STATE_BOUND);
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node->gpu[0].flags, GPU_OVER);
+    assert_int_equal(node->gpu[1].flags, GPU_OVER);
     node_unref(node);
     drop_pods(&scene);
 }
@@ -335,11 +402,11 @@ static void whole_nodes_close_too(void **state)
     scene = (struct scene){.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     struct allocation_facts facts = facts_of("a", NULL, 0);
     facts.origin = ORIGIN_OBSERVED;
-    facts.unplaced_milli = 300;
+    facts.unplaced_milli = 1;
     scene.pod[scene.pods++] = allocation_new(&facts);
     node = node_of(&scene);
     assert_int_equal(node_closed(node), REASON_UNPLACED);
-    assert_int_equal(node->unplaced_milli, 300);
+    assert_int_equal(node->unplaced_milli, 1);
     assert_int_equal(node->free_milli, 0);
     node_unref(node);
 
@@ -397,6 +464,69 @@ static void names_compare_bytewise(void **state)
             const int order = atom_cmp(atom(ascending[i]), atom(ascending[k]));
             assert_int_equal((order > 0) - (order < 0), (i > k) - (i < k));
         }
+}
+
+static void names_of_equal_bytes_are_equal_whatever_follows(void **state)
+{
+    (void)state;
+    static const struct atom a = {.len = 1, .text = "ab"};
+    static const struct atom other_a = {.len = 1, .text = "aa"};
+    static const struct atom aa = {.len = 2, .text = "aa"};
+    assert_int_equal(atom_cmp(&a, &other_a), 0);
+    assert_true(atom_cmp(&a, &aa) < 0);
+    assert_true(atom_cmp(&aa, &a) > 0);
+}
+
+static void break_it_and_audit(struct scene *scene)
+{
+    struct node *node = node_of(scene);
+    node->free_milli++;
+    node_audit(node);
+    node_unref(node);
+}
+
+static void to_audit_a_broken_node_aborts(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    node_unref(node_of(&scene)); /* audited, too */
+    assert_true(aborts(break_it_and_audit, &scene));
+}
+
+/* Beside what the ledger's check of a stray write meets. */
+static void what_is_wrong_in_a_node_is_named(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
+    const struct share share[] = {
+        {.container = "main", .gpu = atom("GPU-a"), .milli = 300, .mib = 1},
+        {.container = "main", .gpu = atom("GPU-b"), .milli = 300, .mib = 1}};
+    const struct allocation_facts facts = facts_of("a", share, ARRAY_LEN(share));
+    scene.pod[scene.pods++] = allocation_new(&facts);
+    scene.pod[scene.pods++] = pod("b", "GPU-a", 300, STATE_BOUND);
+    struct node *node = node_of(&scene);
+    struct err err;
+
+    node->gpus = 1;
+    assert_int_equal(node_check(node, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: pod default/a (a): it holds a GPU that its node does "
+                                  "not have");
+    node->gpus = 3;
+
+    node->gpu[2].flags = GPU_ABSENT;
+    assert_int_equal(node_check(node, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: GPU GPU-c: it is absent, and nobody holds it");
+    node->gpu[2].flags = 0;
+
+    const struct allocation *second = node->allocation[1];
+    node->allocation[1] = node->allocation[0];
+    assert_int_equal(node_check(node, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: pod default/a (a): it stands in the wrong place, or "
+                                  "twice");
+    node->allocation[1] = second;
+    assert_int_equal(node_check(node, &err), 0);
+    node_unref(node);
+    drop_pods(&scene);
 }
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
@@ -566,12 +696,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_the_sums_of_the_charges),
+        cmocka_unit_test(of_a_uid_only_its_length_is_compared),
+        cmocka_unit_test(no_pod_lives_twice_on_a_node),
         cmocka_unit_test(gpus_are_in_the_order_of_absence_index_and_id),
         cmocka_unit_test(an_absent_gpu_stays_with_its_size_while_it_is_charged),
         cmocka_unit_test(a_charge_that_nobody_knows_makes_an_absent_gpu),
         cmocka_unit_test(an_alias_means_the_gpu_that_is_there),
         cmocka_unit_test(an_id_means_more_than_an_alias),
         cmocka_unit_test(a_gpu_charged_beyond_its_size_is_over),
+        cmocka_unit_test(the_smallest_gpu_can_be_over_as_well),
         cmocka_unit_test(closed_gpus_say_why),
         cmocka_unit_test(as_many_pods_as_a_gpu_may_have_crowd_it),
         cmocka_unit_test(more_pods_than_can_be_counted_are_sound),
@@ -579,6 +712,9 @@ int main(void)
         cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(names_compare_bytewise),
+        cmocka_unit_test(names_of_equal_bytes_are_equal_whatever_follows),
+        cmocka_unit_test(to_audit_a_broken_node_aborts),
+        cmocka_unit_test(what_is_wrong_in_a_node_is_named),
         cmocka_unit_test(a_change_gives_what_building_anew_gives),
         cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
         cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
