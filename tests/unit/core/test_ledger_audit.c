@@ -12,7 +12,7 @@
 #include "core/ledger_inside.h"
 #include "support/world.h"
 
-/* n1: GPU-a with pod a, reserved, GPU-b with pod b, bound; n2: made-up names; n3: GPU-a again; n4. */
+/* n1: GPU-a with pod a, reserved, GPU-b with pod b, bound; n2 and n4: nobody; n3: GPU-a again. */
 static int set_up(void **state)
 {
     static struct world world;
