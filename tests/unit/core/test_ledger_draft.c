@@ -1,0 +1,178 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/world.h"
+
+static const struct world_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                            {.id = "GPU-b", .index = 1, .mib = 1000}};
+static const struct world_gpu b_then_a[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
+                                            {.id = "GPU-a", .index = 1, .mib = 1000}};
+static const struct world_gpu counted[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+/* A pod of 300 milli on GPU-a, by that name. */
+static void hold_gpu_a(struct world *world)
+{
+    struct pod *pod = world_pod(world, "a", "n1");
+    world_note(world, pod, "c0 GPU-a 300 300");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
+}
+
+static int64_t since(const struct world *world)
+{
+    return ledger_node(world->ledger, TEXT("n1"))->since_ms;
+}
+
+static void a_gpu_that_is_shown_takes_no_other_gpus_place(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu made_up_first[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
+    const struct world_gpu made_up_last[] = {a_then_b[0], {.index = 1, .mib = 1000}};
+    (void)world_node(world, "n1", a_then_b, 2);
+    hold_gpu_a(world);
+    /* Index 0 has lost its UUID, and it is not GPU-a, which is at index 1 now. */
+    assert_int_equal(world_node(world, "n1", made_up_first, 2), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->index, 1);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->used_milli, 0);
+    /* And the other way round. */
+    assert_int_equal(world_node(world, "n1", made_up_last, 2), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->index, 0);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-1")->used_milli, 0);
+}
+
+static void a_made_up_name_that_is_shown_is_no_other_gpus_alias(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu mixed[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
+    (void)world_node(world, "n1", counted, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
+    (void)world_node(world, "n1", a_then_b, 2);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    (void)world_node(world, "n1", mixed, 2);
+    assert_string_equal(world_gpu(world, "n1", "GPU-a")->alias->text, "n1/gpu-1");
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+}
+
+/* What stands behind the last of them is nobody's: the sanitizer would tell. */
+static void gpus_and_charges_are_read_to_their_end(void **state)
+{
+    struct world *world = *state;
+    struct want want = {.container = "c", .milli = 300, .parts = 1};
+    const struct request request = {.wants = 1, .want = &want};
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = "a",
+                                    .namespace = "",
+                                    .name = "",
+                                    .node = "n1",
+                                    .request = &request};
+    (void)world_node(world, "n1", a_then_b, 2);
+    assert_int_equal(world_do(world, &command), VERDICT_OK);
+
+    struct inventory *inventory = world_inventory(world, "n1", "node-uid", counted, 2);
+    struct gpu_facts exactly[2];
+    memcpy(exactly, inventory->gpu, sizeof exactly);
+    inventory->gpu = exactly;
+    const struct command node = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(world_do(world, &node), VERDICT_OK);
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
+}
+
+static void a_missing_gpu_is_missing_and_nothing_else(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu[] = {a_then_b[0], a_then_b[1]};
+    (void)world_node(world, "n1", gpu, 2);
+    hold_gpu_a(world);
+    gpu[0].sick = gpu[0].cordoned = true;
+    (void)world_node(world, "n1", gpu, 2);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_UNHEALTHY | GPU_CORDONED);
+    (void)world_node(world, "n1", &gpu[1], 1);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+}
+
+static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu forged = {.id = "n1/gpu-0", .mib = 1000};
+    (void)world_node(world, "n1", counted, 1);
+    (void)world_node(world, "n2", &forged, 1);
+    assert_int_equal(world_node(world, "n1", counted, 1), VERDICT_SAME);
+    assert_int_equal(world_node(world, "n1", counted, 2), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, 0);
+}
+
+static void another_word_for_the_same_problem_is_a_change(void **state)
+{
+    struct world *world = *state;
+    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    broken->problem = PROBLEM_ANNOTATION;
+    const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
+    static const char *const text[] = {"[0].milli", "[1].milli"};
+    for (size_t i = 0; i < ARRAY_LEN(text); i++) {
+        (void)snprintf(broken->problem_text, sizeof broken->problem_text, "%s", text[i]);
+        assert_int_equal(world_do(world, &command), VERDICT_OK);
+        assert_int_equal(world_do(world, &command), VERDICT_SAME);
+        const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+        assert_string_equal(node->problem_text->text, text[i]);
+        assert_int_equal(node->source, SOURCE_ANNOTATION);
+    }
+}
+
+static void every_new_trouble_has_its_time(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu[] = {a_then_b[0], a_then_b[1]};
+    /* Gone, and nobody knows its GPUs; then not gone, and still no GPUs. */
+    assert_int_equal(world_observe(world, world_pod(world, "x", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms);
+    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms);
+
+    assert_int_equal(world_node(world, "n1", gpu, 1), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms);
+    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms);
+    gpu[1].sick = true;
+    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms);
+    gpu[1].mib++;
+    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(world), world->now_ms - 1); /* no new trouble */
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(a_gpu_that_is_shown_takes_no_other_gpus_place),
+        IN_A_WORLD(a_made_up_name_that_is_shown_is_no_other_gpus_alias),
+        IN_A_WORLD(gpus_and_charges_are_read_to_their_end),
+        IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
+        IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),
+        IN_A_WORLD(another_word_for_the_same_problem_is_a_change),
+        IN_A_WORLD(every_new_trouble_has_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
