@@ -1,0 +1,167 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support/world.h"
+
+static int set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
+static const struct atom *atom(struct world *world, const char *name)
+{
+    return names_intern(ledger_names(world->ledger), text_of(name));
+}
+
+static struct gpu row_of_gpu(struct world *world, const char *id, uint16_t index, uint16_t flags)
+{
+    return (struct gpu){.id = atom(world, id),
+                        .model = atom(world, ""),
+                        .milli = GPU_MILLI,
+                        .numa = -1,
+                        .index = index,
+                        .flags = flags};
+}
+
+static int restore_node(struct world *world, const char *name, const struct gpu *gpu, uint32_t gpus,
+                        struct err *err)
+{
+    const struct node_build build = {.name = atom(world, name),
+                                     .uid = atom(world, ""),
+                                     .problem_text = atom(world, ""),
+                                     .gpus = gpus,
+                                     .gpu = gpu};
+    return ledger_restore_node(world->ledger, &build, err);
+}
+
+/* A bound pod of n1 with these shares. */
+static int restore_pod(struct world *world, const char *uid, const struct share *share,
+                       uint32_t shares, struct err *err)
+{
+    const struct allocation_facts facts = {.uid = uid,
+                                           .namespace = "default",
+                                           .name = "pod",
+                                           .node = atom(world, "n1"),
+                                           .node_uid = atom(world, ""),
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = shares,
+                                           .share = share};
+    return ledger_restore(world->ledger, &facts, err);
+}
+
+static void names_and_uids_are_as_long_as_they_may_be(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    char text[NAME_BYTES_MAX + 2];
+    memset(text, 'n', sizeof text);
+    text[NAME_BYTES_MAX + 1] = '\0';
+    assert_int_equal(restore_node(world, text, NULL, 0, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node: a name of 254 bytes, not 1 to 253");
+    text[NAME_BYTES_MAX] = '\0';
+    assert_int_equal(restore_node(world, text, NULL, 0, &err), 0);
+
+    const struct gpu gpu = row_of_gpu(world, "GPU-a", 0, 0);
+    const struct share share = {.container = "c0", .gpu = gpu.id, .milli = 300};
+    assert_int_equal(restore_node(world, "n1", &gpu, 1, &err), 0);
+    text[UID_BYTES_MAX + 1] = '\0';
+    assert_int_equal(restore_pod(world, text, &share, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation: a uid of 129 bytes, not 1 to 128");
+    assert_int_equal(restore_pod(world, "", &share, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation: a uid of 0 bytes, not 1 to 128");
+    text[UID_BYTES_MAX] = '\0';
+    assert_int_equal(restore_pod(world, text, &share, 1, &err), 0);
+}
+
+static void the_last_of_a_row_is_judged_like_the_first(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(world, "GPU-a", 0, 0), row_of_gpu(world, "GPU-b", 1, 0),
+                              row_of_gpu(world, "GPU-b", 2, 0)};
+    assert_int_equal(restore_node(world, "n1", gpu, 3, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: GPU GPU-b is there twice");
+    assert_int_equal(restore_node(world, "n1", gpu, 2, &err), 0);
+    const struct share share[] = {{.container = "c0", .gpu = gpu[0].id, .milli = 1000},
+                                  {.container = "c1", .gpu = gpu[1].id, .milli = 1001}};
+    assert_int_equal(restore_pod(world, "a", share, 2, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation a: a share of 1001 milli");
+    assert_int_equal(restore_pod(world, "a", share, 1, &err), 0);
+}
+
+static void a_missing_gpu_may_stand_before_those_that_are_there(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(world, "GPU-a", 0, GPU_ABSENT),
+                              row_of_gpu(world, "GPU-b", 1, 0)};
+    assert_int_equal(restore_node(world, "n1", gpu, 2, &err), 0);
+    assert_null(world_gpu(world, "n1", "GPU-a")); /* so far nobody holds it */
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, 0);
+    const struct share share = {.container = "c0", .gpu = gpu[0].id, .milli = 300};
+    assert_int_equal(restore_pod(world, "a", &share, 1, &err), 0);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, 0);
+}
+
+static void assert_stale_after_restart(const struct world *world, const char *node)
+{
+    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    struct ledger *copy = world_copy(world->ledger);
+    CLEANUP(xfreep) char *after = world_dump(copy);
+    assert_string_equal(before, after);
+    const struct node *stale = ledger_stale_duplicate(copy);
+    assert_non_null(stale);
+    assert_string_equal(stale->name->text, node);
+    ledger_free(copy);
+}
+
+/* The end came between an owner's leave and the heir's turn: it has its turn after the start. */
+static void a_stale_duplicate_is_one_after_a_restart(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)world_node(world, "n1", &gpu, 1);
+    (void)world_node(world, "n2", &gpu, 1);
+    struct pod *pod = world_pod(world, "a", "n2");
+    world_note(world, pod, "c0 GPU-a 300 300");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    (void)world_node(world, "n1", NULL, 0);
+    assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_stale_after_restart(world, "n2");
+
+    (void)world_node(world, "n1", &gpu, 1); /* not yet claimed: the first is the first again */
+    (void)world_node(world, "n2", NULL, 0);
+    (void)world_node(world, "n1", NULL, 0);
+    assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_stale_after_restart(world, "n2");
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(names_and_uids_are_as_long_as_they_may_be),
+        IN_A_WORLD(the_last_of_a_row_is_judged_like_the_first),
+        IN_A_WORLD(a_missing_gpu_may_stand_before_those_that_are_there),
+        IN_A_WORLD(a_stale_duplicate_is_one_after_a_restart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
