@@ -103,7 +103,7 @@ struct change {
 };
 
 struct ledger *ledger_new(void) MUST_USE;
-void ledger_free(struct ledger *ledger);
+void ledger_free(struct ledger *ledger); /* NULL is fine */
 
 /* Fill *out; with VERDICT_OK it owns what change_done() drops.  The ledger stays as it is. */
 enum verdict ledger_decide(struct ledger *ledger, const struct command *command,

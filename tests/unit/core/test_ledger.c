@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/reconcile.h"
 
+#include "core/ledger_inside.h"
 #include "support/walk.h"
 #include "support/world.h"
 
@@ -271,6 +272,41 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
 
     (void)world_node(world, "n1", two_a100, 1); /* now the first is the later one */
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+}
+
+static void a_stale_duplicate_is_found_wherever_it_is(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu again[] = {{.id = "GPU-x", .index = 0}, {.id = "GPU-a", .index = 1}};
+    (void)world_node(world, "n1", NULL, 0); /* in the first place */
+    (void)world_node(world, "n2", two_a100, 1);
+    (void)world_node(world, "n1", again, 2);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    (void)world_node(world, "n2", NULL, 0);
+    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    assert_non_null(stale);
+    assert_string_equal(stale->name->text, "n1");
+}
+
+/* It is asked after every change, and looks at all nodes only after an owner let go. */
+static void no_look_for_duplicates_is_made_in_vain(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_a100, 2);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_false(world->ledger->owner_left);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_false(world->ledger->owner_left);
+    (void)world_node(world, "n1", two_a100, 1);
+    assert_true(world->ledger->owner_left);
+    assert_non_null(ledger_stale_duplicate(world->ledger));
+    assert_true(world->ledger->owner_left); /* until there is none */
+    const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_false(world->ledger->owner_left);
 }
 
 static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
@@ -569,6 +605,90 @@ static void a_release_gives_room_though_no_memory_is_known(void **state)
     (void)world_reserve(world, "a", "n1", "300");
     (void)world_step(world, COMMAND_RELEASE, "a");
     assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void a_release_gives_room_be_it_on_the_last_gpu(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "1000");
+    (void)world_reserve(world, "b", "n1", "300");
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->reserved_milli, 300);
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void a_release_gives_no_room_where_nothing_is_granted(void **state)
+{
+    struct world *world = *state;
+    static const char *const uid[] = {"a", "b"};
+    (void)world_node(world, "n1", two_a100, 2); /* will be gone */
+    (void)world_node(world, "n2", two_counted, 2);
+    for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
+        (void)world_reserve(world, uid[i], "n1", "300");
+        struct pod *whole = world_pod(world, i == 0 ? "x" : "y", "n2");
+        whole->whole_gpus = 1;
+        (void)world_observe(world, whole, NULL);
+    }
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "x"), VERDICT_OK);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "y"), VERDICT_OK);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+/* n1 as it is with a pod of 300 milli and so much memory; counted. */
+static const struct node *node_holding(struct world *world, uint32_t mib)
+{
+    char note[32];
+    struct pod *pod = world_pod(world, "a", "n1");
+    (void)snprintf(note, sizeof note, "c0 GPU-a 300 %u", mib);
+    world_note(world, pod, note);
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_mib, mib);
+    const struct node *node = node_ref(ledger_node(world->ledger, TEXT("n1")));
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    return node;
+}
+
+static void memory_alone_gives_room(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    static const struct {
+        uint32_t from;
+        uint32_t to;
+        bool gives;
+    } line[] = {{500, 400, true},   {400, 500, false},   {1000, 999, true},
+                {999, 1000, false}, {1000, 1000, false}, {400, 400, false}};
+    (void)world_node(world, "n1", &gpu, 1);
+    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
+        struct change change = {.kind = COMMAND_NODE,
+                                .verdict = VERDICT_OK,
+                                .node_before = node_holding(world, line[i].from),
+                                .node_after = node_holding(world, line[i].to)};
+        assert_int_equal(change_gives_room(&change), line[i].gives);
+        change_done(&change);
+    }
+}
+
+static void a_change_that_is_done_holds_nothing(void **state)
+{
+    struct world *world = *state;
+    struct change change;
+    (void)world_node(world, "n1", two_a100, 2);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .at_ms = 1, .node = "n1"};
+    assert_int_equal(ledger_decide(world->ledger, &gone, &change), VERDICT_OK);
+    assert_non_null(change.node_before);
+    change_done(&change);
+    assert_null(change.node_before);
+    assert_int_equal(change.kind, COMMAND_NODE_GONE);
+    assert_int_equal(change.verdict, VERDICT_OK);
+    change_done(&change);
+    ledger_free(NULL); /* nor is there anything in no ledger */
 }
 
 static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
@@ -1133,6 +1253,8 @@ int main(void)
         IN_A_WORLD(made_up_names_become_aliases_and_back),
         IN_A_WORLD(a_made_up_name_stays_with_its_gpu_when_indexes_move),
         IN_A_WORLD(one_uuid_is_granted_on_one_node_only),
+        IN_A_WORLD(a_stale_duplicate_is_found_wherever_it_is),
+        IN_A_WORLD(no_look_for_duplicates_is_made_in_vain),
         IN_A_WORLD(a_node_named_like_a_uuid_owns_no_uuids),
         IN_A_WORLD(a_gone_node_stays_for_its_pods_and_leaves_with_the_last),
         IN_A_WORLD(a_name_that_comes_again_keeps_the_pods_counted),
@@ -1148,6 +1270,10 @@ int main(void)
         IN_A_WORLD(room_is_given_by_what_frees_and_repairs_only),
         IN_A_WORLD(a_gpu_of_another_kind_gives_room_be_it_smaller),
         IN_A_WORLD(a_release_gives_room_though_no_memory_is_known),
+        IN_A_WORLD(a_release_gives_room_be_it_on_the_last_gpu),
+        IN_A_WORLD(a_release_gives_no_room_where_nothing_is_granted),
+        IN_A_WORLD(memory_alone_gives_room),
+        IN_A_WORLD(a_change_that_is_done_holds_nothing),
         IN_A_WORLD(another_nodes_made_up_name_is_a_name_like_any_other),
         IN_A_WORLD(every_command_and_verdict_has_its_word),
         IN_A_WORLD(rows_that_contradict_the_invariants_are_named),

@@ -201,6 +201,21 @@ static void only_open_reservations_are_listed(void **state)
     snapshot_unref(snapshot);
 }
 
+static void every_open_reservation_is_listed(void **state)
+{
+    struct world *world = *state;
+    char uid[16];
+    add_nodes(world, 1);
+    for (uint32_t i = 1; i <= 100; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", i);
+        assert_int_equal(world_reserve(world, uid, "node-0", "1"), VERDICT_OK);
+        const struct snapshot *snapshot = publish(world);
+        assert_int_equal(snapshot->opens, i);
+        assert_non_null(snapshot_open(snapshot, text_of(uid)));
+        snapshot_unref(snapshot);
+    }
+}
+
 static void room_tells_when_a_refused_pod_may_ask_again(void **state)
 {
     struct world *world = *state;
@@ -268,8 +283,29 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     const struct change *const held[] = {&world->done[0], &world->done[1]};
     const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
     assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
+    assert_int_equal(snapshot->allocations, 2);
     assert_int_equal(snapshot->opens, 0);
     snapshot_unref(snapshot);
+}
+
+static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **state)
+{
+    struct world *world = *state;
+    const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
+    add_nodes(world, 2);
+    (void)world_reserve(world, "a", "node-1", "300");
+    world_settle(world);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_int_equal(world_do(world, &clock), VERDICT_OK); /* of no node: nothing to hold */
+    const struct change *const held[] = {&world->done[0], &world->done[1]};
+    const struct snapshot *less = ledger_publish(world->ledger, held, 2);
+    const struct snapshot *all = publish(world);
+    assert_ptr_equal(less->index, all->index);
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("a")));
+    assert_int_equal(less->allocations, 1);
+    assert_int_equal(all->allocations, 0);
+    snapshot_unref(less);
+    snapshot_unref(all);
 }
 
 static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state)
@@ -302,9 +338,11 @@ int main(void)
         IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
         IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
         IN_A_WORLD(only_open_reservations_are_listed),
+        IN_A_WORLD(every_open_reservation_is_listed),
         IN_A_WORLD(room_tells_when_a_refused_pod_may_ask_again),
         IN_A_WORLD(what_gives_room_is_held_back_until_it_is_committed),
         IN_A_WORLD(of_several_held_changes_of_a_node_the_first_decides),
+        IN_A_WORLD(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
         IN_A_WORLD(a_node_that_left_is_shown_again_where_its_leave_is_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
