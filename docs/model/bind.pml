@@ -621,7 +621,7 @@ end:
 #else
 #define TAKES(u) (BEARER(u) == (u) && api[u] == PENDING)
 #endif
-#define OURS(u) (BEARER(u) == (u) && RUNS(u) && api_gpu[u] == call_gpu[u])
+#define OURS(u) (BEARER(u) == (u) && RUNS(u) && NODE(api_gpu[u]) == NODE(call_gpu[u]))
 
 /* The whole Binding is one write: node and annotation. */
 inline take_binding(u, gpu)

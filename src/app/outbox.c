@@ -70,7 +70,6 @@ struct call {
     struct strbuf answer;
     const char *uid; /* BIND, CHECK */
     const char *node;
-    const char *note;
     const char *pod_path;
     struct message *bind; /* FETCH */
     char last_error[256];
@@ -230,7 +229,6 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->body = keep(&call->arena, binding->body);
     call->uid = arena_copy(&call->arena, text_of(binding->uid));
     call->node = arena_copy(&call->arena, text_of(binding->node));
-    call->note = arena_copy(&call->arena, text_of(binding->note));
     call->deadline_ms = binding->deadline_ms;
     call->maybe_sent = binding->sending != SENDING_FIRST;
     if (binding->sending == SENDING_NOTHING)
@@ -495,15 +493,11 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, call->last_error);
 }
 
-/* The annotation that our Binding wrote; "" for a pod that was bound with nothing to write down. */
-static bool has_note(const struct pod *pod, const char *note)
-{
-    must(note != NULL);
-
-    return pod->note == NOTE_NONE ? note[0] == '\0' : strcmp(pod->note_text, note) == 0;
-}
-
-/* After a 409: is it our Binding that the pod carries, or another's? */
+/*
+ * After a 409: is the pod where our Binding puts it?  Its annotation decides nothing: whoever may
+ * write the pod may have changed it already, and the reservation is what the pod holds, as it is
+ * when the watch is quicker.
+ */
 static void check_pod(struct outbox *outbox, struct call *call)
 {
     must(call->kind == CALL_CHECK && call->node != NULL);
@@ -525,10 +519,10 @@ static void check_pod(struct outbox *outbox, struct call *call)
                        call->last_error[0] != '\0' ? ": " : "", call->last_error);
     else
         (void)snprintf(text, sizeof text, "the pod was bound to node %s without us", pod.node);
-    const bool ours = rc == 0 && strcmp(pod.uid, call->uid) == 0 &&
-                      strcmp(pod.node, call->node) == 0 && has_note(&pod, call->note);
+    const bool there =
+        rc == 0 && strcmp(pod.uid, call->uid) == 0 && strcmp(pod.node, call->node) == 0;
     arena_done(&arena);
-    if (ours)
+    if (there)
         bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
     else if (rc < 0)
         bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);

@@ -47,7 +47,6 @@ struct outbox_binding {
     const char *namespace;
     const char *name;
     const char *node;
-    const char *note; /* value of milligpu.io/allocation: tells our Binding from another's */
     struct text body;
     int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;

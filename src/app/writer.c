@@ -58,7 +58,6 @@ struct effect {
     char *namespace;
     char *name;
     char *node;
-    char *note;
     struct strbuf body;
     int64_t deadline_ms;
     enum outbox_sending sending;
@@ -126,7 +125,6 @@ static void effect_done(struct effect *effect)
     xfree(effect->namespace);
     xfree(effect->name);
     xfree(effect->node);
-    xfree(effect->note);
     strbuf_done(&effect->body);
 }
 
@@ -332,7 +330,6 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
 {
     const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
     struct effect *effect = new_effect(writer);
-    struct strbuf note;
 
     must(node != NULL);
     effect->kind = EFFECT_BIND;
@@ -340,10 +337,6 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     effect->namespace = xstrdup(allocation->is.namespace);
     effect->name = xstrdup(allocation->is.name);
     effect->node = xstrdup(allocation->is.node->text);
-    strbuf_init(&note);
-    if (allocation->is.shares > 0)
-        note_value(&note, allocation, node);
-    effect->note = strbuf_steal(&note);
     effect->deadline_ms = deadline_ms;
     effect->sending = sending;
     const int rc = binding_encode(&effect->body, allocation, node, err);
@@ -902,7 +895,6 @@ static void act(struct writer *writer)
                                                    .namespace = effect->namespace,
                                                    .name = effect->name,
                                                    .node = effect->node,
-                                                   .note = effect->note,
                                                    .body = {effect->body.data, effect->body.len},
                                                    .deadline_ms = effect->deadline_ms,
                                                    .sending = effect->sending};

@@ -122,15 +122,12 @@ static void lose(struct script *script, bool unsent)
     outbox_answer(script->outbox, script->now, &answer);
 }
 
-static const char note[] = "{\"v\":1,\"containers\":{}}";
-
 static void send(struct script *script)
 {
     const struct outbox_binding binding = {.uid = "u1",
                                            .namespace = "ns",
                                            .name = "pod",
                                            .node = "n1",
-                                           .note = note,
                                            .body = TEXT("{\"kind\":\"Binding\"}"),
                                            .deadline_ms = script->now + 4000};
     outbox_bind(script->outbox, &binding);
@@ -269,6 +266,16 @@ static void a_conflict_with_our_own_binding_is_success(void **state)
     ends(script, OUTCOME_BOUND);
 }
 
+/* Who may write the pod may have done so before we looked; the share must not be free for that. */
+static void a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it(void **state)
+{
+    struct script *script = *state;
+
+    conflict(script);
+    pod_says(script, "u1", "n1", "{\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[]}}");
+    ends(script, OUTCOME_BOUND);
+}
+
 static void a_conflict_with_another_uid_is_void(void **state)
 {
     struct script *script = *state;
@@ -289,13 +296,13 @@ static void a_conflict_with_another_node_is_void(void **state)
     assert_non_null(strstr(script->result->text, "n2"));
 }
 
-static void a_pod_on_our_node_without_our_annotation_was_bound_by_somebody_else(void **state)
+static void a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation(void **state)
 {
     struct script *script = *state;
 
     conflict(script);
     pod_says(script, "u1", "n1", NULL);
-    ends(script, OUTCOME_VOID);
+    ends(script, OUTCOME_BOUND);
 }
 
 static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
@@ -447,7 +454,8 @@ int main(void)
         TEST(a_conflict_with_our_own_binding_is_success),
         TEST(a_conflict_with_another_uid_is_void),
         TEST(a_conflict_with_another_node_is_void),
-        TEST(a_pod_on_our_node_without_our_annotation_was_bound_by_somebody_else),
+        TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it),
+        TEST(a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation),
         TEST(a_conflict_that_nobody_can_look_into_stays_unknown),
         TEST(no_answer_until_the_deadline_is_unknown),
         TEST(what_was_certainly_never_sent_is_void),
