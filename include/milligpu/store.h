@@ -78,7 +78,12 @@ void store_close(struct store *store); /* checkpoints; NULL is fine */
 /* Another retention from now on; any thread. */
 void store_retain(struct store *store, uint32_t days);
 
-/* The uid of the kube-system namespace: written at first, compared later (FOREIGN). */
+/*
+ * Whose ledger is it, by the uid of the kube-system namespace?  FOREIGN: another cluster's;
+ * *out_nobodys: nobody's yet, and the claim makes it this one's.  Not within a batch.
+ */
+int store_whose(struct store *store, const char *cluster, bool *out_nobodys,
+                struct err *err) MUST_USE;
 int store_claim(struct store *store, const char *cluster, struct err *err) MUST_USE;
 
 /* Live nodes, then live allocations, into an empty ledger. */

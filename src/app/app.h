@@ -53,11 +53,13 @@ struct app {
     struct standin *standin; /* NULL in a cluster */
     const char *server;      /* of the API, for people */
     const char *bell_namespace;
+    int64_t settle_ms;         /* how long a new ledger beside grants waits; 0: not at all */
     char webhook_address[300]; /* as bound; "" before */
     char cluster[UID_BYTES_MAX + 1];
 
     /* Written by the part that knows, read by probes, metrics and doctor. */
-    atomic_bool claimed;      /* the ledger belongs to this cluster */
+    atomic_bool claimed;      /* the ledger belongs to this cluster, or to nobody yet */
+    atomic_bool unclaimed;    /* to nobody: it is new, and the writer claims it */
     atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
@@ -66,6 +68,7 @@ struct app {
     atomic_bool draining;
     atomic_bool history_checked; /* an audit came to its end */
     atomic_bool history_broken;
+    atomic_int_fast64_t settles_ms; /* monotonic: a new ledger waits until then; 0: it does not */
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
@@ -74,5 +77,7 @@ struct app {
 /* Ready to grant: fail closed otherwise. out_why may be NULL; else the first reason, for
    people. */
 bool app_ready(const struct app *app, const char **out_why);
+/* What there is to say while the pods are not synced. */
+const char *app_pods_why(const struct app *app);
 
 #endif

@@ -109,6 +109,7 @@ static void learned(struct claim *claim, int64_t now_ms)
     struct arena arena;
     struct object_meta meta;
     struct err err;
+    bool nobodys = false;
 
     arena_init(&arena);
     if (meta_decode((struct text){claim->answer.data, claim->answer.len}, &arena, &meta, &err) <
@@ -116,9 +117,10 @@ static void learned(struct claim *claim, int64_t now_ms)
         try_later(claim, now_ms, err.text);
     } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
         try_later(claim, now_ms, "namespace kube-system has no usable uid");
-    } else if (store_claim(app->store, meta.uid, &claim->err) < 0) {
+    } else if (store_whose(app->store, meta.uid, &nobodys, &claim->err) < 0) {
         not_claimed(claim, now_ms);
     } else {
+        atomic_store(&app->unclaimed, nobodys);
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
         claim->done = true;
         atomic_store(&app->claimed, true);

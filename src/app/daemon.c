@@ -348,6 +348,9 @@ static void make_parts(struct daemon *daemon)
     app->pods = pods_new();
     app->hints = hints_new();
     app->bell_namespace = bell_namespace(daemon);
+    /* The stand-in is this process: nothing of another one can be on its way. */
+    if (app->standin == NULL)
+        app->settle_ms = (int64_t)app->settings->settle_s * 1000;
     const struct outbox_rules rules = {
         .ops = &daemon->call_ops,
         .wire = &app->wire_rules,

@@ -46,6 +46,7 @@ struct message {
     struct pod pod;            /* POD*, FETCHED (found) */
     struct node_facts node;    /* NODE* */
     uint64_t version;          /* PODS_END: of the list's snapshot; 0: not a number */
+    bool settled;              /* PODS_END: of a list that began after a new ledger's wait */
     bool found;                /* FETCHED */
     const char *uid;           /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */

@@ -1,5 +1,14 @@
 #include "app.h"
 
+const char *app_pods_why(const struct app *app)
+{
+    must(app != NULL);
+    return atomic_load(&app->settles_ms) != 0
+               ? "the ledger is new and pods hold grants already: an older Binding may still be on "
+                 "its way (settle_s)"
+               : "the list of pods is not complete yet";
+}
+
 bool app_ready(const struct app *app, const char **out_why)
 {
     must(app != NULL);
@@ -11,7 +20,7 @@ bool app_ready(const struct app *app, const char **out_why)
     else if (!atomic_load(&app->nodes_synced))
         why = "the list of nodes is not complete yet";
     else if (!atomic_load(&app->pods_synced))
-        why = "the list of pods is not complete yet";
+        why = app_pods_why(app);
     else if (atomic_load(&app->disk_broken))
         why = "the ledger cannot be written";
     else if (atomic_load(&app->safe_mode))

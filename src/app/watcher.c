@@ -33,10 +33,12 @@ struct stream {
     enum message_kind deleted;
     atomic_int_fast64_t *heard;
     uint64_t watches;
+    bool settled; /* it was begun after a new ledger's wait */
 };
 
 struct watcher {
     struct app *app;
+    const struct kube_ops *ops;
     struct stream nodes;
     struct stream pods;
 };
@@ -117,6 +119,7 @@ static void list_end(void *user, const char *resource_version)
 
     must(resource_version != NULL);
     message->version = version_number(resource_version);
+    message->settled = stream->settled;
     put(stream, message);
 }
 
@@ -186,6 +189,12 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
     must(stream->reflector != NULL);
 }
 
+static void open_pods(struct watcher *watcher, uint64_t id_base)
+{
+    must(watcher->pods.reflector == NULL);
+    open_stream(&watcher->pods, watcher->ops, "/api/v1/pods", live_pods, id_base);
+}
+
 struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
 {
     must(app->queue != NULL && ops->start != NULL);
@@ -193,6 +202,7 @@ struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
     struct watcher *watcher = xcalloc(1, sizeof *watcher);
 
     watcher->app = app;
+    watcher->ops = ops;
     watcher->nodes = (struct stream){
         .watcher = watcher,
         .resource = "nodes",
@@ -218,7 +228,7 @@ struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
         .heard = &app->pods_heard_ms,
     };
     open_stream(&watcher->nodes, ops, "/api/v1/nodes", NULL, (uint64_t)1 << 32);
-    open_stream(&watcher->pods, ops, "/api/v1/pods", live_pods, (uint64_t)2 << 32);
+    open_pods(watcher, (uint64_t)2 << 32);
     return watcher;
 }
 
@@ -248,6 +258,24 @@ static void note_stats(struct stream *stream)
     stream->watches = stats.watches;
 }
 
+/* A new ledger has waited for what may have been on its way: a list that begins now has it. */
+static int64_t list_again_when_settled(struct watcher *watcher, int64_t now_ms)
+{
+    const int64_t settles_ms = atomic_load(&watcher->app->settles_ms);
+
+    must(now_ms >= 0);
+    if (settles_ms == 0 || watcher->pods.settled)
+        return INT64_MAX;
+    if (now_ms < settles_ms)
+        return settles_ms - now_ms;
+    reflector_free(watcher->pods.reflector);
+    watcher->pods.reflector = NULL;
+    watcher->pods.watches = 0;
+    watcher->pods.settled = true;
+    open_pods(watcher, (uint64_t)4 << 32); /* 3 is the claim's */
+    return INT64_MAX;
+}
+
 int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
 {
     must(now_ms >= 0);
@@ -259,6 +287,8 @@ int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
     reflector_stats(watcher->nodes.reflector, &nodes);
     /* Pods are placed on nodes: the nodes come first. */
     if (nodes.synced) {
+        const int64_t settled = list_again_when_settled(watcher, now_ms);
+        wait = settled < wait ? settled : wait;
         const int64_t pods = reflector_step(watcher->pods.reflector, now_ms);
         wait = pods < wait ? pods : wait;
         note_stats(&watcher->pods);

@@ -91,6 +91,11 @@ struct writer {
     uint64_t node_epoch; /* of node lists */
     struct map nodes_seen;
     bool pods_ended; /* this batch ends a list */
+    bool settled;    /* which began after a new ledger's wait */
+    int64_t start_ms;
+    bool granted_before; /* a pod has an annotation of ours, though the ledger is new */
+    bool may_claim;      /* the ledger: nothing is waited for any more */
+    int64_t claim_ms;    /* not before then, since it failed */
     bool nodes_ended;
     bool was_ready;
     int64_t tick_ms;
@@ -114,6 +119,7 @@ struct writer *writer_new(struct app *app)
     map_init(&writer->nodes_seen);
     writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
     writer->epoch = 1;
+    writer->start_ms = app->clock.now_ms(app->clock.ctx);
     return writer;
 }
 
@@ -626,6 +632,7 @@ static bool gone(struct writer *writer, const char *uid)
 static bool handle_pod(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
+    writer->granted_before |= pod->note != NOTE_NONE && pod->node[0] != '\0';
     if (pod_ended(pod)) {
         pods_remove(writer->app->pods, pod->uid);
         hints_settled(writer->app->hints, text_of(pod->uid));
@@ -740,7 +747,7 @@ static bool release_orphans(struct writer *writer)
     return whole;
 }
 
-static bool end_list(struct writer *writer, uint64_t version)
+static bool end_list(struct writer *writer, const struct message *end)
 {
     must(writer->listing || writer->lists == 0);
 
@@ -751,10 +758,12 @@ static bool end_list(struct writer *writer, uint64_t version)
     for (size_t i = 0; i < writer->lists; i++)
         if (!handle_pod(writer, writer->listed[i]))
             return false;
-    pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, version}, writer, pod_swept);
+    pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, end->version}, writer,
+               pod_swept);
     if (!release_orphans(writer))
         return false;
     writer->pods_ended = true;
+    writer->settled = end->settled;
     return true;
 }
 
@@ -860,7 +869,7 @@ static bool handle(struct writer *writer, struct message **message)
     case MESSAGE_POD_LISTED:
         return handle_listed(writer, &is->pod);
     case MESSAGE_PODS_END:
-        return end_list(writer, is->version);
+        return end_list(writer, is);
     case MESSAGE_PODS_FAILED:
         drop_list(writer);
         return true;
@@ -989,6 +998,49 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
     writer->retry_ms = now_ms(writer) + RETRY_MS;
 }
 
+/*
+ * Whose ledger this was before may have granted what no list shows yet: a Binding that it sent
+ * can land for a minute after its end.  So a new ledger beside pods that hold grants waits, and
+ * then needs a list that began after the wait.  It is claimed at the end of that, so that who is
+ * killed meanwhile waits again.
+ */
+static void pods_are_in(struct writer *writer)
+{
+    struct app *app = writer->app;
+
+    must(writer->pods_ended);
+    if (!atomic_load(&app->unclaimed)) {
+        atomic_store(&app->pods_synced, true);
+    } else if (!writer->granted_before || app->settle_ms == 0 || writer->settled) {
+        writer->may_claim = true;
+    } else if (atomic_exchange(&app->settles_ms, writer->start_ms + app->settle_ms) == 0) {
+        log_write(LOG_WARN,
+                  "the ledger is new and pods hold grants already: nothing is granted while a "
+                  "Binding of the milligpud before may be on its way",
+                  log_i64("ms", app->settle_ms));
+    }
+}
+
+static void claim_ledger(struct writer *writer)
+{
+    struct app *app = writer->app;
+    struct err err;
+
+    must(!writer->batch.open);
+    if (!writer->may_claim || now_ms(writer) < writer->claim_ms)
+        return;
+    if (store_claim(app->store, app->cluster, &err) < 0) {
+        log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
+        atomic_store(&app->disk_broken, true);
+        writer->claim_ms = now_ms(writer) + RETRY_MS;
+        return;
+    }
+    writer->may_claim = false;
+    atomic_store(&app->unclaimed, false);
+    atomic_store(&app->settles_ms, 0);
+    atomic_store(&app->pods_synced, true);
+}
+
 static void batch_kept(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -1002,7 +1054,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         atomic_store(&writer->app->nodes_synced, true);
     if (writer->pods_ended) {
         drop_list(writer);
-        atomic_store(&writer->app->pods_synced, true);
+        pods_are_in(writer);
     }
     act(writer);
     ring_if_it_helps(writer);
@@ -1129,6 +1181,7 @@ static void after_batch(struct writer *writer)
 
     struct err err;
 
+    claim_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
     if (ready && !writer->was_ready) {
         log_plain(LOG_INFO, "ready");

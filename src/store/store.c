@@ -364,22 +364,15 @@ void store_close(struct store *store)
     store_free(store);
 }
 
-static int claim(struct store *store, const char *cluster, struct err *err)
+static int whose(struct store *store, const char *cluster, bool *out_nobodys, struct err *err)
 {
-    must(cluster[0] != '\0');
-    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     char owner[UID_BYTES_MAX + 8];
 
-    int failed =
-        db_prepare(store->db, "UPDATE meta SET cluster = ? WHERE cluster IS NULL", &stmt, err);
-    if (failed != 0)
-        return failed;
-    struct bind bind = bind_start(stmt);
-    bind_text(&bind, cluster);
-    failed = bind_run(&bind, NULL, err);
-    if (failed == 0)
-        failed = db_sentence(store->db, "SELECT cluster FROM meta", owner, sizeof owner, err);
-    if (failed != 0 || strcmp(owner, cluster) == 0)
+    must(cluster[0] != '\0');
+    const int failed =
+        db_sentence(store->db, "SELECT coalesce(cluster, '') FROM meta", owner, sizeof owner, err);
+    *out_nobodys = failed == 0 && owner[0] == '\0';
+    if (failed != 0 || owner[0] == '\0' || strcmp(owner, cluster) == 0)
         return failed;
     return err_set(err, ERR_FOREIGN,
                    "%s: the ledger of another cluster (its kube-system has the uid %s, this one's "
@@ -387,14 +380,51 @@ static int claim(struct store *store, const char *cluster, struct err *err)
                    store->path, owner, cluster);
 }
 
+static int claim(struct store *store, const char *cluster, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+    bool nobodys = false;
+
+    must(!store->in_batch);
+    int failed = whose(store, cluster, &nobodys, err);
+    if (failed != 0 || !nobodys)
+        return failed;
+    failed = db_prepare(store->db, "UPDATE meta SET cluster = ?", &stmt, err);
+    if (failed != 0)
+        return failed;
+    struct bind bind = bind_start(stmt);
+    bind_text(&bind, cluster);
+    return bind_run(&bind, NULL, err);
+}
+
+static int check_uid(const char *cluster, struct err *err)
+{
+    if (cluster != NULL && cluster[0] != '\0' && strlen(cluster) <= UID_BYTES_MAX)
+        return 0;
+    return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes", UID_BYTES_MAX);
+}
+
+int store_whose(struct store *store, const char *cluster, bool *out_nobodys, struct err *err)
+{
+    must(out_nobodys != NULL);
+    *out_nobodys = false;
+    int failed = check_uid(cluster, err);
+    if (failed != 0)
+        return failed;
+    store_lock(store);
+    failed = whose(store, cluster, out_nobodys, err);
+    store_unlock(store);
+    return failed;
+}
+
 int store_claim(struct store *store, const char *cluster, struct err *err)
 {
     must(store != NULL);
-    if (cluster == NULL || cluster[0] == '\0' || strlen(cluster) > UID_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes",
-                       UID_BYTES_MAX);
+    int failed = check_uid(cluster, err);
+    if (failed != 0)
+        return failed;
     store_lock(store);
-    const int failed = claim(store, cluster, err);
+    failed = claim(store, cluster, err);
     store_unlock(store);
     return failed;
 }

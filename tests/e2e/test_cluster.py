@@ -271,13 +271,45 @@ class Lives(Cluster):
             daemon.schedule(rig.pod(f"p{i}", 350))
         before = {item["uid"]: item["charges"] for item in daemon.all("/api/v1/allocations")}
         self.assertEqual(daemon.stop(), 0)
-        for file in daemon.home.glob("ledger.db*"):
-            file.unlink()
-        daemon.start()
+        self.lose_ledger(daemon, "1")
+        daemon.await_ready()
         after = daemon.all("/api/v1/allocations")
         self.assertEqual({item["uid"]: item["charges"] for item in after}, before)
         self.assertFalse(any(item["presumed"] for item in after))
         daemon.check()
+
+    def lose_ledger(self, daemon, settle_s):
+        for file in daemon.home.glob("ledger.db*"):
+            file.unlink()
+        daemon.flags = [*daemon.flags, "--settle-s", settle_s]
+        daemon.start(ready=False)
+
+    def test_a_new_ledger_waits_for_a_binding_that_the_daemon_before_sent(self):
+        api, daemon = self.pair()
+        daemon.schedule(rig.pod("old", 200))
+        made = api.create(rig.pod("late", 700))
+        node = daemon.filter(made)["NodeNames"][0]
+        api.fault("/binding", "slow", number=1500)
+        seen = api.seen("/binding")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self.ask_and_be_cut_off, daemon, made, node)
+            daemon.wait(lambda: api.seen("/binding") > seen, "the Binding to be on its way")
+            daemon.kill()
+            asked.result(10)
+        self.lose_ledger(daemon, "4")
+        daemon.wait(lambda: b"the ledger is new" in daemon.admin("GET", "/readyz")[1], "the reason")
+        self.assertIn("the ledger is new", daemon.filter(made)["Error"])
+        self.assertIn("older Binding", json.dumps(daemon.get("/api/v1/doctor")))
+        self.assertIsNone(daemon.allocation("late"))
+        daemon.await_ready()
+        self.assertEqual(api.pod("late")["spec"]["nodeName"], node)
+        self.assertEqual(daemon.allocation("late")["node"], node)
+        self.assertFalse(daemon.allocation("late")["presumed"])
+        daemon.check()
+
+    def ask_and_be_cut_off(self, daemon, made, node):
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            daemon.bind(made, node)
 
     def burst(self, daemon, pods, dies_after):
         """Binds from eight sides at once; kill -9 after so many successes.  Who was answered success."""

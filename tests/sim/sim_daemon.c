@@ -105,6 +105,7 @@ static void fill_app(struct sim *sim)
     app->wire_rules = (struct wire_rules){.resource = settings->resource,
                                           .whole_resource = settings->whole_resource};
     app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
+    app->settle_ms = 90000;
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->pods = pods_new();
@@ -247,6 +248,15 @@ void daemon_kill(struct sim *sim)
     sim->daemon.boot_ms = sim->now_ms + draw_between(draw, 10, 5000);
 }
 
+void daemon_lose_ledger(struct sim *sim)
+{
+    daemon_kill(sim);
+    disk_clear();
+    sim->daemon.rebuilds = true;
+    sim_met("ledger/lost");
+    sim_say(sim, "the ledger is lost");
+}
+
 void daemon_stop(struct sim *sim)
 {
     must(sim->daemon.up);
@@ -313,6 +323,10 @@ static void turn_of_writer(struct sim *sim)
         sooner(sim, 1);
     if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim))
         daemon->applied_nodes = daemon->told_nodes;
+    if (atomic_load(&daemon->app.settles_ms) != 0)
+        sim_met("ledger/settles");
+    if (daemon_ready(sim))
+        daemon->rebuilds = false;
     if (!disk_is_cut())
         judge_snapshot(sim);
 }

@@ -172,6 +172,13 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->both = draw_chance(draw, 400);
     rules->power = draw_chance(draw, 500);
     rules->crowd = draw_chance(draw, 40) ? 700 : 0;
+    /* The present is made anew of annotations and nodes, so it is as good as they are. */
+    rules->loses =
+        rules->tenant_per_mille == 0 && rules->node_per_mille == 0 && draw_chance(draw, 700);
+    if (rules->loses) {
+        rules->crash_per_mille = 20 + draw_below(draw, 60);
+        rules->faults_per_mille = 50 + draw_below(draw, 250);
+    }
 }
 
 uint32_t sim_steps(uint64_t seed)

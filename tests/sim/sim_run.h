@@ -50,6 +50,7 @@ struct sim_rules {
     bool full_nodes; /* schedulers send Node objects */
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
+    bool loses;      /* the ledger is lost now and then, and a new one begins */
     uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
 };
 
@@ -70,6 +71,7 @@ struct sim_call {
 
 struct sim_daemon {
     bool up;
+    bool rebuilds; /* on a new ledger, which has not seen a list yet */
     struct app app;
     struct settings settings;
     struct kube_ops watch_ops;
@@ -155,7 +157,8 @@ void sim_say(const struct sim *sim, const char *format, ...) PRINTF_LIKE(2, 3);
 /* daemon */
 void daemon_boot(struct sim *sim);
 void daemon_kill(struct sim *sim);
-void daemon_stop(struct sim *sim); /* in good order */
+void daemon_lose_ledger(struct sim *sim); /* it is killed, and its disk is empty */
+void daemon_stop(struct sim *sim);        /* in good order */
 /* What is due, in an order that is drawn; kills it when the disk was cut under it. */
 void daemon_step(struct sim *sim);
 /* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */

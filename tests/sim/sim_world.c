@@ -573,6 +573,10 @@ static void crash(struct sim *sim, struct draw *draw)
 {
     if (!sim->daemon.up)
         return;
+    if (sim->rules.loses && draw_chance(draw, 400)) {
+        daemon_lose_ledger(sim);
+        return;
+    }
     switch (draw_below(draw, 5)) {
     case 0:
         daemon_kill(sim);

@@ -47,7 +47,7 @@ func (d *Daemon) Spawn() error {
 	args := append([]string{"--kubeconfig", d.Kubeconfig, "--ledger", d.Ledger,
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
-		"--namespace", Namespace}, d.Args...)
+		"--namespace", Namespace, "--settle-s", "3"}, d.Args...)
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
 	if err != nil {
 		return err

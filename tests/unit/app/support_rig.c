@@ -159,6 +159,8 @@ static int wire_start(void *ctx, const struct kube_request *request, struct err 
         rig->rings++;
     if (is_binding(request))
         rig->bindings++;
+    if (strncmp(request->path, "/api/v1/pods?", 13) == 0 && strstr(request->path, "watch") == NULL)
+        rig->pod_lists++;
     if (strikes(rig, RIG_REQUEST))
         return go_wrong(wire, request, err);
     if (is_binding(request) && (rig->lose_requests || rig->lose_answers))
@@ -287,7 +289,6 @@ static void open_ledger(struct rig *rig)
     const struct store_rules store = {.path = rig->ledger};
 
     must(store_open(&store, &app->store, &err) == 0);
-    must(store_claim(app->store, "cluster", &err) == 0);
     store_ops(app->store, &rig->real_store);
     app->store_ops = (struct store_ops){.ctx = rig,
                                         .begin = rig_begin,
@@ -373,6 +374,7 @@ struct rig *rig_new_on(const char *ledger)
     app->standin = standin_new("rig");
     standin_set_clock(app->standin, rig_wall, rig);
     open_ledger(rig);
+    must(store_claim(app->store, "cluster", &(struct err){0}) == 0);
     start(rig);
     return rig;
 }
@@ -401,7 +403,7 @@ void rig_free(struct rig *rig)
     xfree(rig);
 }
 
-void rig_restart(struct rig *rig)
+static void end(struct rig *rig)
 {
     struct app *app = &rig->app;
 
@@ -413,10 +415,31 @@ void rig_restart(struct rig *rig)
     atomic_store(&app->pods_synced, false);
     atomic_store(&app->disk_broken, false);
     atomic_store(&app->safe_mode, false);
+    atomic_store(&app->settles_ms, 0);
+}
+
+void rig_restart(struct rig *rig)
+{
+    struct app *app = &rig->app;
+
+    end(rig);
     if (strcmp(rig->ledger, ":memory:") != 0) {
         store_close(app->store);
         open_ledger(rig);
     }
+    start(rig);
+}
+
+void rig_lose_ledger(struct rig *rig)
+{
+    struct app *app = &rig->app;
+
+    must(strcmp(rig->ledger, ":memory:") == 0);
+    end(rig);
+    store_close(app->store);
+    open_ledger(rig);
+    (void)snprintf(app->cluster, sizeof app->cluster, "cluster");
+    atomic_store(&app->unclaimed, true);
     start(rig);
 }
 

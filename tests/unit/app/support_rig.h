@@ -86,6 +86,7 @@ struct rig {
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
     uint32_t rings;
+    uint32_t pod_lists; /* that were begun */
     struct rig_call *calls[256];
     size_t call_count;
 };
@@ -97,6 +98,8 @@ struct rig *rig_new_on(const char *ledger);
 void rig_free(struct rig *rig);
 /* The process ends, calls in flight with it; another starts on the same ledger. */
 void rig_restart(struct rig *rig);
+/* The same, on a new ledger in memory that is nobody's yet. */
+void rig_lose_ledger(struct rig *rig);
 
 void rig_break(struct rig *rig, const struct rig_fault *fault);
 void rig_heal(struct rig *rig);

@@ -12,6 +12,7 @@
 #include "milligpu/log.h"
 
 #include "app/claim.h"
+#include "store/store_inside.h"
 #include "support/disk.h"
 
 struct desk {
@@ -87,6 +88,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
     try_once(desk);
     assert_true(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.claimed));
+    assert_true(atomic_load(&desk->app.unclaimed)); /* until its first lists are in */
 }
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
@@ -100,12 +102,13 @@ static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
     assert_int_equal(err.code, ERR_FOREIGN);
 }
 
-static void a_full_disk_is_no_other_cluster(void **state)
+static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
 {
     struct desk *desk = *state;
     struct err err;
 
-    disk_fail(DISK_WRITE, 1, SQLITE_FULL, true);
+    (void)sqlite3_db_release_memory(desk->app.store->db); /* what it has read it need not read */
+    disk_fail(DISK_READ, 1, SQLITE_IOERR, true);
     try_once(desk);
     assert_false(claim_refused(desk->claim, &err));
     assert_false(claim_done(desk->claim));
@@ -122,7 +125,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(the_ledger_of_another_cluster_is_refused_for_good, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_no_other_cluster, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_read_is_no_other_cluster, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

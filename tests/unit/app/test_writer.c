@@ -630,6 +630,93 @@ static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* --- a new ledger --- */
+
+static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **state)
+{
+    struct rig *rig = *state;
+    const char *why = NULL;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->app.settle_ms = 90000;
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300); /* what is known is counted meanwhile */
+    assert_false(app_ready(&rig->app, &why));
+    assert_non_null(strstr(why, "the ledger is new"));
+    assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "the ledger is new"));
+
+    rig_pass(rig, 89000);
+    assert_false(app_ready(&rig->app, NULL));
+    rig_bound_pod(rig, "late", "700", "n1"); /* granted by the one before, and shown just now */
+    rig_pass(rig, 3000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_taken(rig, "n1"), 1000);
+    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+}
+
+/* Only a list that began after the wait has all that landed within it: a watch may be behind. */
+static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->app.settle_ms = 90000;
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    rig_pass(rig, 89000);
+    rig->pod_lists = 0;
+    rig_pass(rig, 3000);
+    assert_int_equal(rig->pod_lists, 1);
+    assert_true(app_ready(&rig->app, NULL));
+    rig_pass(rig, 100000);
+    assert_int_equal(rig->pod_lists, 1);
+}
+
+static void who_ends_within_the_wait_waits_again(void **state)
+{
+    struct rig *rig = *state;
+    bool nobodys = false;
+    struct err err;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->app.settle_ms = 90000;
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    rig_pass(rig, 60000);
+    rig_restart(rig);
+    rig_run(rig);
+    assert_int_equal(store_whose(rig->app.store, "cluster", &nobodys, &err), 0);
+    assert_true(nobodys);
+    rig_pass(rig, 60000);
+    assert_false(app_ready(&rig->app, NULL));
+    rig_pass(rig, 32000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(store_whose(rig->app.store, "cluster", &nobodys, &err), 0);
+    assert_false(nobodys);
+}
+
+static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_bound_pod(rig, "by-hand", "300", "n1"); /* without an annotation: nobody granted it */
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->app.settle_ms = 90000;
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -667,6 +754,10 @@ int main(void)
         TEST(binds_for_who_is_not_there_are_refused),
         TEST(a_wall_clock_that_steps_back_changes_no_decision),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
+        TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
+        TEST(the_wait_of_a_new_ledger_ends_with_a_list),
+        TEST(who_ends_within_the_wait_waits_again),
+        TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
