@@ -116,16 +116,10 @@ static bool remember(char rv[RV_BYTES_MAX], const char *from)
 /* Is a, as a number, smaller than b?  False unless both are decimal. */
 static bool is_older(const char *a, const char *b)
 {
-    if (a[0] == '\0' || b[0] == '\0')
-        return false;
-    a += strspn(a, "0");
-    b += strspn(b, "0");
-    const size_t a_len = strlen(a);
-    const size_t b_len = strlen(b);
+    const uint64_t first = version_number(a);
+    const uint64_t second = version_number(b);
 
-    if (strspn(a, "0123456789") != a_len || strspn(b, "0123456789") != b_len)
-        return false;
-    return a_len != b_len ? a_len < b_len : strcmp(a, b) < 0;
+    return first != 0 && second != 0 && first < second;
 }
 
 /* ---- failing ---- */
