@@ -77,10 +77,11 @@ struct writer {
     struct landing *landed;
     size_t lands;
     size_t land_capacity;
-    struct message **kept; /* of a lost batch, to be tried again */
+    struct message **kept; /* of a lost batch, to be tried again; and what a batch left over */
     size_t keeps;
     size_t keep_capacity;
     int64_t retry_ms;
+    bool writes;       /* something was written since the last batch that was lost */
     struct arena list; /* what is kept of a list until its end: copies, since a listed object
                                 as it came is ten times as large */
     const struct pod **listed;
@@ -966,7 +967,7 @@ static bool worth_keeping(struct writer *writer, struct message *message)
     return false;
 }
 
-/* In front: a lost batch was taken from there, or there was nothing, or it holds no news. */
+/* In front: it was taken from there, or there was nothing, or it holds no news. */
 static void keep_first(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -981,6 +982,16 @@ static void keep_first(struct writer *writer, struct message **message, size_t c
     writer->keeps += count;
 }
 
+/* Behind the end of a list: it is taken again at once. */
+static void leave_over(struct writer *writer, struct message **message, size_t count)
+{
+    must(count == 0 || writer->pods_ended || writer->nodes_ended);
+
+    keep_first(writer, message, count);
+    if (count > 0)
+        writer->retry_ms = 0;
+}
+
 static void batch_lost(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -990,6 +1001,7 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     act_lost(writer);
+    writer->writes = false;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
         if (message[i] != NULL && worth_keeping(writer, message[i]))
@@ -1046,9 +1058,9 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(!writer->batch.open);
 
+    writer->writes = writer->writes || writer->batch.changes > 0;
     /* What is kept may be about the very pods that would be granted. */
-    if (writer->batch.changes > 0 && writer->keeps == 0 &&
-        atomic_exchange(&writer->app->disk_broken, false))
+    if (writer->writes && writer->keeps == 0 && atomic_exchange(&writer->app->disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->nodes_ended)
         atomic_store(&writer->app->nodes_synced, true);
@@ -1269,21 +1281,25 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
 
     struct message *message[BATCH_MAX];
 
-    const size_t count = collect(writer, message, wait_ms);
+    const size_t taken = collect(writer, message, wait_ms);
+    size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;
     bool whole = note_clock(writer);
-    for (size_t i = 0; i < count && whole; i++)
-        whole = handle(writer, &message[i]);
+    /* The end of a list ends the batch: the next list begins when this one is on disk. */
+    while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
+        whole = handle(writer, &message[count++]);
     whole = whole && tick(writer);
     must(whole || writer->batch.lost);
-    if (batch_end(&writer->batch))
+    if (batch_end(&writer->batch)) {
+        leave_over(writer, message + count, taken - count);
         batch_kept(writer, message, count);
-    else
-        batch_lost(writer, message, count);
+    } else {
+        batch_lost(writer, message, taken);
+    }
     answer_landed(writer);
     batch_reset(&writer->batch);
     if (writer->pods_ended || writer->nodes_ended)
         (void)malloc_trim(0); /* a list takes many times what stays of it */
     after_batch(writer);
-    return count;
+    return taken;
 }

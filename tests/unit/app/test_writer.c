@@ -457,6 +457,76 @@ static void tell_empty_list(struct rig *rig, uint64_t version)
     run_deaf(rig);
 }
 
+static void api(struct rig *rig, const char *method, const char *path, const char *body,
+                struct strbuf *out)
+{
+    strbuf_reset(out);
+    assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
+}
+
+static void tell(struct rig *rig, enum message_kind kind, const char *pod)
+{
+    struct message *message = message_new(kind);
+    struct strbuf object;
+    struct err err;
+    char path[128];
+
+    message->version = 1000000;
+    strbuf_init(&object);
+    if (pod != NULL) {
+        (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
+        api(rig, "GET", path, "", &object);
+        const struct text kept = {
+            arena_copy(&message->arena, (struct text){object.data, object.len}), object.len};
+        assert_int_equal(
+            pod_decode(kept, &rig->app.wire_rules, &message->arena, &message->pod, &err), 0);
+    }
+    strbuf_done(&object);
+    assert_true(queue_put(rig->app.queue, message));
+}
+
+/* After an outage they stand in the queue one behind the other. */
+static void two_lists_in_a_row_both_count(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    tell(rig, MESSAGE_PODS_BEGIN, NULL);
+    tell(rig, MESSAGE_POD_LISTED, "a");
+    tell(rig, MESSAGE_PODS_END, NULL);
+    tell(rig, MESSAGE_PODS_BEGIN, NULL); /* and a is gone */
+    run_deaf(rig);
+    tell(rig, MESSAGE_PODS_END, NULL);
+    run_deaf(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_bound_pod(rig, "b", "200", "n2"); /* which only the list tells of */
+    tell(rig, MESSAGE_PODS_BEGIN, NULL);
+    tell(rig, MESSAGE_POD_LISTED, "a");
+    run_deaf(rig);
+    rig->disk_full = true;
+    tell(rig, MESSAGE_POD_LISTED, "b");
+    tell(rig, MESSAGE_PODS_END, NULL);
+    tell(rig, MESSAGE_PODS_BEGIN, NULL);
+    run_deaf(rig);
+    assert_true(atomic_load(&rig->app.disk_broken));
+    rig->disk_full = false;
+    rig->now_ms += 2000;
+    run_deaf(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_int_equal(rig_taken(rig, "n2"), 200);
+}
+
 /* It ended after the GET and before the list, so no watch will ever tell of it. */
 static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **state)
 {
@@ -592,13 +662,6 @@ static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
     rig->wall_ms -= 3600000;
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     assert_int_equal(rig_taken(rig, "n1"), 300);
-}
-
-static void api(struct rig *rig, const char *method, const char *path, const char *body,
-                struct strbuf *out)
-{
-    strbuf_reset(out);
-    assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
 }
 
 static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
@@ -746,6 +809,8 @@ int main(void)
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
         TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
         TEST(a_fetched_pod_is_spared_by_one_list_only),
+        TEST(two_lists_in_a_row_both_count),
+        TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones),
         TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it),
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
