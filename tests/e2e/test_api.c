@@ -106,7 +106,7 @@ static const char *str(const struct doc *object, const char *key)
     const char *value = string_of(doc_get(object, key));
     if (value == NULL)
         fail_msg("no text %s", key);
-    return value;
+    return value != NULL ? value : "";
 }
 
 static int64_t num(const struct doc *object, const char *key)

@@ -41,6 +41,7 @@ struct board {
         char word[SIM_WORD];
         uint64_t times;
     } met[SIM_WORDS];
+    volatile bool over; /* of the last one: a run has failed */
 };
 
 struct options {
@@ -195,6 +196,8 @@ static bool enough(const struct options *options, const struct board *boards, do
 {
     uint64_t sum = 0;
 
+    if (boards[options->jobs].over)
+        return true;
     for (uint32_t i = 0; i < options->jobs; i++)
         sum += boards[i].operations;
     if (options->operations > 0)
@@ -365,13 +368,16 @@ static int many(struct options *options)
         (void)atexit(drop_folder);
         work(options, boards, j);
     }
-    for (uint32_t j = 0; j < options->jobs; j++) {
+    for (uint32_t left = options->jobs; left > 0; left--) {
         int status = 0;
-        (void)waitpid(worker[j], &status, 0);
-        if (status != 0 && !bad) {
-            failed = boards[j].seed;
-            bad = true;
-        }
+        const pid_t ended = wait(&status);
+        if (status == 0 || bad)
+            continue;
+        bad = true;
+        boards[options->jobs].over = true; /* the others need not go on */
+        for (uint32_t j = 0; j < options->jobs; j++)
+            if (worker[j] == ended)
+                failed = boards[j].seed;
     }
     board = &boards[options->jobs];
     make_folder(0);
