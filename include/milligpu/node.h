@@ -28,7 +28,8 @@ enum gpu_flag {
     GPU_ABSENT = 1 << 0, /* charged, but not in the inventory */
     GPU_UNHEALTHY = 1 << 1,
     GPU_CORDONED = 1 << 2,
-    GPU_DUPLICATE = 1 << 3, /* another node showed this UUID first: no grants here */
+    GPU_DUPLICATE = 1 << 3, /* the UUID is not this node's: another showed it first, or, of an
+                               absent one, none but an annotation names it.  No grants here */
     GPU_OVER = 1 << 4,      /* charged beyond its milli or MiB: no grants, drift */
 };
 

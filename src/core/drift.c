@@ -77,7 +77,7 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
                       (unsigned)gpu->charges, milli);
         say(report, "absent", drift);
     }
-    if ((gpu->flags & GPU_DUPLICATE) != 0) {
+    if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE) {
         strbuf_str(text, "another node showed this UUID first; nothing is granted here");
         say(report, "duplicate_gpu", drift);
     }

@@ -451,7 +451,7 @@ static bool is_stale_duplicate(const struct ledger *ledger, const struct gpu *gp
 {
     must(gpu->id != NULL);
     must(ledger->duplicates > 0);
-    return (gpu->flags & GPU_DUPLICATE) != 0 &&
+    return (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
            map_find(&ledger->owners, atom_text(gpu->id)) == NULL;
 }
 

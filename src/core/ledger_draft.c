@@ -229,7 +229,10 @@ static void claim(const struct draft *draft, const struct ledger *ledger, struct
         return;
     const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
     must(owner == SLOT_NONE || owner < ledger->pages * PAGE_NODES);
-    if (owner != SLOT_NONE && owner != draft->slot)
+    /* What a node does not show may still be its own, but what no node shows becomes nobody's: an
+       annotation would take a GPU away from the node that has it. */
+    const bool free = owner == SLOT_NONE && (gpu->flags & GPU_ABSENT) == 0;
+    if (owner != draft->slot && !free)
         gpu->flags |= GPU_DUPLICATE;
 }
 

@@ -173,7 +173,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
                            facts->node->text, kept->id->text);
         draft_absent(draft, ledger, kept);
         must(drafted(draft, name));
-        draft->gpu[draft->gpus - 1].flags |= kept->flags & GPU_DUPLICATE;
+        draft->gpu[draft->gpus - 1].flags = GPU_ABSENT | (kept->flags & GPU_DUPLICATE);
     }
     return 0;
 }

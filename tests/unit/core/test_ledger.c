@@ -274,6 +274,32 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
+/* Else whoever may write a pod could close the GPUs of another node. */
+static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu stray = {.id = "GPU-z", .mib = 81920};
+    (void)world_node(world, "n1", two_a100, 2);
+    struct pod *pod = world_pod(world, "forger", "n1");
+    world_note(world, pod, "c0 GPU-z 300 24576");
+    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_null(ledger_stale_duplicate(world->ledger)); /* nor is there anything to heal */
+
+    assert_int_equal(world_node(world, "n2", &stray, 1), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n2", "GPU-z")->flags, 0);
+    assert_int_equal(world_reserve(world, "a", "n2", "1000"), VERDICT_OK);
+    (void)world_node(world, "n1", two_a100, 1); /* whatever else becomes of that node */
+    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_int_equal(world_gpu(world, "n2", "GPU-z")->flags, 0);
+
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)world_node(world, "n2", NULL, 0);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    (void)world_node(world, "n1", &stray, 1); /* it is there after all */
+    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, 0);
+}
+
 static void a_stale_duplicate_is_found_wherever_it_is(void **state)
 {
     struct world *world = *state;
@@ -384,7 +410,7 @@ static void a_believable_annotation_is_believed(void **state)
     world_note(world, pod, "c0 n1/gpu-1 300 24576,c1 GPU-gone 200 9");
     assert_int_equal(world_observe(world, pod, "300+200"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 600);
-    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->flags, GPU_ABSENT);
+    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_int_equal(world_gpu(world, "n1", "GPU-gone")->used_milli, 200);
     assert_false(ledger_find(world->ledger, TEXT("b"))->is.presumed);
 
@@ -1253,6 +1279,7 @@ int main(void)
         IN_A_WORLD(made_up_names_become_aliases_and_back),
         IN_A_WORLD(a_made_up_name_stays_with_its_gpu_when_indexes_move),
         IN_A_WORLD(one_uuid_is_granted_on_one_node_only),
+        IN_A_WORLD(an_annotation_takes_no_gpu_from_the_node_that_shows_it),
         IN_A_WORLD(a_stale_duplicate_is_found_wherever_it_is),
         IN_A_WORLD(no_look_for_duplicates_is_made_in_vain),
         IN_A_WORLD(a_node_named_like_a_uuid_owns_no_uuids),

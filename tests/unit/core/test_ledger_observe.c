@@ -121,7 +121,7 @@ static void a_missing_gpu_is_as_its_annotation_says(void **state)
         assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
         const struct gpu *gpu = world_gpu(world, "n1", "GPU-gone");
         assert_int_equal(gpu->index, index[i][1]);
-        assert_int_equal(gpu->flags, GPU_ABSENT);
+        assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
         assert_int_equal(gpu->milli, GPU_MILLI);
         assert_int_equal(gpu->numa, -1);
         assert_string_equal(gpu->model->text, "");
