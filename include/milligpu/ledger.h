@@ -141,9 +141,9 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
 /*
  * A UUID is granted on one node only: the first that showed it, for as long as that node shows it
  * or a pod holds it there; what only an annotation names claims nothing.  When it lets go, the GPU
- * of another node may be a duplicate of nothing.  A node that shows such a GPU, or NULL; to be asked
- * after apply and undo, and answered by a NODE command with inventory NULL.  O(1) unless an owner
- * let go while there are duplicates.
+ * of another node may be a duplicate of nothing.  A node that shows such a GPU, or NULL; to be
+ * asked after apply and undo, and answered by a NODE command with inventory NULL.  O(1) unless an
+ * owner let go while there are duplicates.
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
