@@ -45,6 +45,7 @@ struct store_look {
     struct store *store;
     sqlite3 *db;
     bool pinned;
+    atomic_bool interrupted;
 };
 
 int store_look_open(struct store *store, struct store_look **out, struct err *err)
@@ -80,6 +81,15 @@ static int copy_memory(struct store_look *look, struct err *err)
     return failed;
 }
 
+/* SQLite says "interrupted" with the code of any error where it was compiling a statement. */
+static int unless_interrupted(struct store_look *look, int failed, struct err *err)
+{
+    must(failed <= 0);
+    if (failed == 0 || !atomic_load(&look->interrupted))
+        return failed;
+    return err_set(err, ERR_UNAVAILABLE, "%s: the audit was interrupted", look->store->path);
+}
+
 int store_look_pin(struct store_look *look, struct err *err)
 {
     int64_t last;
@@ -92,18 +102,20 @@ int store_look_pin(struct store_look *look, struct err *err)
     if (failed == 0)
         failed = db_number(look->db, "SELECT coalesce(max(seq), 0) FROM journal", &last, err);
     look->pinned = failed == 0;
-    return failed;
+    return unless_interrupted(look, failed, err);
 }
 
 int store_look_audit(struct store_look *look, enum store_check *out_which, struct err *err)
 {
     must(look->pinned);
-    return look_audit(look->db, look->store->schema, out_which, err);
+    const int failed = look_audit(look->db, look->store->schema, out_which, err);
+    return unless_interrupted(look, failed, err);
 }
 
 void store_look_interrupt(struct store_look *look)
 {
     must(look != NULL && look->db != NULL);
+    atomic_store(&look->interrupted, true);
     sqlite3_interrupt(look->db);
 }
 
@@ -237,5 +249,5 @@ int store_look_compare(struct store_look *look, const struct snapshot *snapshot,
     strbuf_done(&like.disk);
     strbuf_done(&like.memory);
     names_free(names);
-    return failed;
+    return unless_interrupted(look, failed, err);
 }

@@ -118,9 +118,6 @@ static int open_db(struct store *store, struct err *err)
         failed = prepare_all(store, err);
     if (failed == 0)
         failed = count_journal(store, err);
-    /* What is corrupt stays as it is: its log is not taken in by the end of the connection. */
-    if (failed == -(int)ERR_CORRUPT && store->db != NULL)
-        must(sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL) == SQLITE_OK);
     if (failed != 0)
         close_db(store);
     return failed;

@@ -451,6 +451,53 @@ static void what_is_no_ledger_is_said_to_be_none(void **state)
     assert_true(trace_of(shelf->folder) == before);
 }
 
+/* Interrupts the look while SQLite compiles its n-th word from now on. */
+static struct {
+    struct store_look *look;
+    int words;
+} interrupter;
+
+static int count_words(void *user, int action, const char *a, const char *b, const char *c,
+                       const char *d)
+{
+    (void)user, (void)action, (void)a, (void)b, (void)c, (void)d;
+    if (interrupter.look != NULL && --interrupter.words == 0)
+        store_look_interrupt(interrupter.look);
+    return SQLITE_OK;
+}
+
+static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines *api)
+{
+    (void)text, (void)api;
+    return sqlite3_set_authorizer(db, count_words, NULL);
+}
+
+/* The daemon ends in the middle of an audit: that is no finding, whatever SQLite calls it. */
+static void an_audit_that_is_interrupted_finds_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    bool interrupted = true;
+
+    assert_int_equal(sqlite3_auto_extension((void (*)(void))listen_in), SQLITE_OK);
+    for (int n = 1; interrupted; n++) {
+        struct store_look *look = NULL;
+        enum store_check which = STORE_CHECKS;
+        struct err err = {0};
+        assert_true(n < 5000);
+        assert_int_equal(store_look_open(shelf->store, &look, &err), 0);
+        assert_int_equal(store_look_pin(look, &err), 0);
+        interrupter.look = look;
+        interrupter.words = n;
+        const int failed = store_look_audit(look, &which, &err);
+        interrupted = interrupter.words <= 0;
+        interrupter.look = NULL;
+        if (failed != 0 && failed != -(int)ERR_UNAVAILABLE)
+            fail_msg("word %d: %s: %s", n, err_name(err.code), err.text);
+        store_look_close(look);
+    }
+    sqlite3_reset_auto_extension();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +513,7 @@ int main(void)
         ON_A_SHELF(every_check_can_fail),
         ON_A_SHELF(a_scratched_page_is_found),
         ON_A_SHELF(what_is_no_ledger_is_said_to_be_none),
+        ON_A_SHELF(an_audit_that_is_interrupted_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
