@@ -62,7 +62,8 @@ static bool with_nodes(struct world *world, const struct extender_args *args, st
     strbuf_printf(out, "{\"Pod\":%.*s,\"Nodes\":{\"items\":[", TEXT_ARG(pod));
     for (uint32_t i = 0; i < args->names; i++) {
         char path[64];
-        if (args->name[i].len > 8)
+        /* A slash would make it the path of something else. */
+        if (args->name[i].len > 8 || memchr(args->name[i].at, '/', args->name[i].len) != NULL)
             return false;
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
         strbuf_reset(&node);
