@@ -224,15 +224,15 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
 static void claim(const struct draft *draft, const struct ledger *ledger, struct gpu *gpu)
 {
     must(draft->build.name != NULL);
+    /* What a node does not show stays whose it was. */
+    if ((gpu->flags & GPU_ABSENT) != 0)
+        return;
     gpu->flags = (uint16_t)(gpu->flags & ~GPU_DUPLICATE);
     if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
         return;
     const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
     must(owner == SLOT_NONE || owner < ledger->pages * PAGE_NODES);
-    /* What a node does not show may still be its own, but what no node shows becomes nobody's: an
-       annotation would take a GPU away from the node that has it. */
-    const bool free = owner == SLOT_NONE && (gpu->flags & GPU_ABSENT) == 0;
-    if (owner != draft->slot && !free)
+    if (owner != SLOT_NONE && owner != draft->slot)
         gpu->flags |= GPU_DUPLICATE;
 }
 
@@ -245,13 +245,12 @@ void draft_claim(struct draft *draft, const struct ledger *ledger)
         claim(draft, ledger, &draft->gpu[i]);
 }
 
-void draft_absent(struct draft *draft, const struct ledger *ledger, const struct gpu *gpu)
+void draft_absent(struct draft *draft, const struct gpu *gpu)
 {
     must(find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
 
     struct gpu absent = *gpu;
-    absent.flags = GPU_ABSENT;
-    claim(draft, ledger, &absent);
+    absent.flags = GPU_ABSENT | (gpu->flags & GPU_DUPLICATE);
     add_gpu(draft, &absent);
     must((absent.flags & GPU_ABSENT) != 0);
 }

@@ -80,9 +80,9 @@ void draft_done(struct draft *draft);
 void draft_forget_gpus(struct draft *draft);
 /* Replace all that a Node object says. */
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory);
-/* A GPU that nobody showed and a pod names. */
-void draft_absent(struct draft *draft, const struct ledger *ledger, const struct gpu *gpu);
-/* Set or clear GPU_DUPLICATE by who owns what now. */
+/* A GPU that the node does not show and a pod names; whose it is its flags say. */
+void draft_absent(struct draft *draft, const struct gpu *gpu);
+/* Set or clear GPU_DUPLICATE of what is shown, by who owns what now. */
 void draft_claim(struct draft *draft, const struct ledger *ledger);
 /* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty. */
 struct node *draft_node(struct draft *draft, const struct allocation *before,

@@ -81,20 +81,25 @@ static bool twice(const struct places *places, const struct share *next)
     return false;
 }
 
-/* A GPU that the node does not show: kept as the pod's annotation has it, never moved. */
+/*
+ * A GPU that the node does not show: kept as the pod's annotation has it, never moved.  It claims
+ * no UUID: that would take the GPU away from the node that has it.
+ */
 static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
                                      const struct pod_share *line)
 {
     if (draft->gpus >= GPUS_PER_NODE_MAX || draft->gpus == draft->capacity)
         return NULL;
+    const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
     const struct gpu gpu = {
-        .id = names_intern(ledger->names, text_of(line->gpu)),
+        .id = id,
+        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) ? GPU_DUPLICATE : 0,
         .model = names_intern(ledger->names, TEXT("")),
         .milli = GPU_MILLI,
         .index = line->index <= UINT16_MAX ? (uint16_t)line->index : 0,
         .numa = -1,
     };
-    draft_absent(draft, ledger, &gpu);
+    draft_absent(draft, &gpu);
     must(draft->gpus <= draft->capacity);
     must(draft->gpu[draft->gpus - 1].id == gpu.id);
     return &draft->gpu[draft->gpus - 1];

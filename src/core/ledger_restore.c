@@ -171,9 +171,8 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
             map_find(&ledger->owners, atom_text(kept->id)) != NULL)
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
                            facts->node->text, kept->id->text);
-        draft_absent(draft, ledger, kept);
+        draft_absent(draft, kept);
         must(drafted(draft, name));
-        draft->gpu[draft->gpus - 1].flags = GPU_ABSENT | (kept->flags & GPU_DUPLICATE);
     }
     return 0;
 }

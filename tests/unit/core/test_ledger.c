@@ -285,6 +285,9 @@ static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
     assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_null(ledger_stale_duplicate(world->ledger)); /* nor is there anything to heal */
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_node(world, "n1", two_a100, 2); /* whatever that node shows meanwhile */
+    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
 
     assert_int_equal(world_node(world, "n2", &stray, 1), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n2", "GPU-z")->flags, 0);
