@@ -365,7 +365,10 @@ static int whose(struct store *store, const char *cluster, bool *out_nobodys, st
 {
     char owner[UID_BYTES_MAX + 8];
 
-    must(cluster[0] != '\0');
+    must(!store->in_batch);
+    if (cluster == NULL || cluster[0] == '\0' || strlen(cluster) > UID_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes",
+                       UID_BYTES_MAX);
     const int failed =
         db_sentence(store->db, "SELECT coalesce(cluster, '') FROM meta", owner, sizeof owner, err);
     *out_nobodys = failed == 0 && owner[0] == '\0';
@@ -382,7 +385,7 @@ static int claim(struct store *store, const char *cluster, struct err *err)
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     bool nobodys = false;
 
-    must(!store->in_batch);
+    must(store->db != NULL);
     int failed = whose(store, cluster, &nobodys, err);
     if (failed != 0 || !nobodys)
         return failed;
@@ -394,22 +397,12 @@ static int claim(struct store *store, const char *cluster, struct err *err)
     return bind_run(&bind, NULL, err);
 }
 
-static int check_uid(const char *cluster, struct err *err)
-{
-    if (cluster != NULL && cluster[0] != '\0' && strlen(cluster) <= UID_BYTES_MAX)
-        return 0;
-    return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes", UID_BYTES_MAX);
-}
-
 int store_whose(struct store *store, const char *cluster, bool *out_nobodys, struct err *err)
 {
     must(out_nobodys != NULL);
     *out_nobodys = false;
-    int failed = check_uid(cluster, err);
-    if (failed != 0)
-        return failed;
     store_lock(store);
-    failed = whose(store, cluster, out_nobodys, err);
+    const int failed = whose(store, cluster, out_nobodys, err);
     store_unlock(store);
     return failed;
 }
@@ -417,11 +410,8 @@ int store_whose(struct store *store, const char *cluster, bool *out_nobodys, str
 int store_claim(struct store *store, const char *cluster, struct err *err)
 {
     must(store != NULL);
-    int failed = check_uid(cluster, err);
-    if (failed != 0)
-        return failed;
     store_lock(store);
-    failed = claim(store, cluster, err);
+    const int failed = claim(store, cluster, err);
     store_unlock(store);
     return failed;
 }
