@@ -26,6 +26,20 @@ void world_done(struct world *world)
     arena_done(&world->arena);
 }
 
+int world_set_up(void **state)
+{
+    static struct world world;
+    world_init(&world);
+    *state = &world;
+    return 0;
+}
+
+int world_tear_down(void **state)
+{
+    world_done(*state);
+    return 0;
+}
+
 enum verdict world_do(struct world *world, const struct command *command)
 {
     struct command mine = *command;

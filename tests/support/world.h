@@ -23,6 +23,9 @@ struct world {
 
 void world_init(struct world *world);
 void world_done(struct world *world);
+/* Before and after a test of cmocka: an empty world of its own. */
+int world_set_up(void **state);
+int world_tear_down(void **state);
 
 enum verdict world_do(struct world *world, const struct command *command);
 void world_undo(struct world *world);   /* the newest change that is not undone yet */

@@ -12,20 +12,6 @@
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                             {.id = "GPU-b", .index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 struct sighting {
     const char *kind;
     unsigned count;
@@ -243,7 +229,7 @@ static void one_uuid_on_two_nodes_is_drift_of_the_later(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_node_in_order_has_no_drift),
         IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),

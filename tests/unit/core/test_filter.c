@@ -14,20 +14,6 @@
 
 enum { NAMES_MAX = 64, GHOSTS = 24 };
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
     *seed = *seed * 6364136223846793005U + 1442695040888963407U;
@@ -714,7 +700,7 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(the_best_come_first_and_no_more_than_asked_for),
         IN_A_WORLD(whoever_does_not_fit_says_why),

@@ -18,20 +18,6 @@ static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 8
 static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
                                                {.index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static void reserving_answers_in_order_of_precedence(void **state)
 {
     struct world *world = *state;
@@ -1269,7 +1255,7 @@ static void the_ledger_survives_a_random_walk(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(reserving_answers_in_order_of_precedence),
         IN_A_WORLD(a_life_goes_reserved_bound_released),

@@ -33,12 +33,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static void assert_found(const struct world *world, const char *says)
 {
     struct err err;
@@ -172,7 +166,7 @@ static void an_audit_ends_the_program_where_a_check_would_complain(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_ledger_without_nodes_is_sound),
         IN_A_WORLD(a_gpu_that_cannot_be_as_it_stands_is_named),

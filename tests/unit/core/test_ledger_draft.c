@@ -14,20 +14,6 @@ static const struct world_gpu b_then_a[] = {{.id = "GPU-b", .index = 0, .mib = 1
                                             {.id = "GPU-a", .index = 1, .mib = 1000}};
 static const struct world_gpu counted[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 /* A pod of 300 milli on GPU-a, by that name. */
 static void hold_gpu_a(struct world *world)
 {
@@ -164,7 +150,7 @@ static void every_new_trouble_has_its_time(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_gpu_that_is_shown_takes_no_other_gpus_place),
         IN_A_WORLD(a_made_up_name_that_is_shown_is_no_other_gpus_alias),

@@ -7,20 +7,6 @@
 
 #include "support/world.h"
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static enum verdict observe_noted(struct world *world, const char *uid, const char *node,
                                   const char *note, const char *words)
 {
@@ -235,7 +221,7 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(amounts_that_nobody_may_ask_for_are_added_up),
         IN_A_WORLD(whole_gpus_are_no_guess),

@@ -10,20 +10,6 @@
 
 #include "support/world.h"
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static const struct atom *atom(struct world *world, const char *name)
 {
     return names_intern(ledger_names(world->ledger), text_of(name));
@@ -179,7 +165,7 @@ static void a_stale_duplicate_is_one_after_a_restart(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(names_and_uids_are_as_long_as_they_may_be),
         IN_A_WORLD(the_last_of_a_row_is_judged_like_the_first),

@@ -15,20 +15,6 @@
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                             {.id = "GPU-b", .index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 /* Do what reconcile says, and say what it was: "release(ended) observe". */
 static const char *reconcile(struct world *world, const struct pod *pod, const char *words)
 {
@@ -427,7 +413,7 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_reservation_is_confirmed_where_its_pod_is_bound),
         IN_A_WORLD(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),

@@ -13,20 +13,6 @@
 static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
                                             {.id = NULL, .index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static const struct snapshot *publish(struct world *world)
 {
     return ledger_publish(world->ledger, NULL, 0);
@@ -329,7 +315,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
         IN_A_WORLD(every_node_is_found_by_name_over_many_pages),

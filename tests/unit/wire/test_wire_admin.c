@@ -5,20 +5,6 @@
 
 static const struct world_gpu two[] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct world world;
-    world_init(&world);
-    *state = &world;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    world_done(*state);
-    return 0;
-}
-
 static const struct node *node_of(const struct world *world, const char *name)
 {
     const struct node *node = ledger_node(world->ledger, text_of(name));
@@ -184,7 +170,7 @@ static void a_problem_is_escaped_and_titled(void **state)
     assert_non_null(strstr(out.data, "\"title\":\"internal error\""));
 }
 
-#define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define world_test(f) cmocka_unit_test_setup_teardown(f, world_set_up, world_tear_down)
 
 int main(void)
 {
