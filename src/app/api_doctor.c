@@ -195,12 +195,13 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t age_ms = doctor->now_ms - heard_ms;
 
     must(resource[0] != '\0');
-    const int64_t settles_ms = atomic_load(&doctor->app->settles_ms);
-    if (!synced && settles_ms != 0)
+    const int64_t settled_at_ms = atomic_load(&doctor->app->settled_at_ms);
+    if (!synced && settled_at_ms != 0)
         say(doctor, resource, HEALTH_WARNING,
             "wait (settle_s): an older Binding may still be on its way",
             "the ledger is new and pods hold grants already: nothing is granted for %lld s",
-            (long long)(settles_ms > doctor->now_ms ? settles_ms - doctor->now_ms : 0) / 1000);
+            (long long)(settled_at_ms > doctor->now_ms ? settled_at_ms - doctor->now_ms : 0) /
+                1000);
     else if (!synced)
         say(doctor, resource, HEALTH_FAILED,
             "the account needs list and watch on nodes and pods: see manifests; the log has the "

@@ -58,8 +58,8 @@ struct app {
     char cluster[UID_BYTES_MAX + 1];
 
     /* Written by the part that knows, read by probes, metrics and doctor. */
-    atomic_bool claimed;      /* the ledger belongs to this cluster, or to nobody yet */
-    atomic_bool unclaimed;    /* to nobody: it is new, and the writer claims it */
+    atomic_bool claimed;      /* the cluster is known, and the ledger is no other one's */
+    atomic_bool new_ledger;   /* it is nobody's yet: the writer claims it after the first list */
     atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
@@ -68,7 +68,7 @@ struct app {
     atomic_bool draining;
     atomic_bool history_checked; /* an audit came to its end */
     atomic_bool history_broken;
-    atomic_int_fast64_t settles_ms; /* monotonic: a new ledger waits until then; 0: it does not */
+    atomic_int_fast64_t settled_at_ms;  /* monotonic, of a new ledger that waits; 0: none does */
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */

@@ -120,7 +120,7 @@ static void learned(struct claim *claim, int64_t now_ms)
     } else if (store_whose(app->store, meta.uid, &nobodys, &claim->err) < 0) {
         not_claimed(claim, now_ms);
     } else {
-        atomic_store(&app->unclaimed, nobodys);
+        atomic_store(&app->new_ledger, nobodys);
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
         claim->done = true;
         atomic_store(&app->claimed, true);

@@ -3,7 +3,7 @@
 const char *app_pods_why(const struct app *app)
 {
     must(app != NULL);
-    return atomic_load(&app->settles_ms) != 0
+    return atomic_load(&app->settled_at_ms) != 0
                ? "the ledger is new and pods hold grants already: an older Binding may still be on "
                  "its way (settle_s)"
                : "the list of pods is not complete yet";

@@ -261,13 +261,13 @@ static void note_stats(struct stream *stream)
 /* A new ledger has waited for what may have been on its way: a list that begins now has it. */
 static int64_t list_again_when_settled(struct watcher *watcher, int64_t now_ms)
 {
-    const int64_t settles_ms = atomic_load(&watcher->app->settles_ms);
+    const int64_t settled_at_ms = atomic_load(&watcher->app->settled_at_ms);
 
     must(now_ms >= 0);
-    if (settles_ms == 0 || watcher->pods.settled)
+    if (settled_at_ms == 0 || watcher->pods.settled)
         return INT64_MAX;
-    if (now_ms < settles_ms)
-        return settles_ms - now_ms;
+    if (now_ms < settled_at_ms)
+        return settled_at_ms - now_ms;
     reflector_free(watcher->pods.reflector);
     watcher->pods.reflector = NULL;
     watcher->pods.watches = 0;

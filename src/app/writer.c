@@ -1021,11 +1021,11 @@ static void pods_are_in(struct writer *writer)
     struct app *app = writer->app;
 
     must(writer->pods_ended);
-    if (!atomic_load(&app->unclaimed)) {
+    if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
     } else if (!writer->granted_before || app->settle_ms == 0 || writer->settled) {
         writer->may_claim = true;
-    } else if (atomic_exchange(&app->settles_ms, writer->start_ms + app->settle_ms) == 0) {
+    } else if (atomic_exchange(&app->settled_at_ms, writer->start_ms + app->settle_ms) == 0) {
         log_write(LOG_WARN,
                   "the ledger is new and pods hold grants already: nothing is granted while a "
                   "Binding of the milligpud before may be on its way",
@@ -1048,8 +1048,8 @@ static void claim_ledger(struct writer *writer)
         return;
     }
     writer->may_claim = false;
-    atomic_store(&app->unclaimed, false);
-    atomic_store(&app->settles_ms, 0);
+    atomic_store(&app->new_ledger, false);
+    atomic_store(&app->settled_at_ms, 0);
     atomic_store(&app->pods_synced, true);
 }
 

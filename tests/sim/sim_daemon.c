@@ -323,7 +323,7 @@ static void turn_of_writer(struct sim *sim)
         sooner(sim, 1);
     if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim))
         daemon->applied_nodes = daemon->told_nodes;
-    if (atomic_load(&daemon->app.settles_ms) != 0)
+    if (atomic_load(&daemon->app.settled_at_ms) != 0)
         sim_met("ledger/settles");
     if (daemon_ready(sim))
         daemon->rebuilds = false;

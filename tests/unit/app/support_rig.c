@@ -415,7 +415,7 @@ static void end(struct rig *rig)
     atomic_store(&app->pods_synced, false);
     atomic_store(&app->disk_broken, false);
     atomic_store(&app->safe_mode, false);
-    atomic_store(&app->settles_ms, 0);
+    atomic_store(&app->settled_at_ms, 0);
 }
 
 void rig_restart(struct rig *rig)
@@ -439,7 +439,7 @@ void rig_lose_ledger(struct rig *rig)
     store_close(app->store);
     open_ledger(rig);
     (void)snprintf(app->cluster, sizeof app->cluster, "cluster");
-    atomic_store(&app->unclaimed, true);
+    atomic_store(&app->new_ledger, true);
     start(rig);
 }
 

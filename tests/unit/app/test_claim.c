@@ -88,7 +88,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
     try_once(desk);
     assert_true(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.claimed));
-    assert_true(atomic_load(&desk->app.unclaimed)); /* until its first lists are in */
+    assert_true(atomic_load(&desk->app.new_ledger)); /* until its first lists are in */
 }
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
