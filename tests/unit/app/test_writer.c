@@ -9,6 +9,7 @@
 
 #include "app/message.h"
 #include "app/outbox.h"
+#include "store/store_inside.h"
 #include "support_rig.h"
 
 static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
@@ -432,31 +433,6 @@ static void run_deaf(struct rig *rig)
     }
 }
 
-static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
-{
-    struct rig *rig = *state;
-
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
-    /* A list comes in whose snapshot the API server took before the pod was created. */
-    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
-    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_END)));
-    run_deaf(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-}
-
-static void tell_empty_list(struct rig *rig, uint64_t version)
-{
-    struct message *end = message_new(MESSAGE_PODS_END);
-
-    end->version = version;
-    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
-    assert_true(queue_put(rig->app.queue, end));
-    run_deaf(rig);
-}
-
 static void api(struct rig *rig, const char *method, const char *path, const char *body,
                 struct strbuf *out)
 {
@@ -464,14 +440,15 @@ static void api(struct rig *rig, const char *method, const char *path, const cha
     assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
 }
 
-static void tell(struct rig *rig, enum message_kind kind, const char *pod)
+/* pod: of POD_LISTED, as the API server has it; version: of PODS_END. */
+static void tell(struct rig *rig, enum message_kind kind, const char *pod, uint64_t version)
 {
     struct message *message = message_new(kind);
     struct strbuf object;
     struct err err;
     char path[128];
 
-    message->version = 1000000;
+    message->version = version;
     strbuf_init(&object);
     if (pod != NULL) {
         (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
@@ -485,6 +462,26 @@ static void tell(struct rig *rig, enum message_kind kind, const char *pod)
     assert_true(queue_put(rig->app.queue, message));
 }
 
+static void tell_empty_list(struct rig *rig, uint64_t version)
+{
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(rig, MESSAGE_PODS_END, NULL, version);
+    run_deaf(rig);
+}
+
+static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+    /* A list comes in whose snapshot the API server took before the pod was created. */
+    tell_empty_list(rig, 0);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
 /* After an outage they stand in the queue one behind the other. */
 static void two_lists_in_a_row_both_count(void **state)
 {
@@ -493,12 +490,12 @@ static void two_lists_in_a_row_both_count(void **state)
     rig_pod(rig, "a", "300");
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    tell(rig, MESSAGE_PODS_BEGIN, NULL);
-    tell(rig, MESSAGE_POD_LISTED, "a");
-    tell(rig, MESSAGE_PODS_END, NULL);
-    tell(rig, MESSAGE_PODS_BEGIN, NULL); /* and a is gone */
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(rig, MESSAGE_POD_LISTED, "a", 0);
+    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0); /* and a is gone */
     run_deaf(rig);
-    tell(rig, MESSAGE_PODS_END, NULL);
+    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
     run_deaf(rig);
     assert_int_equal(rig_taken(rig, "n1"), 0);
 }
@@ -511,13 +508,13 @@ static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void 
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     rig_bound_pod(rig, "b", "200", "n2"); /* which only the list tells of */
-    tell(rig, MESSAGE_PODS_BEGIN, NULL);
-    tell(rig, MESSAGE_POD_LISTED, "a");
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(rig, MESSAGE_POD_LISTED, "a", 0);
     run_deaf(rig);
     rig->disk_full = true;
-    tell(rig, MESSAGE_POD_LISTED, "b");
-    tell(rig, MESSAGE_PODS_END, NULL);
-    tell(rig, MESSAGE_PODS_BEGIN, NULL);
+    tell(rig, MESSAGE_POD_LISTED, "b", 0);
+    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
     run_deaf(rig);
     assert_true(atomic_load(&rig->app.disk_broken));
     rig->disk_full = false;
@@ -575,8 +572,8 @@ static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **st
     assert_int_equal(rig_taken(rig, "n1"), 300);
     /* Bound, ended, and both events compacted away before the answer comes. */
     rig_delete_pod(rig, "a");
-    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_BEGIN)));
-    assert_true(queue_put(rig->app.queue, message_new(MESSAGE_PODS_END)));
+    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(rig, MESSAGE_PODS_END, NULL, 0);
     struct message *outcome = message_new(MESSAGE_OUTCOME);
     outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(rig)));
     outcome->outcome = OUTCOME_BOUND;
@@ -695,18 +692,23 @@ static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(
 
 /* --- a new ledger --- */
 
-static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **state)
+static void lose_ledger_beside_a_grant(struct rig *rig)
 {
-    struct rig *rig = *state;
-    const char *why = NULL;
-
     rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "300");
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     rig->app.settle_ms = 90000;
     rig_lose_ledger(rig);
     rig_run(rig);
+}
+
+static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **state)
+{
+    struct rig *rig = *state;
+    const char *why = NULL;
+
+    rig_pod(rig, "b", "300");
+    lose_ledger_beside_a_grant(rig);
     assert_int_equal(rig_taken(rig, "n1"), 300); /* what is known is counted meanwhile */
     assert_false(app_ready(&rig->app, &why));
     assert_non_null(strstr(why, "the ledger is new"));
@@ -726,12 +728,7 @@ static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
 {
     struct rig *rig = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.settle_ms = 90000;
-    rig_lose_ledger(rig);
-    rig_run(rig);
+    lose_ledger_beside_a_grant(rig);
     rig_pass(rig, 89000);
     rig->pod_lists = 0;
     rig_pass(rig, 3000);
@@ -747,12 +744,7 @@ static void who_ends_within_the_wait_waits_again(void **state)
     bool nobodys = false;
     struct err err;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.settle_ms = 90000;
-    rig_lose_ledger(rig);
-    rig_run(rig);
+    lose_ledger_beside_a_grant(rig);
     rig_pass(rig, 60000);
     rig_restart(rig);
     rig_run(rig);
@@ -764,6 +756,26 @@ static void who_ends_within_the_wait_waits_again(void **state)
     assert_true(app_ready(&rig->app, NULL));
     assert_int_equal(store_whose(rig->app.store, "cluster", &nobodys, &err), 0);
     assert_false(nobodys);
+}
+
+static void a_ledger_that_cannot_be_claimed_grants_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct err err;
+
+    rig_pod(rig, "a", "300");
+    rig_lose_ledger(rig);
+    assert_int_equal(db_exec(rig->app.store->db,
+                             "CREATE TEMP TRIGGER no BEFORE UPDATE OF cluster ON main.meta"
+                             " BEGIN SELECT RAISE(ABORT, 'no'); END",
+                             &err),
+                     0);
+    rig_pass(rig, 3000);
+    assert_false(app_ready(&rig->app, NULL));
+    assert_int_equal(db_exec(rig->app.store->db, "DROP TRIGGER temp.no", &err), 0);
+    rig_pass(rig, 3000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
 }
 
 static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
@@ -822,6 +834,7 @@ int main(void)
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
         TEST(who_ends_within_the_wait_waits_again),
+        TEST(a_ledger_that_cannot_be_claimed_grants_nothing),
         TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
