@@ -14,18 +14,8 @@ static void change(struct pieces pieces)
 {
     const struct text good = ledger_template();
     CLEANUP(xfreep) char *bytes = xmalloc(good.len);
-    size_t size = good.len;
-    memcpy(bytes, good.at, size);
-    while (pieces.left >= 4 && size > 0) {
-        size_t at = pieces_byte(&pieces);
-        at = at << 8 | pieces_byte(&pieces);
-        at = (at << 8 | pieces_byte(&pieces)) % size;
-        const struct text piece = pieces_take(&pieces, pieces_byte(&pieces));
-        if (piece.len == 0)
-            size = at;
-        else
-            memcpy(bytes + at, piece.at, piece.len < size - at ? piece.len : size - at);
-    }
+    memcpy(bytes, good.at, good.len);
+    const size_t size = pieces_change(&pieces, 3, bytes, good.len);
     ledger_put((struct text){bytes, size});
 }
 

@@ -114,17 +114,8 @@ static size_t make_log(struct pieces pieces, char *out)
         memcpy(out, raw.at, len);
         return len;
     }
-    size_t len = good_len;
-    memcpy(out, good, len);
-    while (pieces.left >= 3 && len > 0) {
-        size_t at = pieces_byte(&pieces);
-        at = (at << 8 | pieces_byte(&pieces)) % len;
-        const struct text piece = pieces_take(&pieces, pieces_byte(&pieces));
-        if (piece.len == 0)
-            len = at;
-        else
-            memcpy(out + at, piece.at, piece.len < len - at ? piece.len : len - at);
-    }
+    memcpy(out, good, good_len);
+    const size_t len = pieces_change(&pieces, 2, out, good_len);
     if (how == 2)
         mend_sums(out, len);
     return len;

@@ -39,6 +39,22 @@ struct text pieces_rest(struct pieces *pieces)
     return pieces_take(pieces, pieces->left);
 }
 
+size_t pieces_change(struct pieces *pieces, unsigned place_bytes, char *bytes, size_t len)
+{
+    while (pieces->left > place_bytes && len > 0) {
+        size_t at = 0;
+        for (unsigned i = 0; i < place_bytes; i++)
+            at = at << 8 | pieces_byte(pieces);
+        at %= len;
+        const struct text piece = pieces_take(pieces, pieces_byte(pieces));
+        if (piece.len == 0)
+            len = at;
+        else
+            memcpy(bytes + at, piece.at, piece.len < len - at ? piece.len : len - at);
+    }
+    return len;
+}
+
 /* The address sanitizer's; a build without it has none. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 

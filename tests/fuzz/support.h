@@ -24,6 +24,11 @@ uint8_t pieces_byte(struct pieces *pieces); /* 0 at the end */
 struct text pieces_until(struct pieces *pieces, char separator);
 struct text pieces_take(struct pieces *pieces, size_t bytes); /* fewer at the end */
 struct text pieces_rest(struct pieces *pieces);
+/*
+ * Changes of bytes as long as there are any: each a place of place_bytes, a length of one byte, the
+ * bytes to write there; a length of 0 cuts off.  Returns what of len is left.
+ */
+size_t pieces_change(struct pieces *pieces, unsigned place_bytes, char *bytes, size_t len);
 
 /* Bytes on the heap now; 0 where no sanitizer counts them. */
 size_t heap_bytes(void);
