@@ -81,9 +81,13 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
  */
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score);
 
-/* Would the request fit on node if these pods were gone?  (preempt, design 4) */
+/*
+ * Would the pod be taken on node if these pods were gone?  (preempt, design 4)  held: its own
+ * reservation, NULL if it has none; what has one goes there and nowhere else.
+ */
 enum reason preempt_ask(const struct node *node, const struct request *request,
-                        const struct text *victims, uint32_t count) MUST_USE;
+                        const struct allocation *held, const struct text *victims,
+                        uint32_t count) MUST_USE;
 
 /*
  * Why not, for people, with the numbers of the moment: "room: not enough milli or MiB left in one

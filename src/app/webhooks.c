@@ -627,12 +627,13 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     must(args->nodes == 0 || args->node != NULL);
 
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
 
     for (uint32_t i = 0; i < args->nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
         if (question->verdict == REQUEST_OK)
-            keep[i] = node != NULL && preempt_ask(node, &question->request, victims->uid,
+            keep[i] = node != NULL && preempt_ask(node, &question->request, held, victims->uid,
                                                   victims->uids) == REASON_NONE;
         else
             keep[i] = question->verdict != REQUEST_REFUSED;

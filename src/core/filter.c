@@ -306,12 +306,14 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
 }
 
 enum reason preempt_ask(const struct node *node, const struct request *request,
-                        const struct text *victims, uint32_t count)
+                        const struct allocation *held, const struct text *victims, uint32_t count)
 {
     struct room room;
     struct placement placement;
 
     must(request->wants > 0);
+    if (held != NULL)
+        return held->is.node == node->name ? REASON_NONE : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
     must(room.gpus <= GPUS_PER_NODE_MAX);
     return place_search(&room, request, &placement);

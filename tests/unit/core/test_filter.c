@@ -362,11 +362,32 @@ static void preemption_asks_for_the_room_without_the_victims(void **state)
     const struct node *node = ledger_node(world->ledger, TEXT("n1"));
     const struct request *request = world_request(world, "500");
     const struct text victims[] = {TEXT("a"), TEXT("b"), TEXT("not here")};
-    assert_int_equal(preempt_ask(node, request, NULL, 0), REASON_ROOM);
-    assert_int_equal(preempt_ask(node, request, victims, 1), REASON_NONE);
-    assert_int_equal(preempt_ask(node, world_request(world, "600"), victims, 1), REASON_ROOM);
-    assert_int_equal(preempt_ask(node, world_request(world, "1000"), victims, 3), REASON_NONE);
-    assert_int_equal(preempt_ask(node, world_request(world, "2000"), victims, 3), REASON_FEW);
+    assert_int_equal(preempt_ask(node, request, NULL, NULL, 0), REASON_ROOM);
+    assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_NONE);
+    request = world_request(world, "600");
+    assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_ROOM);
+    request = world_request(world, "1000");
+    assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_NONE);
+    request = world_request(world, "2000");
+    assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_FEW);
+}
+
+/* Bind would refuse it anywhere else, so its victims would have gone for nothing. */
+static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
+{
+    struct world *world = *state;
+    one_gpu_node(world, "n1", 1000);
+    one_gpu_node(world, "n2", 1000);
+    assert_int_equal(world_reserve(world, "a", "n1", "800"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "n2", "800"), VERDICT_OK);
+    const struct node *n1 = ledger_node(world->ledger, TEXT("n1"));
+    const struct node *n2 = ledger_node(world->ledger, TEXT("n2"));
+    const struct allocation *held = node_allocation(n1, TEXT("a"));
+    const struct request *request = world_request(world, "800");
+    const struct text b = TEXT("b");
+    assert_int_equal(preempt_ask(n2, request, NULL, &b, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(n2, request, held, &b, 1), REASON_ELSEWHERE);
+    assert_int_equal(preempt_ask(n1, request, held, &b, 1), REASON_NONE);
 }
 
 static void an_explanation_has_the_numbers_of_the_moment(void **state)
@@ -713,6 +734,7 @@ int main(void)
         IN_A_WORLD(ghosts_push_a_node_back),
         IN_A_WORLD(scores_fall_evenly_from_ten),
         IN_A_WORLD(preemption_asks_for_the_room_without_the_victims),
+        IN_A_WORLD(preemption_helps_a_pod_with_a_reservation_on_that_node_alone),
         IN_A_WORLD(an_explanation_has_the_numbers_of_the_moment),
         IN_A_WORLD(an_explanation_leaves_nothing_free_out_and_adds_nothing),
         IN_A_WORLD(an_explanation_counts_the_models_asked_for_only),
