@@ -3,7 +3,8 @@
  *
  *   a grant       gives each container what it asked, of GPUs that the node has, and takes none
  *                 over its milli, whatever else was granted there to pods that live
- *   an answer     of success means that the pod is on that node at the API server
+ *   an answer     of success means that the pod is on that node at the API server; one to preempt
+ *                 keeps proposals as they are, those that help
  *   a snapshot    holds every living pod that was granted something, with exactly that; counts
  *                 each GPU as the sum of what its pods hold; knows each uid once
  *   quiet         ledger and cluster say the same, the file says the same as memory, its journal
@@ -70,14 +71,20 @@ static void read_annotation(const struct sim *sim, struct truth_pod *pod, const 
     json_decref(note);
 }
 
+static uint32_t parts_of(const struct truth_want *want)
+{
+    if (want->milli == 0)
+        return 0;
+    if (want->count > 0)
+        return want->count;
+    return want->milli > 1000 ? want->milli / 1000 : 1;
+}
+
 static void judge_amounts(const struct sim *sim, const struct truth_pod *pod)
 {
     for (uint32_t w = 0; w < pod->shape->wants; w++) {
         const struct truth_want *want = &pod->shape->want[w];
-        const uint32_t parts = want->milli == 0     ? 0
-                               : want->count > 0    ? want->count
-                               : want->milli > 1000 ? want->milli / 1000
-                                                    : 1;
+        const uint32_t parts = parts_of(want);
         uint32_t found = 0;
         for (uint32_t i = 0; i < pod->shares; i++) {
             if (pod->share[i].want != w)
@@ -121,19 +128,29 @@ static uint32_t first_known(const struct truth_node *node, uint64_t version)
     return first;
 }
 
+static uint32_t mib_of(const struct truth_gpu *gpu, uint32_t milli)
+{
+    return (uint32_t)((uint64_t)gpu->mib * milli / gpu->milli);
+}
+
+/* May this GPU serve the pod so much, if it has room? */
+static bool suits(const struct shape *shape, const struct truth_gpu *gpu, uint32_t milli)
+{
+    if (gpu->missing || gpu->ill)
+        return false;
+    if (shape->model != NULL && strncmp(gpu->model, shape->model, 4) != 0)
+        return false;
+    return shape->memory == NULL || mib_of(gpu, milli) >= shape->memory_mib;
+}
+
 /* Does any version that the writer may have had in mind allow this share? */
 static bool allowed(const struct truth_pod *pod, const struct truth_share *share,
                     const struct truth_version *version)
 {
     const struct truth_gpu *gpu = gpu_in(version, share->gpu);
 
-    if (gpu == NULL || !version->there || version->cordoned || gpu->ill)
-        return false;
-    if (pod->shape->model != NULL && strncmp(gpu->model, pod->shape->model, 4) != 0)
-        return false;
-    if (pod->shape->memory != NULL && share->mib < pod->shape->memory_mib)
-        return false;
-    return share->mib == (uint64_t)gpu->mib * share->milli / gpu->milli;
+    return gpu != NULL && version->there && !version->cordoned &&
+           suits(pod->shape, gpu, share->milli) && share->mib == mib_of(gpu, share->milli);
 }
 
 static bool same_gpu(const struct truth_node *node, const char *a, const char *b)
@@ -147,14 +164,16 @@ static bool same_gpu(const struct truth_node *node, const char *a, const char *b
     return false;
 }
 
-/* What living pods that we bound there hold of this GPU. */
-static uint32_t granted(const struct sim *sim, const struct truth_node *node, const char *gpu)
+/* What living pods that we bound there hold of this GPU; victims (NULL: nobody) are gone. */
+static uint32_t granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
+                        const bool *victim)
 {
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!truth_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0)
+        if (!truth_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0 ||
+            (victim != NULL && victim[i]))
             continue;
         for (uint32_t s = 0; s < pod->shares; s++) {
             bool first = true;
@@ -187,7 +206,7 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       "p%u: %u milli, %u MiB of %s: no state of %s since version %llu allows that",
                       pod->name, share->milli, share->mib, share->gpu, pod->node,
                       (unsigned long long)pod->asked_version);
-    const uint32_t sum = granted(sim, node, share->gpu);
+    const uint32_t sum = granted(sim, node, share->gpu, NULL);
     if (sum > room)
         sim_violation(sim, "GPU %s of %s is granted beyond its size: %u of %u milli", share->gpu,
                       pod->node, sum, room);
@@ -206,6 +225,87 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
     sim_met("grant/%s", pod->shape->word);
 }
 
+/* --- does it fit? --- */
+
+static bool asks(const struct truth_pod *pod)
+{
+    return pod->shape->ours && truth_peak(pod->shape) > 0;
+}
+
+static bool should_hold(const struct truth_pod *pod)
+{
+    return truth_alive(pod) && pod->node[0] != '\0' && (asks(pod) || pod->shape->whole > 0);
+}
+
+/* A pod that is placed on a node for once; victims (NULL: nobody) are gone. */
+struct trial {
+    const struct sim *sim;
+    const struct truth_node *node;
+    const bool *victim;
+    struct truth_pod pod;
+};
+
+static bool place(struct trial *trial, uint32_t want, uint32_t part);
+
+/* One more part of the want on this GPU, and all the others somewhere. */
+static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct truth_gpu *gpu)
+{
+    struct truth_pod *pod = &trial->pod;
+    const uint32_t milli = pod->shape->want[want].milli / parts_of(&pod->shape->want[want]);
+
+    if (!suits(pod->shape, gpu, milli))
+        return false;
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (pod->share[i].want == want && strcmp(pod->share[i].gpu, gpu->id) == 0)
+            return false;
+    struct truth_share *share = &pod->share[pod->shares++];
+    *share = (struct truth_share){.want = want, .milli = milli};
+    (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu->id);
+    const uint32_t others = granted(trial->sim, trial->node, gpu->id, trial->victim);
+    const bool fits =
+        others + truth_charge(pod, gpu->id) <= gpu->milli && place(trial, want, part + 1);
+    pod->shares--;
+    return fits;
+}
+
+/* Every way to place what is left, one by one. */
+static bool place(struct trial *trial, uint32_t want, uint32_t part)
+{
+    if (want == trial->pod.shape->wants)
+        return true;
+    if (part == parts_of(&trial->pod.shape->want[want]))
+        return place(trial, want + 1, 0);
+    for (uint32_t i = 0; i < trial->node->is.gpus; i++)
+        if (place_on(trial, want, part, &trial->node->is.gpu[i]))
+            return true;
+    return false;
+}
+
+enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
+
+/* Is there room for the pod on this node as it is, without the victims (NULL: nobody)? */
+static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
+                       const struct truth_node *node, const bool *victim)
+{
+    struct trial trial = {.sim = sim, .node = node, .victim = victim, .pod = {.shape = pod->shape}};
+    bool sure = true;
+
+    if (!pod->shape->grantable || !node->is.there || node->is.cordoned)
+        return FIT_NO;
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *other = &sim->truth.pod[i];
+        if (!should_hold(other) || strcmp(other->node, node->name) != 0 ||
+            (victim != NULL && victim[i]))
+            continue;
+        if (other->shape->whole > 0)
+            return FIT_NO;
+        sure = sure && other->ours; /* where others lie is the ledger's choice */
+    }
+    if (!sure)
+        return FIT_UNSURE;
+    return place(&trial, 0, 0) ? FIT_YES : FIT_NO;
+}
+
 /* --- an answer --- */
 
 void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error)
@@ -218,6 +318,79 @@ void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char 
         sim_violation(sim, "bind of p%u to %s was answered with success, and it is on \"%s\"",
                       pod->name, call->node, pod->node);
     pod->answered = true;
+}
+
+static void judge_victims(const struct sim *sim, const struct truth_node *node,
+                          const struct proposal *proposal, const json_t *kept)
+{
+    const json_t *pods = json_object_get(kept, "Pods");
+    uint32_t victims = 0;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!proposal->victim[i] || strcmp(pod->node, node->name) != 0)
+            continue;
+        const char *uid =
+            json_string_value(json_object_get(json_array_get(pods, victims++), "UID"));
+        if (uid == NULL || strcmp(uid, pod->uid) != 0)
+            sim_violation(sim, "preempt changed the victims of %s: %s for %s", node->name,
+                          uid != NULL ? uid : "nobody", pod->uid);
+    }
+    if (json_array_size(pods) != victims)
+        sim_violation(sim, "preempt made %u victims of %s into %zu", victims, node->name,
+                      json_array_size(pods));
+    if (json_integer_value(json_object_get(kept, "NumPDBViolations")) != (json_int_t)victims)
+        sim_violation(sim, "preempt changed NumPDBViolations of %s", node->name);
+}
+
+/* When all is quiet the answer is exact; else the ledger may know better, or not yet. */
+static void judge_kept(const struct sim *sim, const struct truth_pod *pod,
+                       const struct truth_node *node, const struct proposal *proposal, bool kept)
+{
+    const enum fit fit = asks(pod) ? fit_of(sim, pod, node, proposal->victim) : FIT_YES;
+
+    if ((asks(pod) && !sim->frozen) || fit == FIT_UNSURE)
+        return;
+    if (kept && fit == FIT_NO)
+        sim_violation(sim, "p%u (%s) would not fit on %s without the victims that preempt kept",
+                      pod->name, pod->shape->word, node->name);
+    if (!kept && fit == FIT_YES)
+        sim_violation(sim, "p%u (%s) would fit on %s without its victims, and preempt dropped it",
+                      pod->name, pod->shape->word, node->name);
+    sim_met(kept ? "preempt/exactly_yes" : "preempt/exactly_no");
+}
+
+void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
+                   const json_t *answer, bool kept[TRUTH_NODES])
+{
+    const json_t *map = json_object_get(answer, "NodeNameToMetaVictims");
+    const struct snapshot *snapshot = daemon_view(sim);
+    const struct allocation *held = snapshot_open(snapshot, text_of(pod->uid));
+    size_t known = 0;
+
+    if (!json_is_object(map))
+        sim_violation(sim, "preempt was answered without NodeNameToMetaVictims");
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        const struct truth_node *node = &sim->truth.node[n];
+        const json_t *victims = json_object_get(map, node->name);
+        kept[n] = victims != NULL;
+        if (!proposal->node[n])
+            continue;
+        known += kept[n] ? 1 : 0;
+        if (kept[n])
+            judge_victims(sim, node, proposal, victims);
+        if (held == NULL)
+            judge_kept(sim, pod, node, proposal, kept[n]);
+        else if (kept[n] != (strcmp(held->is.node->text, node->name) == 0))
+            sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
+                          held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
+    }
+    if (json_object_get(map, "stranger") != NULL && proposal->stranger && !asks(pod))
+        known++; /* what asks nothing is not ours to judge */
+    if (known != json_object_size(map))
+        sim_violation(sim, "preempt kept a node that was not proposed, or that nobody knows");
+    sim_met(held != NULL ? "preempt/reserved" : known > 0 ? "preempt/kept" : "preempt/nothing");
+    snapshot_unref(snapshot);
 }
 
 /* --- a snapshot --- */
@@ -362,12 +535,6 @@ void judge_snapshot(struct sim *sim)
 
 /* --- quiet --- */
 
-static bool should_hold(const struct truth_pod *pod)
-{
-    return truth_alive(pod) && pod->node[0] != '\0' &&
-           ((pod->shape->ours && truth_peak(pod->shape) > 0) || pod->shape->whole > 0);
-}
-
 /* A pod that somebody else bound counts with what it asks, wherever it was put. */
 static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
                           const struct allocation *held)
@@ -428,6 +595,18 @@ static void say_leaks(struct sim *sim, const struct snapshot *snapshot)
                               is->name, is->uid, allocation_state_name(is->state),
                               is->in_doubt ? " in doubt" : "", node->name->text);
         }
+}
+
+/* Whoever waits, asked about pods that could make room. */
+static void judge_proposals(struct sim *sim)
+{
+    bool kept[TRUTH_NODES];
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (truth_alive(pod) && pod->node[0] == '\0' && pod->shape->grantable)
+            (void)scheduler_preempt(sim, pod, kept);
+    }
 }
 
 /* --- the file --- */
@@ -521,6 +700,7 @@ void judge_quiet(struct sim *sim)
                           snapshot->opens);
         while ((node = snapshot_next(snapshot, &at)) != NULL)
             drift_of(node, NULL, met_drift);
+        judge_proposals(sim);
         judge_file(sim, snapshot);
         snapshot_unref(snapshot);
         if (again == 0)
@@ -531,32 +711,11 @@ void judge_quiet(struct sim *sim)
 
 /* --- the end --- */
 
-/* Certainly room for this pod: plain requests on nodes where nothing is out of the ordinary. */
 static bool would_fit(const struct sim *sim, const struct truth_pod *pod)
 {
-    const struct shape *shape = pod->shape;
-
-    if (!shape->grantable || shape->wants != 1 || shape->want[0].count > 0 ||
-        shape->want[0].milli > 1000 || shape->model != NULL || shape->memory != NULL)
-        return false;
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
-        const struct truth_node *node = &sim->truth.node[n];
-        bool plain = node->is.there && !node->is.cordoned;
-        for (uint32_t i = 0; i < sim->truth.pods; i++) {
-            const struct truth_pod *other = &sim->truth.pod[i];
-            if (truth_alive(other) && !other->ours && strcmp(other->node, node->name) == 0)
-                plain = false;
-            if (truth_alive(other) && other->shape->whole > 0 &&
-                strcmp(other->node, node->name) == 0)
-                plain = false;
-        }
-        for (uint32_t i = 0; plain && i < node->is.gpus; i++) {
-            const struct truth_gpu *gpu = &node->is.gpu[i];
-            if (!gpu->missing && !gpu->ill &&
-                granted(sim, node, gpu->id) + shape->want[0].milli <= gpu->milli)
-                return true;
-        }
-    }
+    for (uint32_t n = 0; n < sim->truth.nodes; n++)
+        if (fit_of(sim, pod, &sim->truth.node[n], NULL) == FIT_YES)
+            return true;
     return false;
 }
 

@@ -17,6 +17,8 @@
 #ifndef MILLIGPU_TESTS_SIM_RUN_H
 #define MILLIGPU_TESTS_SIM_RUN_H
 
+#include <jansson.h>
+
 #include "app/app.h"
 #include "app/claim.h"
 #include "app/watcher.h"
@@ -88,6 +90,13 @@ struct sim_daemon {
     int64_t disk_heals_ms;       /* 0: the disk is well */
     uint64_t writes;             /* changes that the store took */
     const struct snapshot *seen; /* the one that was judged last */
+};
+
+/* Whom kube-scheduler would end, so that a pod fits. */
+struct proposal {
+    bool stranger; /* and a node that nobody knows */
+    bool node[TRUTH_NODES];
+    bool victim[TRUTH_PODS]; /* of these nodes */
 };
 
 enum view_state { VIEW_UNSEEN, VIEW_QUEUED, VIEW_BACKOFF, VIEW_REFUSED, VIEW_BINDING, VIEW_DONE };
@@ -172,6 +181,8 @@ void scheduler_step(struct sim *sim, struct scheduler *scheduler);
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
 size_t scheduler_binding(const struct sim *sim);
+/* A proposal for this pod, drawn and asked; what comes back is judged.  False: nobody there. */
+bool scheduler_preempt(struct sim *sim, const struct truth_pod *pod, bool kept[TRUTH_NODES]);
 
 /* world */
 void world_crowd(struct sim *sim); /* before the API server is watched */
@@ -179,12 +190,16 @@ void world_begin(struct sim *sim);
 void world_step(struct sim *sim, struct draw *draw);
 void world_kubelets(struct sim *sim); /* pods whose time has come */
 int64_t world_next(const struct sim *sim);
+void world_evict(struct sim *sim, struct truth_pod *pod);
 void world_calm(struct sim *sim);    /* end every trouble */
 void world_end_all(struct sim *sim); /* every pod goes */
 
 /* judge */
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);
 void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
+/* Sets kept. */
+void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
+                   const json_t *answer, bool kept[TRUTH_NODES]);
 void judge_snapshot(struct sim *sim); /* every one that is published */
 void judge_quiet(struct sim *sim);    /* nothing on its way: ledger and cluster are one */
 void judge_nobody_waits(struct sim *sim);

@@ -1,10 +1,11 @@
 /*
  * scheduler - kube-scheduler as far as an extender sees it (reference: what real ones do).
  *
- * One serial cycle: take a pod, filter, prioritize, choose, assume.  The bind goes out beside it,
- * often after the next pod's filter.  A bind that is not answered in httpTimeout has failed; a
- * failed pod is tried again after a while that grows.  A refused pod is woken by any event of the
- * cluster, else after 330 s.  What it knows of the cluster is old by its lag.
+ * One serial cycle: take a pod, filter, prioritize, choose, assume; where no node fits, preempt.
+ * The bind goes out beside it, often after the next pod's filter.  A bind that is not answered in
+ * httpTimeout has failed; a failed pod is tried again after a while that grows.  A refused pod is
+ * woken by any event of the cluster, else after 330 s.  What it knows of the cluster is old by its
+ * lag.
  */
 #include <stdio.h>
 #include <string.h>
@@ -274,6 +275,120 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct t
     return fits->name[best];
 }
 
+/* --- preempt --- */
+
+static void propose(struct sim *sim, struct proposal *out)
+{
+    *out = (struct proposal){.stranger = draw_chance(&sim->draw, 100)};
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        const struct truth_node *node = &sim->truth.node[n];
+        const bool offered = draw_chance(&sim->draw, node->is.there ? 800 : 100);
+        const uint32_t eager = draw_below(&sim->draw, 1001);
+        bool any = false;
+        for (uint32_t i = 0; offered && i < sim->truth.pods; i++) {
+            const struct truth_pod *pod = &sim->truth.pod[i];
+            if (!truth_alive(pod) || strcmp(pod->node, node->name) != 0 ||
+                !draw_chance(&sim->draw, eager))
+                continue;
+            out->victim[i] = any = true;
+        }
+        out->node[n] = any || (offered && sim->frozen); /* it never proposes nobody */
+    }
+}
+
+static void put_victims(struct sim *sim, struct strbuf *out, const struct truth_node *node,
+                        const struct proposal *proposal)
+{
+    uint32_t victims = 0;
+
+    strbuf_printf(out, "\"%s\":{\"Pods\":[", node->name);
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (!proposal->victim[i] || strcmp(pod->node, node->name) != 0)
+            continue;
+        strbuf_str(out, victims++ > 0 ? "," : "");
+        if (sim->rules.full_nodes)
+            put_pod(sim, out, pod);
+        else
+            strbuf_printf(out, "{\"UID\":\"%s\"}", pod->uid);
+    }
+    strbuf_printf(out, "],\"NumPDBViolations\":%u}", victims);
+}
+
+static void put_proposal(struct sim *sim, struct strbuf *out, const struct truth_pod *pod,
+                         const struct proposal *proposal)
+{
+    bool first = true;
+
+    strbuf_str(out, "{\"Pod\":");
+    put_pod(sim, out, pod);
+    strbuf_str(out, sim->rules.full_nodes
+                        ? ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":{"
+                        : ",\"NodeNameToVictims\":null,\"NodeNameToMetaVictims\":{");
+    if (proposal->stranger) {
+        strbuf_str(out, "\"stranger\":{\"Pods\":[],\"NumPDBViolations\":0}");
+        first = false;
+    }
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        if (!proposal->node[n])
+            continue;
+        strbuf_str(out, first ? "" : ",");
+        put_victims(sim, out, &sim->truth.node[n], proposal);
+        first = false;
+    }
+    strbuf_str(out, "}}");
+}
+
+static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
+                        const struct proposal *proposal, bool kept[TRUTH_NODES])
+{
+    struct sim_call call = {.lost = false};
+
+    web_call_init(&call.web, "/scheduler/preempt");
+    strbuf_init(&call.body);
+    put_proposal(sim, &call.body, pod, proposal);
+    json_t *answer = ask(sim, &call);
+    const bool answered = answer != NULL && call.web.status == 200;
+    if (answered)
+        judge_preempt(sim, pod, proposal, answer, kept);
+    else
+        sim_met("preempt/nobody");
+    json_decref(answer);
+    strbuf_done(&call.body);
+    web_call_done(&call.web);
+    return answered;
+}
+
+bool scheduler_preempt(struct sim *sim, const struct truth_pod *pod, bool kept[TRUTH_NODES])
+{
+    struct proposal proposal;
+
+    propose(sim, &proposal);
+    return ask_preempt(sim, pod, &proposal, kept);
+}
+
+/* The victims of one of the nodes that were kept have to go. */
+static void make_room(struct sim *sim, const struct truth_pod *pod)
+{
+    struct proposal proposal;
+    bool kept[TRUTH_NODES];
+
+    propose(sim, &proposal);
+    if (!ask_preempt(sim, pod, &proposal, kept))
+        return;
+    const uint32_t from = draw_below(&sim->draw, sim->truth.nodes);
+    for (uint32_t k = 0; k < sim->truth.nodes; k++) {
+        const uint32_t n = (from + k) % sim->truth.nodes;
+        if (!kept[n])
+            continue;
+        for (uint32_t i = 0; i < sim->truth.pods; i++)
+            if (proposal.victim[i] && strcmp(sim->truth.pod[i].node, sim->truth.node[n].name) == 0)
+                world_evict(sim, &sim->truth.pod[i]);
+        sim_met("preempt/evicts");
+        return;
+    }
+}
+
 /* --- bind --- */
 
 static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, const char *node)
@@ -430,6 +545,12 @@ static void met_reason(struct sim *sim, const struct truth_pod *pod)
     arena_done(&arena);
 }
 
+static void refused(const struct sim *sim, struct view_of_pod *view)
+{
+    view->state = VIEW_REFUSED;
+    view->due_ms = sim->now_ms;
+}
+
 static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
     static struct sim_call call; /* filter and prioritize are answered at once */
@@ -450,12 +571,16 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
         return;
     }
     view->events = sim->events;
-    if (!filter(sim, &call, pod, &fits)) {
+    if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
+        refused(sim, view);
+        make_room(sim, pod);
+    } else if (!filter(sim, &call, pod, &fits)) {
         back_off(sim, view);
     } else if (fits.names == 0) {
         met_reason(sim, pod);
-        view->state = VIEW_REFUSED;
-        view->due_ms = sim->now_ms;
+        refused(sim, view);
+        if (!sim->settling && draw_chance(&sim->draw, 50))
+            make_room(sim, pod);
     } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {
         back_off(sim, view);
     }

@@ -471,6 +471,12 @@ static void kubelet(struct sim *sim, struct truth_pod *pod)
     }
 }
 
+void world_evict(struct sim *sim, struct truth_pod *pod)
+{
+    delete_pod(sim, pod, false);
+    pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
+}
+
 void world_kubelets(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
