@@ -49,6 +49,9 @@ void pod_record_free(struct pod_record *record)
         return;
     xfree(record->request);
     xfree(record->refusal);
+    if (record->memory != NULL)
+        arena_done(record->memory);
+    xfree(record->memory);
     xfree(record);
 }
 
@@ -69,6 +72,8 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->node = text_lay(&text, from->node);
     record->request = from->request != NULL ? request_clone(from->request) : NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
+    record->told = NULL;
+    record->memory = NULL;
     return record;
 }
 
@@ -146,6 +151,20 @@ void pods_remove(struct pods *pods, const char *uid)
     struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
     unlock(pods);
     pod_record_free(record);
+}
+
+void pods_remember(struct pods *pods, const struct pod *pod)
+{
+    struct arena *memory = xmalloc(sizeof *memory);
+
+    arena_init(memory);
+    struct pod *told = pod_keep(pod, memory);
+    lock(pods); /* others copy records */
+    struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
+    must(record != NULL && record->told == NULL);
+    record->told = told;
+    record->memory = memory;
+    unlock(pods);
 }
 
 const struct pod_record *pods_find(struct pods *pods, const char *uid)

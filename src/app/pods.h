@@ -29,6 +29,8 @@ struct pod_record {
     enum request_verdict verdict;
     struct request *request; /* REQUEST_OK: owned by the record */
     char *refusal;           /* REQUEST_REFUSED: the text */
+    struct pod *told;        /* all of it, of a pod that pods_remember() was asked for; else NULL */
+    struct arena *memory;    /* of told */
 };
 
 struct pods;
@@ -42,6 +44,8 @@ void pods_put(struct pods *pods, const struct pod *pod, const struct request_rul
 /* What a GET told of a pod that is not in the table. */
 void pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules);
 void pods_remove(struct pods *pods, const char *uid);
+/* Keep all that was told last of a pod that is in the table, until it is put anew or removed. */
+void pods_remember(struct pods *pods, const struct pod *pod);
 
 /* For the writer, who alone changes the table: borrowed until the next put or remove of that
    uid. */
@@ -58,7 +62,7 @@ struct pods_list {
 void pods_sweep(struct pods *pods, struct pods_list list, void *user,
                 void (*gone)(void *user, const struct pod_record *record));
 
-/* For everybody: a copy, NULL if unknown; pod_record_free() it.  O(n) by name. */
+/* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  O(n) by name. */
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;
 void pod_record_free(struct pod_record *record);
 size_t pods_count(struct pods *pods);

@@ -617,7 +617,12 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
 
     const size_t count = reconcile_pod(writer->ledger, pod, record != NULL ? record->request : NULL,
                                        writer->wall_ms, command);
-    return run_all(writer, command, count);
+    if (!run_all(writer, command, count))
+        return false;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
+    if (held != NULL && held->is.unplaced_milli > 0 && record != NULL && record->told == NULL)
+        pods_remember(writer->app->pods, pod);
+    return true;
 }
 
 static bool gone(struct writer *writer, const char *uid)
@@ -791,6 +796,30 @@ static void want_advertised(struct writer *writer, const struct inventory *inven
     effect->milli = inventory->advertise_milli;
 }
 
+/* Pods there that are on no GPU that is known, as they were told: now there may be one. */
+static bool place_the_unplaced(struct writer *writer, const char *name)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(name));
+    const struct pod **told;
+    size_t count = 0;
+    bool whole = true;
+
+    if (node == NULL || node->unplaced_milli == 0)
+        return true;
+    told = xcalloc(node->allocations, sizeof *told);
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct pod_record *record = pods_find(writer->app->pods, is->uid);
+        if (is->unplaced_milli > 0 && record != NULL && record->told != NULL)
+            told[count++] = record->told;
+    }
+    must(count <= node->allocations);
+    for (size_t i = 0; i < count && whole; i++)
+        whole = reconcile(writer, told[i]);
+    xfree(told);
+    return whole;
+}
+
 static bool handle_node(struct writer *writer, const struct node_facts *facts)
 {
     must(facts->name[0] != '\0');
@@ -804,7 +833,8 @@ static bool handle_node(struct writer *writer, const struct node_facts *facts)
                                     .at_ms = writer->wall_ms,
                                     .node = facts->name,
                                     .inventory = &inventory};
-    const bool whole = run(writer, &command) && heal_duplicates(writer);
+    const bool whole =
+        run(writer, &command) && heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
     if (whole)
         want_advertised(writer, &inventory, facts);
     arena_done(&arena);

@@ -400,6 +400,32 @@ static void a_pod_bound_behind_our_back_is_adopted(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 0);
 }
 
+/* It is on no GPU that is known, and the node takes no shares meanwhile. */
+static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_node(rig, "n3", "0");
+    rig_bound_pod(rig, "x", "700", "n3");
+    rig_bound_pod(rig, "y", "2000", "n3");
+    rig_run(rig);
+    assert_int_equal(rig_allocations(rig), 2);
+    assert_int_equal(rig_taken(rig, "n3"), 0);
+
+    rig_node(rig, "n3", "1000"); /* y would need two */
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n3"), 700);
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_not_equal(rig_bind(rig, "a", "n3"), "");
+
+    rig_node(rig, "n3", "3000");
+    rig_run(rig);
+    assert_int_equal(rig_allocations(rig), 2);
+    assert_int_equal(rig_taken(rig, "n3"), 2700);
+    assert_string_equal(rig_bind(rig, "a", "n3"), "");
+}
+
 static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(void **state)
 {
     struct rig *rig = *state;
@@ -818,6 +844,7 @@ int main(void)
         TEST(a_deletion_timestamp_alone_frees_nothing),
         TEST(a_pod_bound_behind_our_back_is_adopted),
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
+        TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some),
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
         TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
         TEST(a_fetched_pod_is_spared_by_one_list_only),
