@@ -110,8 +110,13 @@ struct kube_event_facts {
 };
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts);
 
-/* The bell: create, and the merge patch that rings it. */
-void bell_encode(struct strbuf *out, const char *namespace, const char *name);
+/*
+ * The bell, an object of our own: where it is created, and the merge patch that rings it.  It is
+ * never deleted, so where it hangs there was a milligpud before.
+ */
+extern const char BELL_NAME[];
+const char *bells_path(struct arena *arena, const char *namespace);
+void bell_encode(struct strbuf *out, const char *namespace);
 void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
 /* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
 void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);

@@ -199,7 +199,7 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     if (!synced && settled_at_ms != 0)
         say(doctor, resource, HEALTH_WARNING,
             "wait (settle_s): an older Binding may still be on its way",
-            "the ledger is new and pods hold grants already: nothing is granted for %lld s",
+            "the ledger is new, and a milligpud granted here before: nothing is granted for %lld s",
             (long long)(settled_at_ms > doctor->now_ms ? settled_at_ms - doctor->now_ms : 0) /
                 1000);
     else if (!synced)

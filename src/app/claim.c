@@ -15,6 +15,7 @@ struct claim {
     struct app *app;
     const struct kube_ops *ops;
     bool flying;
+    bool hangs_bell; /* the cluster is known and the ledger new; is this the first milligpud? */
     bool done;
     bool refused;
     struct err err;
@@ -65,8 +66,41 @@ static void try_later(struct claim *claim, int64_t now_ms, const char *why)
     claim->flying = false;
     claim->due_ms = now_ms + RETRY_MS;
     atomic_store(&claim->app->api_error_ms, now_ms);
-    log_write(LOG_WARN, "the cluster cannot be identified yet",
+    log_write(LOG_WARN,
+              claim->hangs_bell ? "the bell cannot be hung yet"
+                                : "the cluster cannot be identified yet",
               log_str("server", claim->app->server), log_str("error", why));
+}
+
+static int ask_for_uid(struct claim *claim, struct err *err)
+{
+    const struct kube_request request = {.id = request_id,
+                                         .method = "GET",
+                                         .path = "/api/v1/namespaces/kube-system",
+                                         .timeout_ms = TIMEOUT_MS};
+    return claim->ops->start(claim->ops->ctx, &request, err);
+}
+
+static int hang_bell(struct claim *claim, struct err *err)
+{
+    must(claim->app->bell_namespace[0] != '\0');
+
+    struct arena arena;
+    struct strbuf body;
+
+    arena_init(&arena);
+    strbuf_init(&body);
+    bell_encode(&body, claim->app->bell_namespace);
+    const struct kube_request request = {.id = request_id,
+                                         .method = "POST",
+                                         .path = bells_path(&arena, claim->app->bell_namespace),
+                                         .content_type = "application/json",
+                                         .body = {body.data, body.len},
+                                         .timeout_ms = TIMEOUT_MS};
+    const int failed = claim->ops->start(claim->ops->ctx, &request, err);
+    strbuf_done(&body);
+    arena_done(&arena);
+    return failed;
 }
 
 int64_t claim_step(struct claim *claim, int64_t now_ms)
@@ -79,13 +113,9 @@ int64_t claim_step(struct claim *claim, int64_t now_ms)
         return TIMEOUT_MS;
     if (now_ms < claim->due_ms)
         return claim->due_ms - now_ms;
-    const struct kube_request request = {.id = request_id,
-                                         .method = "GET",
-                                         .path = "/api/v1/namespaces/kube-system",
-                                         .timeout_ms = TIMEOUT_MS};
     strbuf_reset(&claim->answer);
     claim->flying = true;
-    if (claim->ops->start(claim->ops->ctx, &request, &err) < 0)
+    if ((claim->hangs_bell ? hang_bell(claim, &err) : ask_for_uid(claim, &err)) < 0)
         try_later(claim, now_ms, err.text);
     return TIMEOUT_MS;
 }
@@ -100,6 +130,23 @@ static void not_claimed(struct claim *claim, int64_t now_ms)
         return;
     atomic_store(&claim->app->disk_broken, true);
     try_later(claim, now_ms, claim->err.text);
+}
+
+static void known(struct claim *claim)
+{
+    must(!claim->done && claim->app->cluster[0] != '\0');
+
+    claim->done = true;
+    atomic_store(&claim->app->claimed, true);
+}
+
+static void failed(struct claim *claim, int64_t now_ms)
+{
+    char text[300];
+
+    must(claim->flying);
+    (void)snprintf(text, sizeof text, "HTTP %d: %.200s", claim->status, claim->answer.data);
+    try_later(claim, now_ms, text);
 }
 
 static void learned(struct claim *claim, int64_t now_ms)
@@ -120,20 +167,44 @@ static void learned(struct claim *claim, int64_t now_ms)
     } else if (store_whose(app->store, meta.uid, &nobodys, &claim->err) < 0) {
         not_claimed(claim, now_ms);
     } else {
-        atomic_store(&app->new_ledger, nobodys);
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
-        claim->done = true;
-        atomic_store(&app->claimed, true);
+        if (nobodys)
+            claim->hangs_bell = true;
+        else
+            known(claim);
     }
     claim->flying = false;
     arena_done(&arena);
 }
 
+/*
+ * Who hangs the bell is the first milligpud of this cluster; who finds it there, or may not know,
+ * has to think of one before.  An answer that got lost is asked for again, and then it hangs.
+ */
+static void bell_answered(struct claim *claim, int64_t now_ms)
+{
+    const int status = claim->status;
+    const bool may_not = status == 403 || status == 404;
+
+    must(claim->hangs_bell && !claim->done);
+    if (status != 201 && status != 409 && !may_not) {
+        failed(claim, now_ms);
+        return;
+    }
+    if (may_not)
+        log_write(LOG_WARN,
+                  "the bell cannot be hung, so whether a milligpud granted in this cluster before "
+                  "is not known",
+                  log_str("namespace", claim->app->bell_namespace), log_i64("status", status));
+    claim->flying = false;
+    atomic_store(&claim->app->bell_hung, status != 201);
+    atomic_store(&claim->app->new_ledger, true);
+    known(claim);
+}
+
 void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer *answer)
 {
     must(answer->id != 0);
-
-    char text[300];
 
     if (answer->id != request_id || !claim->flying)
         return;
@@ -146,12 +217,12 @@ void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer 
             strbuf_text(&claim->answer, answer->data);
         return;
     case KUBE_DONE:
-        if (claim->status == 200) {
+        if (claim->hangs_bell)
+            bell_answered(claim, now_ms);
+        else if (claim->status == 200)
             learned(claim, now_ms);
-            return;
-        }
-        (void)snprintf(text, sizeof text, "HTTP %d: %.200s", claim->status, claim->answer.data);
-        try_later(claim, now_ms, text);
+        else
+            failed(claim, now_ms);
         return;
     case KUBE_FAILED:
         try_later(claim, now_ms, answer->err->text);

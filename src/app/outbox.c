@@ -22,8 +22,6 @@ enum {
     ANSWER_BYTES_MAX = 4 * 1024 * 1024,
 };
 
-static const char bell_name[] = "milligpu-bell";
-
 /* What a call is for; the word is the metric's label. */
 #define CALL_TABLE(X)                                                                              \
     X(CALL_BIND, "bind")                                                                           \
@@ -579,7 +577,7 @@ static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64
     drop_call(outbox, call);
 }
 
-/* The first ring of a namespace makes the bell; making it is a ring already. */
+/* Somebody took the bell down; making it anew is a ring already. */
 static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->kind == CALL_RING);
@@ -587,12 +585,10 @@ static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
     struct strbuf body;
 
     strbuf_init(&body);
-    bell_encode(&body, outbox->rules.namespace, bell_name);
+    bell_encode(&body, outbox->rules.namespace);
     call->kind = CALL_HANG_BELL;
     call->method = "POST";
-    call->path =
-        arena_printf(&call->arena, "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
-                     outbox->rules.namespace);
+    call->path = bells_path(&call->arena, outbox->rules.namespace);
     call->content_type = "application/json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     call->flying = false;
@@ -756,9 +752,8 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
         call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
         node_bell_patch(&body, ring, wall_ms);
     } else {
-        call->path = arena_printf(&call->arena,
-                                  "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities/%s",
-                                  outbox->rules.namespace, bell_name);
+        call->path = arena_printf(&call->arena, "%s/%s",
+                                  bells_path(&call->arena, outbox->rules.namespace), BELL_NAME);
         bell_patch(&body, ring, wall_ms);
     }
     call->content_type = "application/merge-patch+json";

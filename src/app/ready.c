@@ -4,8 +4,8 @@ const char *app_pods_why(const struct app *app)
 {
     must(app != NULL);
     return atomic_load(&app->settled_at_ms) != 0
-               ? "the ledger is new and pods hold grants already: an older Binding may still be on "
-                 "its way (settle_s)"
+               ? "the ledger is new, and a milligpud granted here before: a Binding of it may be "
+                 "on its way (settle_s)"
                : "the list of pods is not complete yet";
 }
 

@@ -94,7 +94,7 @@ struct writer {
     bool pods_ended; /* this batch ends a list */
     bool settled;    /* which began after a new ledger's wait */
     int64_t start_ms;
-    bool granted_before; /* a pod has an annotation of ours, though the ledger is new */
+    bool granted_before; /* a pod has an annotation of ours */
     bool may_claim;      /* the ledger: nothing is waited for any more */
     int64_t claim_ms;    /* not before then, since it failed */
     bool nodes_ended;
@@ -1041,10 +1041,10 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
 }
 
 /*
- * Whose ledger this was before may have granted what no list shows yet: a Binding that it sent
- * can land for a minute after its end.  So a new ledger beside pods that hold grants waits, and
- * then needs a list that began after the wait.  It is claimed at the end of that, so that who is
- * killed meanwhile waits again.
+ * A milligpud before, whose ledger is lost, may have granted what no list shows yet: a Binding
+ * that it sent can land for a minute after its end.  So where one was (its bell hangs, or a pod
+ * carries a grant) a new ledger waits, and then needs a list that began after the wait.  It is
+ * claimed at the end of that, so that who is killed meanwhile waits again.
  */
 static void pods_are_in(struct writer *writer)
 {
@@ -1053,13 +1053,15 @@ static void pods_are_in(struct writer *writer)
     must(writer->pods_ended);
     if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
-    } else if (!writer->granted_before || app->settle_ms == 0 || writer->settled) {
+    } else if (app->settle_ms == 0 || writer->settled ||
+               (!writer->granted_before && !atomic_load(&app->bell_hung))) {
         writer->may_claim = true;
     } else if (atomic_exchange(&app->settled_at_ms, writer->start_ms + app->settle_ms) == 0) {
-        log_write(LOG_WARN,
-                  "the ledger is new and pods hold grants already: nothing is granted while a "
-                  "Binding of the milligpud before may be on its way",
-                  log_i64("ms", app->settle_ms));
+        log_write(
+            LOG_WARN,
+            "the ledger is new, and a milligpud granted here before: nothing is granted while "
+            "a Binding of it may be on its way",
+            log_i64("ms", app->settle_ms));
     }
 }
 

@@ -8,6 +8,7 @@ static const char allocation_key[] = "milligpu.io/allocation";
 static const char visible_key[] = "milligpu.io/visible-devices";
 static const char visible_prefix[] = "visible-devices.milligpu.io/";
 static const char bell_key[] = "milligpu.io/bell";
+const char BELL_NAME[] = "milligpu-bell";
 
 /* A share as people and containers see it. */
 struct seen {
@@ -421,14 +422,19 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     jw_object_end(&jw);
 }
 
-void bell_encode(struct strbuf *out, const char *namespace, const char *name)
+const char *bells_path(struct arena *arena, const char *namespace)
 {
-    must(name[0] != '\0');
+    must(namespace[0] != '\0');
+    return arena_printf(arena, "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
+                        namespace);
+}
 
+void bell_encode(struct strbuf *out, const char *namespace)
+{
     struct jw jw;
     must(namespace[0] != '\0');
     jw_init(&jw, out);
-    open_object(&jw, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, name);
+    open_object(&jw, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, BELL_NAME);
     jw_object_end(&jw);
     /* No such class exists, so no volume is ever placed by this object. */
     jw_key(&jw, "storageClassName");

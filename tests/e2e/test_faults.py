@@ -850,8 +850,9 @@ class Server(Faulty):
         self.assertEqual(daemon.bind(made, node), "")
 
     def test_a_bell_that_cannot_be_rung_is_counted_and_does_no_harm(self):
-        api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
+        api = self.serve()
         daemon = self.open(api)
+        api.fault("csistoragecapacities", "status", number=500, times=2)
         daemon.schedule(rig.pod("holds", 500), ["vm-0"])
         made = daemon.create(rig.pod("waits", 500))
         daemon.filter(made, ["vm-0"])
@@ -859,6 +860,18 @@ class Server(Faulty):
         daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
         daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
+
+    def test_a_bell_that_cannot_be_hung_yet_is_tried_again(self):
+        api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
+        daemon = self.open(api)
+        self.assertIn("the bell cannot be hung yet", daemon.logged())
+        self.works(daemon)
+
+    def test_a_bell_that_may_not_be_hung_makes_a_new_ledger_wait(self):
+        api = self.serve(("csistoragecapacities", "status", {"number": 403, "times": 1}))
+        daemon = self.open(api, "--settle-s", "2")
+        self.assertIn("the ledger is new, and a milligpud granted here before", daemon.logged())
+        self.works(daemon)
 
     def test_events_that_cannot_be_written_do_no_harm(self):
         api = self.serve(("events", "status", {"number": 403, "times": 9}))

@@ -196,6 +196,7 @@ void daemon_boot(struct sim *sim)
     }
     fill_settings(sim, &daemon->settings);
     fill_app(sim);
+    app->bell_namespace = daemon->settings.namespace;
     sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);
     const struct outbox_rules outbox = {.ops = &daemon->call_ops,
                                         .wire = &app->wire_rules,

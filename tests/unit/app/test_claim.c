@@ -44,6 +44,7 @@ static int setup(void **state)
     (void)snprintf(desk.path, sizeof desk.path, "%s/ledger.db", desk.folder);
     desk_open(&desk);
     desk.app.server = "test";
+    desk.app.bell_namespace = "milligpu";
     desk.app.standin = standin_new("claim");
     standin_ops(desk.app.standin, &desk.ops);
     desk.claim = claim_new(&desk.app, &desk.ops);
@@ -81,14 +82,109 @@ static void try_once(struct desk *desk)
         desk->ops.poll(desk->ops.ctx, 0, desk, deliver);
 }
 
+/* For the uid, and for the bell. */
+static void try_twice(struct desk *desk)
+{
+    try_once(desk);
+    try_once(desk);
+}
+
 static void a_new_ledger_is_given_to_the_first_cluster(void **state)
 {
     struct desk *desk = *state;
 
-    try_once(desk);
+    try_twice(desk);
     assert_true(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.claimed));
     assert_true(atomic_load(&desk->app.new_ledger)); /* until its first lists are in */
+    assert_false(atomic_load(&desk->app.bell_hung));
+}
+
+/* As after a start: nothing but the ledger and the cluster is what it was. */
+static void start_again(struct desk *desk)
+{
+    claim_free(desk->claim);
+    atomic_store(&desk->app.claimed, false);
+    atomic_store(&desk->app.new_ledger, false);
+    atomic_store(&desk->app.bell_hung, false);
+    desk->claim = claim_new(&desk->app, &desk->ops);
+}
+
+static void whoever_finds_the_bell_hanging_is_not_the_first(void **state)
+{
+    struct desk *desk = *state;
+
+    try_twice(desk);
+    start_again(desk);
+    try_twice(desk);
+    assert_true(claim_done(desk->claim));
+    assert_true(atomic_load(&desk->app.new_ledger));
+    assert_true(atomic_load(&desk->app.bell_hung));
+}
+
+static void a_ledger_of_this_cluster_asks_for_no_bell(void **state)
+{
+    struct desk *desk = *state;
+    struct err err;
+
+    try_twice(desk);
+    assert_int_equal(store_claim(desk->app.store, desk->app.cluster, &err), 0);
+    start_again(desk);
+    try_once(desk);
+    assert_true(claim_done(desk->claim));
+    assert_false(atomic_load(&desk->app.new_ledger));
+    assert_false(atomic_load(&desk->app.bell_hung));
+}
+
+/* Answer the POST of the bell by this, not by the stand-in. */
+static void bell_answer(struct desk *desk, int status)
+{
+    struct err err = {.code = ERR_IO, .text = "cut"};
+    const uint64_t id = (uint64_t)3 << 32;
+
+    desk->now_ms += 1000;
+    (void)claim_step(desk->claim, desk->now_ms);
+    desk->ops.cancel(desk->ops.ctx, id);
+    if (status == 0) {
+        claim_answer(desk->claim, desk->now_ms,
+                     &(struct kube_answer){.id = id, .piece = KUBE_FAILED, .err = &err});
+        return;
+    }
+    claim_answer(desk->claim, desk->now_ms,
+                 &(struct kube_answer){.id = id, .piece = KUBE_HEAD, .status = status});
+    claim_answer(desk->claim, desk->now_ms,
+                 &(struct kube_answer){.id = id, .piece = KUBE_DONE, .status = status});
+}
+
+static void who_may_not_hang_the_bell_thinks_of_one_before(void **state)
+{
+    struct desk *desk = *state;
+
+    try_once(desk);
+    bell_answer(desk, 403);
+    assert_true(claim_done(desk->claim));
+    assert_true(atomic_load(&desk->app.bell_hung));
+    start_again(desk);
+    try_once(desk);
+    bell_answer(desk, 404); /* the namespace is not there */
+    assert_true(claim_done(desk->claim));
+    assert_true(atomic_load(&desk->app.bell_hung));
+}
+
+static void the_bell_is_tried_until_there_is_an_answer(void **state)
+{
+    static const int status[] = {0, 401, 429, 500, 503};
+    struct desk *desk = *state;
+
+    try_once(desk);
+    for (size_t i = 0; i < ARRAY_LEN(status); i++) {
+        bell_answer(desk, status[i]);
+        assert_false(claim_done(desk->claim));
+        assert_false(atomic_load(&desk->app.claimed));
+    }
+    try_once(desk);
+    assert_true(claim_done(desk->claim));
+    assert_false(atomic_load(&desk->app.bell_hung));
 }
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
@@ -114,19 +210,22 @@ static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
     assert_false(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.disk_broken));
     disk_fail(0, 0, SQLITE_OK, false);
-    try_once(desk);
+    try_twice(desk);
     assert_true(claim_done(desk->claim));
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_new_ledger_is_given_to_the_first_cluster, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(the_ledger_of_another_cluster_is_refused_for_good, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_read_is_no_other_cluster, setup,
-                                        teardown),
+        TEST(a_new_ledger_is_given_to_the_first_cluster),
+        TEST(whoever_finds_the_bell_hanging_is_not_the_first),
+        TEST(a_ledger_of_this_cluster_asks_for_no_bell),
+        TEST(who_may_not_hang_the_bell_thinks_of_one_before),
+        TEST(the_bell_is_tried_until_there_is_an_answer),
+        TEST(the_ledger_of_another_cluster_is_refused_for_good),
+        TEST(a_disk_that_cannot_be_read_is_no_other_cluster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

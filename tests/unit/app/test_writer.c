@@ -784,6 +784,22 @@ static void who_ends_within_the_wait_waits_again(void **state)
     assert_false(nobodys);
 }
 
+/* The pods that it granted to are gone, but one whose Binding is on its way would not be seen. */
+static void a_new_ledger_waits_where_another_milligpud_hung_the_bell(void **state)
+{
+    struct rig *rig = *state;
+
+    rig->app.settle_ms = 90000;
+    atomic_store(&rig->app.bell_hung, true);
+    rig_lose_ledger(rig);
+    rig_pass(rig, 89000);
+    assert_false(app_ready(&rig->app, NULL));
+    rig_bound_pod(rig, "late", "700", "n1");
+    rig_pass(rig, 3000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+}
+
 static void a_ledger_that_cannot_be_claimed_grants_nothing(void **state)
 {
     struct rig *rig = *state;
@@ -861,6 +877,7 @@ int main(void)
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
         TEST(who_ends_within_the_wait_waits_again),
+        TEST(a_new_ledger_waits_where_another_milligpud_hung_the_bell),
         TEST(a_ledger_that_cannot_be_claimed_grants_nothing),
         TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),
     };

@@ -260,7 +260,7 @@ static void an_event_is_complete_and_cut(void **state)
 static void the_bell_and_the_patches(void **state)
 {
     struct bench *bench = *state;
-    bell_encode(&bench->out, "milligpu", "milligpu-bell");
+    bell_encode(&bench->out, "milligpu");
     assert_string_equal(bench->out.data,
                         "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
                         "\"metadata\":{\"name\":\"milligpu-bell\",\"namespace\":\"milligpu\"},"
