@@ -22,6 +22,7 @@ type Daemon struct {
 	Ledger     string
 	Kubeconfig string
 	Args       []string /* further flags */
+	SettleS    string   /* how long a new ledger waits; most tests have one, and no daemon before */
 	Proc       *Proc
 
 	cluster *Cluster
@@ -31,7 +32,7 @@ type Daemon struct {
 // NewDaemon prepares a milligpud with a ledger of its own; Start starts it.
 func (c *Cluster) NewDaemon(name, kubeconfig string, args ...string) *Daemon {
 	return &Daemon{Name: name, Ledger: filepath.Join(c.Dir, name+".db"), Kubeconfig: kubeconfig,
-		Args: args, cluster: c}
+		Args: args, SettleS: "0", cluster: c}
 }
 
 // Spawn starts it and returns at once.
@@ -47,7 +48,7 @@ func (d *Daemon) Spawn() error {
 	args := append([]string{"--kubeconfig", d.Kubeconfig, "--ledger", d.Ledger,
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
-		"--namespace", Namespace, "--settle-s", "3"}, d.Args...)
+		"--namespace", Namespace, "--settle-s", d.SettleS}, d.Args...)
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
 	if err != nil {
 		return err
