@@ -1314,6 +1314,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     struct message *message[BATCH_MAX];
 
     const size_t taken = collect(writer, message, wait_ms);
+    const uint64_t epoch = writer->epoch;
     size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;
     bool whole = note_clock(writer);
@@ -1327,6 +1328,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_kept(writer, message, count);
     } else {
         batch_lost(writer, message, taken);
+        writer->epoch = epoch; /* tried again, a list is the same one: it spares whom it spared */
     }
     answer_landed(writer);
     batch_reset(&writer->batch);

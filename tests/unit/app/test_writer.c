@@ -508,6 +508,29 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
 
+static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "b", "200");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    rig_run(rig);
+    rig_pod(rig, "a", "300");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+    rig->disk_full = true;
+    tell_empty_list(rig, 0); /* older than a, and b has gone */
+    run_deaf(rig);
+    assert_true(atomic_load(&rig->app.disk_broken));
+    rig->disk_full = false;
+    rig->now_ms += 2000;
+    run_deaf(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_int_equal(rig_taken(rig, "n2"), 0);
+}
+
 /* After an outage they stand in the queue one behind the other. */
 static void two_lists_in_a_row_both_count(void **state)
 {
@@ -862,6 +885,7 @@ int main(void)
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
         TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some),
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
+        TEST(a_list_that_is_tried_again_spares_whom_it_spared),
         TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
         TEST(a_fetched_pod_is_spared_by_one_list_only),
         TEST(two_lists_in_a_row_both_count),
