@@ -60,7 +60,7 @@ struct app {
     /* Written by the part that knows, read by probes, metrics and doctor. */
     atomic_bool claimed;      /* the cluster is known, and the ledger is no other one's */
     atomic_bool new_ledger;   /* it is nobody's yet: the writer claims it after the first list */
-    atomic_bool bell_hung;    /* before that ledger: another milligpud granted in this cluster */
+    atomic_bool bell_hung;    /* before that ledger: another milligpud may have granted */
     atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;

@@ -140,7 +140,7 @@ static void known(struct claim *claim)
     atomic_store(&claim->app->claimed, true);
 }
 
-static void failed(struct claim *claim, int64_t now_ms)
+static void refused_with_status(struct claim *claim, int64_t now_ms)
 {
     char text[300];
 
@@ -188,7 +188,7 @@ static void bell_answered(struct claim *claim, int64_t now_ms)
 
     must(claim->hangs_bell && !claim->done);
     if (status != 201 && status != 409 && !may_not) {
-        failed(claim, now_ms);
+        refused_with_status(claim, now_ms);
         return;
     }
     if (may_not)
@@ -222,7 +222,7 @@ void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer 
         else if (claim->status == 200)
             learned(claim, now_ms);
         else
-            failed(claim, now_ms);
+            refused_with_status(claim, now_ms);
         return;
     case KUBE_FAILED:
         try_later(claim, now_ms, answer->err->text);
