@@ -106,6 +106,7 @@ static void fill_app(struct sim *sim)
                                           .whole_resource = settings->whole_resource};
     app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
     app->settle_ms = 90000;
+    app->bell_namespace = settings->namespace;
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->pods = pods_new();
@@ -196,12 +197,11 @@ void daemon_boot(struct sim *sim)
     }
     fill_settings(sim, &daemon->settings);
     fill_app(sim);
-    app->bell_namespace = daemon->settings.namespace;
     sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);
     const struct outbox_rules outbox = {.ops = &daemon->call_ops,
                                         .wire = &app->wire_rules,
                                         .wake = daemon->settings.wake,
-                                        .namespace = daemon->settings.namespace,
+                                        .namespace = app->bell_namespace,
                                         .instance = "sim",
                                         .resource = daemon->settings.resource,
                                         .user = sim,

@@ -328,7 +328,7 @@ static void judge_victims(const struct sim *sim, const struct truth_node *node,
 
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!proposal->victim[i] || strcmp(pod->node, node->name) != 0)
+        if (!proposes(proposal, sim, i, node))
             continue;
         const char *uid =
             json_string_value(json_object_get(json_array_get(pods, victims++), "UID"));
@@ -600,12 +600,10 @@ static void say_leaks(struct sim *sim, const struct snapshot *snapshot)
 /* Whoever waits, asked about pods that could make room. */
 static void judge_proposals(struct sim *sim)
 {
-    bool kept[TRUTH_NODES];
-
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *pod = &sim->truth.pod[i];
         if (truth_alive(pod) && pod->node[0] == '\0' && pod->shape->grantable)
-            (void)scheduler_preempt(sim, pod, kept);
+            scheduler_preempt(sim, pod);
     }
 }
 

@@ -17,6 +17,8 @@
 #ifndef MILLIGPU_TESTS_SIM_RUN_H
 #define MILLIGPU_TESTS_SIM_RUN_H
 
+#include <string.h>
+
 #include <jansson.h>
 
 #include "app/app.h"
@@ -150,6 +152,13 @@ struct sim_plan {
 void sim_run(const struct sim_plan *plan, uint64_t *out_operations);
 uint32_t sim_steps(uint64_t seed); /* how many it wants */
 
+/* Is pod i one of the victims on that node? */
+static inline bool proposes(const struct proposal *proposal, const struct sim *sim, uint32_t i,
+                            const struct truth_node *node)
+{
+    return proposal->victim[i] && strcmp(sim->truth.pod[i].node, node->name) == 0;
+}
+
 /* Let virtual time pass; everybody does what is due. */
 void sim_pass(struct sim *sim, int64_t ms);
 
@@ -181,8 +190,8 @@ void scheduler_step(struct sim *sim, struct scheduler *scheduler);
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
 size_t scheduler_binding(const struct sim *sim);
-/* A proposal for this pod, drawn and asked; what comes back is judged.  False: nobody there. */
-bool scheduler_preempt(struct sim *sim, const struct truth_pod *pod, bool kept[TRUTH_NODES]);
+/* A proposal for this pod, drawn and asked; what comes back is judged, and carried out. */
+void scheduler_preempt(struct sim *sim, const struct truth_pod *pod);
 
 /* world */
 void world_crowd(struct sim *sim); /* before the API server is watched */

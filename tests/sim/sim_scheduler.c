@@ -304,7 +304,7 @@ static void put_victims(struct sim *sim, struct strbuf *out, const struct truth_
     strbuf_printf(out, "\"%s\":{\"Pods\":[", node->name);
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!proposal->victim[i] || strcmp(pod->node, node->name) != 0)
+        if (!proposes(proposal, sim, i, node))
             continue;
         strbuf_str(out, victims++ > 0 ? "," : "");
         if (sim->rules.full_nodes)
@@ -359,22 +359,14 @@ static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
     return answered;
 }
 
-bool scheduler_preempt(struct sim *sim, const struct truth_pod *pod, bool kept[TRUTH_NODES])
-{
-    struct proposal proposal;
-
-    propose(sim, &proposal);
-    return ask_preempt(sim, pod, &proposal, kept);
-}
-
-/* The victims of one of the nodes that were kept have to go. */
-static void make_room(struct sim *sim, const struct truth_pod *pod)
+/* The victims of one of the nodes that were kept have to go, unless nobody may move. */
+void scheduler_preempt(struct sim *sim, const struct truth_pod *pod)
 {
     struct proposal proposal;
     bool kept[TRUTH_NODES];
 
     propose(sim, &proposal);
-    if (!ask_preempt(sim, pod, &proposal, kept))
+    if (!ask_preempt(sim, pod, &proposal, kept) || sim->frozen)
         return;
     const uint32_t from = draw_below(&sim->draw, sim->truth.nodes);
     for (uint32_t k = 0; k < sim->truth.nodes; k++) {
@@ -382,7 +374,7 @@ static void make_room(struct sim *sim, const struct truth_pod *pod)
         if (!kept[n])
             continue;
         for (uint32_t i = 0; i < sim->truth.pods; i++)
-            if (proposal.victim[i] && strcmp(sim->truth.pod[i].node, sim->truth.node[n].name) == 0)
+            if (proposes(&proposal, sim, i, &sim->truth.node[n]))
                 world_evict(sim, &sim->truth.pod[i]);
         sim_met("preempt/evicts");
         return;
@@ -573,14 +565,14 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     view->events = sim->events;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
         refused(sim, view);
-        make_room(sim, pod);
+        scheduler_preempt(sim, pod);
     } else if (!filter(sim, &call, pod, &fits)) {
         back_off(sim, view);
     } else if (fits.names == 0) {
         met_reason(sim, pod);
         refused(sim, view);
         if (!sim->settling && draw_chance(&sim->draw, 50))
-            make_room(sim, pod);
+            scheduler_preempt(sim, pod);
     } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {
         back_off(sim, view);
     }

@@ -451,6 +451,12 @@ static struct truth_pod *some_pod(struct sim *sim, struct draw *draw)
     return pod->there ? pod : NULL;
 }
 
+void world_evict(struct sim *sim, struct truth_pod *pod)
+{
+    delete_pod(sim, pod, false);
+    pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
+}
+
 static void kubelet(struct sim *sim, struct truth_pod *pod)
 {
     struct draw *draw = &sim->draw;
@@ -465,16 +471,9 @@ static void kubelet(struct sim *sim, struct truth_pod *pod)
         pod->kubelet_ms = sim->now_ms + draw_between(draw, 10, 20000);
         sim_met("pod/ended");
     } else {
-        delete_pod(sim, pod, false);
-        pod->kubelet_ms = sim->now_ms + draw_between(draw, 10, 30000);
+        world_evict(sim, pod);
         sim_met("pod/terminating");
     }
-}
-
-void world_evict(struct sim *sim, struct truth_pod *pod)
-{
-    delete_pod(sim, pod, false);
-    pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
 }
 
 void world_kubelets(struct sim *sim)

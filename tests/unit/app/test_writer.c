@@ -466,6 +466,24 @@ static void api(struct rig *rig, const char *method, const char *path, const cha
     assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
 }
 
+/* Pod a, of 300, on n1; no list or watch has told of it. */
+static void bind_by_get(struct rig *rig)
+{
+    rig_pod(rig, "a", "300");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
+    run_deaf(rig);
+    assert_string_equal(rig_error(call), "");
+}
+
+/* What a lost batch kept is tried again. */
+static void heal_deaf(struct rig *rig)
+{
+    assert_true(atomic_load(&rig->app.disk_broken));
+    rig->disk_full = false;
+    rig->now_ms += 2000;
+    run_deaf(rig);
+}
+
 /* pod: of POD_LISTED, as the API server has it; version: of PODS_END. */
 static void tell(struct rig *rig, enum message_kind kind, const char *pod, uint64_t version)
 {
@@ -499,10 +517,7 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
 {
     struct rig *rig = *state;
 
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
+    bind_by_get(rig);
     /* A list comes in whose snapshot the API server took before the pod was created. */
     tell_empty_list(rig, 0);
     assert_int_equal(rig_taken(rig, "n1"), 300);
@@ -516,17 +531,10 @@ static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "b", "n2"), "");
     rig_run(rig);
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
+    bind_by_get(rig);
     rig->disk_full = true;
     tell_empty_list(rig, 0); /* older than a, and b has gone */
-    run_deaf(rig);
-    assert_true(atomic_load(&rig->app.disk_broken));
-    rig->disk_full = false;
-    rig->now_ms += 2000;
-    run_deaf(rig);
+    heal_deaf(rig);
     assert_int_equal(rig_taken(rig, "n1"), 300);
     assert_int_equal(rig_taken(rig, "n2"), 0);
 }
@@ -565,10 +573,7 @@ static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void 
     tell(rig, MESSAGE_PODS_END, NULL, 1000000);
     tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
     run_deaf(rig);
-    assert_true(atomic_load(&rig->app.disk_broken));
-    rig->disk_full = false;
-    rig->now_ms += 2000;
-    run_deaf(rig);
+    heal_deaf(rig);
     assert_int_equal(rig_taken(rig, "n1"), 300);
     assert_int_equal(rig_taken(rig, "n2"), 200);
 }
@@ -578,10 +583,7 @@ static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **sta
 {
     struct rig *rig = *state;
 
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
+    bind_by_get(rig);
     tell_empty_list(rig, 1000000);
     assert_int_equal(rig_taken(rig, "n1"), 0);
 }
@@ -591,10 +593,7 @@ static void a_fetched_pod_is_spared_by_one_list_only(void **state)
 {
     struct rig *rig = *state;
 
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
+    bind_by_get(rig);
     tell_empty_list(rig, 1);
     assert_int_equal(rig_taken(rig, "n1"), 300);
     tell_empty_list(rig, 1);
