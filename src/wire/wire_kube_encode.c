@@ -32,7 +32,8 @@ static bool is_made_up(const struct node *node, struct text id)
     return id.len > name.len && memcmp(id.at, name.at, name.len) == 0 && text_starts(rest, "/gpu-");
 }
 
-/* The index that a made-up id carries: what is left of a GPU that the node does not show. */
+/* The index that a made-up id carries: what is left of a GPU that the node does not show.  None of
+   ours is beyond 16 bits, and no reader takes one. */
 static uint32_t index_in(struct text id)
 {
     must(id.len > 0);
@@ -45,7 +46,7 @@ static uint32_t index_in(struct text id)
             break;
         index += (uint32_t)(c - '0') * weight;
     }
-    return index;
+    return index <= UINT16_MAX ? index : 0;
 }
 
 /* A GPU may be known by a made-up id and by a real one: containers need the real one. */
