@@ -11,7 +11,8 @@
  * Invariants:
  *   1. charges are what allocation_charges() computes from the shares, GPU by GPU, milli and MiB.
  *   2. A container has at most one share of one GPU; no share is empty.
- *   3. granted: shares > 0, nothing unplaced.  observed: anything the cluster imposed.
+ *   3. granted: shares > 0, nothing unplaced.  observed: anything the cluster imposed, by no
+ *      Binding of ours.
  *
  * Pure.  The count is atomic, the rest is never written after allocation_new().
  */
@@ -25,6 +26,13 @@
 
 enum allocation_state { STATE_RESERVED, STATE_BOUND, STATE_RELEASED };
 enum allocation_origin { ORIGIN_GRANTED, ORIGIN_OBSERVED };
+
+/*
+ * etcd counts its revisions in 63 bits, and so does the ledger's file.  A version beyond was
+ * counted by nobody: whoever reads one takes it as not readable (never as 0, never as the highest),
+ * and an allocation that has one is faulty.
+ */
+#define VERSION_MAX ((uint64_t)INT64_MAX)
 
 struct share {
     const char *container;
@@ -59,6 +67,9 @@ struct allocation_facts {
     int64_t bound_ms;
     int64_t released_ms;
     int64_t terminating_ms;
+    uint64_t
+        version; /* the highest resourceVersion that a Binding of this reservation was ever sent
+                         with; 0: not known.  At most VERSION_MAX */
     uint32_t shares;
     const struct share *share;
 };

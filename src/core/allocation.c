@@ -138,6 +138,10 @@ const char *allocation_fault(const struct allocation_facts *facts)
         return "a grant without a share";
     if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
         return "a grant whose GPU is not known";
+    if (facts->version > VERSION_MAX)
+        return "a version beyond 63 bits";
+    if (facts->origin == ORIGIN_OBSERVED && facts->version > 0)
+        return "a version of a Binding that we never sent";
     for (uint32_t i = 0; i < facts->shares; i++) {
         const char *fault = share_fault(facts, i);
         if (fault != NULL)

@@ -122,10 +122,12 @@ static int identify(sqlite3 *db, const char *path, struct err *err)
     if (blank)
         return err_set(err, ERR_INVALID, "%s: an empty database; there is no ledger in it", path);
     if (version != store_schema.version)
-        return err_set(err, ERR_INVALID,
-                       "%s: version %lld of a ledger; this program checks version %u: start the "
-                       "newer milligpud on it, or use the older milligpuctl",
-                       path, (long long)version, store_schema.version);
+        return err_set(
+            err, ERR_INVALID,
+            "%s: version %lld of a ledger; this milligpuctl checks version %u: start the "
+            "milligpud of this version on it, which copies it and takes it to %u, or "
+            "check it with the milligpuctl that came with the older milligpud",
+            path, (long long)version, store_schema.version, store_schema.version);
     return 0;
 }
 

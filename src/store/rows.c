@@ -211,6 +211,7 @@ static void read_facts(struct row *row, struct names *names, struct allocation_f
     out->bound_ms = row_number(row, INT64_MIN, INT64_MAX);
     out->released_ms = row_number(row, INT64_MIN, INT64_MAX);
     out->terminating_ms = row_number(row, INT64_MIN, INT64_MAX);
+    out->version = (uint64_t)row_number(row, 0, INT64_MAX);
 }
 
 static int read_allocation(struct allocation_rows *rows, void *user, rows_allocation *each,
@@ -237,7 +238,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
 #define ALLOCATION_COLUMNS                                                                         \
     "SELECT id, uid, namespace, name, node, node_uid, state, origin, presumed, in_doubt,"          \
     " note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"                \
-    " terminating_ms FROM allocation"
+    " terminating_ms, version FROM allocation"
 
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err)

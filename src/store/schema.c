@@ -7,8 +7,17 @@
 #include "store/store_inside.h"
 
 extern const char store_schema_sql[];
+extern const char store_from_1_sql[];
 
-const struct store_schema store_schema = {.version = 1, .sql = store_schema_sql};
+/* Of each released version its step forward.  Version 2 is not released yet. */
+static const struct store_migration steps[] = {
+    {.from = 1, .sql = store_from_1_sql},
+};
+
+const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,
+                                          .sql = store_schema_sql,
+                                          .migration = steps,
+                                          .migrations = ARRAY_LEN(steps)};
 
 /* A statement without comments and blanks: what it says, not how it looks. */
 static void add_bare(struct strbuf *out, const char *sql)
@@ -82,7 +91,7 @@ int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err
     return failed;
 }
 
-static int set_version(sqlite3 *db, uint32_t version, struct err *err)
+int schema_set_version(sqlite3 *db, uint32_t version, struct err *err)
 {
     char sql[96];
     const int length = snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%u",
@@ -103,7 +112,7 @@ static int fill(const struct store *store, struct err *err)
     if (failed == 0)
         failed = db_exec(store->db, meta, err);
     if (failed == 0)
-        failed = set_version(store->db, store->schema->version, err);
+        failed = schema_set_version(store->db, store->schema->version, err);
     if (failed == 0)
         failed = db_exec(store->db, "COMMIT", err);
     return failed;
@@ -120,76 +129,6 @@ static int create(const struct store *store, struct err *err)
     if (failed == 0 && !store->memory)
         failed = file_sync_folder(store->path, err);
     return failed;
-}
-
-static const struct store_migration *step_from(const struct store_schema *schema, int64_t version)
-{
-    for (size_t i = 0; i < schema->migrations; i++)
-        if (schema->migration[i].from == version)
-            return &schema->migration[i];
-    return NULL;
-}
-
-static int migrate_inside(const struct store *store, const struct store_migration *step,
-                          struct err *err)
-{
-    must(sqlite3_get_autocommit(store->db) == 0);
-    char orphan[128];
-
-    int failed = db_exec(store->db, step->sql, err);
-    if (failed == 0)
-        failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,
-                             sizeof orphan, err);
-    if (failed == 0 && orphan[0] != '\0')
-        failed = err_set(err, ERR_INTERNAL, "%s: the new version leaves orphans in table %s",
-                         store->path, orphan);
-    if (failed == 0)
-        failed = set_version(store->db, step->from + 1, err);
-    if (failed == 0)
-        failed = db_exec(store->db, "COMMIT", err);
-    return failed;
-}
-
-/* In one transaction: whoever dies in the middle finds the old version. */
-static int migrate_step(const struct store *store, const struct store_migration *step,
-                        struct err *err)
-{
-    char word[32];
-    const int length = snprintf(word, sizeof word, "v%u", step->from);
-    must(length > 0 && (size_t)length < sizeof word);
-
-    CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
-    int failed = copy != NULL ? backup_to(store->db, copy, err) : 0;
-    /* Tables that are replaced are dropped, which must not reach those that refer to them. */
-    if (failed == 0)
-        failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
-    if (failed == 0)
-        failed = migrate_inside(store, step, err);
-    if (failed != 0)
-        db_rollback(store->db);
-    if (failed == 0)
-        failed = db_exec(store->db, "PRAGMA foreign_keys=ON", err);
-    if (failed != 0)
-        return err_wrap(err, "migrate from version %u", step->from);
-    store_notice(store, "%s: migrated from version %u to %u; a copy of before is %s", store->path,
-                 step->from, step->from + 1, copy != NULL ? copy : "not needed");
-    return 0;
-}
-
-static int migrate(const struct store *store, int64_t version, struct err *err)
-{
-    while (version < store->schema->version) {
-        const struct store_migration *step = step_from(store->schema, version);
-        if (step == NULL)
-            return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never was",
-                           store->path, (long long)version);
-        const int failed = migrate_step(store, step, err);
-        if (failed != 0)
-            return failed;
-        version++;
-    }
-    must(version == store->schema->version);
-    return 0;
 }
 
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
@@ -250,7 +189,7 @@ int schema_settle(struct store *store, struct err *err)
     if (failed == 0)
         failed = use_wal(store, err);
     if (failed == 0)
-        failed = blank ? create(store, err) : migrate(store, version, err);
+        failed = blank ? create(store, err) : migrate_forward(store, version, err);
     if (failed == 0)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)

@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 1.  application_id 0x6d475055 ("mGPU"), user_version 1.
+-- The ledger of milligpu on disk, version 2.  application_id 0x6d475055 ("mGPU"), user_version 2.
 --
 --   meta                     one row: whose cluster this is
 --   node, gpu                the inventory as it is now; nothing of the past
@@ -7,7 +7,8 @@
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
--- the version and adds a migration (migrate.c); comments and blanks may change freely.
+-- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
+-- before goes to tests/fixtures; comments and blanks may change freely.
 -- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
 
 CREATE TABLE meta (
@@ -65,6 +66,8 @@ CREATE TABLE allocation (
     -- The node must be there for as long as the allocation lives, and no longer.
     lives_on       TEXT GENERATED ALWAYS AS (CASE state WHEN 'released' THEN NULL ELSE node END)
                    STORED REFERENCES node (name),
+    -- The highest resourceVersion that a Binding of it was ever sent with; 0: not known.
+    version        INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0 AND (version = 0 OR origin = 'granted')),
     CHECK (origin = 'granted' OR state <> 'reserved'),
     CHECK (origin = 'observed' OR unplaced_milli = 0),
     CHECK (in_doubt = 0 OR state = 'reserved')
@@ -166,7 +169,7 @@ END;
 CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
 WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
   OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
-  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin
+  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin OR NEW.version < OLD.version
 BEGIN
     SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
 END;

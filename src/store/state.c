@@ -74,6 +74,7 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
     add_number(out, "bound_ms", facts->bound_ms);
     add_number(out, "released_ms", facts->released_ms);
     add_number(out, "terminating_ms", facts->terminating_ms);
+    add_number(out, "version", (int64_t)facts->version);
     key(out, "shares");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < facts->shares; i++) {

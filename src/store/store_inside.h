@@ -2,12 +2,13 @@
  * store_inside - what the parts of the store share.
  *
  *   store.c    open, close, batches          file.c      the file: folder, lock, moved aside
- *   write.c    one change                    schema.c    create, identify, migrate
+ *   write.c    one change                    schema.c    create, identify
  *   state.c    after-states as JSON          rows.c      rows back into facts
  *   check.c    audits, replay                tend.c      checkpoint, retention
  *   history.c  who held what                 backup.c    a copy
  *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
  *   sweep.c    what a death left             log.c       the bytes of the write-ahead log
+ *   migrate.c  from an older version
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -69,10 +70,11 @@ struct store_limits {
     X(ST_ALLOCATION_ADD,                                                                           \
       "INSERT INTO allocation (uid, namespace, name, node, node_uid, state, origin, presumed,"     \
       " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \
-      " terminating_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                  \
+      " terminating_ms, version)"                                                                  \
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                               \
     X(ST_ALLOCATION_SET,                                                                           \
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
-      " bound_ms = ?, released_ms = ?, terminating_ms = ?"                                         \
+      " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?"                            \
       " WHERE uid = ? AND node = ? AND state = ? AND state <> 'released'")                         \
     X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib)"   \
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)")                                            \
@@ -200,9 +202,13 @@ void store_sweep(const struct store *store);
 int schema_settle(struct store *store, struct err *err) MUST_USE;
 /* Has the file exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
+int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
 /* Whose file is it, and which version?  FOREIGN, NEWER.  Blank: nobody's yet. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err) MUST_USE;
+
+/* migrate.c: from an older version to the schema's, a copy before each step. */
+int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
 /* backup.c: db into a new file that is complete and on disk, or not there. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;

@@ -174,6 +174,7 @@ static int add_allocation(struct store *store, const struct allocation *allocati
     const struct allocation_facts *is = &allocation->is;
 
     must(is->state != STATE_RELEASED);
+    must(is->version <= VERSION_MAX);
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_ADD]);
     bind_text(&bind, is->uid);
     bind_text(&bind, is->namespace);
@@ -191,6 +192,7 @@ static int add_allocation(struct store *store, const struct allocation *allocati
     bind_number(&bind, is->bound_ms);
     bind_number(&bind, is->released_ms);
     bind_number(&bind, is->terminating_ms);
+    bind_number(&bind, (int64_t)is->version);
     int failed = run_one(&bind, "allocation", is->uid, err);
     const int64_t id = sqlite3_last_insert_rowid(store->db);
     if (failed == 0)
@@ -204,6 +206,7 @@ static int step_allocation(struct store *store, const struct allocation *before,
                            const struct allocation *after, struct err *err)
 {
     must(strcmp(before->is.uid, after->is.uid) == 0);
+    must(after->is.version <= VERSION_MAX);
     must_debug(allocation_same_shares(before, after));
 
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
@@ -214,6 +217,7 @@ static int step_allocation(struct store *store, const struct allocation *before,
     bind_number(&bind, after->is.bound_ms);
     bind_number(&bind, after->is.released_ms);
     bind_number(&bind, after->is.terminating_ms);
+    bind_number(&bind, (int64_t)after->is.version);
     bind_text(&bind, after->is.uid);
     bind_text(&bind, after->is.node->text);
     bind_text(&bind, allocation_state_name(before->is.state));

@@ -14,7 +14,7 @@ from load import Load, trouble
 from process import CHECKPOINT, RECOVERING, WRITING, Daemon, Http, Judge, Process, Seen, Violation, frames, holds, rig
 from truth import Truth
 
-# What one life meets; migrating happens to a copy, since version 1 is the first.
+# What one life meets; migrating happens to a copy, to a made-up version after the newest.
 DECK = {"running": 12, "starting": 8, "recovering": 8, "checkpoint": 7, "stopping": 7, "backup": 6, "migrating": 6}
 CLIENTS = 3
 FRAMES = 300  # a log that is shorter is taken in before anybody can look
@@ -218,26 +218,28 @@ class Episode:
     def migrate(self) -> None:
         ledger = copy(self.ledger, self.home / "old")
         before = dump(self.audit.file)
+        old = version(self.audit.file)
         for _ in range(self.rng.randrange(1, 4)):
-            self.migrate_and_kill(ledger)
-            if self.judge_migrated(ledger, before) == 2:
+            self.migrate_and_kill(ledger, old)
+            if self.judge_migrated(ledger, before, old) != old:
                 break
         last = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
-        if last.child.wait(60) != 0 or self.judge_migrated(ledger, before) != 2:
+        if last.child.wait(60) != 0 or self.judge_migrated(ledger, before, old) != old + 1:
             raise Violation("a migration that was not killed did not succeed")
         if list(ledger.parent.glob("*.part-*")):
             raise Violation("nobody removes what a killed migration left")
         shutil.rmtree(ledger.parent)
 
-    def migrate_and_kill(self, ledger: pathlib.Path) -> None:
-        whole = set(ledger.parent.glob("ledger.db.v1-*"))
+    def migrate_and_kill(self, ledger: pathlib.Path, old: int) -> None:
+        copies = f"ledger.db.v{old}-*"
+        whole = set(ledger.parent.glob(copies))
         migrating = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
 
         def copying() -> bool:
-            return any(".part-" in file.name for file in set(ledger.parent.glob("ledger.db.v1-*")) - whole)
+            return any(".part-" in file.name for file in set(ledger.parent.glob(copies)) - whole)
 
         def changing() -> bool:
-            return (not copying() and set(ledger.parent.glob("ledger.db.v1-*")) != whole and
+            return (not copying() and set(ledger.parent.glob(copies)) != whole and
                     holds_write(ledger, migrating))
 
         target = self.rng.choice((copying, changing))
@@ -249,19 +251,19 @@ class Episode:
         if moment:
             self.report(Seen("migrating", f"migrating: {moment}"))
 
-    def judge_migrated(self, ledger: pathlib.Path, before: dict[str, list[Any]]) -> int:
+    def judge_migrated(self, ledger: pathlib.Path, before: dict[str, list[Any]], old: int) -> int:
         """The whole old version or the whole new one; and each copy of before is that."""
         taken = copy(ledger, self.scratch / "migrated")
         is_now = version(taken)
         self.judge.judge(is_now, taken)
         if dump(taken) != before:
             raise Violation(f"a migration that was killed changed rows; version {is_now}")
-        if is_now == 2 and len(extra_rows(taken)) != len(before["allocation"]):
+        if is_now != old and len(extra_rows(taken)) != len(before["allocation"]):
             raise Violation("a migration that was killed is half there")
-        for file in ledger.parent.glob("ledger.db.v1-*Z*"):
+        for file in ledger.parent.glob(f"ledger.db.v{old}-*Z*"):
             if ".part-" not in file.name and not file.name.endswith(("-wal", "-shm", ".lock", "-journal")):
                 kept = copy(file, self.scratch / "kept")
-                self.judge.judge(1, kept)
+                self.judge.judge(old, kept)
                 if dump(kept) != before:
                     raise Violation(f"{file.name} is not what was before the migration")
         return is_now

@@ -133,14 +133,19 @@ class Bed:
     def main_of(path: str) -> str:
         return "main_of_" + re.sub(r"\W", "_", path)
 
+    @staticmethod
+    def string_of(path: str) -> str:
+        text = (SOURCE / path).read_text()
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", '\\n"\n"')
+        return f'const char store_{pathlib.PurePath(path).stem}_sql[] = "{quoted}";\n'
+
     def write_texts(self) -> None:
-        """What cmake makes: the schema as a string; and the list of the tests' mains."""
-        schema = (SOURCE / "src/store/schema.sql").read_text()
-        quoted = schema.replace("\\", "\\\\").replace('"', '\\"').replace("\n", '\\n"\n"')
+        """What cmake makes: the schema and the steps to it as strings; and the list of the tests' mains."""
+        strings = "".join(self.string_of(path) for path in names("src/store/*.sql"))
         mains = "".join(f"int {self.main_of(path)}(void);\n" for path in self.test_files())
         table = "".join(f'{{"{path}", {self.main_of(path)}}},\n' for path in self.test_files())
         (self.home / "texts.c").write_text(
-            f'#include <stddef.h>\nconst char store_schema_sql[] = "{quoted}";\n{mains}'
+            f'#include <stddef.h>\n{strings}{mains}'
             "struct program { const char *name; int (*main)(void); };\n"
             f"const struct program programs[] = {{\n{table}}};\n"
             "const size_t programs_count = sizeof programs / sizeof programs[0];\n")

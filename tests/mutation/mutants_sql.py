@@ -214,7 +214,10 @@ def is_sql(schema: str, statement: Optional[str]) -> bool:
 
 
 def mutants_of_sql(files: Dict[str, str]) -> List[Tuple[Mutant, str, str]]:
-    """(mutant, SQL before, SQL after)"""
+    """(mutant, SQL before, SQL after)
+
+    The steps from older versions have none: a step that does not end with the tables of schema.sql is taken back.
+    """
     schema = files["src/store/schema.sql"]
     found = [(mutant, schema, schema[:mutant.start] + mutant.new + schema[mutant.end:])
              for mutant in Maker("src/store/schema.sql", "", 0, schema).make()]

@@ -94,7 +94,7 @@ static const char more_things[] =
 
 const struct store_schema *trace_next_schema(void)
 {
-    static const struct store_migration step = {.from = 1, .sql = more_things};
+    static struct store_migration step = {.sql = more_things};
     static struct store_schema schema;
     static struct strbuf sql;
 
@@ -102,8 +102,9 @@ const struct store_schema *trace_next_schema(void)
         strbuf_init(&sql);
         strbuf_str(&sql, store_schema.sql);
         strbuf_str(&sql, more_things);
+        step.from = store_schema.version;
         schema = (struct store_schema){
-            .version = 2, .sql = sql.data, .migration = &step, .migrations = 1};
+            .version = step.from + 1, .sql = sql.data, .migration = &step, .migrations = 1};
     }
     return &schema;
 }

@@ -2,10 +2,10 @@
  * crash_ledger - judges ledger files for tests/crash, and migrates one to be killed meanwhile.
  *
  *   crash_ledger judge           a line each way: "VERSION FILE" -> "ok", or what is wrong
- *   crash_ledger migrate FILE    from version 1 to a made-up version 2
+ *   crash_ledger migrate FILE    from this version to a made-up next one
  *
- * Judging opens the file as the daemon would, so it is for copies.  Version 1 is the only one that
- * there is, so the migration that is killed half-way is one of our own.
+ * Judging opens the file as the daemon would, so it is for copies.  What the daemon writes has the
+ * newest version that there is, so the migration that is killed half-way is one of our own.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,13 +25,14 @@
 /* The store keeps a pointer to it for as long as it is open. */
 static const struct store_schema *next_schema(void)
 {
-    static const struct store_migration step = {.from = 1, .sql = MORE_TABLE MORE_ROWS};
-    static struct store_schema next = {.version = 2, .migration = &step, .migrations = 1};
+    static struct store_migration step = {.sql = MORE_TABLE MORE_ROWS};
+    static struct store_schema next = {.migration = &step, .migrations = 1};
     static char sql[32768];
 
     const int length = snprintf(sql, sizeof sql, "%s%s", store_schema.sql, MORE_TABLE);
     must(length > 0 && (size_t)length < sizeof sql);
-    must(store_schema.version == step.from);
+    step.from = store_schema.version;
+    next.version = step.from + 1;
     next.sql = sql;
     return &next;
 }

@@ -231,9 +231,10 @@ static void dump_allocation(struct strbuf *out, const struct allocation *allocat
                   is->namespace, is->name, is->node->text, is->node_uid->text,
                   allocation_state_name(is->state), allocation_origin_name(is->origin),
                   is->presumed, is->in_doubt, is->note_differs);
-    strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld\n", is->held_gpus,
+    strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld version %llu\n", is->held_gpus,
                   is->unplaced_milli, (long long)is->reserved_ms, (long long)is->bound_ms,
-                  (long long)is->released_ms, (long long)is->terminating_ms);
+                  (long long)is->released_ms, (long long)is->terminating_ms,
+                  (unsigned long long)is->version);
     for (uint32_t i = 0; i < is->shares; i++)
         strbuf_printf(out, "    share %s %s %d %s %u %u\n", is->share[i].container,
                       container_kind_name(is->share[i].kind), is->share[i].order,

@@ -229,6 +229,8 @@ static void every_broken_invariant_is_named(void **state)
                                  share("b", 1, "GPU-a", 300)};
     struct allocation_facts facts = facts_of(good, 3);
     assert_null(allocation_fault(&facts));
+    facts.version = VERSION_MAX;
+    assert_null(allocation_fault(&facts));
 
 #define FAULT(change, said)                                                                        \
     do {                                                                                           \
@@ -247,6 +249,9 @@ static void every_broken_invariant_is_named(void **state)
     FAULT(facts.shares = PARTS_MAX + 1, "more shares than one pod may hold");
     FAULT(facts.shares = 0, "a grant without a share");
     FAULT(facts.unplaced_milli = 1, "a grant whose GPU is not known");
+    FAULT(facts.version = VERSION_MAX + 1, "a version beyond 63 bits");
+    FAULT((facts.origin = ORIGIN_OBSERVED, facts.version = 1),
+          "a version of a Binding that we never sent");
     FAULT(shares[1].container = "", "a share without a container");
     FAULT(shares[1].container = NULL, "a share without a container");
     FAULT(shares[1].gpu = NULL, "a share of no GPU");

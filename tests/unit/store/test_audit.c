@@ -80,6 +80,9 @@ static void what_differs_between_memory_and_disk_is_named(void **state)
         {"UPDATE allocation SET note_differs = 1 WHERE uid = 'a'",
          "UPDATE allocation SET note_differs = 0 WHERE uid = 'a'",
          "pod a is one thing on disk and another in memory"},
+        {"UPDATE allocation SET version = 5 WHERE uid = 'a'",
+         "UPDATE allocation SET version = 0 WHERE uid = 'a'",
+         "pod a is one thing on disk and another in memory"},
         {"UPDATE share SET mib = mib + 1 WHERE allocation = 2",
          "UPDATE share SET mib = mib - 1 WHERE allocation = 2",
          "pod b is one thing on disk and another in memory"},
@@ -357,6 +360,8 @@ static void every_check_can_fail(void **state)
          CHECK_MEMORY, "another node's already"},
         {"DELETE FROM journal WHERE seq = 2", CHECK_JOURNAL, "gap"},
         {"UPDATE allocation SET bound_ms = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
+        {"UPDATE allocation SET version = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
+        {"UPDATE allocation SET version = -7 WHERE uid = 'b'", CHECK_CHARGES, "in column version"},
         {"DROP INDEX gpu_id", CHECK_TABLES, "its tables are not those"},
         {"UPDATE share SET mib = 1 WHERE allocation = 3", CHECK_PAST, "allocation c"},
     };

@@ -153,9 +153,9 @@ static void a_newer_ledger_is_refused(void **state)
     struct shelf *shelf = *state;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=2"), SQLITE_OK);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=3"), SQLITE_OK);
     refused(shelf, ERR_NEWER, "newer milligpu");
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=1"), SQLITE_OK);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=2"), SQLITE_OK);
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -374,21 +374,23 @@ static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
     }
 }
 
-/* --- migrations: version 1 is the first, so the tests look one ahead --- */
+/* --- migrations: of the next version, which is made up (released ones: test_released.c) --- */
 
 static const char more_things[] =
     "CREATE TABLE extra (a INTEGER) STRICT; CREATE INDEX extra_a ON extra (a);";
 
-static int open_v2(struct shelf *shelf, const struct store_migration *step, size_t steps,
-                   struct store **out, struct err *err)
+static int open_next(struct shelf *shelf, const struct store_migration *step, size_t steps,
+                     struct store **out, struct err *err)
 {
     struct strbuf sql;
     strbuf_init(&sql);
     strbuf_str(&sql, store_schema.sql);
     strbuf_str(&sql, more_things);
-    const struct store_schema v2 = {
-        .version = 2, .sql = sql.data, .migration = step, .migrations = steps};
-    const int failed = store_open_as(&shelf->rules, &v2, out, err);
+    const struct store_schema next = {.version = store_schema.version + 1,
+                                      .sql = sql.data,
+                                      .migration = step,
+                                      .migrations = steps};
+    const int failed = store_open_as(&shelf->rules, &next, out, err);
     if (failed == 0)
         store_close(*out);
     strbuf_done(&sql);
@@ -398,21 +400,21 @@ static int open_v2(struct shelf *shelf, const struct store_migration *step, size
 static void an_older_ledger_is_migrated_after_a_copy(void **state)
 {
     struct shelf *shelf = *state;
-    const struct store_migration step = {.from = 1, .sql = more_things};
+    const struct store_migration step = {.from = 2, .sql = more_things};
     struct store *store = NULL;
     struct err err;
     fill(shelf);
-    assert_int_equal(open_v2(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 2);
+    assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM extra"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v1-"), 1);
-    assert_non_null(strstr(shelf->notices.data, "from version 1 to 2"));
+    assert_int_equal(shelf_files(shelf, "ledger.db.v2-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 2 to 3"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
     /* Again is nothing. */
-    assert_int_equal(open_v2(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v1-"), 1);
+    assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v2-"), 1);
 }
 
 static void a_migration_that_fails_leaves_the_old_version(void **state)
@@ -421,20 +423,23 @@ static void a_migration_that_fails_leaves_the_old_version(void **state)
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
-        {.from = 1, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
-        {.from = 1, .sql = "DELETE FROM node"}, /* leaves orphans */
+        {.from = 2, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 2, .sql = "DELETE FROM node"}, /* leaves orphans */
     };
     fill(shelf);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_true(open_v2(shelf, &bad[i], 1, &store, &err) < 0);
-        assert_non_null(strstr(err.text, "migrate from version 1"));
-        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 1);
+        assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
+        assert_non_null(strstr(err.text, "migrate from version 2"));
+        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 2);
     }
-    /* What a migration makes has to be what a new file has. */
-    const struct store_migration other = {.from = 1, .sql = "CREATE TABLE extra (b)"};
-    const int failed = open_v2(shelf, &other, 1, &store, &err);
+    /* What a migration makes has to be what a new file has, or it is not made. */
+    const struct store_migration other = {.from = 2, .sql = "CREATE TABLE extra (b)"};
+    const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 2"));
+    assert_non_null(strstr(err.text, "not those of version 3"));
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 2);
+    shelf_open(shelf);
+    shelf_same(shelf);
 }
 
 static void no_way_from_that_version(void **state)
@@ -443,7 +448,7 @@ static void no_way_from_that_version(void **state)
     struct store *store = NULL;
     struct err err;
     fill(shelf);
-    assert_int_equal(open_v2(shelf, NULL, 0, &store, &err), -(int)ERR_CORRUPT);
+    assert_int_equal(open_next(shelf, NULL, 0, &store, &err), -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "which never was"));
     assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=0"), SQLITE_OK);
     refused(shelf, ERR_CORRUPT, "which never was");

@@ -196,7 +196,8 @@ static const struct column allocation[] = {
     {"reserved_ms", "0", TIME},
     {"bound_ms", "0", TIME},
     {"released_ms", "0", TIME},
-    {"terminating_ms", "0", TIME}};
+    {"terminating_ms", "0", TIME},
+    {"version", "0", {"0"}, {"-1", "1", "NULL", "'x'"}}}; /* of a grant only, see below */
 static const struct column share[] = {
     {"allocation", "1", {"2"}, {"77", "NULL", "'x'"}},
     {"container", "'z'", NAMED},
@@ -423,6 +424,24 @@ static void an_allocation_goes_forward_and_never_moves(void **state)
     allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
 }
 
+static void the_version_of_a_grant_only_rises(void **state)
+{
+    sqlite3 *db = *state;
+    assert_counts(db, "SELECT sum(version) FROM allocation", 0);
+    forbidden(db, "UPDATE allocation SET version = -1 WHERE id = 5");
+    forbidden(db, "UPDATE allocation SET version = 9223372036854775808 WHERE id = 5");
+    forbidden(db, "UPDATE allocation SET version = 1 WHERE id = 4"); /* it is observed */
+    allowed(db, "UPDATE allocation SET version = 1 WHERE id = 5");
+    allowed(db, "UPDATE allocation SET version = 9223372036854775807 WHERE id = 2");
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE allocation SET version = 7 WHERE id = 5", NULL, NULL, NULL),
+        SQLITE_OK);
+    forbidden(db, "UPDATE allocation SET version = 6 WHERE id = 5");
+    forbidden(db, "UPDATE allocation SET version = 0 WHERE id = 5");
+    allowed(db, "UPDATE allocation SET version = 7 WHERE id = 5");
+    allowed(db, "UPDATE allocation SET version = 8, state = 'bound' WHERE id = 5");
+}
+
 static void a_release_frees_its_own_charges(void **state)
 {
     sqlite3 *db = *state;
@@ -483,6 +502,7 @@ int main(void)
         IN_A_DATABASE(charges_and_shares_never_change),
         IN_A_DATABASE(charges_and_shares_go_with_their_allocation_only),
         IN_A_DATABASE(an_allocation_goes_forward_and_never_moves),
+        IN_A_DATABASE(the_version_of_a_grant_only_rises),
         IN_A_DATABASE(a_release_frees_its_own_charges),
         IN_A_DATABASE(a_charged_gpu_stays_under_one_of_its_names),
         IN_A_DATABASE(the_journal_is_only_folded),

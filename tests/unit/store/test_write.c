@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 
+#include "core/ledger_inside.h"
 #include "support_shelf.h"
 
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -38,7 +39,7 @@ static void a_new_file_is_ours_and_empty(void **state)
     struct shelf *shelf = *state;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 1);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 2);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
@@ -110,6 +111,65 @@ static void every_command_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 13 AND count(*) = 13"
                                                " FROM journal"),
+                     1);
+}
+
+/* The change that a command would bring which raises the version: the same, but for it. */
+static void raise_version(struct shelf *shelf, const char *uid, uint64_t version)
+{
+    struct ledger *ledger = shelf->world.ledger;
+    const struct allocation *held = ledger_find(ledger, text_of(uid));
+    const struct node *node = ledger_node(ledger, atom_text(held->is.node));
+    const struct command command = {.kind = COMMAND_DOUBT, .at_ms = 1, .uid = uid};
+    struct allocation_facts facts = held->is;
+    struct change change = {.kind = COMMAND_DOUBT, .verdict = VERDICT_OK};
+    struct err err;
+
+    facts.version = version;
+    facts.in_doubt = true;
+    change.slot = ledger_slot(ledger, atom_text(node->name));
+    change.before = allocation_ref(held);
+    change.after = allocation_new(&facts);
+    change.node_before = node_ref(node);
+    change.node_after = node_with(node, held, change.after);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command, &change, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    ledger_apply(ledger, &change);
+    change_done(&change);
+}
+
+static void the_version_of_a_binding_is_the_reservations(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(ledger_find(world->ledger, TEXT("a"))->is.version, 0);
+    static const uint64_t versions[] = {1, 4711, UINT64_C(1) << 53, VERSION_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        raise_version(shelf, "a", versions[i]);
+        shelf_turn(shelf);
+        struct ledger *loaded = ledger_new();
+        struct err err;
+        assert_int_equal(store_load(shelf->store, loaded, &err), 0);
+        assert_true(ledger_find(loaded, TEXT("a"))->is.version == versions[i]);
+        ledger_free(loaded);
+    }
+    /* It stays with the row: bound, released, and in what is folded. */
+    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT version = 9223372036854775807"
+                                               " FROM allocation WHERE uid = 'a'"),
+                     1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT count(*) FROM journal WHERE"
+                                  " json_extract(result, '$.allocation.version') = 4711"),
                      1);
 }
 
@@ -439,6 +499,7 @@ int main(void)
         TEST(a_new_file_is_ours_and_empty),
         TEST(the_writer_uses_a_log_and_leaves_one_file),
         TEST(every_command_comes_back),
+        TEST(the_version_of_a_binding_is_the_reservations),
         TEST(the_journal_says_what_was_asked_and_what_came_of_it),
         TEST(counts_become_uuids_while_they_are_held),
         TEST(a_write_that_fails_is_rolled_back_alone),

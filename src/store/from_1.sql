@@ -1,0 +1,15 @@
+-- Version 1 to 2 (issue 9).  Version 2 is unreleased until that issue lands as a whole: until then it
+-- may grow, here and in schema.sql, and a ledger of it is nobody's.  Afterwards it never changes.
+
+ALTER TABLE allocation ADD COLUMN
+    version        INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0 AND (version = 0 OR origin = 'granted'));
+
+DROP TRIGGER allocation_stays;
+
+CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
+WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
+  OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
+  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin OR NEW.version < OLD.version
+BEGIN
+    SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
+END;

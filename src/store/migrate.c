@@ -1,0 +1,83 @@
+/*
+ * Forward only, one version at a time: a copy is made before, the step is one transaction, and its
+ * end is a file with exactly the tables of the new version.  Whoever dies in the middle leaves the
+ * old version, and whoever comes next begins with a copy again.
+ */
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+
+static const struct store_migration *step_from(const struct store_schema *schema, int64_t version)
+{
+    for (size_t i = 0; i < schema->migrations; i++)
+        if (schema->migration[i].from == version)
+            return &schema->migration[i];
+    return NULL;
+}
+
+static int migrate_inside(const struct store *store, const struct store_migration *step,
+                          struct err *err)
+{
+    must(sqlite3_get_autocommit(store->db) == 0);
+    char orphan[128];
+
+    int failed = db_exec(store->db, step->sql, err);
+    if (failed == 0)
+        failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,
+                             sizeof orphan, err);
+    if (failed == 0 && orphan[0] != '\0')
+        failed = err_set(err, ERR_INTERNAL, "%s: the new version leaves orphans in table %s",
+                         store->path, orphan);
+    if (failed == 0)
+        failed = schema_set_version(store->db, step->from + 1, err);
+    /* The last moment at which a ledger of other tables than ours is still the one that it was. */
+    if (failed == 0 && step->from + 1 == store->schema->version)
+        failed = schema_check(store->db, store->schema, err);
+    if (failed == 0)
+        failed = db_exec(store->db, "COMMIT", err);
+    return failed;
+}
+
+/* In one transaction: whoever dies in the middle finds the old version. */
+static int migrate_step(const struct store *store, const struct store_migration *step,
+                        struct err *err)
+{
+    char word[32];
+    const int length = snprintf(word, sizeof word, "v%u", step->from);
+    must(length > 0 && (size_t)length < sizeof word);
+
+    CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
+    int failed = copy != NULL ? backup_to(store->db, copy, err) : 0;
+    /* Tables that are replaced are dropped, which must not reach those that refer to them. */
+    if (failed == 0)
+        failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
+    if (failed == 0)
+        failed = migrate_inside(store, step, err);
+    if (failed != 0)
+        db_rollback(store->db);
+    if (failed == 0)
+        failed = db_exec(store->db, "PRAGMA foreign_keys=ON", err);
+    if (failed != 0)
+        return err_wrap(err, "migrate from version %u", step->from);
+    store_notice(store, "%s: migrated from version %u to %u; a copy of before is %s", store->path,
+                 step->from, step->from + 1, copy != NULL ? copy : "not needed");
+    return 0;
+}
+
+int migrate_forward(const struct store *store, int64_t version, struct err *err)
+{
+    while (version < store->schema->version) {
+        const struct store_migration *step = step_from(store->schema, version);
+        if (step == NULL)
+            return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never was",
+                           store->path, (long long)version);
+        const int failed = migrate_step(store, step, err);
+        if (failed != 0)
+            return failed;
+        version++;
+    }
+    must(version == store->schema->version);
+    return 0;
+}
