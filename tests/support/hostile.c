@@ -1,0 +1,618 @@
+#include "hostile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/jr.h"
+
+enum {
+    CONTAINERS_MANY = 250,
+    CONTAINERS_MOST = 1500,
+    NEST_DEEP = 2000,
+    ANNOTATIONS_BYTES = 200 * 1024, /* of the 256 KiB that the API server allows for all */
+};
+
+struct making {
+    struct jw jw;
+    struct strbuf *out;
+    const struct hostile_draw *draw;
+    bool shown;  /* by the API server, not sent to it */
+    size_t left; /* bytes of annotations */
+};
+
+static uint32_t below(const struct hostile_draw *draw, uint32_t bound)
+{
+    const uint32_t drawn = draw->below(draw->user, bound);
+    must(drawn < bound || bound == 0);
+    return drawn;
+}
+
+/* One time in so many, and not at the end of the source. */
+static bool rarely(const struct hostile_draw *draw, uint32_t times)
+{
+    return below(draw, times) == 1;
+}
+
+/* --- strings --- */
+
+static const char *const odd[] = {
+    "",
+    "\\u0000",
+    "1\\u00002",
+    "\\u0000\\u0000\\u0000",
+    "1",
+    "2",
+    "64",
+    "65",
+    "-1",
+    "0x10",
+    "99999999999999999999999999999999",
+    "1e999",
+    "0.1",
+    " 2 ",
+    "300m",
+    "9223372036854775807",
+    "9223372036854775808",
+    "NaN",
+    "null",
+    "true",
+    "all",
+    "\\u0001\\u0002\\u001f",
+    "\\u007f\\u0080\\u009f",
+    "\\b\\f\\n\\r\\t",
+    "\\\\\\\"\\/",
+    "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80",
+    "\\ud83d\\ude00",
+    "\\ufffd\xEF\xBF\xBD",
+    "\\u2028\\u2029\\ufeff",
+    "\\u202e",
+    "*",
+    "A100*,H100*",
+    ",,,,",
+    "[]",
+    "{}",
+    "{\\\"v\\\":1,\\\"containers\\\":{}}",
+    "{\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[{\\\"gpu\\\":\\\"\\u0000\\\",\\\"index\\\":0,"
+    "\\\"milli\\\":1,\\\"mib\\\":0}]}}",
+    "[{\\\"uuid\\\":\\\"GPU-\\\\u0000\\\",\\\"index\\\":0}]",
+    "[{\\\"uuid\\\":\\\"GPU-x\\\",\\\"index\\\":4294967296}]",
+    "[{\\\"uuid\\\":",
+    "../../../../etc/passwd",
+    "%s%n%d",
+    "'; DROP TABLE charge; --",
+};
+
+/* What is repeated to make a string long. */
+static const char *const piece[] = {
+    "a", "\\u0000", "[", "{\\\"a\\\":", "\xF0\x9F\x98\x80", ",", "9", "\\u0001", "*", "A100,",
+};
+
+static void add_long(struct strbuf *out, size_t most, const struct hostile_draw *draw)
+{
+    const char *what = piece[below(draw, ARRAY_LEN(piece))];
+    const size_t bytes = strlen(what);
+    size_t times = 1 + below(draw, 400);
+
+    if (rarely(draw, 20))
+        times *= 500;
+    for (; times > 0 && most >= bytes; times--, most -= bytes)
+        strbuf_str(out, what);
+}
+
+/* What the API server stores as bytes and writes as it is: metadata.managedFields. */
+static const char *const raw[] = {"\\ud800", "\\udc00\\ud800", "\xFF\xFE", "\xED\xA0\x80", "\xC0"};
+
+void hostile_text(struct strbuf *out, size_t most, const struct hostile_draw *draw)
+{
+    const char *what = odd[below(draw, ARRAY_LEN(odd))];
+
+    strbuf_char(out, '"');
+    if (strlen(what) <= most)
+        strbuf_str(out, what);
+    if (rarely(draw, 6) && strlen(what) <= most)
+        add_long(out, most - strlen(what), draw);
+    strbuf_char(out, '"');
+}
+
+/* jw writes what is a value already; here it is made first. */
+static void odd_value(struct making *making, size_t most)
+{
+    struct strbuf text;
+
+    strbuf_init(&text);
+    hostile_text(&text, most, making->draw);
+    jw_raw(&making->jw, (struct text){text.data, text.len});
+    strbuf_done(&text);
+}
+
+static void odd_member(struct making *making, const char *key, size_t most)
+{
+    jw_key(&making->jw, key);
+    odd_value(making, most);
+}
+
+static void member(struct making *making, const char *key, const char *value)
+{
+    jw_key(&making->jw, key);
+    jw_str(&making->jw, value);
+}
+
+/* --- metadata --- */
+
+static void annotation(struct making *making, const char *key)
+{
+    const size_t before = making->out->len;
+
+    if (making->left < sizeof "\"\":\"\"" + strlen(key))
+        return;
+    odd_member(making, key, making->left - strlen(key));
+    const size_t bytes = making->out->len - before;
+    making->left = bytes < making->left ? making->left - bytes : 0;
+}
+
+static void some_annotations(struct making *making, const char *const *key, size_t keys)
+{
+    for (size_t i = 0; i < keys; i++)
+        if (rarely(making->draw, 4))
+            annotation(making, key[i]);
+}
+
+static const char *const pod_notes[] = {
+    "milligpu.io/gpu-count",          "milligpu.io/gpu-model",
+    "milligpu.io/gpu-memory",         "milligpu.io/allocation",
+    "gpu-count.milligpu.io/ask-0",    "gpu-count.milligpu.io/plain-0",
+    "milligpu.io/visible-devices",    "visible-devices.milligpu.io/ask-0",
+    "example.com/whatever",           "kubectl.kubernetes.io/last-applied-configuration",
+    "milligpu.io/of-a-later-version",
+};
+
+static const char *const node_notes[] = {
+    "milligpu.io/gpus",
+    "milligpu.io/cordon",
+    "milligpu.io/bell",
+    "milligpu.io/of-a-later-version",
+    "node.alpha.kubernetes.io/ttl",
+    "example.com/whatever",
+};
+
+static void many_annotations(struct making *making)
+{
+    const uint32_t count = rarely(making->draw, 10) ? below(making->draw, 2000) : 0;
+    char key[48];
+
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(key, sizeof key, "gpu-count.milligpu.io/n%u", i);
+        annotation(making, key);
+    }
+}
+
+static void managed_fields(struct making *making)
+{
+    struct strbuf fields;
+    uint32_t deep = 1 + below(making->draw, 8);
+
+    if (rarely(making->draw, 10))
+        deep = NEST_DEEP;
+    strbuf_init(&fields);
+    for (uint32_t i = 0; i < deep; i++) {
+        strbuf_str(&fields, "{\"f:");
+        strbuf_str(&fields, raw[below(making->draw, ARRAY_LEN(raw))]);
+        strbuf_str(&fields, "\":");
+    }
+    strbuf_str(&fields, "{}");
+    for (uint32_t i = 0; i < deep; i++)
+        strbuf_char(&fields, '}');
+    jw_key(&making->jw, "managedFields");
+    jw_array(&making->jw);
+    jw_object(&making->jw);
+    member(making, "manager", "m");
+    jw_key(&making->jw, "fieldsV1");
+    jw_raw(&making->jw, (struct text){fields.data, fields.len});
+    jw_object_end(&making->jw);
+    jw_array_end(&making->jw);
+    strbuf_done(&fields);
+}
+
+/* gpus: what a node says of its GPUs where nothing odd takes its place. */
+static void annotations(struct making *making, const char *const *key, size_t keys,
+                        const char *gpus)
+{
+    jw_key(&making->jw, "annotations");
+    jw_object(&making->jw);
+    if (gpus != NULL && !rarely(making->draw, 3)) {
+        member(making, "milligpu.io/gpus", gpus);
+        key++; /* the first */
+        keys--;
+    }
+    some_annotations(making, key, keys);
+    many_annotations(making);
+    jw_object_end(&making->jw);
+}
+
+static void made_by_the_server(struct making *making, const char *uid, const char *version,
+                               bool terminating)
+{
+    static const char *const later[] = {"2026-11-22T14:30:00Z", "2318-04-11T23:47:16Z",
+                                        "9999-12-31T23:59:59Z", "1734-08-16T00:12:44Z"};
+    member(making, "uid", uid);
+    member(making, "resourceVersion", version);
+    member(making, "creationTimestamp", "2026-11-22T14:30:00Z");
+    if (terminating)
+        member(making, "deletionTimestamp", later[below(making->draw, ARRAY_LEN(later))]);
+    if (rarely(making->draw, 3))
+        managed_fields(making);
+    if (rarely(making->draw, 3))
+        odd_member(making, "selfLink", 4096);
+}
+
+static void labels(struct making *making)
+{
+    jw_key(&making->jw, "labels");
+    jw_object(&making->jw);
+    if (rarely(making->draw, 3))
+        member(making, "example.com/empty", "");
+    if (rarely(making->draw, 3))
+        member(making, "nvidia.com/gpu.count",
+               "a.b_c-d.0123456789.0123456789.0123456789.0123456789.012345678");
+    jw_object_end(&making->jw);
+}
+
+/* --- a pod's spec --- */
+
+static const char *const cpus[] = {"100m", "0", "1n", "1m", "9223372036854775807", "1e3", "0.5"};
+static const char *const memories[] = {"1Gi", "0", "1", "8Ei", "1e18", "0.5Gi", "100m"};
+
+static void amounts(struct making *making, const char *key, const char *resource,
+                    const char *amount)
+{
+    jw_key(&making->jw, key);
+    jw_object(&making->jw);
+    if (below(making->draw, 2) == 1)
+        member(making, "cpu", cpus[below(making->draw, ARRAY_LEN(cpus))]);
+    if (below(making->draw, 2) == 1)
+        member(making, "ephemeral-storage", "1");
+    if (amount != NULL) {
+        jw_key_text(&making->jw, text_of(resource));
+        jw_str(&making->jw, amount);
+    }
+    if (below(making->draw, 2) == 1)
+        member(making, "memory", memories[below(making->draw, ARRAY_LEN(memories))]);
+    jw_object_end(&making->jw);
+}
+
+static void environment(struct making *making)
+{
+    jw_key(&making->jw, "env");
+    jw_array(&making->jw);
+    jw_object(&making->jw);
+    member(making, "name", "ODD");
+    odd_member(making, "value", 4096);
+    jw_object_end(&making->jw);
+    jw_array_end(&making->jw);
+}
+
+static void command(struct making *making)
+{
+    jw_key(&making->jw, "command");
+    jw_array(&making->jw);
+    odd_value(making, 4096);
+    odd_value(making, 4096);
+    jw_array_end(&making->jw);
+}
+
+/* An amount of an extended resource stands in limits: the API server copies it to requests. */
+static void container(struct making *making, const char *name, const char *resource,
+                      const char *amount)
+{
+    jw_object(&making->jw);
+    if (rarely(making->draw, 5))
+        command(making);
+    if (rarely(making->draw, 5))
+        environment(making);
+    member(making, "name", name);
+    member(making, "image", "x");
+    if (amount != NULL || rarely(making->draw, 4)) {
+        jw_key(&making->jw, "resources");
+        jw_object(&making->jw);
+        amounts(making, "limits", resource, amount);
+        if (making->shown && amount != NULL) {
+            jw_key(&making->jw, "requests");
+            jw_object(&making->jw);
+            jw_key_text(&making->jw, text_of(resource));
+            jw_str(&making->jw, amount);
+            jw_object_end(&making->jw);
+        }
+        jw_object_end(&making->jw);
+    }
+    if (rarely(making->draw, 8))
+        odd_member(making, "workingDir", 4096);
+    if (making->shown && rarely(making->draw, 5))
+        odd_member(making, "fieldOfALaterVersion", 4096);
+    jw_object_end(&making->jw);
+}
+
+/* Containers that ask nothing: they stand before those that do. */
+static void plain_containers(struct making *making, const char *prefix)
+{
+    uint32_t count = below(making->draw, 3);
+    char name[64];
+
+    if (rarely(making->draw, 12))
+        count = CONTAINERS_MANY;
+    else if (rarely(making->draw, 40))
+        count = CONTAINERS_MOST;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "%s-%u", prefix, i);
+        container(making, name, "", NULL);
+    }
+}
+
+static void containers(struct making *making, const struct hostile_pod *pod)
+{
+    char whole[16];
+    char name[64];
+
+    jw_key(&making->jw, "containers");
+    jw_array(&making->jw);
+    container(making, "main", "", NULL);
+    plain_containers(making, "plain");
+    for (uint32_t i = 0; i < pod->asking; i++) {
+        (void)snprintf(name, sizeof name, "ask-%u", i);
+        container(making, name, pod->resource, pod->amount[i]);
+    }
+    if (pod->whole > 0) {
+        (void)snprintf(whole, sizeof whole, "%u", pod->whole);
+        container(making, "whole", pod->whole_resource, whole);
+    }
+    jw_array_end(&making->jw);
+}
+
+static void init_containers(struct making *making)
+{
+    jw_key(&making->jw, "initContainers");
+    jw_array(&making->jw);
+    plain_containers(making, "init");
+    jw_array_end(&making->jw);
+}
+
+/* Its attributes have any keys, and so has what managedFields says of them. */
+static void volumes(struct making *making)
+{
+    jw_key(&making->jw, "volumes");
+    jw_array(&making->jw);
+    jw_object(&making->jw);
+    member(making, "name", "v");
+    jw_key(&making->jw, "csi");
+    jw_object(&making->jw);
+    member(making, "driver", "csi.example.com");
+    jw_key(&making->jw, "volumeAttributes");
+    jw_object(&making->jw);
+    jw_key_text(&making->jw, TEXT("any \x01 key"));
+    odd_value(making, 4096);
+    jw_object_end(&making->jw);
+    jw_object_end(&making->jw);
+    jw_object_end(&making->jw);
+    jw_array_end(&making->jw);
+}
+
+static void number(struct making *making, const char *key, int64_t value)
+{
+    jw_key(&making->jw, key);
+    jw_i64(&making->jw, value);
+}
+
+static void spec(struct making *making, const struct hostile_pod *pod)
+{
+    jw_key(&making->jw, "spec");
+    jw_object(&making->jw);
+    if (rarely(making->draw, 3))
+        odd_member(making, "schedulerName", 64 * 1024);
+    if (rarely(making->draw, 4))
+        init_containers(making);
+    containers(making, pod);
+    if (rarely(making->draw, 5))
+        volumes(making);
+    if (rarely(making->draw, 4))
+        number(making, "terminationGracePeriodSeconds", INT64_MAX);
+    if (rarely(making->draw, 4))
+        number(making, "activeDeadlineSeconds", INT32_MAX);
+    if (making->shown) {
+        if (rarely(making->draw, 4))
+            number(making, "priority", below(making->draw, 2) == 1 ? INT32_MIN : INT32_MAX);
+        if (rarely(making->draw, 5))
+            amounts(making, "overhead", "", NULL);
+        if (rarely(making->draw, 4))
+            odd_member(making, "fieldOfALaterVersion", 4096);
+    }
+    if (pod->node[0] != '\0')
+        member(making, "nodeName", pod->node);
+    jw_object_end(&making->jw);
+}
+
+/* --- a pod's status: kubelet's, or of whoever may write it --- */
+
+static void condition(struct making *making)
+{
+    jw_object(&making->jw);
+    odd_member(making, "type", 256);
+    odd_member(making, "status", 256);
+    odd_member(making, "reason", 256);
+    odd_member(making, "message", 4096);
+    if (below(making->draw, 2) == 0)
+        member(making, "lastTransitionTime", "2026-11-22T14:30:00Z");
+    else
+        jw_key(&making->jw, "lastTransitionTime"), jw_null(&making->jw);
+    jw_object_end(&making->jw);
+}
+
+static void container_status(struct making *making)
+{
+    jw_object(&making->jw);
+    odd_member(making, "name", 4096);
+    odd_member(making, "image", 4096);
+    number(making, "restartCount", INT32_MAX);
+    amounts(making, "allocatedResources", "", NULL);
+    jw_key(&making->jw, "resources");
+    jw_object(&making->jw);
+    amounts(making, "requests", "", NULL);
+    jw_object_end(&making->jw);
+    jw_object_end(&making->jw);
+}
+
+static void repeated(struct making *making, const char *key, void (*one)(struct making *))
+{
+    const uint32_t count = rarely(making->draw, 12) ? 300 : below(making->draw, 3);
+
+    jw_key(&making->jw, key);
+    jw_array(&making->jw);
+    for (uint32_t i = 0; i < count; i++)
+        one(making);
+    jw_array_end(&making->jw);
+}
+
+static void status(struct making *making, const struct hostile_pod *pod)
+{
+    jw_key(&making->jw, "status");
+    jw_object(&making->jw);
+    if (below(making->draw, 2) == 1)
+        repeated(making, "conditions", condition);
+    if (rarely(making->draw, 4))
+        repeated(making, "containerStatuses", container_status);
+    if (rarely(making->draw, 4))
+        repeated(making, "initContainerStatuses", container_status);
+    if (rarely(making->draw, 4))
+        odd_member(making, "message", 4096);
+    if (rarely(making->draw, 4))
+        odd_member(making, "nominatedNodeName", 4096);
+    member(making, "phase", pod->phase);
+    jw_object_end(&making->jw);
+}
+
+static struct making begin(struct strbuf *out, bool shown, const struct hostile_draw *draw)
+{
+    struct making making = {.out = out, .draw = draw, .shown = shown, .left = ANNOTATIONS_BYTES};
+
+    must(draw->below != NULL);
+    jw_init(&making.jw, out);
+    jw_object(&making.jw);
+    return making;
+}
+
+void hostile_pod(struct strbuf *out, const struct hostile_pod *pod, const struct hostile_draw *draw)
+{
+    struct making making = begin(out, pod->uid != NULL, draw);
+
+    must(pod->node != NULL && (pod->asking == 0 || pod->amount != NULL));
+    member(&making, "apiVersion", "v1");
+    member(&making, "kind", "Pod");
+    jw_key(&making.jw, "metadata");
+    jw_object(&making.jw);
+    annotations(&making, pod_notes, ARRAY_LEN(pod_notes), NULL);
+    labels(&making);
+    member(&making, "namespace", pod->namespace);
+    member(&making, "name", pod->name);
+    if (making.shown)
+        made_by_the_server(&making, pod->uid, pod->version, pod->terminating);
+    jw_object_end(&making.jw);
+    spec(&making, pod);
+    if (making.shown)
+        status(&making, pod);
+    jw_object_end(&making.jw);
+}
+
+/* --- a node --- */
+
+static void image(struct making *making)
+{
+    jw_object(&making->jw);
+    jw_key(&making->jw, "names");
+    jw_array(&making->jw);
+    odd_value(making, 4096);
+    jw_array_end(&making->jw);
+    number(making, "sizeBytes", INT64_MAX);
+    jw_object_end(&making->jw);
+}
+
+static void capacity(struct making *making, const char *key, const struct hostile_node *node)
+{
+    jw_key(&making->jw, key);
+    jw_object(&making->jw);
+    member(making, "cpu", cpus[below(making->draw, ARRAY_LEN(cpus))]);
+    if (node->amount != NULL) {
+        jw_key_text(&making->jw, text_of(node->resource));
+        jw_str(&making->jw, node->amount);
+    }
+    member(making, "pods", "110");
+    jw_object_end(&making->jw);
+}
+
+static void node_status(struct making *making, const struct hostile_node *node)
+{
+    jw_key(&making->jw, "status");
+    jw_object(&making->jw);
+    capacity(making, "capacity", node);
+    capacity(making, "allocatable", node);
+    if (rarely(making->draw, 3))
+        repeated(making, "conditions", condition);
+    if (rarely(making->draw, 3))
+        repeated(making, "images", image);
+    if (making->shown && rarely(making->draw, 4))
+        odd_member(making, "fieldOfALaterVersion", 4096);
+    jw_object_end(&making->jw);
+}
+
+void hostile_node(struct strbuf *out, const struct hostile_node *node,
+                  const struct hostile_draw *draw)
+{
+    struct making making = begin(out, node->uid != NULL, draw);
+
+    member(&making, "apiVersion", "v1");
+    member(&making, "kind", "Node");
+    jw_key(&making.jw, "metadata");
+    jw_object(&making.jw);
+    annotations(&making, node_notes, ARRAY_LEN(node_notes), node->gpus);
+    member(&making, "name", node->name);
+    if (making.shown)
+        made_by_the_server(&making, node->uid, node->version, false);
+    jw_object_end(&making.jw);
+    jw_key(&making.jw, "spec");
+    jw_object(&making.jw);
+    if (making.shown && rarely(making.draw, 4))
+        odd_member(&making, "fieldOfALaterVersion", 4096);
+    jw_object_end(&making.jw);
+    node_status(&making, node);
+    jw_object_end(&making.jw);
+}
+
+/* --- what is changed later --- */
+
+static void patch(struct strbuf *out, const char *const *key, uint32_t keys,
+                  const struct hostile_draw *draw)
+{
+    struct making making = begin(out, false, draw);
+    const uint32_t first = below(draw, keys);
+
+    jw_key(&making.jw, "metadata");
+    jw_object(&making.jw);
+    jw_key(&making.jw, "annotations");
+    jw_object(&making.jw);
+    annotation(&making, key[first]);
+    for (uint32_t i = 0; i < keys; i++)
+        if (i != first && rarely(draw, 4))
+            annotation(&making, key[i]);
+    jw_object_end(&making.jw);
+    jw_object_end(&making.jw);
+    jw_object_end(&making.jw);
+}
+
+void hostile_pod_patch(struct strbuf *out, const struct hostile_draw *draw)
+{
+    enum { INPUTS = 4 };
+    patch(out, pod_notes, INPUTS, draw);
+}
+
+void hostile_node_patch(struct strbuf *out, const struct hostile_draw *draw)
+{
+    enum { OURS = 2 };
+    patch(out, node_notes, OURS, draw);
+}
