@@ -7,18 +7,20 @@
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
 
+#include "flow.h"
 #include "message.h"
 
 enum {
     RETRY_MS = 50, /* first pause; doubles */
     RETRY_MAX_MS = 1000,
-    ATTEMPT_MS = 1000, /* least time that one try gets */
     SIDE_TIMEOUT_MS = 10000,
+    TRANSPORT_PART = 16, /* of a deadline: the transport's own ends so much earlier, since it knows
+                            whether anything was sent */
     RING_PAUSE_MS = 250,
     RING_PER_POD_MS = 10,
     RING_RETRY_MS = 1000,
     IDLE_MS = 1000,
-    SIDE_CALLS_MAX = 256, /* Events and advertisements in flight; more are dropped and counted */
+    SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
     ANSWER_BYTES_MAX = 4 * 1024 * 1024,
 };
 
@@ -52,7 +54,8 @@ static const char *call_word(enum call_kind kind)
 
 struct call {
     enum call_kind kind;
-    struct arena arena; /* every string below */
+    struct ticket ticket; /* where it stands */
+    struct arena arena;   /* every string below */
     const char *method;
     const char *path;
     const char *content_type;
@@ -61,12 +64,12 @@ struct call {
     bool maybe_sent; /* some try may have taken effect */
     uint64_t id;
     uint32_t tries;
-    int64_t due_ms;
     int64_t deadline_ms;
     int status;
     int64_t retry_after_s;
     struct strbuf answer;
-    const char *uid; /* BIND, CHECK */
+    const char *namespace; /* BIND, CHECK, FETCH */
+    const char *uid;       /* BIND, CHECK */
     const char *node;
     const char *pod_path;
     struct message *bind; /* FETCH */
@@ -86,9 +89,13 @@ struct outbox {
     char ring_node[NAME_BYTES_MAX + 1];
     struct outbox_stats stats;
     /* Owned by the thread that steps. */
+    struct flow *flow;
     struct call **call; /* slots; the low bits of an id are its slot */
     size_t calls;
     size_t capacity;
+    size_t *spare; /* slots that are free */
+    size_t spares;
+    size_t spare_capacity;
     uint64_t serial; /* never comes round: 44 bits of it stand in an id */
     bool ringing;
     int64_t ring_not_before_ms;
@@ -112,6 +119,7 @@ struct outbox *outbox_new(const struct outbox_rules *rules)
 
     must(rules->ops != NULL && rules->result != NULL);
     outbox->rules = *rules;
+    outbox->flow = flow_new();
     must(pthread_mutex_init(&outbox->lock, NULL) == 0);
     outbox->inbox_end = &outbox->inbox;
     return outbox;
@@ -158,7 +166,8 @@ void outbox_free(struct outbox *outbox)
     for (size_t i = 0; i < outbox->calls; i++) {
         if (outbox->call[i] == NULL)
             continue;
-        outbox->rules.ops->cancel(outbox->rules.ops->ctx, outbox->call[i]->id);
+        if (outbox->call[i]->flying)
+            outbox->rules.ops->cancel(outbox->rules.ops->ctx, outbox->call[i]->id);
         call_abandon(outbox->call[i]);
     }
     while (outbox->inbox != NULL) {
@@ -166,6 +175,8 @@ void outbox_free(struct outbox *outbox)
         outbox->inbox = call->next;
         call_abandon(call);
     }
+    flow_free(outbox->flow);
+    xfree(outbox->spare);
     xfree(outbox->call);
     (void)pthread_mutex_destroy(&outbox->lock);
     xfree(outbox);
@@ -202,7 +213,8 @@ static struct text keep(struct arena *arena, struct text text)
     return (struct text){arena_copy(arena, text), text.len};
 }
 
-static void start_check(struct call *call, int64_t now_ms)
+/* From now on it asks what became of the Binding. */
+static void become_check(struct call *call)
 {
     must(call->kind == CALL_BIND && call->pod_path != NULL);
     call->kind = CALL_CHECK;
@@ -211,8 +223,6 @@ static void start_check(struct call *call, int64_t now_ms)
     call->content_type = NULL;
     call->body = (struct text){NULL, 0};
     call->tries = 0;
-    call->flying = false;
-    call->due_ms = now_ms;
 }
 
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
@@ -229,8 +239,9 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->node = arena_copy(&call->arena, text_of(binding->node));
     call->deadline_ms = binding->deadline_ms;
     call->maybe_sent = binding->sending != SENDING_FIRST;
+    call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
     if (binding->sending == SENDING_NOTHING)
-        start_check(call, 0);
+        become_check(call);
     put(outbox, call);
 }
 
@@ -244,6 +255,7 @@ void outbox_fetch(struct outbox *outbox, struct message *take_bind)
     call->bind = take_bind;
     call->path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
                               take_bind->bind.namespace, take_bind->bind.pod);
+    call->namespace = arena_copy(&call->arena, text_of(take_bind->bind.namespace));
     call->deadline_ms = take_bind->deadline_ms;
     put(outbox, call);
 }
@@ -319,21 +331,50 @@ void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 
 /* --- the thread that steps --- */
 
+static enum flow_lane lane_of(enum call_kind kind)
+{
+    switch (kind) {
+    case CALL_BIND:
+    case CALL_CHECK:
+    case CALL_FETCH:
+        return LANE_BIND;
+    case CALL_EVENT:
+    case CALL_ADVERTISE:
+        return LANE_SIDE;
+    case CALL_RING:
+    case CALL_HANG_BELL:
+        return LANE_WAKE;
+    }
+    must_not_reach("every kind is listed");
+}
+
 static void take_slot(struct outbox *outbox, struct call *call)
 {
-    must(call->next == NULL);
+    size_t slot = outbox->calls;
 
-    size_t slot = 0;
-
-    while (slot < outbox->calls && outbox->call[slot] != NULL)
-        slot++;
-    if (slot == outbox->calls) {
+    must(outbox->spares <= outbox->calls);
+    if (outbox->spares > 0) {
+        slot = outbox->spare[--outbox->spares];
+    } else {
         outbox->call = xgrow(outbox->call, outbox->calls, &outbox->capacity, sizeof(void *));
         outbox->calls++;
     }
     must(slot < (size_t)1 << SLOT_BITS);
     outbox->call[slot] = call;
     call->id = slot;
+}
+
+/* It waits for its turn from now on. */
+static void line_up(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    must(call->next == NULL && !call->flying);
+
+    take_slot(outbox, call);
+    call->ticket = (struct ticket){.owner = call,
+                                   .lane = lane_of(call->kind),
+                                   .namespace = call->namespace != NULL ? call->namespace : "",
+                                   .deadline_ms = call->deadline_ms};
+    flow_line_up(outbox->flow, &call->ticket, now_ms);
 }
 
 static uint64_t next_id(struct outbox *outbox, const struct call *call)
@@ -347,7 +388,11 @@ static void drop_call(struct outbox *outbox, struct call *call)
     const size_t slot = call->id & (((size_t)1 << SLOT_BITS) - 1);
 
     must(outbox->call[slot] == call);
+    flow_leave(outbox->flow, &call->ticket);
     outbox->call[slot] = NULL;
+    outbox->spare =
+        xgrow(outbox->spare, outbox->spares, &outbox->spare_capacity, sizeof *outbox->spare);
+    outbox->spare[outbox->spares++] = slot;
     lock(outbox);
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;
@@ -365,16 +410,47 @@ static void count_call(const struct call *call, int status)
     metric_add(M_API_REQUESTS, labels, 1);
 }
 
-static void wait_before_retry(struct call *call, int64_t now_ms, int64_t least_ms)
+static int64_t pause_of(const struct call *call)
 {
-    must(call->tries > 0 && least_ms >= 0);
-
     int64_t pause = RETRY_MS;
 
+    must(call->tries > 0);
     for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
         pause *= 2;
+    return pause;
+}
+
+/* After a try that has ended: the same again, later. */
+static void wait_before_retry(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    const bool told = call->status == 429 || call->retry_after_s > 0;
+    const int64_t least_ms = call->retry_after_s * 1000;
+    const int64_t pause_ms = pause_of(call);
+
+    must(call->flying && least_ms >= 0);
+    flow_heard(outbox->flow, now_ms, told ? FLOW_BUSY : FLOW_SILENT);
+    if (least_ms > 0)
+        flow_shut(outbox->flow, now_ms, now_ms + least_ms);
+    metric_add(M_API_RETRIES, NULL, 1);
     call->flying = false;
-    call->due_ms = now_ms + (pause > least_ms ? pause : least_ms);
+    /* Whom the server itself tells to come again is no burden of ours. */
+    flow_again(outbox->flow, &call->ticket, now_ms,
+               now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
+}
+
+/* What it was is done: as another call, at once. */
+static void goes_on(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    must(call->flying);
+    call->flying = false;
+    flow_again(outbox->flow, &call->ticket, now_ms, now_ms, false);
+}
+
+static void start_check(struct outbox *outbox, struct call *call, int64_t now_ms)
+{
+    become_check(call);
+    goes_on(outbox, call, now_ms);
+    must(!call->flying);
 }
 
 static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcome outcome,
@@ -478,13 +554,13 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
     }
     note_status(call);
     if (status == 409)
-        start_check(call, now_ms);
+        start_check(outbox, call, now_ms);
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else if (passing(status) || (status >= 200 && status < 300)) {
         /* Another 2xx is the word of somebody in between: ask until it is the API server's. */
         call->maybe_sent = call->maybe_sent || status != 429;
-        wait_before_retry(call, now_ms, call->retry_after_s * 1000);
+        wait_before_retry(outbox, call, now_ms);
     } else if (call->maybe_sent)
         bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
     else
@@ -543,7 +619,7 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
     }
     note_status(call);
     if (passing(call->status))
-        wait_before_retry(call, now_ms, call->retry_after_s * 1000);
+        wait_before_retry(outbox, call, now_ms);
     else if (fetch && call->status == 404)
         fetch_ends(outbox, call, REASON_UNKNOWN_POD, "there is no such pod");
     else if (fetch)
@@ -591,9 +667,8 @@ static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
     call->path = bells_path(&call->arena, outbox->rules.namespace);
     call->content_type = "application/json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
-    call->flying = false;
-    call->due_ms = now_ms;
     strbuf_done(&body);
+    goes_on(outbox, call, now_ms);
 }
 
 static void side_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
@@ -622,6 +697,8 @@ static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
     must(call->flying);
 
     count_call(call, call->status);
+    if (lane_of(call->kind) == LANE_BIND && !passing(call->status))
+        flow_heard(outbox->flow, now_ms, FLOW_ANSWERED);
     switch (call->kind) {
     case CALL_BIND:
         bind_answered(outbox, call, now_ms);
@@ -650,11 +727,11 @@ static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
     switch (call->kind) {
     case CALL_BIND:
         call->maybe_sent = call->maybe_sent || !answer->unsent;
-        wait_before_retry(call, now_ms, 0);
+        wait_before_retry(outbox, call, now_ms);
         return;
     case CALL_CHECK:
     case CALL_FETCH:
-        wait_before_retry(call, now_ms, 0);
+        wait_before_retry(outbox, call, now_ms);
         return;
     case CALL_RING:
     case CALL_HANG_BELL:
@@ -700,10 +777,11 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
 static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(!call->flying);
-    const bool timed = call->deadline_ms > 0;
-    const int64_t left = timed ? call->deadline_ms - now_ms : SIDE_TIMEOUT_MS;
-    const int64_t third = left / 3 > ATTEMPT_MS ? left / 3 : ATTEMPT_MS;
+    const int64_t left =
+        call->deadline_ms > 0 ? call->deadline_ms - now_ms : (int64_t)SIDE_TIMEOUT_MS;
     struct err err;
+
+    must(left > 0);
 
     call->id = next_id(outbox, call);
     call->tries++;
@@ -716,7 +794,7 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
         .path = call->path,
         .content_type = call->content_type,
         .body = call->body,
-        .timeout_ms = timed && third < left ? third : left,
+        .timeout_ms = left - left / TRANSPORT_PART,
         .fresh = true,
     };
     call->flying = true;
@@ -760,10 +838,10 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
     outbox->ringing = true;
-    take_slot(outbox, call);
+    line_up(outbox, call, now_ms);
 }
 
-static void empty_inbox(struct outbox *outbox)
+static void empty_inbox(struct outbox *outbox, int64_t now_ms)
 {
     lock(outbox);
     must(outbox->inbox_end != NULL);
@@ -774,7 +852,7 @@ static void empty_inbox(struct outbox *outbox)
     while (call != NULL) {
         struct call *next = call->next;
         call->next = NULL;
-        take_slot(outbox, call);
+        line_up(outbox, call, now_ms);
         call = next;
     }
 }
@@ -786,41 +864,45 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Start it, give it up, or say when to look again. */
-static int64_t step_call(struct outbox *outbox, struct call *call, int64_t now_ms)
+/* Those whose time is up, in flight or still waiting. */
+static void give_up_late(struct outbox *outbox, int64_t now_ms)
 {
-    must(call->path != NULL);
+    struct ticket *ticket;
 
-    if (call->deadline_ms > 0 && now_ms >= call->deadline_ms) {
+    while ((ticket = flow_late(outbox->flow, now_ms)) != NULL) {
+        struct call *call = ticket->owner;
+        must(call->deadline_ms > 0);
         if (call->flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);
+            flow_heard(outbox->flow, now_ms, FLOW_SILENT);
             call->maybe_sent = true;
         }
         give_up(outbox, call);
-        return 0;
     }
-    const int64_t until = call->deadline_ms > 0 ? call->deadline_ms - now_ms : IDLE_MS;
-    if (call->flying)
-        return until;
-    if (now_ms < call->due_ms)
-        return sooner(until, call->due_ms - now_ms);
-    launch(outbox, call, now_ms);
-    return 0;
+}
+
+static void show(const struct outbox *outbox)
+{
+    const struct flow_stats stats = flow_stats(outbox->flow);
+
+    must(stats.window > 0);
+    metric_set(M_API_WAITING, NULL, (int64_t)stats.waiting);
+    metric_set(M_API_IN_FLIGHT, NULL, (int64_t)stats.in_flight);
+    metric_set(M_API_WINDOW, NULL, (int64_t)stats.window);
 }
 
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
+    struct ticket *ticket;
+
     must(now_ms >= 0 && wall_ms >= 0);
-
-    int64_t wait = IDLE_MS;
-
-    empty_inbox(outbox);
+    empty_inbox(outbox, now_ms);
     begin_ring(outbox, now_ms, wall_ms);
-    for (size_t i = 0; i < outbox->calls; i++)
-        if (outbox->call[i] != NULL) {
-            const int64_t at = step_call(outbox, outbox->call[i], now_ms);
-            wait = sooner(wait, at > 0 ? at : 10);
-        }
+    give_up_late(outbox, now_ms);
+    while ((ticket = flow_next(outbox->flow, now_ms)) != NULL)
+        launch(outbox, ticket->owner, now_ms);
+    show(outbox);
+    int64_t wait = flow_wait_ms(outbox->flow, now_ms, IDLE_MS);
     lock(outbox);
     if (outbox->ring_wanted && !outbox->ringing)
         wait =

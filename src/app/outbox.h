@@ -2,8 +2,10 @@
  * outbox - what goes out to the API server: Bindings, GETs, the bell, Events, advertised capacity.
  *
  * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results
- * go back as messages.  A Binding is sent again, the same bytes, until there is a definite
- * answer or its deadline passes.
+ * go back as messages.  Which of them goes when is flow's to say: a bounded number is in flight.
+ * A Binding is sent again, the same bytes, until there is a definite answer or its deadline
+ * passes; but never while an earlier try may still be answered, and a second try waits: longer
+ * each time, as long as Retry-After says, and for the budget of all retries.
  *
  *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET --> BOUND or VOID
  *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN

@@ -594,6 +594,10 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
         land(writer, message->uid, text);
         break;
     case OUTCOME_UNKNOWN:
+        if (held != NULL && held->is.state == STATE_BOUND) {
+            land(writer, message->uid, NULL); /* the watch has shown it meanwhile */
+            return true;
+        }
         command.kind = COMMAND_DOUBT;
         (void)snprintf(text, sizeof text, "in doubt: %s; the pod keeps its reservation",
                        message->text);

@@ -9,6 +9,7 @@
 
 #include "milligpu/alloc.h"
 
+#include "app/flow.h"
 #include "app/message.h"
 #include "app/outbox.h"
 
@@ -23,8 +24,22 @@ struct script {
     uint32_t cancelled;
     struct message *result;
     uint32_t results;
+    uint32_t outcomes[3]; /* by outcome */
+    uint64_t flying[4096];
+    uint32_t flies;
+    bool seen[4096]; /* Bindings of pod p0, p1, ... */
+    uint32_t tries_again;
     int64_t now;
 };
+
+static void lands(struct script *script, uint64_t id)
+{
+    for (uint32_t i = 0; i < script->flies; i++)
+        if (script->flying[i] == id) {
+            script->flying[i] = script->flying[--script->flies];
+            return;
+        }
+}
 
 static int script_start(void *ctx, const struct kube_request *request, struct err *err)
 {
@@ -33,6 +48,12 @@ static int script_start(void *ctx, const struct kube_request *request, struct er
     (void)err;
     script->last = *request;
     script->started++;
+    script->flying[script->flies++] = request->id;
+    unsigned pod;
+    if (sscanf(request->path, "/api/v1/namespaces/ns/pods/p%u/binding", &pod) == 1) {
+        script->tries_again += script->seen[pod];
+        script->seen[pod] = true;
+    }
     (void)snprintf(script->method, sizeof script->method, "%s", request->method);
     (void)snprintf(script->path, sizeof script->path, "%s", request->path);
     (void)snprintf(script->body, sizeof script->body, "%.*s", TEXT_ARG(request->body));
@@ -43,7 +64,7 @@ static void script_cancel(void *ctx, uint64_t id)
 {
     struct script *script = ctx;
 
-    (void)id;
+    lands(script, id);
     script->cancelled++;
 }
 
@@ -59,6 +80,7 @@ static void script_result(void *user, struct message *take_message)
     message_free(script->result);
     script->result = take_message;
     script->results++;
+    script->outcomes[take_message->outcome]++;
 }
 
 static const struct wire_rules wire = {.resource = "nvidia.com/vgpu",
@@ -99,17 +121,54 @@ static void step(struct script *script)
     (void)outbox_step(script->outbox, script->now, 1700000000000 + script->now);
 }
 
-/* An answer to the request that was started last. */
-static void say(struct script *script, int status, const char *body)
+static void say_with(struct script *script, uint64_t id, int status, const char *body)
 {
-    struct kube_answer answer = {.id = script->last.id, .piece = KUBE_HEAD, .status = status};
+    struct kube_answer answer = {.id = id, .piece = KUBE_HEAD, .status = status};
 
+    lands(script, id);
     outbox_answer(script->outbox, script->now, &answer);
     answer.piece = KUBE_DATA;
     answer.data = text_of(body);
     outbox_answer(script->outbox, script->now, &answer);
     answer.piece = KUBE_DONE;
     outbox_answer(script->outbox, script->now, &answer);
+}
+
+/* An answer to the request that was started last. */
+static void say(struct script *script, int status, const char *body)
+{
+    say_with(script, script->last.id, status, body);
+}
+
+static void say_to(struct script *script, uint64_t id, int status, int64_t retry_after_s)
+{
+    struct kube_answer answer = {
+        .id = id, .piece = KUBE_HEAD, .status = status, .retry_after_s = retry_after_s};
+
+    lands(script, id);
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DONE;
+    outbox_answer(script->outbox, script->now, &answer);
+}
+
+/* Those in flight now, not those that go in their place. */
+static void answer_all(struct script *script, int status)
+{
+    for (uint32_t left = script->flies; left > 0; left--)
+        say_to(script, script->flying[0], status, 0);
+}
+
+static void lose_all(struct script *script)
+{
+    struct err err;
+
+    (void)err_set(&err, ERR_IO, "connection lost");
+    for (uint32_t left = script->flies; left > 0; left--) {
+        const struct kube_answer answer = {
+            .id = script->flying[0], .piece = KUBE_FAILED, .err = &err};
+        lands(script, script->flying[0]);
+        outbox_answer(script->outbox, script->now, &answer);
+    }
 }
 
 static void lose(struct script *script, bool unsent)
@@ -119,6 +178,7 @@ static void lose(struct script *script, bool unsent)
     (void)err_set(&err, ERR_IO, "connection lost");
     const struct kube_answer answer = {
         .id = script->last.id, .piece = KUBE_FAILED, .unsent = unsent, .err = &err};
+    lands(script, script->last.id);
     outbox_answer(script->outbox, script->now, &answer);
 }
 
@@ -218,11 +278,7 @@ static void retry_after_is_kept(void **state)
     struct script *script = *state;
 
     send(script);
-    struct kube_answer answer = {
-        .id = script->last.id, .piece = KUBE_HEAD, .status = 429, .retry_after_s = 1};
-    outbox_answer(script->outbox, script->now, &answer);
-    answer.piece = KUBE_DONE;
-    outbox_answer(script->outbox, script->now, &answer);
+    say_to(script, script->last.id, 429, 1);
     script->now += 900;
     step(script);
     assert_int_equal(script->started, 1);
@@ -420,7 +476,7 @@ static void a_ring_that_failed_is_tried_again_and_shown(void **state)
     assert_int_equal(script->started, 2);
 }
 
-static void events_beyond_the_bound_are_dropped_and_not_queued(void **state)
+static void few_events_fly_at_once_and_those_beyond_the_bound_are_dropped(void **state)
 {
     struct script *script = *state;
     const struct kube_event_facts facts = {.namespace = "ns",
@@ -437,7 +493,147 @@ static void events_beyond_the_bound_are_dropped_and_not_queued(void **state)
     for (int i = 0; i < 1000; i++)
         outbox_event(script->outbox, &facts);
     step(script);
+    assert_int_equal(script->started, FLOW_SIDE_MAX);
+    while (script->flies > 0) {
+        assert_true(script->flies <= FLOW_SIDE_MAX);
+        answer_all(script, 201);
+        step(script);
+    }
     assert_int_equal(script->started, 256);
+}
+
+/* --- a burst --- */
+
+enum { BURST = 3000 };
+
+static void burst(struct script *script, int64_t deadline_ms)
+{
+    for (uint32_t i = 0; i < BURST; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "p%u", i);
+        const struct outbox_binding binding = {.uid = name,
+                                               .namespace = "ns",
+                                               .name = name,
+                                               .node = "n1",
+                                               .body = TEXT("{\"kind\":\"Binding\"}"),
+                                               .deadline_ms = deadline_ms};
+        outbox_bind(script->outbox, &binding);
+    }
+    step(script);
+}
+
+static void a_burst_flies_a_window_at_a_time_and_each_is_sent_once(void **state)
+{
+    struct script *script = *state;
+
+    burst(script, script->now + 60000);
+    assert_int_equal(script->flies, FLOW_WINDOW_FIRST);
+    while (script->flies > 0) {
+        assert_true(script->flies <= FLOW_WINDOW_MAX);
+        script->now += 20;
+        answer_all(script, 201);
+        step(script);
+    }
+    assert_int_equal(script->started, BURST);
+    assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
+}
+
+/* Each costs the API server half a second, whatever else it does. */
+static void with_a_slow_server_all_are_bound_and_none_is_sent_twice(void **state)
+{
+    struct script *script = *state;
+
+    burst(script, script->now + 60000);
+    for (int i = 0; i < 100 && script->flies > 0; i++) {
+        for (int k = 0; k < 9; k++) {
+            script->now += 50;
+            step(script);
+        }
+        script->now += 50;
+        answer_all(script, 201);
+        step(script);
+    }
+    assert_int_equal(script->started, BURST);
+    assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
+}
+
+/* It takes fifty a second, and says to the others when to come again. */
+static void with_a_server_that_says_429_all_are_bound_at_its_rate(void **state)
+{
+    struct script *script = *state;
+    uint32_t refused = 0;
+
+    burst(script, script->now + 600000);
+    for (int seconds = 0; script->results < BURST && seconds < 600; seconds++) {
+        for (int taken = 0; script->flies > 0; taken++) {
+            if (taken < 50) {
+                say_to(script, script->flying[0], 201, 0);
+            } else {
+                say_to(script, script->flying[0], 429, 1);
+                refused++;
+            }
+            step(script);
+        }
+        script->now += 1000;
+        step(script);
+    }
+    assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
+    /* One window is turned away at most when it has grown too large, not all that wait. */
+    assert_int_equal(script->started, BURST + refused);
+    assert_true(refused < BURST);
+}
+
+/* What waits is a reservation that never reached anybody: it may be released. */
+static void what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt(void **state)
+{
+    struct script *script = *state;
+
+    burst(script, script->now + 4000);
+    script->now += 3000;
+    step(script);
+    assert_int_equal(script->started, FLOW_WINDOW_FIRST);
+    assert_int_equal(script->outcomes[OUTCOME_VOID], BURST - FLOW_WINDOW_FIRST);
+    script->now += 1000;
+    step(script);
+    assert_int_equal(script->outcomes[OUTCOME_UNKNOWN], FLOW_WINDOW_FIRST);
+    assert_int_equal(outbox_open(script->outbox), 0);
+}
+
+static void while_the_first_may_be_answered_there_is_no_second_try(void **state)
+{
+    struct script *script = *state;
+
+    send(script);
+    for (int i = 0; i < 39; i++) {
+        script->now += 100;
+        step(script);
+    }
+    assert_int_equal(script->started, 1);
+    assert_true(script->last.timeout_ms > 3500 && script->last.timeout_ms < 4000);
+    say(script, 201, "{}");
+    ends(script, OUTCOME_BOUND);
+}
+
+static void a_lost_connection_is_not_answered_by_a_storm(void **state)
+{
+    struct script *script = *state;
+
+    burst(script, script->now + 60000);
+    while (script->flies > 0 && script->started < 1000) {
+        answer_all(script, 201);
+        step(script);
+    }
+    const uint32_t before = script->started;
+    for (int seconds = 0; seconds < 10; seconds++) {
+        for (int k = 0; k < 100; k++) {
+            lose_all(script);
+            script->now += 10;
+            step(script);
+        }
+    }
+    /* Ten seconds of them: one budget and what it refills, and those that go for the first time. */
+    assert_true(script->tries_again <= FLOW_RETRIES + 10 * FLOW_RETRIES_PER_S);
+    assert_true(script->started > before);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -463,7 +659,13 @@ int main(void)
         TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another),
         TEST(the_bell_is_hung_when_there_is_none_and_rung_with_pauses),
         TEST(a_ring_that_failed_is_tried_again_and_shown),
-        TEST(events_beyond_the_bound_are_dropped_and_not_queued),
+        TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped),
+        TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once),
+        TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice),
+        TEST(with_a_server_that_says_429_all_are_bound_at_its_rate),
+        TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt),
+        TEST(while_the_first_may_be_answered_there_is_no_second_try),
+        TEST(a_lost_connection_is_not_answered_by_a_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
