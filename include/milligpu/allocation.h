@@ -11,8 +11,8 @@
  * Invariants:
  *   1. charges are what allocation_charges() computes from the shares, GPU by GPU, milli and MiB.
  *   2. A container has at most one share of one GPU; no share is empty.
- *   3. granted: shares > 0, nothing unplaced.  observed: anything the cluster imposed, by no
- *      Binding of ours.
+ *   3. granted: shares or held GPUs, nothing unplaced.  observed: anything the cluster imposed, by
+ *      no Binding of ours.
  *
  * Pure.  The count is atomic, the rest is never written after allocation_new().
  */

@@ -49,7 +49,7 @@ const char *command_name(enum command_kind kind);
 /*
  * Everything is borrowed for the call.
  *
- * RESERVE may carry the pod; then whole_gpus is held against the node, too.
+ * RESERVE holds the request's whole GPUs against the node, too.
  * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate).
  * OBSERVE with request NULL and a pod that names our resource (an amount nobody may ask for, bound
  * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
@@ -63,7 +63,7 @@ struct command {
     const char *namespace;
     const char *name;
     const char *node;
-    const struct request *request;     /* RESERVE, OBSERVE (NULL there: asks nothing of ours) */
+    const struct request *request;     /* RESERVE, OBSERVE (NULL there: no amounts to place) */
     const struct pod *pod;             /* OBSERVE: its annotation and whole_gpus */
     const struct inventory *inventory; /* NODE */
     int64_t terminating_ms;            /* TERMINATING */

@@ -15,6 +15,10 @@
  * many parts of each want are placed.)  Beyond, or where the states would exceed
  * EXACT_STATES_MAX, greedily, largest part first, and placement.exact is false.
  *
+ * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
+ * them.  They have no place where shares live, and beside shares of the same pod each needs a GPU
+ * more.
+ *
  * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room and a
  * placement are some 2 KiB each, at home on the stack.
  */
@@ -35,6 +39,7 @@ struct gpu_room {
 
 struct room {
     enum reason closed;  /* the whole node: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or none */
+    bool shared;         /* a pod has shares here: whole GPUs have no place */
     uint32_t free_milli; /* rule 3 */
     uint32_t gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
@@ -64,7 +69,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
 /* Set milli of one GPU aside; more than is free leaves 0. */
 void room_take(struct room *room, uint32_t gpu, uint32_t milli);
 
-/* REASON_NONE and *out, or why not. */
+/* REASON_NONE and *out (without parts where the request has no wants), or why not. */
 enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
 

@@ -6,8 +6,8 @@
  *   ... and gpu-count: "2" with 600   one want: 2 parts of  300
  *
  * Invariants of a request:
- *   1. wants > 0; each want has 1 .. GPUS_PER_NODE_MAX parts of 1 .. GPU_MILLI; the parts of
- *      all wants are at most PARTS_MAX.
+ *   1. wants > 0 or whole > 0; each want has 1 .. GPUS_PER_NODE_MAX parts of 1 .. GPU_MILLI; the
+ *      parts of all wants are at most PARTS_MAX.
  *   2. Wants stand in the order of pod.container; containers that ask for nothing or 0 are left
  *   out.
  *   3. The parts of one want lie on different GPUs; different wants may share a GPU.
@@ -44,11 +44,13 @@ struct request {
     uint32_t models;     /* 0: any */
     const char **model;  /* globs, normalised: see model_matches() */
     uint32_t memory_mib; /* least memory of each share; 0: any */
+    uint32_t whole; /* GPUs of the other resource, whole ones, which a device plugin hands out */
 };
 
 enum request_verdict {
     REQUEST_OK,
-    REQUEST_NOT_OURS, /* no container names the resource */
+    REQUEST_WHOLE,    /* nothing of ours, but whole GPUs: wants is 0 */
+    REQUEST_NOT_OURS, /* no container names either resource */
     REQUEST_ZERO,     /* names it, and asks 0: fits everywhere, is bound without an allocation */
     REQUEST_REFUSED,  /* can be granted nowhere: why and text say what to write instead */
 };
@@ -62,6 +64,12 @@ struct refusal {
 enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
                                    struct arena *arena, struct request *out,
                                    struct refusal *out_refusal) MUST_USE;
+
+/* Anything at all? */
+static inline bool request_asks(const struct request *request)
+{
+    return request->wants > 0 || request->whole > 0;
+}
 
 /* A copy in one block, strings included; xfree() it. */
 struct request *request_clone(const struct request *request) MUST_USE;

@@ -178,8 +178,10 @@ static void describe_request(const struct api_call *call, const struct pod_recor
     case REQUEST_ZERO:
         (void)snprintf(out, bytes, "0 milli");
         return;
-    case REQUEST_NOT_OURS:
+    case REQUEST_WHOLE:
         (void)snprintf(out, bytes, "%u of %s", record->whole_gpus, settings->whole_resource);
+        return;
+    case REQUEST_NOT_OURS:
         return;
     }
     must_not_reach("every verdict is listed");

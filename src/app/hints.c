@@ -271,7 +271,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
     const uint32_t hash = request_hash(key->request);
     bool found = false;
 
-    must(key->request->wants > 0);
+    must(request_asks(key->request));
     lock(hints);
     for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
         const struct answer *answer = &hints->answer[i];
@@ -355,7 +355,7 @@ static bool fits_any(const struct request *request, const struct node *const *no
     struct placement *placement = xmalloc(sizeof *placement);
     bool fits = false;
 
-    must(request->wants > 0);
+    must(request_asks(request));
     for (size_t i = 0; i < nodes && !fits; i++) {
         struct room room;
         room_of(node[i], &room);

@@ -106,7 +106,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         facts.created_ms = pod->created_ms;
         facts.terminating_ms = pod->terminating_ms;
         facts.verdict = request_parse(pod, rules, &arena, &request, &refusal);
-        if (facts.verdict == REQUEST_OK)
+        if (facts.verdict == REQUEST_OK || facts.verdict == REQUEST_WHOLE)
             facts.request = &request;
         if (facts.verdict == REQUEST_REFUSED)
             facts.refusal = refusal.text;
@@ -119,7 +119,8 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
 static void put(struct pods *pods, struct pod_record *record)
 {
     must(record->uid[0] != '\0');
-    must((record->verdict == REQUEST_OK) == (record->request != NULL));
+    must((record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE) ==
+         (record->request != NULL));
     lock(pods);
     /* The key lives in the record, so the old pair has to leave first. */
     struct pod_record *before = map_take(&pods->by_uid, text_of(record->uid));

@@ -27,7 +27,7 @@ struct pod_record {
     uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
     uint64_t version; /* of what the GET told; 0: not a number */
     enum request_verdict verdict;
-    struct request *request; /* REQUEST_OK: owned by the record */
+    struct request *request; /* REQUEST_OK, REQUEST_WHOLE: owned by the record */
     char *refusal;           /* REQUEST_REFUSED: the text */
     struct pod *told;        /* all of it, of a pod that pods_remember() was asked for; else NULL */
     struct arena *memory;    /* of told */

@@ -33,6 +33,13 @@ struct question {
     struct refusal refusal;
 };
 
+/* Is there something that a node may have no place for? */
+static bool judged(const struct question *question)
+{
+    must(question->verdict != REQUEST_OK || question->request.wants > 0);
+    return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
+}
+
 struct webhooks *webhooks_new(struct app *app)
 {
     must(app->view != NULL && app->hints != NULL);
@@ -189,7 +196,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
 /* Every name passes: nothing is asked of us. */
 static void pass_all(struct question *question)
 {
-    must(question->verdict != REQUEST_OK);
+    must(!judged(question));
 
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
@@ -225,7 +232,7 @@ static void remember(struct question *question, enum reason reason, const char *
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
-        .request = question->verdict == REQUEST_OK ? &question->request : NULL,
+        .request = judged(question) ? &question->request : NULL,
         .text = text,
         .reason = reason,
         .last_ms = app->clock.wall_ms(app->clock.ctx),
@@ -326,7 +333,7 @@ static void offer(struct question *question, const struct filter_question *asked
         hints_fits(app->hints, uid);
         /* A hint outlives the question; a node made for the question alone does not. */
         const struct candidate *best = &answer->candidate[0];
-        if (answer->verdict == FILTER_FITS &&
+        if (answer->verdict == FILTER_FITS && question->verdict == REQUEST_OK &&
             snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node)
             hints_offered(app->hints, uid, app->clock.now_ms(app->clock.ctx), answer->candidates,
                           best, &question->request);
@@ -364,7 +371,7 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 
 static bool answer_again(struct question *question, uint64_t room)
 {
-    must(question->verdict == REQUEST_OK);
+    must(judged(question));
 
     const struct refusal_key key = {
         .request = &question->request, .names = digest_names(&question->args), .room = room};
@@ -384,10 +391,22 @@ static bool answer_again(struct question *question, uint64_t room)
     return known;
 }
 
+/* Who asks whole GPUs alone gets all nodes that will do: of those GPUs we know nothing better. */
+static uint32_t shortlist_of(const struct question *question, int64_t now)
+{
+    struct app *app = question->app;
+
+    must(judged(question));
+    if (question->verdict == REQUEST_WHOLE)
+        return 0;
+    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist,
+                           now);
+}
+
 /* False: the ledger moved while we judged, and the judgement was no; ask again. */
 static bool judge(struct question *question, const struct snapshot *snapshot, bool last)
 {
-    must(question->verdict == REQUEST_OK);
+    must(judged(question));
 
     struct app *app = question->app;
     const struct text uid = text_of(question->args.pod.uid);
@@ -401,7 +420,7 @@ static bool judge(struct question *question, const struct snapshot *snapshot, bo
         .name = question->args.name,
         .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
-        .shortlist = hints_shortlist(app->hints, uid, app->settings->shortlist, now),
+        .shortlist = shortlist_of(question, now),
         .ghosts = hints_ghosts(app->hints, uid, now, question->scratch->ghost),
         .ghost = question->scratch->ghost,
     };
@@ -441,7 +460,7 @@ enum { JUDGE_TRIES = 4 };
 
 static void filter_judged(struct question *question)
 {
-    must(question->verdict == REQUEST_OK);
+    must(judged(question));
 
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
@@ -456,34 +475,13 @@ static void filter_judged(struct question *question)
     }
 }
 
-/* Where shares live, whole GPUs of the other resource have no place (design 3, "mixed"). */
-static void filter_whole(struct question *question)
-{
-    must(question->args.pod.whole_gpus > 0);
-
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
-    const uint32_t names = question->args.names;
-    uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
-    uint32_t chosen = 0;
-
-    for (uint32_t i = 0; i < names; i++) {
-        const struct node *node = snapshot_node(snapshot, question->args.name[i]);
-        if (node == NULL || !node_has_shares(node))
-            choice[chosen++] = i;
-    }
-    if (chosen == 0) {
-        refuse_all(question, "the node's GPUs are shared");
-        return;
-    }
-    send_chosen(question, choice, chosen);
-}
-
 static void filter(struct question *question)
 {
     must(question->args.names == 0 || question->args.name != NULL);
 
     switch (question->verdict) {
     case REQUEST_OK:
+    case REQUEST_WHOLE:
         filter_judged(question);
         return;
     case REQUEST_REFUSED:
@@ -492,10 +490,7 @@ static void filter(struct question *question)
         return;
     case REQUEST_NOT_OURS:
     case REQUEST_ZERO:
-        if (question->args.pod.whole_gpus > 0)
-            filter_whole(question);
-        else
-            pass_all(question);
+        pass_all(question);
         return;
     }
     must_not_reach("every verdict is listed");
@@ -632,7 +627,7 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     for (uint32_t i = 0; i < args->nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
-        if (question->verdict == REQUEST_OK)
+        if (judged(question))
             keep[i] = node != NULL && preempt_ask(node, &question->request, held, victims->uid,
                                                   victims->uids) == REASON_NONE;
         else

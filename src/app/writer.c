@@ -354,8 +354,7 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     return rc;
 }
 
-/* A pod that asks for 0, or for whole GPUs of the other resource: bound, with nothing to write
-   down. */
+/* A pod that asks for 0: bound, with nothing to write down. */
 static void send_plain_binding(struct writer *writer, struct message *message)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
@@ -403,7 +402,7 @@ static bool launch(struct writer *writer, struct message *message,
 
 static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record)
 {
-    must(record->verdict == REQUEST_OK && record->request != NULL);
+    must(record->request != NULL && request_asks(record->request));
     must(message->call != NULL);
 
     const struct command command = {.kind = COMMAND_RESERVE,
@@ -461,7 +460,7 @@ static bool bind_settled(struct writer *writer, struct message *message,
     struct flight *flight = map_find(&writer->flights, text_of(bind->uid));
 
     /* Of such a pod the table knows no name. */
-    if (record->verdict == REQUEST_NOT_OURS && record->whole_gpus == 0) {
+    if (record->verdict == REQUEST_NOT_OURS) {
         refuse_bind(message, "not_ours: the pod does not name %s", writer->app->settings->resource);
     } else if (strcmp(record->namespace, bind->namespace) != 0 ||
                strcmp(record->name, bind->pod) != 0) {
@@ -527,7 +526,7 @@ static bool handle_bind(struct writer *writer, struct message **message)
     }
     if (bind_settled(writer, bind, record))
         return true;
-    if (record->verdict != REQUEST_OK) {
+    if (record->verdict == REQUEST_ZERO) {
         send_plain_binding(writer, bind);
         return true;
     }

@@ -134,7 +134,7 @@ const char *allocation_fault(const struct allocation_facts *facts)
     if (facts->shares > PARTS_MAX)
         return "more shares than one pod may hold";
     must(facts->shares == 0 || facts->share != NULL);
-    if (facts->origin == ORIGIN_GRANTED && facts->shares == 0)
+    if (facts->origin == ORIGIN_GRANTED && facts->shares == 0 && facts->held_gpus == 0)
         return "a grant without a share";
     if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
         return "a grant whose GPU is not known";

@@ -68,8 +68,7 @@ static bool haunt(const struct asking *asking, const struct node *node, struct r
 
 static struct rank rank_of(const struct placement *placement, bool behind)
 {
-    must(placement->charge_milli > 0);
-    must(placement->parts > 0);
+    must((placement->charge_milli > 0) == (placement->parts > 0));
     return (struct rank){
         .behind = behind,
         .charge_milli = placement->charge_milli,
@@ -255,7 +254,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
         must(out->candidate[0].node != NULL); /* the snapshot shows the nodes of what is open */
     }
     *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
-    must(placement->charge_milli > 0);
+    must(placement->charge_milli > 0 || out->held->is.held_gpus > 0);
 }
 
 void filter_ask(const struct filter_question *question, struct arena *arena,
@@ -265,7 +264,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 
-    must(question->request->wants > 0);
+    must(request_asks(question->request));
     must(question->names == 0 || question->name != NULL);
     *out = (struct filter_answer){
         .reason = arena_array(arena, question->names, sizeof *out->reason),
@@ -311,7 +310,7 @@ enum reason preempt_ask(const struct node *node, const struct request *request,
     struct room room;
     struct placement placement;
 
-    must(request->wants > 0);
+    must(request_asks(request));
     if (held != NULL)
         return held->is.node == node->name ? REASON_NONE : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);

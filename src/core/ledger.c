@@ -331,7 +331,12 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 
 static bool gives_room(const struct node *from, const struct node *to)
 {
-    if (to == NULL || to->gone || node_closed(to) != REASON_NONE)
+    if (to == NULL || to->gone)
+        return false;
+    /* Where no shares are (any more) whole GPUs have a place, whatever else is there. */
+    if ((from == NULL || from->gone || node_has_shares(from)) && !node_has_shares(to))
+        return true;
+    if (node_closed(to) != REASON_NONE)
         return false;
     if (from != NULL && (from->gone || node_closed(from) != REASON_NONE))
         return true;

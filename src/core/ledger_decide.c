@@ -135,10 +135,10 @@ static enum reason search(const struct node *node, const struct request *request
 static struct allocation *grant(const struct node *node, const struct command *command,
                                 const struct placement *placement)
 {
-    must(placement->parts > 0);
+    must(placement->parts > 0 || command->request->whole > 0);
     must(placement->parts <= PARTS_MAX);
 
-    struct share *share = xcalloc(placement->parts, sizeof *share);
+    struct share *share = xcalloc(placement->parts + 1, sizeof *share);
     place_shares(placement, command->request, node, share);
     const struct allocation_facts facts = {
         .uid = command->uid,
@@ -148,14 +148,14 @@ static struct allocation *grant(const struct node *node, const struct command *c
         .node_uid = node->uid,
         .state = STATE_RESERVED,
         .origin = ORIGIN_GRANTED,
-        .held_gpus = command->pod != NULL ? command->pod->whole_gpus : 0,
+        .held_gpus = command->request->whole,
         .reserved_ms = command->at_ms,
         .shares = placement->parts,
         .share = share,
     };
     must(allocation_fault(&facts) == NULL);
     struct allocation *allocation = allocation_new(&facts);
-    must(allocation->charges > 0);
+    must(allocation->charges > 0 || allocation->is.held_gpus > 0);
     xfree(share);
     return allocation;
 }
@@ -181,7 +181,7 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
                                    struct change *out)
 {
     must(command->request != NULL);
-    must(command->request->wants > 0);
+    must(request_asks(command->request));
 
     enum verdict verdict;
     if (held_already(ledger, command, out, &verdict))

@@ -367,7 +367,7 @@ bool observe_differs(const struct node *node, const struct allocation_facts *is,
 
     /* Who was adopted without an annotation is drift of another kind already. */
     if (pod->note == NOTE_NONE)
-        return is->origin == ORIGIN_GRANTED;
+        return is->origin == ORIGIN_GRANTED && is->shares > 0;
     if (pod->note == NOTE_BROKEN || pod->shares != is->shares)
         return true;
     must(pod->note == NOTE_OK);

@@ -52,6 +52,7 @@ void room_of(const struct node *node, struct room *out)
     must(out != NULL);
     must(node->gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
     out->closed = node_closed(node);
+    out->shared = node_has_shares(node);
     out->free_milli = node->free_milli;
     out->gpus = gpus;
     for (uint32_t i = 0; i < gpus; i++) {
@@ -246,7 +247,7 @@ static void add_parts(struct placement *out, uint32_t want, gpu_set gpus)
 
 static void start_placement(struct placement *out, const struct room *room, bool exact)
 {
-    must(room->closed == REASON_NONE);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
 
     /* Not the whole struct: parts are many and seldom used. */
     out->exact = exact;
@@ -655,14 +656,14 @@ static enum reason place_greedily(const struct room *room, const struct request 
     return REASON_NONE;
 }
 
-enum reason place_search(const struct room *room, const struct request *request,
-                         struct placement *out)
+/* Shares only; the whole GPUs are not its question. */
+static enum reason place_wants(const struct room *room, const struct request *request,
+                               struct placement *out)
 {
     gpu_set fits[CONTAINERS_MAX];
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    must(out != NULL);
     const enum reason why = find_all_fits(room, request, fits);
 
+    must(why == REASON_NONE || why <= REASON_ROOM);
     if (why != REASON_NONE)
         return why;
     if (request->wants == 1) {
@@ -673,6 +674,41 @@ enum reason place_search(const struct room *room, const struct request *request,
     if (states > 0)
         return place_exactly(room, request, fits, states, out);
     return place_greedily(room, request, fits, out);
+}
+
+/* Beside the GPUs that the shares lie on, is there one for each whole one?  A sick one counts. */
+static bool has_whole(const struct room *room, const struct request *request,
+                      const struct placement *placement)
+{
+    gpu_set touched = 0;
+    uint32_t there = 0;
+
+    must(placement->parts > 0);
+    for (uint32_t i = 0; i < placement->parts; i++)
+        touched |= one_gpu(placement->part[i].gpu);
+    for (uint32_t i = 0; i < room->gpus; i++)
+        there += room->gpu[i].closed != REASON_ABSENT;
+    must(count_of(touched) <= there);
+    return request->whole <= there - count_of(touched);
+}
+
+enum reason place_search(const struct room *room, const struct request *request,
+                         struct placement *out)
+{
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(out != NULL);
+    must(request_asks(request));
+
+    if (request->wants > 0) {
+        const enum reason why = place_wants(room, request, out);
+        if (why != REASON_NONE || request->whole == 0)
+            return why;
+        if (!room->shared && !has_whole(room, request, out))
+            return REASON_ROOM;
+    } else {
+        start_placement(out, room, true);
+    }
+    return room->shared ? REASON_MIXED : REASON_NONE;
 }
 
 void place_shares(const struct placement *placement, const struct request *request,

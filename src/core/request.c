@@ -475,6 +475,9 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
         named |= pod->container[i].amount != NULL;
         out->wants += asks(&pod->container[i]);
     }
+    out->whole = pod->whole_gpus;
+    if (out->wants == 0 && out->whole > 0)
+        return REQUEST_WHOLE;
     if (!named)
         return REQUEST_NOT_OURS;
     if (out->wants == 0)
@@ -495,7 +498,7 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
 
 static size_t strings_of(const struct request *request)
 {
-    must(request->wants > 0);
+    must(request_asks(request));
 
     size_t bytes = 0;
     for (uint32_t i = 0; i < request->wants; i++)
@@ -553,7 +556,8 @@ bool request_eq(const struct request *a, const struct request *b)
     must(a != NULL);
     must(b != NULL);
 
-    if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib)
+    if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib ||
+        a->whole != b->whole)
         return false;
     for (uint32_t i = 0; i < a->wants; i++) {
         const struct want *x = &a->want[i];
@@ -577,9 +581,9 @@ static uint32_t mix(uint32_t hash, uint32_t number)
 uint32_t request_hash(const struct request *request)
 {
     must(request != NULL);
-    must(request->wants > 0);
+    must(request_asks(request));
 
-    uint32_t hash = mix(request->wants, request->memory_mib);
+    uint32_t hash = mix(mix(request->wants, request->memory_mib), request->whole);
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
         hash = mix(hash, text_hash(text_of(want->container)));
@@ -673,8 +677,6 @@ struct extremes {
 
 static struct extremes extremes_of(const struct request *request)
 {
-    must(request->wants > 0);
-
     struct extremes x = {.least = GPU_MILLI};
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
@@ -687,9 +689,9 @@ static struct extremes extremes_of(const struct request *request)
         if (want->milli < x.least)
             x.least = want->milli;
     }
-    must(x.least <= x.most);
+    must(request->wants == 0 || x.least <= x.most);
     must(x.most <= GPU_MILLI);
-    must(x.parts > 0);
+    must(request->wants == 0 || x.parts > 0);
     return x;
 }
 
@@ -711,6 +713,17 @@ static void add_moment(struct strbuf *buf, const struct request *request)
         strbuf_str(buf, ", model ");
         add_models(buf, request);
     }
+    must(buf->len > 0);
+}
+
+/* Whole GPUs have no place where shares live. */
+static void add_whole(struct strbuf *buf, const struct request *request)
+{
+    if (request->wants == 0)
+        strbuf_str(buf, "the node's GPUs are shared");
+    else if (request->whole > 0)
+        strbuf_printf(buf, ", beside %u whole GPU%s and no other pod's shares", request->whole,
+                      request->whole > 1 ? "s" : "");
     must(buf->len > 0);
 }
 
@@ -743,14 +756,16 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
 void request_refuse(const struct request *request, enum reason why, struct refusal *out)
 {
     must(request != NULL);
-    must(request->wants > 0);
+    must(request_asks(request));
     must(why > REASON_NONE && why < REASONS);
 
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
     switch (reason_class(why)) {
     case REASON_CLASS_MOMENT:
-        add_moment(&buf, request);
+        if (request->wants > 0)
+            add_moment(&buf, request);
+        add_whole(&buf, request);
         break;
     case REASON_CLASS_KIND:
         add_kind_text(&buf, request, why);

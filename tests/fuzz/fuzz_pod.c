@@ -25,7 +25,8 @@ static void check(const struct pod *pod, struct arena *arena)
     must(pod->shares <= PARTS_MAX && (pod->note == NOTE_OK) == (pod->shares > 0));
     must((pod->note == NOTE_BROKEN) == (strlen(pod->note_error) > 0));
     const enum request_verdict verdict = request_parse(pod, &judge, arena, &request, &refusal);
-    must(pod->ours == (verdict != REQUEST_NOT_OURS));
+    must((pod->ours || pod->whole_gpus > 0) == (verdict != REQUEST_NOT_OURS));
+    must(pod->whole_gpus > 0 || verdict != REQUEST_WHOLE);
     must(pod->containers <= CONTAINERS_MAX || verdict != REQUEST_OK);
 }
 

@@ -212,6 +212,21 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       pod->node, sum, room);
 }
 
+/* Whole GPUs and other pods' shares: we bind no pod to where the other kind is that we bound. */
+static void judge_company(const struct sim *sim, const struct truth_pod *pod)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *other = &sim->truth.pod[i];
+        if (other == pod || !truth_alive(other) || !other->ours ||
+            strcmp(other->node, pod->node) != 0)
+            continue;
+        if ((pod->shape->whole > 0 && other->shares > 0) ||
+            (other->shape->whole > 0 && pod->shares > 0))
+            sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s)", pod->name,
+                          pod->shape->word, pod->node, other->name, other->shape->word);
+    }
+}
+
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
 {
     if (!pod->asked)
@@ -222,6 +237,7 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
     judge_amounts(sim, pod);
     for (uint32_t i = 0; i < pod->shares; i++)
         judge_share(sim, pod, &pod->share[i]);
+    judge_company(sim, pod);
     sim_met("grant/%s", pod->shape->word);
 }
 
@@ -290,17 +306,21 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
     struct trial trial = {.sim = sim, .node = node, .victim = victim, .pod = {.shape = pod->shape}};
     bool sure = true;
 
-    if (!pod->shape->grantable || !node->is.there || node->is.cordoned)
+    const bool shares = asks(pod);
+
+    if (!node->is.there || (shares && (!pod->shape->grantable || node->is.cordoned)))
         return FIT_NO;
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *other = &sim->truth.pod[i];
         if (!should_hold(other) || strcmp(other->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
-        if (other->shape->whole > 0)
-            return FIT_NO;
+        if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && asks(other)))
+            return FIT_NO;          /* whole GPUs and shares of others have no place together */
         sure = sure && other->ours; /* where others lie is the ledger's choice */
     }
+    if (!shares)
+        return FIT_YES; /* how many whole GPUs there are, kube-scheduler counts */
     if (!sure)
         return FIT_UNSURE;
     return place(&trial, 0, 0) ? FIT_YES : FIT_NO;
@@ -347,9 +367,10 @@ static void judge_victims(const struct sim *sim, const struct truth_node *node,
 static void judge_kept(const struct sim *sim, const struct truth_pod *pod,
                        const struct truth_node *node, const struct proposal *proposal, bool kept)
 {
-    const enum fit fit = asks(pod) ? fit_of(sim, pod, node, proposal->victim) : FIT_YES;
+    const bool judged = asks(pod) || pod->shape->whole > 0;
+    const enum fit fit = judged ? fit_of(sim, pod, node, proposal->victim) : FIT_YES;
 
-    if ((asks(pod) && !sim->frozen) || fit == FIT_UNSURE)
+    if ((judged && !sim->frozen) || fit == FIT_UNSURE)
         return;
     if (kept && fit == FIT_NO)
         sim_violation(sim, "p%u (%s) would not fit on %s without the victims that preempt kept",
@@ -453,6 +474,9 @@ static void judge_gpu(const struct sim *sim, const struct node *before, const st
 static void judge_held(const struct sim *sim, const struct truth_pod *pod,
                        const struct allocation *held)
 {
+    if (held->is.held_gpus != pod->shape->whole)
+        sim_violation(sim, "p%u holds %u whole GPUs in the ledger, it asked %u", pod->name,
+                      held->is.held_gpus, pod->shape->whole);
     if (held->is.shares != pod->shares)
         sim_violation(sim, "p%u holds %u shares in the ledger, granted were %u", pod->name,
                       held->is.shares, pod->shares);
@@ -492,7 +516,7 @@ static void judge_grants_are_held(struct sim *sim, const struct snapshot *snapsh
 {
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!truth_alive(pod) || !pod->ours || pod->shares == 0)
+        if (!truth_alive(pod) || !pod->ours || (pod->shares == 0 && pod->shape->whole == 0))
             continue;
         const struct node *node = snapshot_node(snapshot, text_of(pod->node));
         const struct allocation *held =

@@ -174,8 +174,8 @@ void world_note(struct world *world, struct pod *pod, const char *lines)
     }
 }
 
-enum verdict world_reserve(struct world *world, const char *uid, const char *node,
-                           const char *words)
+enum verdict world_reserve_for(struct world *world, const char *uid, const char *node,
+                               const struct request *request)
 {
     const struct command command = {
         .kind = COMMAND_RESERVE,
@@ -183,9 +183,15 @@ enum verdict world_reserve(struct world *world, const char *uid, const char *nod
         .namespace = "default",
         .name = "pod",
         .node = node,
-        .request = world_request(world, words),
+        .request = request,
     };
     return world_do(world, &command);
+}
+
+enum verdict world_reserve(struct world *world, const char *uid, const char *node,
+                           const char *words)
+{
+    return world_reserve_for(world, uid, node, world_request(world, words));
 }
 
 enum verdict world_observe(struct world *world, const struct pod *pod, const char *words)

@@ -56,6 +56,8 @@ void world_note(struct world *world, struct pod *pod, const char *lines);
 
 enum verdict world_reserve(struct world *world, const char *uid, const char *node,
                            const char *words);
+enum verdict world_reserve_for(struct world *world, const char *uid, const char *node,
+                               const struct request *request);
 enum verdict world_observe(struct world *world, const struct pod *pod, const char *words);
 /* CONFIRM, DOUBT, RELEASE */
 enum verdict world_step(struct world *world, enum command_kind kind, const char *uid);

@@ -114,7 +114,13 @@ static void do_gone(struct table *table, const struct line *line)
 
 static void do_reserve(struct table *table, const struct line *line)
 {
-    say_verdict(table, world_reserve(&table->world, line->word[1], line->word[2], line->word[3]));
+    const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
+    struct request *request = world_request(&table->world, words);
+    if (line->words > 4) {
+        assert_string_equal(line->word[4], "whole");
+        request->whole = number(line->word[5]);
+    }
+    say_verdict(table, world_reserve_for(&table->world, line->word[1], line->word[2], request));
 }
 
 static void do_observe(struct table *table, const struct line *line)
@@ -227,6 +233,11 @@ static void see_unplaced(struct table *table, const struct line *line)
     say_number(table, node_of(table, line)->unplaced_milli);
 }
 
+static void see_held(struct table *table, const struct line *line)
+{
+    say_number(table, node_of(table, line)->held_gpus);
+}
+
 static const struct allocation *pod_of(const struct table *table, const struct line *line)
 {
     return ledger_find(table->world.ledger, text_of(line->word[1]));
@@ -301,7 +312,7 @@ static const struct {
     {"mib", 2, see_amount},  {"reserved", 2, see_amount},   {"flags", 2, see_flags},
     {"free", 2, see_free},   {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
     {"on", 2, see_on},       {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
-    {"stale", 1, see_stale},
+    {"stale", 1, see_stale}, {"held", 2, see_held},
 };
 
 /* Cut into words; false if there are none. */

@@ -507,24 +507,34 @@ static void tell(struct rig *rig, const char *method, const char *path, const ch
     strbuf_done(&out);
 }
 
-static void post_pod(struct rig *rig, const char *name, const char *limits, const char *node)
+void rig_pod_of(struct rig *rig, const char *name, const char *limits, const char *annotations,
+                const char *node)
 {
     char body[2048];
+    char where[128] = "";
 
+    if (node != NULL)
+        (void)snprintf(where, sizeof where, "\"nodeName\":\"%s\",", node);
     (void)snprintf(body, sizeof body,
                    "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\","
-                   "\"namespace\":\"default\"},\"spec\":{%s%s%s\"containers\":[{"
-                   "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{"
-                   "\"nvidia.com/vgpu\":\"%s\"},\"requests\":{\"nvidia.com/vgpu\":\"%s\"}}}]},"
-                   "\"status\":{\"phase\":\"Pending\"}}",
-                   name, node[0] != '\0' ? "\"nodeName\":\"" : "", node,
-                   node[0] != '\0' ? "\"," : "", limits, limits);
+                   "\"namespace\":\"default\",\"annotations\":{%s}},\"spec\":{%s\"containers\":[{"
+                   "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{%s},"
+                   "\"requests\":{%s}}}]},\"status\":{\"phase\":\"Pending\"}}",
+                   name, annotations != NULL ? annotations : "", where, limits, limits);
     tell(rig, "POST", "/api/v1/namespaces/default/pods", body);
+}
+
+static void post_pod(struct rig *rig, const char *name, const char *milli, const char *node)
+{
+    char limits[64];
+
+    (void)snprintf(limits, sizeof limits, "\"nvidia.com/vgpu\":\"%s\"", milli);
+    rig_pod_of(rig, name, limits, NULL, node);
 }
 
 void rig_pod(struct rig *rig, const char *name, const char *limits)
 {
-    post_pod(rig, name, limits, "");
+    post_pod(rig, name, limits, NULL);
 }
 
 void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const char *node)

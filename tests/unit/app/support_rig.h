@@ -116,6 +116,9 @@ void rig_settle(struct rig *rig);
 /* The API server's side.  limits: "300" and so on for one container c. */
 void rig_pod(struct rig *rig, const char *name, const char *limits);
 void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const char *node);
+/* limits and annotations as JSON has them inside the braces (NULL: none); node NULL: unbound. */
+void rig_pod_of(struct rig *rig, const char *name, const char *limits, const char *annotations,
+                const char *node);
 void rig_delete_pod(struct rig *rig, const char *name);    /* gone at once */
 void rig_terminate_pod(struct rig *rig, const char *name); /* a deletion timestamp */
 void rig_end_pod(struct rig *rig, const char *name);       /* phase Succeeded */

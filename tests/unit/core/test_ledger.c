@@ -575,6 +575,9 @@ static void room_is_given_by_what_frees_and_repairs_only(void **state)
     struct world *world = *state;
     struct world_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
     (void)world_node(world, "n1", &gpu, 1);
+    assert_true(change_gives_room(&world->done[world->dones - 1])); /* to a whole GPU */
+    gpu.mib = 81921;
+    (void)world_node(world, "n1", &gpu, 1);
     assert_false(change_gives_room(&world->done[world->dones - 1]));
     gpu.cordoned = false;
     (void)world_node(world, "n1", &gpu, 1);
@@ -588,6 +591,31 @@ static void room_is_given_by_what_frees_and_repairs_only(void **state)
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_OVER); /* 24576 MiB are held */
     assert_false(change_gives_room(&world->done[world->dones - 1]));
     (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+}
+
+static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(void **state)
+{
+    struct world *world = *state;
+    struct world_gpu gpu = {.id = "GPU-a", .mib = 81920};
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    (void)world_node(world, "n1", &gpu, 1);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_reserve(world, "b", "n1", "300");
+    gpu.cordoned = true;
+    (void)world_node(world, "n1", &gpu, 1);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_node(world, "n2", NULL, 0); /* of a node without GPUs of ours they may have some */
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    struct pod *whole = world_pod(world, "w", "n2");
+    whole->whole_gpus = 1;
+    (void)world_observe(world, whole, NULL);
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)world_node(world, "n2", NULL, 0);
     assert_true(change_gives_room(&world->done[world->dones - 1]));
 }
 
@@ -1284,6 +1312,7 @@ int main(void)
         IN_A_WORLD(annotations_cannot_bring_gpus_without_end),
         IN_A_WORLD(a_node_may_remember_more_gpus_than_it_may_show),
         IN_A_WORLD(room_is_given_by_what_frees_and_repairs_only),
+        IN_A_WORLD(where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not),
         IN_A_WORLD(a_gpu_of_another_kind_gives_room_be_it_smaller),
         IN_A_WORLD(a_release_gives_room_though_no_memory_is_known),
         IN_A_WORLD(a_release_gives_room_be_it_on_the_last_gpu),

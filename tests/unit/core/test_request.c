@@ -720,6 +720,63 @@ static void every_part_of_a_request_counts_for_its_hash(void **state)
     assert_int_not_equal(request_hash(&second), hash);
 }
 
+static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **state)
+{
+    (void)state;
+    start();
+    bench.pod.whole_gpus = 2;
+    assert_int_equal(parse(), REQUEST_WHOLE); /* no container names ours */
+    assert_int_equal(bench.request.wants, 0);
+    assert_int_equal(bench.request.whole, 2);
+    assert_true(request_asks(&bench.request));
+    add(CONTAINER_APP, "0");
+    assert_int_equal(parse(), REQUEST_WHOLE);
+    add(CONTAINER_APP, "300");
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(bench.request.whole, 2);
+    add(CONTAINER_APP, "1500");
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    start();
+    assert_int_equal(parse(), REQUEST_NOT_OURS);
+    assert_false(request_asks(&bench.request));
+}
+
+static void requests_that_differ_in_whole_gpus_are_two(void **state)
+{
+    (void)state;
+    const struct request one = {.whole = 1};
+    const struct request two = {.whole = 2};
+    assert_false(request_eq(&one, &two));
+    assert_int_not_equal(request_hash(&one), request_hash(&two));
+    struct request *copy = request_clone(&two);
+    assert_true(request_eq(copy, &two));
+    assert_int_equal(request_hash(copy), request_hash(&two));
+    xfree(copy);
+}
+
+static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 1, .milli = 300};
+    struct request request = {.whole = 1};
+    struct refusal refusal;
+    request_refuse(&request, REASON_MIXED, &refusal);
+    assert_string_equal(refusal.text, "the node's GPUs are shared");
+    request_refuse(&request, REASON_UNKNOWN_NODE, &refusal);
+    assert_string_equal(refusal.text, "the ledger does not know the node");
+    request.wants = 1;
+    request.want = &want;
+    static const enum reason moment[] = {REASON_MIXED, REASON_ROOM}; /* one text */
+    for (size_t i = 0; i < ARRAY_LEN(moment); i++) {
+        request_refuse(&request, moment[i], &refusal);
+        assert_string_equal(refusal.text, "no GPU with 300 milli free, beside 1 whole GPU and no "
+                                          "other pod's shares");
+    }
+    request.whole = 2;
+    request_refuse(&request, REASON_ROOM, &refusal);
+    assert_non_null(strstr(refusal.text, "beside 2 whole GPUs and"));
+}
+
 static void what_is_not_refused_has_no_reason(void **state)
 {
     (void)state;
@@ -797,6 +854,9 @@ int main(void)
         cmocka_unit_test(requests_differ_in_everything_they_have),
         cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
         cmocka_unit_test(what_is_not_refused_has_no_reason),
+        cmocka_unit_test(whole_gpus_of_the_other_resource_are_part_of_the_request),
+        cmocka_unit_test(requests_that_differ_in_whole_gpus_are_two),
+        cmocka_unit_test(a_refusal_says_what_whole_gpus_cannot_live_beside),
         cmocka_unit_test(the_peak_is_that_of_the_pods_life),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
