@@ -8,7 +8,7 @@
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
--- before goes to tests/fixtures; comments and blanks may change freely.
+-- before goes to tests/released; comments and blanks may change freely.
 -- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
 
 CREATE TABLE meta (

@@ -1,0 +1,207 @@
+/*
+ * make_released - a ledger with everything in it that this version can write: tests/released.
+ *
+ *   make_released FILE   FILE as an orderly end leaves it, FILE.killed and its log as a kill does;
+ *                        what both say (ledger_text.h) on the standard output
+ *
+ * Built of the program that is about to be changed (tests/released/README.md), so it uses what has
+ * been there since the first version: the world of the tests, and the store's own functions.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support/ledger_text.h"
+#include "support/world.h"
+
+static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
+static const int64_t first_ms = INT64_C(1793491200000); /* 2026-11-01 */
+
+struct maker {
+    struct world world;
+    struct store *store;
+    struct store_ops ops;
+};
+
+static void fail(const char *what)
+{
+    (void)fprintf(stderr, "make_released: %s\n", what);
+    exit(1);
+}
+
+/* One batch of one command, which has to change something. */
+static void make(struct maker *maker, struct command command)
+{
+    struct world *world = &maker->world;
+    struct err err;
+
+    command.at_ms = world->now_ms += 1500;
+    if (world_do(world, &command) != VERDICT_OK)
+        fail(command_name(command.kind));
+    if (maker->ops.begin(maker->ops.ctx, &err) < 0 ||
+        maker->ops.write(maker->ops.ctx, &command, &world->done[world->dones - 1], &err) !=
+            STORE_OK ||
+        maker->ops.commit(maker->ops.ctx, &err) < 0)
+        fail(err.text);
+    world_settle(world);
+}
+
+static void node(struct maker *maker, const char *name, const char *uid,
+                 const struct world_gpu *gpu, uint32_t gpus)
+{
+    make(maker,
+         (struct command){.kind = COMMAND_NODE,
+                          .inventory = world_inventory(&maker->world, name, uid, gpu, gpus)});
+}
+
+static void reserve(struct maker *maker, const char *uid, const char *on, const char *words)
+{
+    const struct command command = {
+        .kind = COMMAND_RESERVE,
+        .uid = uid,
+        .namespace = "team-a",
+        .name = arena_printf(&maker->world.arena, "pod-%s", uid),
+        .node = on,
+        .request = world_request(&maker->world, words),
+    };
+    make(maker, command);
+}
+
+static void observe(struct maker *maker, const struct pod *pod, const char *words)
+{
+    const struct command command = {
+        .kind = COMMAND_OBSERVE,
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .node = pod->node,
+        .pod = pod,
+        .request = words != NULL ? world_request(&maker->world, words) : NULL,
+    };
+    make(maker, command);
+}
+
+static void step(struct maker *maker, enum command_kind kind, const char *uid)
+{
+    make(maker, (struct command){.kind = kind, .uid = uid, .why = "ended"});
+}
+
+static const struct world_gpu two[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
+                                       {.id = "GPU-aaaaaaaa-0002", .index = 1, .mib = 81920}};
+static const struct world_gpu counted[] = {{.index = 0, .mib = 40960}, {.index = 1, .mib = 40960}};
+static const struct world_gpu named[] = {{.id = "GPU-cccccccc-0001", .index = 0, .mib = 40960},
+                                         {.id = "GPU-cccccccc-0002", .index = 1, .mib = 40960}};
+static const struct world_gpu copied[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
+                                          {.id = "GPU-dddddddd-0001", .index = 1, .milli = 500}};
+static const struct world_gpu shrinking[] = {{.id = "GPU-bbbbbbbb-0001", .index = 0, .mib = 24576},
+                                             {.id = "GPU-bbbbbbbb-0002", .index = 1, .mib = 24576}};
+static const struct world_gpu sick[] = {
+    {.id = "GPU-eeeeeeee-0001", .index = 0, .mib = 16384, .sick = true},
+    {.id = "GPU-eeeeeeee-0002", .index = 1, .mib = 16384, .cordoned = true}};
+
+/* What retention will fold into the baseline; "early" is history that it will drop. */
+static void make_past(struct maker *maker)
+{
+    node(maker, "honest", "uid-honest", two, 2);
+    node(maker, "counted", "uid-counted", counted, 2);
+    node(maker, "copier", "uid-copier", copied, 2);
+    reserve(maker, "early", "honest", "400");
+    step(maker, COMMAND_CONFIRM, "early");
+    reserve(maker, "long", "honest", "i700+s100+400+300x2");
+    step(maker, COMMAND_CONFIRM, "long");
+    reserve(maker, "by-index", "counted", "500");
+    step(maker, COMMAND_CONFIRM, "by-index");
+    step(maker, COMMAND_RELEASE, "early");
+    node(maker, "shrinking", "uid-shrinking", shrinking, 2);
+    reserve(maker, "on-both", "shrinking", "600x2");
+    step(maker, COMMAND_CONFIRM, "on-both");
+    reserve(maker, "later", "copier", "500");
+    step(maker, COMMAND_CONFIRM, "later");
+}
+
+static void observe_all(struct maker *maker)
+{
+    struct world *world = &maker->world;
+    struct pod *believed = world_pod(world, "believed", "old-node");
+    world_note(world, believed, "c0 GPU-ffffffff-0001 250 1000");
+    observe(maker, believed, "250"); /* on a node that nobody knows: its GPU is absent */
+    observe(maker, world_pod(world, "presumed", "honest"), "200");
+    struct pod *whole = world_pod(world, "whole", "counted");
+    whole->whole_gpus = 1;
+    observe(maker, whole, NULL);
+    observe(maker, world_pod(world, "crowd", "sick"),
+            "3000"); /* more than the node has: unplaced */
+}
+
+static void make_present(struct maker *maker)
+{
+    node(maker, "counted", "uid-counted", named, 2); /* UUIDs replace counts; by-index stays */
+    node(maker, "sick", "uid-sick", sick, 2);
+    node(maker, "second-copier", "uid-second-copier", copied, 1);
+    node(maker, "shrinking", "uid-shrinking", shrinking, 1); /* the other is absent, and charged */
+    observe_all(maker);
+    step(maker, COMMAND_RELEASE, "later");
+    reserve(maker, "on-its-way", "honest", "100");
+    reserve(maker, "in-doubt", "honest", "50");
+    step(maker, COMMAND_DOUBT, "in-doubt");
+    reserve(maker, "ending", "copier", "300");
+    step(maker, COMMAND_CONFIRM, "ending");
+    make(maker, (struct command){
+                    .kind = COMMAND_TERMINATING, .uid = "ending", .terminating_ms = first_ms});
+    make(maker, (struct command){.kind = COMMAND_NOTE, .uid = "long", .differs = true});
+    reserve(maker, "orphan", "copier", "200");
+    step(maker, COMMAND_CONFIRM, "orphan");
+    /* What a kill leaves in the log is what follows. */
+    struct err err;
+    if (db_exec(maker->store->db, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0)
+        fail(err.text);
+    make(maker, (struct command){.kind = COMMAND_NODE_GONE, .node = "copier"});
+    make(maker, (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 50 * day_ms});
+}
+
+static void copy_killed(const char *path)
+{
+    static const char *const suffix[] = {"", "-wal"};
+    struct err err;
+
+    for (size_t i = 0; i < ARRAY_LEN(suffix); i++) {
+        char from[512], to[512];
+        int fd = -1;
+        (void)snprintf(from, sizeof from, "%s%s", path, suffix[i]);
+        (void)snprintf(to, sizeof to, "%s.killed%s", path, suffix[i]);
+        if (backup_bytes(from, to, &fd, &err) < 0)
+            fail(err.text); /* fd stays open: closing it would drop SQLite's locks */
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct maker maker = {0};
+    struct err err;
+
+    if (argc != 2) {
+        (void)fprintf(stderr, "make_released: see the head of its source\n");
+        return 2;
+    }
+    const struct store_rules rules = {.path = argv[1], .retention_days = 30};
+    world_init(&maker.world);
+    maker.world.now_ms = first_ms;
+    if (store_open(&rules, &maker.store, &err) < 0 ||
+        store_claim(maker.store, "uid-of-kube-system", &err) < 0)
+        fail(err.text);
+    store_ops(maker.store, &maker.ops);
+    make_past(&maker);
+    maker.world.now_ms += 40 * day_ms;
+    maker.store->limits.retain_ms = 0;
+    if (maker.ops.tend(maker.ops.ctx, maker.world.now_ms, &err) < 0)
+        fail(err.text);
+    make_present(&maker);
+    copy_killed(argv[1]);
+    store_close(maker.store);
+    world_done(&maker.world);
+    CLEANUP(xfreep) char *text = ledger_text(argv[1], argv[1]);
+    (void)fputs(text, stdout);
+    return 0;
+}

@@ -1,0 +1,12 @@
+/*
+ * support_released - the ledgers of released versions, tests/released.
+ */
+#ifndef MILLIGPU_TESTS_RELEASED_H
+#define MILLIGPU_TESTS_RELEASED_H
+
+#include "milligpu/base.h"
+
+/* The bytes of tests/released/<version><rest>, with a 0 behind them; NULL: not there.  xfree it. */
+char *released_file(uint32_t version, const char *rest, size_t *out_bytes) MUST_USE;
+
+#endif

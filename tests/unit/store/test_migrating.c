@@ -1,0 +1,195 @@
+/*
+ * The process or the power goes, or the disk fails, at every point of the step from a released
+ * version: the ledger is the old one or the new one, never between, and the next start ends it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support/disk.h"
+#include "support/ledger_text.h"
+#include "support_released.h"
+#include "support_shelf.h"
+
+enum { N_MAX = 3000 };
+
+/* On the disk the released ledger, and what it says; "was" beside it stays as it is. */
+struct old {
+    struct shelf shelf;
+    char was[128];
+    char *text;
+};
+
+static void lay(struct old *old, uint32_t version, const char *form)
+{
+    char rest[64];
+    size_t bytes = 0;
+
+    shelf_init(&old->shelf);
+    (void)snprintf(old->was, sizeof old->was, "%s/was", old->shelf.folder);
+    old->text = released_file(version, ".txt", &bytes);
+    assert_non_null(old->text);
+    (void)snprintf(rest, sizeof rest, "%s.db", form);
+    CLEANUP(xfreep) char *file = released_file(version, rest, &bytes);
+    assert_non_null(file);
+    disk_put(old->shelf.path, (struct text){file, bytes});
+    disk_put(old->was, (struct text){file, bytes});
+    (void)snprintf(rest, sizeof rest, "%s.db-wal", form);
+    CLEANUP(xfreep) char *wal = released_file(version, rest, &bytes);
+    if (wal == NULL)
+        return;
+    char name[160];
+    (void)snprintf(name, sizeof name, "%s-wal", old->shelf.path);
+    disk_put(name, (struct text){wal, bytes});
+    (void)snprintf(name, sizeof name, "%s-wal", old->was);
+    disk_put(name, (struct text){wal, bytes});
+}
+
+static void lift(struct old *old)
+{
+    shelf_done(&old->shelf);
+    xfree(old->text);
+    disk_clear();
+}
+
+static void assert_keeps(const struct old *old, const char *file)
+{
+    CLEANUP(xfreep) char *text = ledger_text(file, old->was);
+    assert_string_equal(text, old->text);
+}
+
+static long long version_now(const struct old *old)
+{
+    return shelf_number(old->shelf.path, "PRAGMA user_version");
+}
+
+/* The copy that the last notice names. */
+static void assert_copy(const struct old *old)
+{
+    static const char words[] = "a copy of before is ";
+    const char *at = strstr(old->shelf.notices.data, words);
+    char name[256];
+
+    assert_non_null(at);
+    at += sizeof words - 1;
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "\n"), at);
+    assert_keeps(old, name);
+    assert_int_equal(shelf_number(name, "PRAGMA user_version"), 1);
+}
+
+/* Whatever it is now: nothing is lost, and an undisturbed start makes it the new one. */
+static void assert_either(struct old *old)
+{
+    struct err err;
+    const long long version = version_now(old);
+
+    assert_true(version == 1 || version == store_schema.version);
+    assert_keeps(old, old->shelf.path);
+    shelf_open(&old->shelf);
+    assert_int_equal(store_audit(old->shelf.store, &err), 0);
+    shelf_close(&old->shelf);
+    assert_int_equal(version_now(old), store_schema.version);
+    assert_keeps(old, old->shelf.path);
+}
+
+/* False if it ended before the n-th change: then both files are safe. */
+static bool cut(const char *form, uint64_t n, enum disk_loss loss)
+{
+    static struct old old;
+    struct err err;
+
+    lay(&old, 1, form);
+    disk_cut_before(n);
+    const int failed = shelf_try(&old.shelf, &err);
+    const bool was_cut = disk_is_cut();
+    if (failed == 0 && !was_cut)
+        disk_cut();
+    shelf_close(&old.shelf);
+    disk_restart(loss, n);
+    if (!was_cut) {
+        assert_int_equal(failed, 0);
+        assert_int_equal(version_now(&old), store_schema.version);
+        assert_copy(&old);
+    }
+    assert_either(&old);
+    lift(&old);
+    return was_cut;
+}
+
+static void cut_everywhere(enum disk_loss loss)
+{
+    static const char *const forms[] = {"", "-killed"};
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+        for (uint64_t n = 1;; n++) {
+            if (!cut(forms[i], n, loss)) {
+                assert_true(n > 40);
+                break;
+            }
+            assert_true(n < N_MAX);
+        }
+}
+
+static void a_kill_leaves_the_old_ledger_or_the_new_one(void **state)
+{
+    (void)state;
+    cut_everywhere(DISK_KEEPS_ALL);
+}
+
+static void a_power_cut_leaves_the_old_ledger_or_the_new_one(void **state)
+{
+    (void)state;
+    cut_everywhere(DISK_KEEPS_NONE);
+    cut_everywhere(DISK_KEEPS_SOME);
+}
+
+/* False if nothing failed. */
+static bool full(uint64_t n)
+{
+    static struct old old;
+    struct err err;
+
+    lay(&old, 1, "");
+    disk_fail(DISK_WRITE | DISK_SYNC | DISK_TRUNCATE, n, SQLITE_FULL, true);
+    const int failed = shelf_try(&old.shelf, &err);
+    const bool hit = disk_failed() > 0;
+    assert_true(failed != -(int)ERR_CORRUPT); /* it would be moved aside */
+    shelf_close(&old.shelf);
+    disk_fail(0, 0, SQLITE_OK, false);
+    assert_either(&old);
+    lift(&old);
+    return hit;
+}
+
+static void a_full_disk_leaves_the_old_ledger(void **state)
+{
+    uint64_t n = 1;
+    (void)state;
+    while (full(n))
+        assert_true(n++ < N_MAX);
+    assert_true(n > 40);
+}
+
+static int install(void **state)
+{
+    (void)state;
+    disk_install();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_leaves_the_old_ledger_or_the_new_one),
+        cmocka_unit_test(a_power_cut_leaves_the_old_ledger_or_the_new_one),
+        cmocka_unit_test(a_full_disk_leaves_the_old_ledger),
+    };
+    return cmocka_run_group_tests(tests, install, NULL);
+}

@@ -1,0 +1,229 @@
+/*
+ * Ledgers that older versions wrote, tests/released: each opens, and nothing of it is lost.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_inside.h"
+#include "support/ledger_text.h"
+#include "support_released.h"
+#include "support_shelf.h"
+
+static const char *const forms[] = {"", "-killed"};
+
+static bool put(const char *to, uint32_t version, const char *form, const char *suffix)
+{
+    char rest[64];
+    size_t bytes = 0;
+    (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffix);
+    CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
+    if (content == NULL)
+        return false;
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s%s", to, suffix);
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    return true;
+}
+
+/* A released ledger where the shelf's is to be, and once more as it was, at was. */
+static void lay(struct shelf *shelf, uint32_t version, const char *form, char *was, size_t bytes)
+{
+    shelf_init(shelf);
+    (void)snprintf(was, bytes, "%s/was", shelf->folder);
+    if (!put(shelf->path, version, form, "") || !put(was, version, form, ""))
+        fail_msg("tests/released has no %u%s.db: see its README.md", version, form);
+    (void)put(shelf->path, version, form, "-wal");
+    (void)put(was, version, form, "-wal");
+}
+
+static void assert_says(const char *file, const char *was, const char *should)
+{
+    CLEANUP(xfreep) char *text = ledger_text(file, was);
+    if (strcmp(text, should) != 0)
+        fail_msg("%s says:\n%s\nand should say:\n%s", file, text, should);
+}
+
+/* The one file of the folder that begins so. */
+static void find_copy(const struct shelf *shelf, uint32_t version, char *out, size_t bytes)
+{
+    char part[32];
+    struct dirent *entry;
+    (void)snprintf(part, sizeof part, "ledger.db.v%u-", version);
+    assert_int_equal(shelf_files(shelf, part), 1);
+    DIR *dir = opendir(shelf->folder);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) /* NOLINT(concurrency-mt-unsafe) */
+        if (strncmp(entry->d_name, part, strlen(part)) == 0)
+            (void)snprintf(out, bytes, "%s/%s", shelf->folder, entry->d_name);
+    (void)closedir(dir);
+}
+
+static void what_its_text_says_is_kept(uint32_t version, const char *form)
+{
+    struct shelf shelf;
+    char was[128], copy[512];
+    size_t bytes = 0;
+    struct err err;
+    CLEANUP(xfreep) char *should = released_file(version, ".txt", &bytes);
+
+    assert_non_null(should);
+    lay(&shelf, version, form, was, sizeof was);
+    assert_says(was, was, should);
+    shelf_open(&shelf);
+    assert_int_equal(store_audit(shelf.store, &err), 0);
+    assert_says(shelf.path, was, should);
+    find_copy(&shelf, version, copy, sizeof copy);
+    assert_says(copy, was, should);
+    /* It is what a new file would be, and stays it. */
+    shelf_close(&shelf);
+    shelf_open(&shelf);
+    assert_says(shelf.path, was, should);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    find_copy(&shelf, version, copy, sizeof copy);
+    shelf_done(&shelf);
+}
+
+static void every_released_version_keeps_its_rows_history_and_journal(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++)
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+            what_its_text_says_is_kept(version, forms[i]);
+}
+
+static void take_row(void *user, const struct store_history_row *row)
+{
+    unsigned *rows = user;
+    assert_true(row->uid[0] != '\0');
+    (*rows)++;
+}
+
+static unsigned ask_history(struct shelf *shelf, const struct store_history_query *query)
+{
+    unsigned rows = 0;
+    struct err err;
+    assert_int_equal(store_history(shelf->store, query, &rows, take_row, &err), 0);
+    return rows;
+}
+
+static void every_released_version_still_answers_who_held_what_when(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        char was[128];
+        lay(&shelf, version, "", was, sizeof was);
+        shelf_open(&shelf);
+        const struct store_history_query all = {0};
+        const struct store_history_query then = {.node = "copier", .at_ms = 1793491300000};
+        const struct store_history_query past = {.gpu = "GPU-aaaaaaaa-0001"};
+        assert_int_equal(ask_history(&shelf, &all), 15);
+        assert_int_equal(ask_history(&shelf, &then), 1);
+        assert_int_equal(ask_history(&shelf, &past), 2);
+        shelf_done(&shelf);
+    }
+}
+
+/* Into memory, one grant more, one row of each kind a step further, and back. */
+static void every_released_version_goes_on_from_there(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        lay(&shelf, version, "-killed", was, sizeof was);
+        struct world *world = &shelf.world;
+        shelf_open(&shelf);
+        assert_int_equal(store_load(shelf.store, world->ledger, &err), 0);
+        ledger_audit(world->ledger);
+        assert_int_equal(world_reserve(world, "next", "honest", "500"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_CONFIRM, "in-doubt"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
+        assert_int_equal(world_step(world, COMMAND_RELEASE, "believed"), VERDICT_OK);
+        assert_int_equal(world_reserve(world, "much", "honest", "900"), VERDICT_REFUSED);
+        shelf_save(&shelf);
+        shelf_turn(&shelf);
+        shelf_done(&shelf);
+    }
+}
+
+static void its_rows_know_no_version_of_a_binding(void **state)
+{
+    struct shelf shelf;
+    char was[128];
+    (void)state;
+    lay(&shelf, 1, "", was, sizeof was);
+    shelf_open(&shelf);
+    assert_int_equal(shelf_number(shelf.path, "SELECT max(version) FROM allocation"), 0);
+    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    shelf_done(&shelf);
+}
+
+/* A ledger whose tables somebody changed is no better for a new version. */
+static void a_changed_one_is_not_migrated(void **state)
+{
+    struct shelf shelf;
+    struct err err;
+    char was[128];
+    (void)state;
+    lay(&shelf, 1, "", was, sizeof was);
+    assert_int_equal(shelf_sql(shelf.path, "DROP TRIGGER charge_within"), 0);
+    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "not those of version 2"));
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 1);
+    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    shelf_done(&shelf);
+}
+
+static void take_check(void *user, enum store_check check, const char *wrong)
+{
+    (void)check;
+    (void)wrong;
+    ++*(unsigned *)user;
+}
+
+static void an_audit_of_an_old_one_says_what_to_do_and_leaves_it(void **state)
+{
+    struct shelf shelf;
+    struct err err;
+    char was[128];
+    unsigned checks = 0;
+    size_t bytes = 0;
+    (void)state;
+    CLEANUP(xfreep) char *should = released_file(1, ".txt", &bytes);
+    lay(&shelf, 1, "", was, sizeof was);
+    assert_int_equal(store_examine(shelf.path, &checks, take_check, &err), -(int)ERR_INVALID);
+    assert_int_equal(checks, 0);
+    assert_non_null(strstr(err.text, "version 1 of a ledger; this milligpuctl checks version 2"));
+    assert_non_null(strstr(err.text, "start the milligpud of this version on it"));
+    assert_int_equal(shelf_files(&shelf, "ledger.db"), 1);
+    assert_says(shelf.path, was, should);
+    shelf_done(&shelf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_released_version_keeps_its_rows_history_and_journal),
+        cmocka_unit_test(every_released_version_still_answers_who_held_what_when),
+        cmocka_unit_test(every_released_version_goes_on_from_there),
+        cmocka_unit_test(its_rows_know_no_version_of_a_binding),
+        cmocka_unit_test(a_changed_one_is_not_migrated),
+        cmocka_unit_test(an_audit_of_an_old_one_says_what_to_do_and_leaves_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
