@@ -4,13 +4,20 @@
  * README.md says which function each step stands for, and why what is left out may be left out.
  * Every pod asks for a whole GPU: a GPU has room for one.  A "row" is an allocation of the ledger,
  * a "call" is a Binding of ours in the outbox, "late" POSTs are in the network or inside the API
- * server and take effect whenever they like, also after we died.
+ * server and take effect whenever they like, also after we died: after any time.
+ *
+ * Versions are counted pod by pod: each write to a pod that is unbound makes the next one, and the
+ * one it is bound in is the last that matters.  A Binding names the version that was judged, and
+ * lands on that one alone.  "Not older than version v" of a list is: it shows the pod's v or a later
+ * one, or was taken after it was gone.
  *
  * "twin" marks a line that is expanded for several callers and pods, of which some never reach it:
  * the first two pods are never fetched.
  *
  * Bounds (-D): UIDS pods (the third bears the name of the first), NODES x GPUS, TRIES binds per
- * pod, LOSSES messages lost or late, CRASHES, BAD_COMMITS, RELISTS, BATCH messages per COMMIT.
+ * pod and one more while it is in doubt, LOSSES messages lost or late, MOVES writes of others,
+ * CONFLICTS and REFUSALS of the API server without such a reason, CRASHES, LOST_LEDGERS among
+ * them, BAD_COMMITS, RELISTS, BATCH messages per COMMIT.
  * Faults (-D): see the list in README.md; each of them has to produce a counterexample.
  */
 #ifndef UIDS
@@ -43,6 +50,15 @@
 #ifndef ENDS
 #define ENDS 1
 #endif
+#ifndef MOVES
+#define MOVES 1
+#endif
+#ifndef CONFLICTS
+#define CONFLICTS 0
+#endif
+#ifndef LOST_LEDGERS
+#define LOST_LEDGERS 0
+#endif
 
 #define ALL (NODES * GPUS)
 #define NODE(g) ((g) / GPUS)
@@ -64,12 +80,16 @@
 mtype = { ABSENT, PENDING, LEAVING, BOUND, TERMINATING, GONE };
 mtype api[UIDS];
 byte api_gpu[UIDS]; /* the annotation; stays readable after the end */
+byte ver[UIDS];     /* the last version in which it is unbound; 0: not made yet */
 
-typedef per_gpu { byte on[ALL] };
+/* Late Bindings that name the version of now.  One of an earlier version can never land: it is
+   left out. */
+typedef per_gpu { bool on[ALL] };
 per_gpu late[UIDS];
 
 #define RUNS(u) (api[u] == BOUND || api[u] == TERMINATING)
 #define EXISTS(state) ((state) != ABSENT && (state) != GONE)
+#define UNBOUND(state) ((state) == PENDING || (state) == LEAVING)
 
 /* --- the ledger --- */
 
@@ -79,27 +99,38 @@ byte view[UIDS];    /* in the snapshot that filter reads */
 byte phantom[UIDS]; /* a batch whose COMMIT failed, and which may appear after a crash */
 bool haunted;
 
+/* Of a reservation: the highest version that a Binding of it ever named; else 0. */
+byte rv[UIDS];
+byte disk_rv[UIDS];
+byte phantom_rv[UIDS];
+
 /* --- the daemon --- */
 
 mtype = { COLLECT, COMMIT };
 mtype phase = COLLECT;
 byte batched;
 bool ready = true;
-bool kept[UIDS]; /* its message was in a lost batch and waits to be tried again */
+bool kept_news[UIDS]; /* what was in a lost batch waits to be tried again, in order */
+bool kept_outcome[UIDS];
 
 mtype record[UIDS]; /* the table of pods: by the watch or a GET */
-byte mark[UIDS];    /* 0: older than the list that comes in; else a list spares it */
+byte record_ver[UIDS];
 #define KNOWN(u) EXISTS(record[u])
 #define KNOWN_AS_BOUND(u) (record[u] == BOUND || record[u] == TERMINATING)
 mtype seen[UIDS];   /* how far the watch has come */
+byte seen_ver[UIDS];
 mtype taken[UIDS];  /* its news in this batch */
-byte listing;       /* 1: the server has taken the snapshot, 2: we have begun to read it */
+byte taken_ver[UIDS];
+bool listing;       /* the server has taken the snapshot */
 mtype listed[UIDS];
+byte listed_ver[UIDS];
 bool list_taken;
+bool new_ledger;    /* and the old one is lost */
 
 byte queued[UIDS]; /* a bind in the queue: 1 + node */
 byte asked[UIDS];  /* a bind that waits for a GET of its pod */
 mtype got[UIDS];   /* what the GET showed */
+byte got_ver[UIDS];
 
 bool flight[UIDS]; /* an outcome will come */
 bool waits[UIDS];  /* a call hangs on the flight */
@@ -110,10 +141,13 @@ bool again[UIDS]; /* the row was there before this bind */
 
 mtype call[UIDS] = NOTHING; /* the outbox */
 byte call_gpu[UIDS];
+byte call_ver[UIDS];
 bool maybe_sent[UIDS];
 
-mtype = { SAID_BOUND, SAID_VOID, SAID_UNKNOWN };
+/* SAID_MOVED: unbound, in a later version than the Binding named. */
+mtype = { SAID_BOUND, SAID_VOID, SAID_UNKNOWN, SAID_MOVED };
 mtype outcome[UIDS] = NOTHING;
+byte moved_to[UIDS];
 bool handled[UIDS];          /* in this batch */
 mtype landed[UIDS] = NOTHING; /* to be answered after it */
 
@@ -122,7 +156,17 @@ mtype landed[UIDS] = NOTHING; /* to be answered after it */
 byte tries[UIDS];
 bool promised[UIDS]; /* we have answered success */
 
-byte losses, crashes, bad_commits, relists;
+#define NEWS_KEPT (kept_news[0] || kept_news[1] || kept_news[UIDS - 1])
+#define OUTCOME_KEPT (kept_outcome[0] || kept_outcome[1] || kept_outcome[UIDS - 1])
+
+/* What a lost batch left comes first: until it is written no bind is decided. */
+#ifdef BINDS_PASS_KEPT_NEWS
+#define BINDS_WAIT_FOR_NEWS false
+#else
+#define BINDS_WAIT_FOR_NEWS (NEWS_KEPT || OUTCOME_KEPT)
+#endif
+
+byte losses, moves, conflicts, crashes, lost_ledgers, bad_commits, relists;
 byte i; /* for loops inside atomic steps */
 
 #define FOR_PODS for (i : 0 .. UIDS - 1)
@@ -133,8 +177,8 @@ byte i; /* for loops inside atomic steps */
 #define DOUBLE(a, b) (RUNS(a) && RUNS(b) && api_gpu[a] == api_gpu[b])
 #define DOUBLE_ROW(a, b) (IS_GRANT(disk[a]) && IS_GRANT(disk[b]) && GPU(disk[a]) == GPU(disk[b]))
 
-/* Every pod that runs with a GPU of ours is in the ledger, on that GPU. */
-#define COVERED(u) (!RUNS(u) || (disk[u] != FREE && GPU(disk[u]) == api_gpu[u]))
+/* Every pod that runs with a GPU of ours is in the ledger, on that GPU; a new one first lists. */
+#define COVERED(u) (!RUNS(u) || new_ledger || (disk[u] != FREE && GPU(disk[u]) == api_gpu[u]))
 
 /* An answered success was one. */
 #define KEPT_WORD(u) (!promised[u] || RUNS(u) || api[u] == GONE)
@@ -181,12 +225,22 @@ end:
     ((IS_RESERVED(view[u]) && NODE(GPU(view[u])) == NODE(gpu)) || \
      (view[u] == FREE && !TAKEN(view, gpu)))
 
-/* It gives up at httpTimeout and asks again: the last bind may still be on its way. */
+/*
+ * It gives up at httpTimeout and asks again: the last bind may still be on its way.  It goes on
+ * for ever while the pod is unbound; here once more than TRIES, where a reservation waits for it,
+ * and again after a kill or a lost batch.
+ */
+#define IN_DOUBT(u) (IS_RESERVED(disk[u]) && IS_RESERVED(row[u]) && !flight[u] && outcome[u] == NOTHING)
+#define ASKS(u) (tries[u] < TRIES || (tries[u] == TRIES && IN_DOUBT(u) && !BINDS_WAIT_FOR_NEWS))
+inline ask_for_ever_again()
+{
+    FOR_PODS { tries[i] = (tries[i] > TRIES -> TRIES : tries[i]) }
+}
+
 inline ask(u, gpu)
 {
     d_step {
-        api[u] == PENDING && queued[u] == 0 && asked[u] == 0 && tries[u] < TRIES && ready &&
-        FITS(u, gpu);
+        api[u] == PENDING && queued[u] == 0 && asked[u] == 0 && ready && FITS(u, gpu) && ASKS(u);
         printf("scheduler: bind pod %d to node %d\n", u, NODE(gpu));
         tries[u]++;
         queued[u] = 1 + NODE(gpu)
@@ -222,19 +276,39 @@ inline refuse_bind(u)
     answer(u, false)
 }
 
-inline launch(u)
+/* The version that was judged is in the row, and both are on disk before the POST: act(). */
+inline launch(u, gpu, version, sent_before)
 {
     flight[u] = true;
     waits[u] = true;
+    row[u] = RESERVED(gpu); /* twin */
+    rv[u] = version; /* twin */
+    again[u] = sent_before; /* twin */
+    call_gpu[u] = gpu; /* twin */
     effect[u] = TO_BIND /* twin */
 }
 
-/* What a lost batch left comes first: until it is written no bind is decided. */
-#ifdef BINDS_PASS_KEPT_NEWS
-#define BINDS_WAIT_FOR_NEWS false
-#else
-#define BINDS_WAIT_FOR_NEWS (kept[0] || kept[1] || kept[UIDS - 1])
+/* Seen unbound in a later version than any Binding of it named: none of them can land. */
+#define IS_VOID(u) (UNBOUND(record[u]) && record_ver[u] > rv[u])
+
+inline void_row(u)
+{
+    row[u] = FREE; /* twin */
+    rv[u] = 0
+}
+
+/* COMMAND_RESERVE, for node n: where there is room. */
+inline reserve_anew(u, n)
+{
+    if
+    :: !TAKEN(row, n * GPUS) -> /* VERDICT_OK */
+       launch(u, n * GPUS, record_ver[u], false) /* twin */
+#if GPUS > 1
+    :: !TAKEN(row, n * GPUS + 1) -> launch(u, n * GPUS + 1, record_ver[u], false) /* twin */
 #endif
+    :: TAKEN(row, n * GPUS) && TAKEN(row, n * GPUS + GPUS - 1) -> refuse_bind(u) /* VERDICT_REFUSED */
+    fi
+}
 
 /* handle_bind(): the pod is known, n is the node that is asked for. */
 inline bind_known(u, n)
@@ -246,26 +320,17 @@ inline bind_known(u, n)
     :: !flight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) == n && !IS_RESERVED(row[u]) ->
        answer(u, true) /* the same bind again */
     :: !flight[u] && !(KNOWN_AS_BOUND(u) && (NODE(api_gpu[u]) != n || !IS_RESERVED(row[u]))) ->
+       if
+       :: IS_RESERVED(row[u]) && IS_VOID(u) -> void_row(u) /* twin */
+       :: else
+       fi;
        if /* COMMAND_RESERVE */
-       :: row[u] != FREE && NODE(GPU(row[u])) != n -> refuse_bind(u) /* VERDICT_ELSEWHERE */
-       :: row[u] != FREE && NODE(GPU(row[u])) == n -> /* VERDICT_SAME */
-          again[u] = true;
-          launch(u);
-          call_gpu[u] = GPU(row[u]) /* twin */
-       :: row[u] == FREE && !TAKEN(row, n * GPUS) -> /* VERDICT_OK */
-          row[u] = RESERVED(n * GPUS);
-          again[u] = false; /* twin */
-          launch(u);
-          call_gpu[u] = n * GPUS
-#if GPUS > 1
-       :: row[u] == FREE && !TAKEN(row, n * GPUS + 1) ->
-          row[u] = RESERVED(n * GPUS + 1);
-          again[u] = false;
-          launch(u);
-          call_gpu[u] = n * GPUS + 1
-#endif
-       :: row[u] == FREE && TAKEN(row, n * GPUS) && TAKEN(row, n * GPUS + GPUS - 1) ->
-          refuse_bind(u) /* VERDICT_REFUSED */
+       :: row[u] != FREE && NODE(GPU(row[u])) != n -> refuse_bind(u) /* VERDICT_ELSEWHERE */ /* twin */
+       :: IS_RESERVED(row[u]) && NODE(GPU(row[u])) == n -> /* VERDICT_SAME: the same bytes */
+          launch(u, GPU(row[u]), rv[u], true) /* twin */
+       :: row[u] != FREE && !IS_RESERVED(row[u]) && NODE(GPU(row[u])) == n ->
+          answer(u, true) /* confirmed by the outcome, not yet by the watch */
+       :: row[u] == FREE -> reserve_anew(u, n)
        fi
     fi
 }
@@ -286,19 +351,6 @@ inline handle_bind(u)
     }
 }
 
-/*
- * A fetched pod is judged by resourceVersion: a list whose snapshot is older spares it.  Two ways
- * to judge it by the epoch in which the list begins for the writer were wrong.
- */
-#if defined(GET_IS_OF_THIS_LIST) || defined(GET_IS_OF_NEXT_LIST)
-#define EPOCHS
-#endif
-#ifdef GET_IS_OF_NEXT_LIST
-#define GET_MARK 2
-#else
-#define GET_MARK 1
-#endif
-
 inline handle_fetched(u)
 {
     atomic {
@@ -306,31 +358,57 @@ inline handle_fetched(u)
         printf("writer: handle_fetched of pod %d: %e\n", u, got[u]);
         if
         :: EXISTS(got[u]) && ready && !BINDS_WAIT_FOR_NEWS -> /* twin */
-           record[u] = got[u];
-           mark[u] = GET_MARK; /* twin */
+           record[u] = (KNOWN(u) -> record[u] : got[u]);
+           record_ver[u] = (record_ver[u] > got_ver[u] -> record_ver[u] : got_ver[u]); /* twin */
            bind_known(u, (asked[u] - 1))
         :: else -> refuse_bind(u)
         fi;
         asked[u] = 0;
         got[u] = 0;
+        got_ver[u] = 0; /* twin */
         batched++ /* twin */
     }
 }
 
 
+/*
+ * judge_again(): the request may have changed, too.  The new version is on disk before its POST.
+ */
+inline judge_again(u)
+{
+    record[u] = (KNOWN_AS_BOUND(u) -> record[u] : PENDING);
+    record_ver[u] = (record_ver[u] > moved_to[u] -> record_ver[u] : moved_to[u]);
+    if
+    :: waits[u] && ready && IS_RESERVED(row[u]) && !KNOWN_AS_BOUND(u) -> /* COMMAND_VERSION */
+#ifdef SENDS_BEFORE_IT_IS_WRITTEN
+       call[u] = TO_BIND;
+       call_ver[u] = record_ver[u];
+#endif
+       launch(u, GPU(row[u]), record_ver[u], false);
+       landed[u] = NOTHING
+    :: IS_RESERVED(row[u]) -> void_row(u) /* nobody waits, or refused now */
+    :: else
+    fi
+}
+
 /* handle_outcome() */
 inline handle_outcome(u)
 {
-    d_step {
+    atomic {
         phase == COLLECT && batched < BATCH && outcome[u] != NOTHING && !handled[u];
         printf("writer: handle_outcome of pod %d: %e\n", u, outcome[u]);
         handled[u] = true;
         landed[u] = outcome[u];
         if
-        :: outcome[u] == SAID_BOUND && IS_RESERVED(row[u]) -> row[u] = GRANTED(GPU(row[u]))
-        :: outcome[u] == SAID_VOID && IS_RESERVED(row[u]) -> row[u] = FREE
+        :: outcome[u] == SAID_BOUND && IS_RESERVED(row[u]) ->
+           row[u] = GRANTED(GPU(row[u]));
+           rv[u] = 0
+        :: outcome[u] == SAID_VOID && IS_RESERVED(row[u]) -> void_row(u)
+        :: outcome[u] == SAID_MOVED -> judge_again(u)
 #ifdef UNKNOWN_IS_RELEASED
-        :: outcome[u] == SAID_UNKNOWN && IS_RESERVED(row[u]) -> row[u] = FREE
+        :: outcome[u] == SAID_UNKNOWN && IS_RESERVED(row[u]) -> void_row(u)
+#else
+        :: outcome[u] == SAID_UNKNOWN && IS_RESERVED(row[u]) && IS_VOID(u) -> void_row(u)
 #endif
         :: else /* COMMAND_DOUBT changes no room */
         fi;
@@ -338,55 +416,72 @@ inline handle_outcome(u)
     }
 }
 
-/* pods_put(), pods_remove() */
-#define remember(u, state) record[u] = state; mark[u] = (state == ABSENT -> 0 : 1)
+/* pods_put(): a view never goes back.  pods_remove(). */
+#define OLD_NEWS(u, state, version) \
+    (UNBOUND(state) && (KNOWN_AS_BOUND(u) || (KNOWN(u) && (version) < record_ver[u])))
+
+inline forget_pod(u)
+{
+    record[u] = ABSENT;
+    record_ver[u] = 0
+}
+
+#ifdef UNBOUND_IS_RELEASED
+#define LATER(u, version) true
+#else
+#define LATER(u, version) ((version) > rv[u])
+#endif
 
 /* reconcile_pod(), reconcile_gone() */
-inline reconcile(u, state)
+inline reconcile(u, state, version)
 {
     if
     :: state == GONE || state == ABSENT ->
-       remember(u, ABSENT);
-       row[u] = FREE
-    :: EXISTS(state) ->
-       remember(u, state);
+       forget_pod(u);
+       void_row(u)
+    :: EXISTS(state) && OLD_NEWS(u, state, version) /* twin */
+    :: EXISTS(state) && !OLD_NEWS(u, state, version) ->
+       record[u] = state;
+       record_ver[u] = version;
        if
-       :: (state == BOUND || state == TERMINATING) && row[u] == FREE ->
+       :: !UNBOUND(state) && row[u] == FREE ->
           row[u] = OBSERVED(api_gpu[u]) /* COMMAND_OBSERVE */
-       :: (state == BOUND || state == TERMINATING) && IS_RESERVED(row[u]) &&
-          NODE(GPU(row[u])) == NODE(api_gpu[u]) ->
-          row[u] = GRANTED(GPU(row[u])) /* COMMAND_CONFIRM; a row wins over an annotation */
-       :: (state == BOUND || state == TERMINATING) && row[u] != FREE &&
-          NODE(GPU(row[u])) != NODE(api_gpu[u]) ->
+       :: !UNBOUND(state) && IS_RESERVED(row[u]) && NODE(GPU(row[u])) == NODE(api_gpu[u]) ->
+          row[u] = GRANTED(GPU(row[u])); /* COMMAND_CONFIRM; a row wins over an annotation */
+          rv[u] = 0
+       :: !UNBOUND(state) && row[u] != FREE && NODE(GPU(row[u])) != NODE(api_gpu[u]) ->
+          void_row(u);
           row[u] = OBSERVED(api_gpu[u]) /* COMMAND_RELEASE "elsewhere", then OBSERVE */
-#ifdef UNBOUND_IS_RELEASED
-       :: state == PENDING && IS_RESERVED(row[u]) && !flight[u] -> row[u] = FREE
-#endif
-       :: else /* an unbound pod says nothing */
+       :: UNBOUND(state) && IS_RESERVED(row[u]) && !flight[u] && LATER(u, version) ->
+          void_row(u) /* evidence */
+       :: else /* unbound in a version that may be bound yet: it says nothing */
        fi;
 #ifdef DELETION_TIMESTAMP_RELEASES
        if
-       :: state == TERMINATING -> row[u] = FREE
+       :: state == TERMINATING -> void_row(u)
        :: else
        fi
 #endif
     fi
 }
 
-/* The watch, in order, as late as it likes. */
+/* The watch, in order, version by version, as late as it likes. */
 inline handle_pod(u)
 {
     d_step {
-        phase == COLLECT && batched < BATCH && listing == 0 && ready && seen[u] != api[u] &&
-        taken[u] == 0;
+        phase == COLLECT && batched < BATCH && !listing && ready && taken[u] == 0 &&
+        !OUTCOME_KEPT && (kept_news[u] || !NEWS_KEPT) &&
+        (seen[u] != api[u] || seen_ver[u] < ver[u]);
+        taken_ver[u] = seen_ver[u];
         if
-        :: seen[u] == ABSENT -> taken[u] = PENDING
-        :: (seen[u] == PENDING || seen[u] == LEAVING) && api_gpu[u] != NONE -> taken[u] = BOUND
-        :: seen[u] == BOUND || seen[u] == TERMINATING ||
-           ((seen[u] == PENDING || seen[u] == LEAVING) && api_gpu[u] == NONE) -> taken[u] = api[u]
+        :: seen_ver[u] < ver[u] ->
+           taken_ver[u]++;
+           taken[u] = (api[u] == LEAVING && taken_ver[u] == ver[u] -> LEAVING : PENDING)
+        :: seen_ver[u] == ver[u] && UNBOUND(seen[u]) && api_gpu[u] != NONE -> taken[u] = BOUND
+        :: else -> taken[u] = api[u]
         fi;
-        printf("writer: handle_pod of pod %d: %e\n", u, taken[u]);
-        reconcile(u, taken[u]);
+        printf("writer: handle_pod of pod %d: %e, version %d\n", u, taken[u], taken_ver[u]);
+        reconcile(u, taken[u], taken_ver[u]);
         batched++
     }
 }
@@ -397,31 +492,33 @@ inline handle_pod(u)
 #define RELEASES(u) true
 #endif
 
-/* begin_list(), end_list(): the snapshot was taken when the server liked. */
-inline handle_list()
-{
-    atomic {
-        phase == COLLECT && batched == 0 && listing == 1;
-        printf("writer: begin_list\n");
-#ifdef EPOCHS
-        FOR_PODS { mark[i] = (mark[i] > 0 -> mark[i] - 1 : 0) };
+/* A list says nothing of what is newer than itself. */
+#ifdef OLD_LIST_IS_TAKEN
+#define NEWER(u, version) false
+#else
+#ifdef SPARES_WHAT_IS_NOT_NEWER
+#define NEWER(u, version) ((version) >= listed_ver[u])
+#else
+#define NEWER(u, version) ((version) > listed_ver[u])
 #endif
-        listing = 2
-    }
-}
+#endif
 
+/* begin_list(), end_list(): the snapshot was taken when the server liked. */
 inline handle_list_end()
 {
     d_step {
-        phase == COLLECT && batched == 0 && listing == 2;
+        phase == COLLECT && batched == 0 && listing;
         printf("writer: end_list\n");
         FOR_PODS {
             if
-            :: EXISTS(listed[i]) -> reconcile(i, listed[i])
+            :: EXISTS(listed[i]) -> reconcile(i, listed[i], listed_ver[i])
             :: else ->
-               record[i] = (mark[i] == 0 -> ABSENT : record[i]); /* pods_sweep() */
-               if
-               :: record[i] == ABSENT && RELEASES(i) -> row[i] = FREE /* release_orphans() */
+               if /* pods_sweep() */
+               :: KNOWN(i) && !NEWER(i, record_ver[i]) -> forget_pod(i)
+               :: else
+               fi;
+               if /* release_orphans() */
+               :: record[i] == ABSENT && !NEWER(i, rv[i]) && RELEASES(i) -> void_row(i)
                :: else
                fi
             fi
@@ -431,27 +528,29 @@ inline handle_list_end()
     }
 }
 
-/* "for 90 s": no POST of it can land any more, since the API server gives up after 60. */
-#ifdef NO_TIMING
-#define DOUBT_IS_OLD(u) true
+/*
+ * tick_doubts(): time only says when to ask.  A GET that would show nothing new is left out: it
+ * would change nothing.
+ */
+#ifdef VOID_BY_TIME
+#define WORTH_ASKING(u) true
 #else
-#define NO_LATE(u, gpu) (late[u].on[gpu] == 0)
-#define DOUBT_IS_OLD(u) (NO_LATE(u, 0) && NO_LATE(u, ALL - 1))
+#define WORTH_ASKING(u) (!UNBOUND(api[u]) || ver[u] > rv[u])
 #endif
 
-/* tick_doubts() */
-inline expire_doubt(u)
+inline ask_about_doubt(u)
 {
     d_step {
         phase == COLLECT && batched < BATCH && ready && IS_RESERVED(row[u]) && !flight[u] &&
-        outcome[u] == NOTHING && DOUBT_IS_OLD(u);
-        printf("writer: expire_doubt of pod %d\n", u);
+        outcome[u] == NOTHING && WORTH_ASKING(u);
+        printf("writer: ask_about pod %d\n", u);
 #ifdef EXPIRY_DOES_NOT_ASK
-        row[u] = FREE;
+        void_row(u);
 #else
         flight[u] = true;
         waits[u] = false;
         call_gpu[u] = GPU(row[u]);
+        again[u] = true;
         effect[u] = TO_CHECK;
 #endif
         batched++
@@ -465,6 +564,7 @@ inline act()
         if
         :: effect[i] != NOTHING ->
            call[i] = effect[i];
+           call_ver[i] = rv[i];
 #ifdef DOUBT_OF_THIS_CALL_ONLY
            maybe_sent[i] = false;
 #else
@@ -483,7 +583,7 @@ inline reply()
     FOR_PODS {
         if
         :: landed[i] != NOTHING ->
-           if
+           if /* said MOVED, and refused: row[i] may be bound meanwhile */
            :: waits[i] -> answer(i, landed[i] == SAID_BOUND)
            :: else
            fi;
@@ -525,18 +625,27 @@ inline commit()
         printf("writer: COMMIT; rows %d %d\n", row[0], row[1]);
         FOR_PODS {
             disk[i] = row[i];
+            disk_rv[i] = rv[i];
             view[i] = row[i];
             phantom[i] = FREE;
-            kept[i] = kept[i] && taken[i] == 0 && !handled[i];
+            phantom_rv[i] = 0;
+            kept_news[i] = kept_news[i] && taken[i] == 0;
+            kept_outcome[i] = kept_outcome[i] && !handled[i];
             seen[i] = (taken[i] != 0 -> taken[i] : seen[i]);
+            seen_ver[i] = (taken[i] != 0 -> taken_ver[i] : seen_ver[i]);
             seen[i] = (list_taken -> listed[i] : seen[i]);
+            seen_ver[i] = (list_taken -> listed_ver[i] : seen_ver[i]);
             taken[i] = 0;
+            taken_ver[i] = 0;
             outcome[i] = (handled[i] -> NOTHING : outcome[i]);
+            moved_to[i] = (handled[i] -> 0 : moved_to[i]);
             handled[i] = false;
-            listed[i] = (list_taken -> ABSENT : listed[i])
+            listed[i] = (list_taken -> ABSENT : listed[i]);
+            listed_ver[i] = (list_taken -> 0 : listed_ver[i])
         };
         haunted = false;
-        listing = (list_taken -> 0 : listing);
+        listing = listing && !list_taken;
+        new_ledger = new_ledger && !list_taken;
         ready = ready || list_taken;
         list_taken = false;
         act();
@@ -555,11 +664,15 @@ inline commit_fails()
         bad_commits++;
         FOR_PODS {
             phantom[i] = row[i];
+            phantom_rv[i] = rv[i];
             row[i] = disk[i];
+            rv[i] = disk_rv[i];
             view[i] = disk[i];
-            kept[i] = kept[i] || handled[i] || taken[i] != 0;
+            kept_news[i] = kept_news[i] || taken[i] != 0;
+            kept_outcome[i] = kept_outcome[i] || handled[i];
             handled[i] = false;
             taken[i] = 0;
+            taken_ver[i] = 0;
             if
             :: effect[i] != NOTHING ->
                if
@@ -575,6 +688,7 @@ inline commit_fails()
         };
         list_taken = false;
         haunted = true;
+        ask_for_ever_again();
         reply();
         batched = 0;
         phase = COLLECT
@@ -593,16 +707,15 @@ end:
     :: handle_outcome(1)
     :: handle_pod(0)
     :: handle_pod(1)
-    :: expire_doubt(0)
-    :: expire_doubt(1)
+    :: ask_about_doubt(0)
+    :: ask_about_doubt(1)
 #if UIDS > 2
     :: handle_bind(2)
     :: handle_fetched(2)
     :: handle_outcome(2)
     :: handle_pod(2)
-    :: expire_doubt(2)
+    :: ask_about_doubt(2)
 #endif
-    :: handle_list()
     :: handle_list_end()
     :: publish_less()
     :: commit()
@@ -617,9 +730,15 @@ end:
 
 #define FOUND(u) EXISTS(api[BEARER(u)])
 #ifdef NO_UID_CHECK
-#define TAKES(u) (api[BEARER(u)] == PENDING)
+#define IS_IT(u) true
 #else
-#define TAKES(u) (BEARER(u) == (u) && api[u] == PENDING)
+#define IS_IT(u) (BEARER(u) == (u))
+#endif
+#define TAKES(u) (IS_IT(u) && api[BEARER(u)] == PENDING)
+#ifdef NO_VERSION_CHECK
+#define TAKES_CALL(u) TAKES(u)
+#else
+#define TAKES_CALL(u) (TAKES(u) && (BEARER(u) != (u) || call_ver[u] == ver[u]))
 #endif
 #define OURS(u) (BEARER(u) == (u) && RUNS(u) && NODE(api_gpu[u]) == NODE(call_gpu[u]))
 
@@ -631,25 +750,39 @@ inline take_binding(u, gpu)
     printf("api server: pod %d is bound to GPU %d\n", BEARER(u), gpu)
 }
 
+/* Whenever it likes; or it is lost on the way. */
 inline late_post(u, gpu)
 {
-    d_step {
-        late[u].on[gpu] > 0;
-        late[u].on[gpu]--;
-        printf("api server: a late Binding of pod %d to GPU %d arrives\n", u, gpu);
+    atomic {
+        late[u].on[gpu];
+        late[u].on[gpu] = false;
         if
-        :: TAKES(u) -> take_binding(u, gpu)
-        :: else
+        :: TAKES(u) ->
+           printf("api server: a late Binding of pod %d to GPU %d arrives\n", u, gpu);
+           take_binding(u, gpu)
+        :: printf("network: a late Binding of pod %d to GPU %d comes to nothing\n", u, gpu)
         fi
     }
 }
 
-inline drop_post(u, gpu)
+/* A write to an unbound pod: no Binding of an earlier version can land any more. */
+inline move(u)
+{
+    ver[u]++;
+#ifndef NO_VERSION_CHECK
+    late[u].on[0] = false;
+    late[u].on[ALL - 1] = false;
+#endif
+    printf("api server: pod %d is in version %d\n", u, ver[u])
+}
+
+/* kube-scheduler's condition or nominatedNodeName, a tenant's annotation. */
+inline others_write(u)
 {
     d_step {
-        late[u].on[gpu] > 0;
-        printf("network: a late Binding of pod %d to GPU %d is lost\n", u, gpu);
-        late[u].on[gpu]--
+        api[u] == PENDING && moves < MOVES;
+        moves++;
+        move(u)
     }
 }
 
@@ -657,7 +790,9 @@ inline live(u)
 {
     atomic {
         if
-        :: api[u] == PENDING -> api[u] = LEAVING
+        :: api[u] == PENDING ->
+           api[u] = LEAVING;
+           move(u)
         :: api[u] == BOUND -> api[u] = TERMINATING
         :: EXISTS(api[u]) -> api[u] = GONE
         fi;
@@ -671,19 +806,17 @@ end:
     do
     :: late_post(0, 0)
     :: late_post(1, 0)
-    :: drop_post(0, 0)
-    :: drop_post(1, 0)
+    :: others_write(0)
+    :: others_write(1)
 #if NODES * GPUS > 1
     :: late_post(0, 1)
     :: late_post(1, 1)
-    :: drop_post(0, 1)
-    :: drop_post(1, 1)
 #endif
 #if UIDS > 2
     :: late_post(2, 0)
-    :: drop_post(2, 0)
+    :: others_write(2)
     :: live(2)
-    :: atomic { api[0] == GONE && api[2] == ABSENT -> api[2] = PENDING }
+    :: atomic { api[0] == GONE && api[2] == ABSENT -> api[2] = PENDING; ver[2] = 1 }
 #endif
     :: live(0)
 #if ENDS > 1
@@ -699,15 +832,21 @@ inline ends(u, what)
     printf("outbox: pod %d: %e\n", u, what);
     outcome[u] = what;
     call[u] = NOTHING;
+    call_ver[u] = 0;
     maybe_sent[u] = false
 }
 
+/* This copy comes to nothing.  It ends the reservation if nobody sent another. */
 inline definite(u)
 {
+#ifdef ONE_REFUSAL_ENDS_IT
+    ends(u, SAID_VOID)
+#else
     if
     :: maybe_sent[u] -> ends(u, SAID_UNKNOWN)
     :: else -> ends(u, SAID_VOID)
     fi
+#endif
 }
 
 /* One POST whose answer comes. */
@@ -716,17 +855,29 @@ inline post(u)
     d_step {
         call[u] == TO_BIND;
         if
-        :: !FOUND(u) -> ends(u, SAID_VOID) /* 404 */
-        :: FOUND(u) && TAKES(u) -> take_binding(u, call_gpu[u]); ends(u, SAID_BOUND) /* 201 */
-        :: FOUND(u) && !TAKES(u) -> call[u] = TO_CHECK /* 409: start_check() */
+        :: !FOUND(u) && !maybe_sent[u] -> ends(u, SAID_VOID) /* 404 */
+        :: !FOUND(u) && maybe_sent[u] -> call[u] = TO_CHECK
+        :: FOUND(u) && TAKES_CALL(u) -> take_binding(u, call_gpu[u]); ends(u, SAID_BOUND) /* 201 */
+        :: FOUND(u) && !TAKES_CALL(u) -> call[u] = TO_CHECK /* 409: start_check() */
         fi
+    }
+}
+
+/* A 409 that has another reason than the pod: an admission webhook. */
+inline post_conflicts(u)
+{
+    d_step {
+        call[u] == TO_BIND && conflicts < CONFLICTS && tries[u] <= TRIES && TAKES_CALL(u);
+        conflicts++;
+        printf("outbox: POST of pod %d: a webhook says 409\n", u);
+        call[u] = TO_CHECK
     }
 }
 
 inline post_and_lose_the_answer(u)
 {
     d_step {
-        call[u] == TO_BIND && losses < LOSSES && TAKES(u);
+        call[u] == TO_BIND && losses < LOSSES && TAKES_CALL(u);
         losses++;
         printf("outbox: POST of pod %d; its answer is lost\n", u);
         take_binding(u, call_gpu[u]);
@@ -740,25 +891,51 @@ inline post_late(u)
         call[u] == TO_BIND && losses < LOSSES;
         losses++;
         printf("outbox: POST of pod %d; it is late\n", u);
-        late[u].on[call_gpu[u]]++;
+#ifdef NO_VERSION_CHECK
+        late[u].on[call_gpu[u]] = true;
+#else
+        late[u].on[call_gpu[u]] = (call_ver[u] == ver[u]);
+#endif
         maybe_sent[u] = true
     }
 }
 
-/* The deadline; also 400, 401, 403, 422, and a server that cannot be reached at all. */
+/*
+ * The deadline; also 400, 401, 403, 422, and a server that cannot be reached at all.  Not at the
+ * ask that stands for all that kube-scheduler makes until one comes through.
+ */
 inline give_up_post(u)
 {
-    d_step { call[u] == TO_BIND; definite(u) }
+    d_step { call[u] == TO_BIND && tries[u] <= TRIES; definite(u) }
 }
 
-/* check_pod() */
+/* Unbound in a later version: the writer judges again, never the outbox. */
+inline check_moved(u)
+{
+#ifdef OUTBOX_JUDGES
+    call_ver[u] = ver[u];
+    call[u] = TO_BIND
+#else
+    moved_to[u] = ver[u];
+    ends(u, SAID_MOVED)
+#endif
+}
+
+/* check_pod(), by a quorum GET */
 inline check_pod(u)
 {
     d_step {
         call[u] == TO_CHECK;
         if
         :: OURS(u) -> ends(u, SAID_BOUND)
-        :: else -> ends(u, SAID_VOID)
+        :: BEARER(u) != (u) || !UNBOUND(api[u]) && !OURS(u) -> ends(u, SAID_VOID)
+        :: BEARER(u) == (u) && UNBOUND(api[u]) && ver[u] > call_ver[u] -> check_moved(u)
+        :: BEARER(u) == (u) && UNBOUND(api[u]) && ver[u] <= call_ver[u] ->
+#if defined(VOID_BY_TIME) || defined(UNMOVED_IS_VOID)
+           ends(u, SAID_VOID)
+#else
+           definite(u)
+#endif
         fi
     }
 }
@@ -773,7 +950,9 @@ inline fetch(u)
     d_step {
         asked[u] > 0 && got[u] == 0;
         if
-        :: BEARER(u) == u && api[u] != ABSENT -> got[u] = api[u]
+        :: BEARER(u) == u && api[u] != ABSENT ->
+           got[u] = api[u];
+           got_ver[u] = ver[u]
         :: else -> got[u] = GONE
         fi
     }
@@ -786,6 +965,8 @@ end:
     do
     :: post(0)
     :: post(1)
+    :: post_conflicts(0)
+    :: post_conflicts(1)
     :: post_and_lose_the_answer(0)
     :: post_and_lose_the_answer(1)
     :: post_late(0)
@@ -812,22 +993,30 @@ end:
 
 /* ---------------------------------------------------------------- the watcher */
 
-/* A list: at start, and after 410.  The server takes its snapshot; it arrives later. */
+/*
+ * A list: at start, and after 410; consistent.  The server takes its snapshot; it arrives later.
+ * A new ledger does not know what was sent.  It alone waits until nothing can be on its way.
+ */
+#define NONE_LATE(u) (!late[u].on[0] && !late[u].on[ALL - 1])
+#ifdef NEW_LEDGER_DOES_NOT_WAIT
+#define SETTLED true
+#else
+#define SETTLED (!new_ledger || NONE_LATE(0) && NONE_LATE(1) && NONE_LATE(UIDS - 1))
+#endif
+
 proctype Watcher()
 {
 end:
     do
     :: d_step {
-           listing == 0 && phase == COLLECT && batched == 0 && (!ready || relists < RELISTS);
+           !listing && phase == COLLECT && batched == 0 && (!ready || relists < RELISTS) && SETTLED;
            relists = (ready -> relists + 1 : relists);
            printf("api server: takes a snapshot for a list\n");
            FOR_PODS {
-#ifndef EPOCHS
-               mark[i] = (mark[i] > 0 -> mark[i] - 1 : 0);
-#endif
-               listed[i] = api[i]
+               listed[i] = api[i];
+               listed_ver[i] = ver[i]
            };
-           listing = 1
+           listing = true
        }
     od
 }
@@ -838,23 +1027,33 @@ end:
 inline forget(u)
 {
     row[u] = disk[u];
+    rv[u] = disk_rv[u];
     view[u] = disk[u];
     phantom[u] = FREE;
-    kept[u] = false;
-    remember(u, ABSENT);
+    phantom_rv[u] = 0;
+    kept_news[u] = false;
+    kept_outcome[u] = false;
+    forget_pod(u);
     seen[u] = ABSENT;
+    seen_ver[u] = 0;
     taken[u] = 0;
+    taken_ver[u] = 0;
+    listed[u] = ABSENT;
+    listed_ver[u] = 0;
     queued[u] = 0;
     asked[u] = 0;
     got[u] = 0;
+    got_ver[u] = 0;
     flight[u] = false;
     waits[u] = false;
     effect[u] = NOTHING;
     again[u] = false;
     call[u] = NOTHING;
     call_gpu[u] = 0;
+    call_ver[u] = 0;
     maybe_sent[u] = false;
     outcome[u] = NOTHING;
+    moved_to[u] = 0;
     handled[u] = false;
     landed[u] = NOTHING
 }
@@ -870,8 +1069,16 @@ end:
            crashes++;
            printf("kill -9\n");
            if
-           :: haunted -> FOR_PODS { disk[i] = phantom[i] }
+           :: haunted -> FOR_PODS { disk[i] = phantom[i]; disk_rv[i] = phantom_rv[i] }
            :: true
+           fi;
+           if
+           :: lost_ledgers < LOST_LEDGERS ->
+              printf("the ledger is lost\n");
+              lost_ledgers++;
+              new_ledger = true;
+              FOR_PODS { disk[i] = FREE; disk_rv[i] = 0 }
+           :: lost_ledgers == 0
            fi;
 #ifdef RESERVES_ANEW_AFTER_RESTART
            FOR_PODS {
@@ -886,7 +1093,8 @@ end:
            haunted = false;
            batched = 0;
            ready = false;
-           listing = 0;
+           listing = false;
+           ask_for_ever_again();
            list_taken = false;
            phase = COLLECT
        }
@@ -900,7 +1108,10 @@ init
             api[i] = (i < 2 -> PENDING : ABSENT);
             api_gpu[i] = NONE;
             seen[i] = api[i];
-            remember(i, api[i]);
+            record[i] = api[i];
+            ver[i] = (i < 2 -> 1 : 0);
+            seen_ver[i] = ver[i];
+            record_ver[i] = ver[i];
             listed[i] = ABSENT
         };
         run Invariants();
