@@ -28,6 +28,12 @@ void *map_find(const struct map *map, struct text key);
 void *map_put(struct map *map, struct text key, void *value); /* returns what was there before */
 void *map_take(struct map *map, struct text key);             /* removes and returns it, or NULL */
 
+/*
+ * Asks about each value once, and takes out those that are not to be kept; keep() may free these.
+ * Returns how many went.
+ */
+size_t map_sweep(struct map *map, void *user, bool (*keep)(void *user, void *value));
+
 /* *at starts at 0; NULL at the end.  The map must not change meanwhile. */
 void *map_next(const struct map *map, size_t *at);
 

@@ -105,6 +105,29 @@ void *map_take(struct map *map, struct text key)
     return value;
 }
 
+size_t map_sweep(struct map *map, void *user, bool (*keep)(void *user, void *value))
+{
+    const size_t mask = map->slots - 1;
+    const size_t before = map->count;
+    size_t free_slot = 0;
+
+    must(keep != NULL);
+    if (map->count == 0)
+        return 0;
+    /* From behind a free slot no gap that is closed pulls anything over where we were. */
+    while (map->entry[free_slot].value != NULL)
+        free_slot++;
+    for (size_t i = 1; i < map->slots; i++) {
+        const size_t at = (free_slot + i) & mask;
+        while (map->entry[at].value != NULL && !keep(user, map->entry[at].value)) {
+            map->count--;
+            close_gap(map, at);
+        }
+    }
+    must(map->count <= before);
+    return before - map->count;
+}
+
 void *map_next(const struct map *map, size_t *at)
 {
     must(at != NULL);

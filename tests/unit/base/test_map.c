@@ -114,6 +114,58 @@ static void a_map_survives_a_random_walk(void **state)
     map_done(&map);
 }
 
+struct counted {
+    char key[16];
+    size_t number;
+    bool held;
+};
+
+struct asked {
+    int of[4000];
+    int asks;
+    uint64_t seed;
+    uint32_t of_ten; /* so many go */
+};
+
+static bool keep_some(void *user, void *value)
+{
+    struct asked *asked = user;
+    struct counted *item = value;
+    asked->asks++;
+    asked->of[item->number]++;
+    item->held = draw(&asked->seed, 10) >= asked->of_ten;
+    return item->held;
+}
+
+static void a_sweep_asks_about_each_value_once_and_takes_out_what_goes(void **state)
+{
+    (void)state;
+    static struct counted item[4000];
+    static struct asked asked;
+    for (uint32_t round = 0; round <= 10; round++) {
+        struct map map;
+        size_t kept = 0;
+        map_init(&map);
+        assert_int_equal(map_sweep(&map, &asked, keep_some), 0);
+        asked = (struct asked){.seed = round, .of_ten = round};
+        for (size_t i = 0; i < ARRAY_LEN(item); i++) {
+            item[i].number = i;
+            const int len = snprintf(item[i].key, sizeof item[i].key, "%zu/%u", i, round);
+            assert_null(map_put(&map, (struct text){item[i].key, (size_t)len}, &item[i]));
+        }
+        const size_t went = map_sweep(&map, &asked, keep_some);
+        assert_int_equal(asked.asks, ARRAY_LEN(item));
+        for (size_t i = 0; i < ARRAY_LEN(item); i++) {
+            assert_int_equal(asked.of[i], 1);
+            assert_ptr_equal(map_find(&map, text_of(item[i].key)), item[i].held ? &item[i] : NULL);
+            kept += item[i].held;
+        }
+        assert_int_equal(map.count, kept);
+        assert_int_equal(went, ARRAY_LEN(item) - kept);
+        map_done(&map);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +173,7 @@ int main(void)
         cmocka_unit_test(put_gives_back_what_was_there_and_keeps_the_new_key),
         cmocka_unit_test(the_empty_key_and_bytes_of_zero_are_keys),
         cmocka_unit_test(a_map_survives_a_random_walk),
+        cmocka_unit_test(a_sweep_asks_about_each_value_once_and_takes_out_what_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
