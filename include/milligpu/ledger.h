@@ -120,6 +120,7 @@ const struct node *ledger_node(const struct ledger *ledger, struct text name);
 const struct allocation *ledger_find(const struct ledger *ledger, struct text uid);
 /* *at starts at 0; NULL at the end. */
 const struct allocation *ledger_next(const struct ledger *ledger, size_t *at);
+const struct allocation *ledger_next_open(const struct ledger *ledger, size_t *at); /* reserved */
 const struct node *ledger_next_node(const struct ledger *ledger, size_t *at);
 
 /*
@@ -141,9 +142,9 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
 /*
  * A UUID is granted on one node only: the first that showed it, for as long as that node shows it
  * or a pod holds it there; what only an annotation names claims nothing.  When it lets go, the GPU
- * of another node may be a duplicate of nothing.  A node that shows such a GPU, or NULL; to be
- * asked after apply and undo, and answered by a NODE command with inventory NULL.  O(1) unless an
- * owner let go while there are duplicates.
+ * of another node may be a duplicate of nothing.  A node that shows such a GPU, of several the one
+ * that has shown it longest, or NULL; to be asked after apply and undo, and answered by a NODE
+ * command with inventory NULL: until then it is the same node.  Costs what was let go since.
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 

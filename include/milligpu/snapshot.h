@@ -1,10 +1,11 @@
 /*
  * snapshot - the ledger as it was at one moment, for any number of readers.
  *
- *   snapshot --> page[0] --> 64 nodes      pages are counted and shared between snapshots:
- *           \--> page[1] --> 64 nodes      publishing copies only what changed
- *            \-> index: node name -> slot (rebuilt only when nodes come or go)
- *             \> open:  reservations not yet bound (few)
+ *   snapshot --> book[0] --> page[0] --> 32 nodes     books and pages are counted and shared
+ *           |           \--> page[1] --> 32 nodes     between snapshots: publishing copies only
+ *           \--> book[1] --> ...                      what changed, and the way to it
+ *            \-> index: node name -> slot              indexes are shared by all snapshots: an
+ *             \> open:  uid of a reservation -> slot    entry says only where to look
  *
  * Immutable and counted.  Take, read, drop; a slow reader copies out and lets go, because a held
  * snapshot keeps old pages alive.
@@ -14,32 +15,33 @@
 
 #include "milligpu/node.h"
 
-enum { PAGE_NODES = 64 };
+/* Of 15,000 nodes a publication counts 15 books, and copies 32 pages and 32 nodes of one. */
+enum { PAGE_NODES = 32, BOOK_PAGES = 32, BOOK_NODES = PAGE_NODES * BOOK_PAGES };
 
 struct page {
     atomic_uint refs;
     const struct node *node[PAGE_NODES]; /* NULL: free slot */
 };
 
-struct node_index;
-
-struct open_reservation {
-    const struct allocation *allocation;
-    uint32_t slot;
+struct book {
+    atomic_uint refs;
+    struct page *page[BOOK_PAGES];
 };
+
+struct slot_index;
 
 struct snapshot {
     atomic_uint refs;
     uint64_t generation; /* grows with every publication */
     uint64_t room;       /* generation of the last change that may make a refused request fit */
-    uint32_t slots;      /* pages x PAGE_NODES */
+    uint32_t slots;      /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
-    uint32_t pages;
-    struct page **page;
-    const struct node_index *index;
-    uint32_t opens;
-    struct open_reservation *open;
+    uint32_t opens; /* reservations not yet bound, shown or not */
+    uint32_t books;
+    struct book **book;
+    const struct slot_index *index;
+    const struct slot_index *open;
 };
 
 const struct snapshot *snapshot_ref(const struct snapshot *snapshot);
@@ -52,11 +54,20 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out);
+/* The reservation of this pod that a node shows; NULL if there is none, or it is bound. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 const struct allocation *snapshot_find(const struct snapshot *snapshot,
                                        struct text uid); /* O(all) */
 
 /* *at starts at 0; NULL at the end. */
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at);
+
+/*
+ * The next place where two snapshots of one ledger differ (before NULL: an empty one): what stood
+ * there and what stands there now, either may be NULL.  *at starts at 0; false at the end.  What
+ * they share is passed over unseen, so this costs what changed between them.
+ */
+bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
+                          const struct node **out_before, const struct node **out_after);
 
 #endif

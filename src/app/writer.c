@@ -1145,40 +1145,56 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
     return allocation->is.in_doubt || run(writer, &command);
 }
 
-static void forget_old_doubts(struct writer *writer)
+static bool doubt_lives(void *user, void *value)
 {
-    must(writer->mark > 0);
+    const struct writer *writer = user;
+    struct doubt *doubt = value;
 
-    struct doubt *doubt;
-
-    for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;) {
-        if (doubt->mark == writer->mark)
-            continue;
-        (void)map_take(&writer->doubts, text_of(doubt->uid));
-        doubt_free(doubt);
-        at = 0; /* the table may have moved */
-    }
+    must(doubt->mark <= writer->mark);
+    if (doubt->mark == writer->mark)
+        return true;
+    doubt_free(doubt);
+    return false;
 }
 
-/* Reservations that nobody sends: in doubt, and asked about when they have been for too long. */
+/* Reservations that nobody is sending, counted; the caller frees the array. */
+static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
+{
+    const struct allocation **open = NULL;
+    const struct allocation *allocation;
+    size_t capacity = 0;
+
+    *out_count = 0;
+    for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
+        must(allocation->is.state == STATE_RESERVED);
+        if (map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
+            continue;
+        open = xgrow(open, *out_count, &capacity, sizeof *open);
+        open[(*out_count)++] = allocation_ref(allocation);
+    }
+    return open;
+}
+
+/*
+ * Reservations that nobody sends: in doubt, and asked about when they have been for too long.  Once
+ * a second it looks at all reservations, not at the cluster (bench/README.md has what that costs).
+ */
 static bool tick_doubts(struct writer *writer, int64_t now)
 {
+    size_t count;
+    bool whole = true;
+
     must(!writer->batch.lost);
-
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
-
+    const struct allocation **open = open_reservations(writer, &count);
     writer->mark++;
-    for (uint32_t i = 0; snapshot != NULL && i < snapshot->opens; i++) {
-        const struct allocation *allocation =
-            ledger_find(writer->ledger, text_of(snapshot->open[i].allocation->is.uid));
-        if (allocation == NULL || allocation->is.state != STATE_RESERVED ||
-            map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
-            continue;
-        if (!expire_doubt(writer, allocation, now))
-            return false;
+    for (size_t i = 0; i < count; i++) {
+        whole = whole && expire_doubt(writer, open[i], now);
+        allocation_unref(open[i]);
     }
-    forget_old_doubts(writer);
-    return true;
+    xfree(open);
+    if (whole)
+        (void)map_sweep(&writer->doubts, writer, doubt_lives);
+    return whole;
 }
 
 static bool note_clock(struct writer *writer)

@@ -7,7 +7,7 @@
 #include "core/ledger_inside.h"
 #include "core/snapshot_inside.h"
 
-static_assert(NODES_MAX % PAGE_NODES == 0, "the last page is whole");
+static_assert(NODES_MAX % BOOK_NODES == 0, "the last book is whole");
 
 const char *command_name(enum command_kind kind)
 {
@@ -43,8 +43,19 @@ struct ledger *ledger_new(void)
     map_init(&ledger->live);
     map_init(&ledger->open);
     map_init(&ledger->owners);
+    map_init(&ledger->rivals);
+    ledger->index = slot_index_new(0);
+    ledger->open_index = slot_index_new(0);
     must(ledger->names != NULL);
     return ledger;
+}
+
+static void rivals_free(struct rivals *rivals)
+{
+    must(rivals != NULL);
+    must(rivals->id != NULL);
+    xfree(rivals->slot);
+    xfree(rivals);
 }
 
 void ledger_free(struct ledger *ledger)
@@ -54,17 +65,23 @@ void ledger_free(struct ledger *ledger)
 
     must(ledger->open.count <= ledger->live.count);
     const struct allocation *allocation;
-    size_t at = 0;
-    while ((allocation = map_next(&ledger->live, &at)) != NULL)
+    struct rivals *rivals;
+    for (size_t at = 0; (allocation = map_next(&ledger->live, &at)) != NULL;)
         allocation_unref(allocation);
-    for (uint32_t i = 0; i < ledger->pages; i++)
-        page_unref(ledger->page[i]);
-    node_index_unref(ledger->index);
+    for (size_t at = 0; (rivals = map_next(&ledger->rivals, &at)) != NULL;)
+        rivals_free(rivals);
+    for (uint32_t i = 0; i < ledger->books; i++)
+        book_unref(ledger->book[i]);
+    slot_index_unref(ledger->index);
+    slot_index_unref(ledger->open_index);
     map_done(&ledger->slots);
     map_done(&ledger->live);
     map_done(&ledger->open);
     map_done(&ledger->owners);
-    xfree(ledger->page);
+    map_done(&ledger->rivals);
+    xfree(ledger->book);
+    xfree(ledger->free_slot);
+    xfree(ledger->stale);
     xfree(ledger->kept);
     names_free(ledger->names); /* last: everything else points into it */
     xfree(ledger);
@@ -80,25 +97,23 @@ struct names *ledger_names(struct ledger *ledger)
 uint32_t ledger_slot(const struct ledger *ledger, struct text name)
 {
     const uint32_t slot = value_slot(map_find(&ledger->slots, name));
-    must(slot == SLOT_NONE || slot < ledger->pages * PAGE_NODES);
-    must(slot == SLOT_NONE || page_node(ledger->page, slot) != NULL);
+    must(slot == SLOT_NONE || slot < ledger->places);
+    must(slot == SLOT_NONE || slot_node(ledger->book, slot) != NULL);
     return slot;
 }
 
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
 {
-    must(slot < ledger->pages * PAGE_NODES);
-    return page_node(ledger->page, slot);
+    must(slot <= ledger->places);
+    must(ledger->places <= ledger->books * BOOK_NODES);
+    return slot < ledger->places ? slot_node(ledger->book, slot) : NULL;
 }
 
 uint32_t ledger_free_slot(const struct ledger *ledger)
 {
-    uint32_t slot = ledger->free_from;
     must(ledger->slots.count < NODES_MAX);
-    while (slot < ledger->pages * PAGE_NODES && page_node(ledger->page, slot) != NULL)
-        slot++;
-    must(slot <= ledger->pages * PAGE_NODES);
-    return slot;
+    must(ledger->slots.count + ledger->frees == ledger->places);
+    return ledger->frees > 0 ? ledger->free_slot[ledger->frees - 1] : ledger->places;
 }
 
 const struct node *ledger_node(const struct ledger *ledger, struct text name)
@@ -121,12 +136,19 @@ const struct allocation *ledger_next(const struct ledger *ledger, size_t *at)
     return map_next(&ledger->live, at);
 }
 
+const struct allocation *ledger_next_open(const struct ledger *ledger, size_t *at)
+{
+    must(ledger != NULL);
+    must(at != NULL);
+    return map_next(&ledger->open, at);
+}
+
 const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
 {
     must(ledger != NULL);
     must(at != NULL);
 
-    while (*at < (size_t)ledger->pages * PAGE_NODES) {
+    while (*at < ledger->places) {
         const struct node *node = ledger_at(ledger, (uint32_t)(*at)++);
         if (node != NULL)
             return node;
@@ -157,9 +179,44 @@ static bool same_claims(const struct node *a, const struct node *b)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
-            ((a->gpu[i].flags ^ b->gpu[i].flags) & GPU_DUPLICATE) != 0)
+            ((a->gpu[i].flags ^ b->gpu[i].flags) & (GPU_DUPLICATE | GPU_ABSENT)) != 0)
             return false;
     return true;
+}
+
+static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+{
+    struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
+
+    must((gpu->flags & GPU_DUPLICATE) != 0);
+    must(slot < ledger->places);
+    ledger->duplicates++;
+    if ((gpu->flags & GPU_ABSENT) != 0)
+        return; /* it is not shown */
+    if (rivals == NULL) {
+        rivals = xcalloc(1, sizeof *rivals);
+        rivals->id = gpu->id;
+        must(map_put(&ledger->rivals, atom_text(gpu->id), rivals) == NULL);
+    }
+    rivals->slot = xgrow(rivals->slot, rivals->count, &rivals->capacity, sizeof *rivals->slot);
+    rivals->slot[rivals->count++] = slot;
+}
+
+static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+{
+    must(ledger->duplicates > 0);
+    ledger->duplicates--;
+    if ((gpu->flags & GPU_ABSENT) != 0)
+        return;
+    struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
+    size_t at = 0;
+    must(rivals != NULL && rivals->count > 0);
+    while (rivals->slot[at] != slot)
+        must(++at < rivals->count);
+    for (rivals->count--; at < rivals->count; at++)
+        rivals->slot[at] = rivals->slot[at + 1];
+    if (rivals->count == 0)
+        rivals_free(map_take(&ledger->rivals, atom_text(gpu->id)));
 }
 
 static void drop_claims(struct ledger *ledger, uint32_t slot, const struct node *node)
@@ -167,11 +224,9 @@ static void drop_claims(struct ledger *ledger, uint32_t slot, const struct node 
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0) {
-            must(ledger->duplicates > 0);
-            ledger->duplicates--;
+            leave_as_rival(ledger, slot, gpu);
         } else if (owns(node, gpu)) {
             must(value_slot(map_take(&ledger->owners, atom_text(gpu->id))) == slot);
-            ledger->owner_left = true;
         }
     }
 }
@@ -181,48 +236,121 @@ static void take_claims(struct ledger *ledger, uint32_t slot, const struct node 
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
-            ledger->duplicates++;
+            come_as_rival(ledger, slot, gpu);
         else if (owns(node, gpu))
             must(map_put(&ledger->owners, atom_text(gpu->id), slot_value(slot)) == NULL);
     }
 }
 
-/* The page of a slot, fit to be written to. */
-static struct page *own_page(struct ledger *ledger, uint32_t slot)
+/* What nobody owns may be the first's who shows it.  One is enough: then the rest are rivals. */
+static void find_heirs(struct ledger *ledger, const struct node *node)
 {
-    const uint32_t number = slot / PAGE_NODES;
-    must(number <= ledger->pages);
-    must(number < NODES_MAX / PAGE_NODES);
-
-    if (number == ledger->pages) {
-        ledger->page =
-            xgrow(ledger->page, ledger->pages, &ledger->page_capacity, sizeof(struct page *));
-        ledger->page[ledger->pages++] = page_new();
-    } else if (page_shared(ledger->page[number])) {
-        struct page *mine = page_clone(ledger->page[number]);
-        page_unref(ledger->page[number]);
-        ledger->page[number] = mine;
+    for (uint32_t i = 0; ledger->rivals.count > 0 && node != NULL && i < node->gpus; i++) {
+        const struct text id = atom_text(node->gpu[i].id);
+        const struct rivals *rivals = map_find(&ledger->rivals, id);
+        if (rivals == NULL || map_find(&ledger->owners, id) != NULL)
+            continue;
+        must(rivals->count > 0);
+        ledger->stale =
+            xgrow(ledger->stale, ledger->stales, &ledger->stale_capacity, sizeof *ledger->stale);
+        ledger->stale[ledger->stales++] = rivals->slot[0];
     }
-    return ledger->page[number];
 }
 
-/* The list of nodes changes, which the index follows. */
+static void swap_claims(struct ledger *ledger, uint32_t slot, const struct node *from,
+                        const struct node *to)
+{
+    must(from != NULL || to != NULL);
+    must(slot < ledger->places);
+    if (same_claims(from, to))
+        return;
+    drop_claims(ledger, slot, from);
+    take_claims(ledger, slot, to);
+    find_heirs(ledger, from);
+    find_heirs(ledger, to);
+}
+
+/* The place of a slot, fit to be written to. */
+static const struct node **own_place(struct ledger *ledger, uint32_t slot)
+{
+    must(slot <= ledger->places);
+    must(slot < NODES_MAX);
+
+    if (slot / BOOK_NODES == ledger->books) {
+        ledger->book =
+            xgrow(ledger->book, ledger->books, &ledger->book_capacity, sizeof *ledger->book);
+        ledger->book[ledger->books++] = book_new();
+    }
+    return books_place(ledger->book, slot);
+}
+
+static void put_into(struct ledger *ledger, struct slot_index *index, struct text key,
+                     uint32_t slot)
+{
+    must(slot < ledger->places);
+    must(key.len > 0);
+    ledger->indexed++;
+    slot_index_add(index, text_hash(key), slot);
+}
+
+static void room_in_index(struct ledger *ledger, uint32_t more)
+{
+    const struct node *node;
+    uint32_t slot;
+
+    if (slot_index_has_room(ledger->index, more))
+        return;
+    slot_index_unref(ledger->index);
+    must(ledger->slots.count <= NODES_MAX);
+    ledger->index = slot_index_new((uint32_t)ledger->slots.count + more);
+    for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;) {
+        slot = (uint32_t)at - 1;
+        must(ledger_at(ledger, slot) == node);
+        put_into(ledger, ledger->index, atom_text(node->name), slot);
+    }
+}
+
+/* Once a reservation is in the map. */
+static void index_open(struct ledger *ledger, const struct allocation *open, uint32_t slot)
+{
+    const struct allocation *each;
+
+    must(open->is.state == STATE_RESERVED);
+    must(map_find(&ledger->open, text_of(open->is.uid)) == open);
+    if (slot_index_has_room(ledger->open_index, 1)) {
+        put_into(ledger, ledger->open_index, text_of(open->is.uid), slot);
+        return;
+    }
+    slot_index_unref(ledger->open_index);
+    ledger->open_index = slot_index_new((uint32_t)ledger->open.count);
+    for (size_t at = 0; (each = map_next(&ledger->open, &at)) != NULL;)
+        put_into(ledger, ledger->open_index, text_of(each->is.uid),
+                 ledger_slot(ledger, atom_text(each->is.node)));
+}
+
+/* The list of nodes changes. */
 static void list_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                       const struct node *to)
 {
     must((from == NULL) != (to == NULL));
 
-    if (to != NULL) {
-        must(map_put(&ledger->slots, atom_text(to->name), slot_value(slot)) == NULL);
-        if (slot == ledger->free_from)
-            ledger->free_from = slot + 1;
-    } else {
+    if (to == NULL) {
         must(value_slot(map_take(&ledger->slots, atom_text(from->name))) == slot);
-        if (slot < ledger->free_from)
-            ledger->free_from = slot;
+        ledger->free_slot = xgrow(ledger->free_slot, ledger->frees, &ledger->free_capacity,
+                                  sizeof *ledger->free_slot);
+        ledger->free_slot[ledger->frees++] = slot;
+        must(ledger->frees <= ledger->places);
+        return;
     }
-    node_index_unref(ledger->index);
-    ledger->index = NULL;
+    /* What is undone is undone backwards, so that also then it is the last that was freed. */
+    must(slot == ledger_free_slot(ledger));
+    if (ledger->frees > 0)
+        ledger->frees--;
+    else
+        ledger->places++;
+    room_in_index(ledger, 1);
+    put_into(ledger, ledger->index, atom_text(to->name), slot);
+    must(map_put(&ledger->slots, atom_text(to->name), slot_value(slot)) == NULL);
 }
 
 static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
@@ -232,17 +360,14 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(from == NULL || to == NULL || from->name == to->name);
     must(slot < NODES_MAX);
 
-    struct page *page = own_page(ledger, slot);
-    must(page->node[slot % PAGE_NODES] == from);
-    if (!same_claims(from, to)) {
-        drop_claims(ledger, slot, from);
-        take_claims(ledger, slot, to);
-    }
+    const struct node **place = own_place(ledger, slot);
+    must(*place == from);
     if (from == NULL || to == NULL)
         list_node(ledger, slot, from, to);
-    page->node[slot % PAGE_NODES] = to != NULL ? node_ref(to) : NULL;
+    swap_claims(ledger, slot, from, to);
+    *place = to != NULL ? node_ref(to) : NULL;
     node_unref(from);
-    must(ledger->slots.count <= (size_t)ledger->pages * PAGE_NODES);
+    must(ledger->slots.count <= ledger->places);
 }
 
 static bool lives(const struct allocation *allocation)
@@ -250,7 +375,8 @@ static bool lives(const struct allocation *allocation)
     return allocation != NULL && allocation->is.state != STATE_RELEASED;
 }
 
-static void swap_allocation(struct ledger *ledger, const struct allocation *from,
+/* Its node is there already, or still. */
+static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct allocation *from,
                             const struct allocation *to)
 {
     must(lives(from) || lives(to));
@@ -266,8 +392,10 @@ static void swap_allocation(struct ledger *ledger, const struct allocation *from
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
         const struct text uid = text_of(to->is.uid);
         must(map_put(&ledger->live, uid, value) == NULL);
-        if (to->is.state == STATE_RESERVED)
+        if (to->is.state == STATE_RESERVED) {
             must(map_put(&ledger->open, uid, value) == NULL);
+            index_open(ledger, to, slot);
+        }
     }
     if (lives(from))
         allocation_unref(from);
@@ -283,7 +411,7 @@ void ledger_apply(struct ledger *ledger, const struct change *change)
     if (change->node_before != NULL || change->node_after != NULL)
         swap_node(ledger, change->slot, change->node_before, change->node_after);
     if (change->before != NULL || change->after != NULL)
-        swap_allocation(ledger, change->before, change->after);
+        swap_allocation(ledger, change->slot, change->before, change->after);
     if (change_gives_room(change))
         ledger->room_came = true;
 }
@@ -293,10 +421,10 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
     must(change->verdict == VERDICT_OK);
     must(change->held == NULL);
 
-    if (change->before != NULL || change->after != NULL)
-        swap_allocation(ledger, change->after, change->before);
     if (change->node_before != NULL || change->node_after != NULL)
         swap_node(ledger, change->slot, change->node_after, change->node_before);
+    if (change->before != NULL || change->after != NULL)
+        swap_allocation(ledger, change->slot, change->after, change->before);
     /* A grant that is taken back gives room as much as a release does. */
     if (gives_room(change->node_after, change->node_before))
         ledger->room_came = true;
@@ -371,11 +499,11 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
     must(snapshot->nodes <= snapshot->slots);
 }
 
-/* Put the nodes back that the held changes change; true if the list of nodes is another then. */
-static bool hold_back(struct snapshot *snapshot, const struct change *const *held, size_t count)
+/* Put the nodes back that the held changes change. */
+static void hold_back(struct ledger *ledger, struct snapshot *snapshot,
+                      const struct change *const *held, size_t count)
 {
-    bool listed = false;
-    must(snapshot->index == NULL);
+    must(count == 0 || held != NULL);
     /* Backwards, so that of several changes of one slot the first has the last word. */
     for (size_t i = count; i-- > 0;) {
         const struct change *change = held[i];
@@ -383,40 +511,15 @@ static bool hold_back(struct snapshot *snapshot, const struct change *const *hel
         if (change->node_before == NULL && change->node_after == NULL)
             continue;
         must(change->slot < snapshot->slots);
-        struct page **page = &snapshot->page[change->slot / PAGE_NODES];
-        if (page_shared(*page)) {
-            struct page *mine = page_clone(*page);
-            page_unref(*page);
-            *page = mine;
-        }
-        const struct node **at = &(*page)->node[change->slot % PAGE_NODES];
+        const struct node **at = books_place(snapshot->book, change->slot);
         const struct node *before = change->node_before;
         count_node(snapshot, *at, before);
-        listed = listed || *at == NULL || before == NULL || (*at)->name != before->name;
-        if (before != NULL)
+        if (before != NULL) {
             (void)node_ref(before);
+            put_into(ledger, ledger->index, atom_text(before->name), change->slot);
+        }
         node_unref(*at);
         *at = before;
-    }
-    return listed;
-}
-
-/* Reservations whose node the snapshot shows. */
-static void publish_open(const struct ledger *ledger, struct snapshot *snapshot)
-{
-    const struct allocation *allocation;
-    size_t at = 0;
-
-    snapshot->open = xcalloc(ledger->open.count + 1, sizeof *snapshot->open);
-    while ((allocation = map_next(&ledger->open, &at)) != NULL) {
-        const uint32_t slot = ledger_slot(ledger, atom_text(allocation->is.node));
-        must(slot != SLOT_NONE);
-        const struct node *node = page_node(snapshot->page, slot);
-        if (node == NULL || node->name != allocation->is.node)
-            continue;
-        must(snapshot->opens < ledger->open.count);
-        snapshot->open[snapshot->opens++] =
-            (struct open_reservation){.allocation = allocation_ref(allocation), .slot = slot};
     }
 }
 
@@ -433,45 +536,50 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
         ledger->room_came = false;
     }
     snapshot->room = ledger->room;
-    snapshot->pages = ledger->pages;
-    snapshot->slots = ledger->pages * PAGE_NODES;
-    snapshot->page = xcalloc((size_t)ledger->pages + 1, sizeof(struct page *));
-    for (uint32_t i = 0; i < ledger->pages; i++)
-        snapshot->page[i] = page_ref(ledger->page[i]);
+    snapshot->books = ledger->books;
+    snapshot->slots = ledger->books * BOOK_NODES;
+    snapshot->book = xcalloc((size_t)ledger->books + 1, sizeof *snapshot->book);
+    for (uint32_t i = 0; i < ledger->books; i++)
+        snapshot->book[i] = book_ref(ledger->book[i]);
 
     snapshot->nodes = (uint32_t)ledger->slots.count;
     snapshot->allocations = (uint32_t)ledger->live.count;
-    if (ledger->index == NULL)
-        ledger->index = node_index_new(ledger->page, ledger->pages);
-    if (hold_back(snapshot, held_back, count))
-        snapshot->index = node_index_new(snapshot->page, snapshot->pages);
-    else
-        snapshot->index = node_index_ref(ledger->index);
-    publish_open(ledger, snapshot);
+    snapshot->opens = (uint32_t)ledger->open.count;
+    room_in_index(ledger, (uint32_t)count);
+    hold_back(ledger, snapshot, held_back, count);
+    snapshot->index = slot_index_ref(ledger->index);
+    snapshot->open = slot_index_ref(ledger->open_index);
     must(snapshot->room <= snapshot->generation);
     return snapshot;
 }
 
-static bool is_stale_duplicate(const struct ledger *ledger, const struct gpu *gpu)
+/* Does it show a GPU that nobody owns, as another's? */
+static bool is_stale(const struct ledger *ledger, const struct node *node)
 {
-    must(gpu->id != NULL);
-    must(ledger->duplicates > 0);
-    return (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
-           map_find(&ledger->owners, atom_text(gpu->id)) == NULL;
+    for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        must(gpu->id != NULL);
+        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
+            map_find(&ledger->owners, atom_text(gpu->id)) == NULL)
+            return true;
+    }
+    return false;
 }
 
 const struct node *ledger_stale_duplicate(struct ledger *ledger)
 {
-    const struct node *node;
+    const struct node *node = NULL;
     size_t at = 0;
 
     must(ledger != NULL);
-    if (!ledger->owner_left)
-        return NULL;
-    while (ledger->duplicates > 0 && (node = ledger_next_node(ledger, &at)) != NULL)
-        for (uint32_t i = 0; i < node->gpus; i++)
-            if (is_stale_duplicate(ledger, &node->gpu[i]))
-                return node;
-    ledger->owner_left = false;
-    return NULL;
+    must(ledger->stales <= ledger->stale_capacity);
+    while (at < ledger->stales && !is_stale(ledger, node = ledger_at(ledger, ledger->stale[at])))
+        at++;
+    const bool found = at < ledger->stales;
+    /* Whom it finds stays in front until he is healed: the batch that does it may be lost. */
+    ledger->stales -= (uint32_t)at;
+    if (at > 0 && found)
+        memmove(ledger->stale, &ledger->stale[at], ledger->stales * sizeof *ledger->stale);
+    must(!found || node != NULL);
+    return found ? node : NULL;
 }

@@ -79,7 +79,7 @@ static int check_node(const struct ledger *ledger, uint32_t slot, const struct n
 {
     const int failed = node_check(node, err);
 
-    must(slot < ledger->pages * PAGE_NODES);
+    must(slot < ledger->places);
     must(node->name != NULL);
     must(node->uid != NULL);
     must(node->problem_text != NULL);
@@ -104,8 +104,8 @@ static int check_node(const struct ledger *ledger, uint32_t slot, const struct n
 uint32_t ledger_places(const struct ledger *ledger)
 {
     must(ledger != NULL);
-    must(ledger->pages <= NODES_MAX / PAGE_NODES);
-    return ledger->pages * PAGE_NODES;
+    must(ledger->places <= NODES_MAX);
+    return ledger->places;
 }
 
 int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places, struct err *err)
@@ -116,8 +116,6 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
     must(places > 0);
     for (uint32_t slot = from; slot < all && slot - from < places; slot++) {
         const struct node *node = ledger_at(ledger, slot);
-        if (node == NULL && slot < ledger->free_from)
-            return err_set(err, ERR_CORRUPT, "place %u of the nodes is free unawares", slot);
         const int failed = node == NULL ? 0 : check_node(ledger, slot, node, err);
         if (failed != 0)
             return failed;
@@ -141,6 +139,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
         const char *what;
     } all[] = {
         {ledger->slots.count, totals.nodes, "nodes"},
+        {ledger->frees, ledger->places - totals.nodes, "free places"},
         {ledger->live.count, totals.allocations, "allocations"},
         {ledger->open.count, totals.open, "reservations"},
         {ledger->owners.count, totals.owners, "GPUs with an owner"},

@@ -270,11 +270,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
             return refuse(out, REASON_LIMIT);
         slot = ledger_free_slot(ledger);
     }
-    const bool known = slot < ledger->pages * PAGE_NODES;
-
     struct draft draft;
-    draft_init(&draft, known ? ledger_at(ledger, slot) : NULL, slot,
-               inventory != NULL ? inventory->gpus : 0);
+    draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
     draft_claim(&draft, ledger);

@@ -231,14 +231,14 @@ static void claim(const struct draft *draft, const struct ledger *ledger, struct
     if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
         return;
     const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
-    must(owner == SLOT_NONE || owner < ledger->pages * PAGE_NODES);
+    must(owner == SLOT_NONE || owner < ledger->places);
     if (owner != SLOT_NONE && owner != draft->slot)
         gpu->flags |= GPU_DUPLICATE;
 }
 
 void draft_claim(struct draft *draft, const struct ledger *ledger)
 {
-    must(draft->slot <= ledger->pages * PAGE_NODES);
+    must(draft->slot <= ledger->places);
     must(draft->gpus <= draft->capacity);
 
     for (uint32_t i = 0; i < draft->gpus; i++)

@@ -21,22 +21,38 @@ struct kept_gpu {
     struct gpu gpu;
 };
 
+/* The nodes that show a UUID which is another's, in the order in which they came to show it. */
+struct rivals {
+    const struct atom *id;
+    uint32_t *slot;
+    size_t count;
+    size_t capacity;
+};
+
 struct ledger {
     struct names *names;
-    struct page **page;
-    uint32_t pages;
-    size_t page_capacity;
-    uint32_t free_from;  /* no slot below is free */
+    struct book **book;
+    uint32_t books;
+    size_t book_capacity;
+    uint32_t places;     /* slots that were ever taken: all below */
+    uint32_t *free_slot; /* of those, the free ones: the last is taken first */
+    size_t frees;
+    size_t free_capacity;
     struct map slots;    /* node name: slot + 1 */
     struct map live;     /* pod uid: allocation, counted */
     struct map open;     /* pod uid: allocation that is reserved, borrowed from live */
     struct map owners;   /* real GPU id: slot + 1 of the one node that may grant it */
+    struct map rivals;   /* real GPU id: struct rivals, owned; none without a slot */
     uint32_t duplicates; /* GPUs with that flag, over all nodes */
-    bool owner_left;     /* an owner let go since the last look for stale duplicates */
-    bool room_came;      /* since the last publication that held nothing back */
+    uint32_t *stale;     /* slots of nodes that may show what nobody owns any more */
+    size_t stales;
+    size_t stale_capacity;
+    bool room_came; /* since the last publication that held nothing back */
     uint64_t generation;
     uint64_t room;
-    struct node_index *index; /* NULL: nodes came or went since it was made */
+    struct slot_index *index;      /* of names, and maybe of some that have left */
+    struct slot_index *open_index; /* of the uids of reservations, and maybe of some that ended */
+    uint64_t indexed;              /* entries that were ever made, in all of them */
     struct kept_gpu *kept;
     uint32_t kepts;
     size_t kept_capacity;
@@ -55,6 +71,7 @@ static inline uint32_t value_slot(const void *value)
 
 /* SLOT_NONE if there is no such node. */
 uint32_t ledger_slot(const struct ledger *ledger, struct text name);
+/* NULL also for a slot that was never taken. */
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 

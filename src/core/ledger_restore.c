@@ -58,8 +58,6 @@ static void put_back(struct ledger *ledger, const struct change *change)
     must(ledger->generation == 0 || ledger->room <= ledger->generation);
     ledger_apply(ledger, change);
     ledger->room_came = room_came;
-    ledger->owner_left =
-        true; /* the end may have come between an owner's leave and the heir's turn */
 }
 
 static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)

@@ -4,16 +4,15 @@
 
 #include "core/snapshot_inside.h"
 
-struct node_index_entry {
-    uint32_t hash;
-    uint32_t slot_plus_1; /* 0: free */
+/* Hash and slot + 1 in one word, so that a reader sees both or nothing; 0: free. */
+struct slot_index {
+    atomic_uint refs;
+    uint32_t entries; /* a power of two */
+    uint32_t taken;   /* the writer's; at most three quarters */
+    atomic_uint_least64_t entry[];
 };
 
-struct node_index {
-    atomic_uint refs;
-    uint32_t entries; /* a power of two, at most half of them taken */
-    struct node_index_entry entry[];
-};
+enum { ENTRIES_MIN = 1024 };
 
 /* A count is the one thing of a shared object that its readers write. */
 static struct snapshot *counted(const struct snapshot *snapshot)
@@ -36,15 +35,15 @@ static void add(atomic_uint *refs)
     must(before < UINT32_MAX);
 }
 
-struct page *page_new(void)
+static struct page *page_new(void)
 {
     struct page *page = xcalloc(1, sizeof *page);
     atomic_init(&page->refs, 1);
-    must(!page_shared(page));
+    must(page->node[0] == NULL);
     return page;
 }
 
-struct page *page_clone(const struct page *page)
+static struct page *page_clone(const struct page *page)
 {
     must(page != NULL);
 
@@ -52,19 +51,10 @@ struct page *page_clone(const struct page *page)
     for (uint32_t i = 0; i < PAGE_NODES; i++)
         if (page->node[i] != NULL)
             clone->node[i] = node_ref(page->node[i]);
-    must(!page_shared(clone));
     return clone;
 }
 
-struct page *page_ref(struct page *page)
-{
-    must(page != NULL);
-
-    add(&page->refs);
-    return page;
-}
-
-void page_unref(struct page *page)
+static void page_unref(struct page *page)
 {
     must(page != NULL);
 
@@ -75,68 +65,156 @@ void page_unref(struct page *page)
     xfree(page);
 }
 
-bool page_shared(const struct page *page)
+static bool is_shared(const atomic_uint *count)
 {
-    const unsigned refs = atomic_load_explicit(&page->refs, memory_order_acquire);
+    const unsigned refs = atomic_load_explicit(count, memory_order_acquire);
     must(refs > 0);
     return refs > 1;
 }
 
-static void index_put(struct node_index *index, const struct node *node, uint32_t slot)
+struct book *book_new(void)
 {
-    const uint32_t hash = text_hash(atom_text(node->name));
-    const uint32_t mask = index->entries - 1;
-    uint32_t at = hash & mask;
-
-    must(slot < UINT32_MAX);
-    must((index->entries & mask) == 0);
-    while (index->entry[at].slot_plus_1 != 0)
-        at = (at + 1) & mask;
-    index->entry[at] = (struct node_index_entry){.hash = hash, .slot_plus_1 = slot + 1};
+    struct book *book = xcalloc(1, sizeof *book);
+    atomic_init(&book->refs, 1);
+    for (uint32_t i = 0; i < BOOK_PAGES; i++)
+        book->page[i] = page_new();
+    must(book->page[0] != NULL);
+    must(!is_shared(&book->refs));
+    return book;
 }
 
-static uint32_t count_nodes(struct page *const *page, uint32_t pages)
+static struct book *book_clone(const struct book *book)
 {
-    uint32_t nodes = 0;
-    for (uint32_t slot = 0; slot < pages * PAGE_NODES; slot++)
-        if (page_node(page, slot) != NULL)
-            nodes++;
-    must(nodes <= pages * PAGE_NODES);
-    return nodes;
+    must(book != NULL);
+    must(is_shared(&book->refs));
+
+    struct book *clone = xcalloc(1, sizeof *clone);
+    atomic_init(&clone->refs, 1);
+    for (uint32_t i = 0; i < BOOK_PAGES; i++) {
+        clone->page[i] = book->page[i];
+        add(&clone->page[i]->refs);
+    }
+    return clone;
 }
 
-struct node_index *node_index_new(struct page *const *page, uint32_t pages)
+struct book *book_ref(struct book *book)
 {
-    const uint32_t nodes = count_nodes(page, pages);
-    uint32_t entries = 2;
-    must(nodes <= NODES_MAX);
-    while (entries < 2 * nodes)
+    must(book != NULL);
+
+    add(&book->refs);
+    must(is_shared(&book->refs));
+    return book;
+}
+
+void book_unref(struct book *book)
+{
+    must(book != NULL);
+
+    if (!drop(&book->refs))
+        return;
+    for (uint32_t i = 0; i < BOOK_PAGES; i++)
+        page_unref(book->page[i]);
+    xfree(book);
+}
+
+const struct node **books_place(struct book **book, uint32_t slot)
+{
+    must(book != NULL);
+
+    struct book **own = &book[slot / BOOK_NODES];
+    if (is_shared(&(*own)->refs)) {
+        struct book *mine = book_clone(*own);
+        book_unref(*own);
+        *own = mine;
+    }
+    struct page **page = &(*own)->page[slot / PAGE_NODES % BOOK_PAGES];
+    if (is_shared(&(*page)->refs)) {
+        struct page *mine = page_clone(*page);
+        page_unref(*page);
+        *page = mine;
+    }
+    must(!is_shared(&(*own)->refs));
+    must(!is_shared(&(*page)->refs));
+    return &(*page)->node[slot % PAGE_NODES];
+}
+
+static uint64_t entry_of(uint32_t hash, uint32_t slot)
+{
+    must(slot < NODES_MAX);
+    return (uint64_t)hash << 32 | (slot + 1);
+}
+
+static uint64_t entry_at(const struct slot_index *index, uint32_t at)
+{
+    must(index != NULL);
+    return atomic_load_explicit(&index->entry[at & (index->entries - 1)], memory_order_relaxed);
+}
+
+static uint32_t entry_hash(uint64_t entry)
+{
+    must(entry != 0);
+    return (uint32_t)(entry >> 32);
+}
+
+static uint32_t entry_slot(uint64_t entry)
+{
+    must((uint32_t)entry > 0);
+    return (uint32_t)entry - 1;
+}
+
+struct slot_index *slot_index_new(uint32_t most)
+{
+    uint32_t entries = ENTRIES_MIN;
+    must(most <= UINT32_MAX / 4);
+    while (entries < 2 * most)
         entries *= 2;
 
-    struct node_index *index = xcalloc(1, sizeof *index + entries * sizeof index->entry[0]);
+    struct slot_index *index = xcalloc(1, sizeof *index + entries * sizeof index->entry[0]);
     atomic_init(&index->refs, 1);
     index->entries = entries;
-    for (uint32_t slot = 0; slot < pages * PAGE_NODES; slot++) {
-        const struct node *node = page_node(page, slot);
-        if (node != NULL)
-            index_put(index, node, slot);
-    }
-    must(index->entries >= 2 * nodes);
+    must(slot_index_has_room(index, most));
     return index;
 }
 
-struct node_index *node_index_ref(struct node_index *index)
+struct slot_index *slot_index_ref(struct slot_index *index)
 {
     must(index != NULL);
 
     add(&index->refs);
+    must(index->entries >= ENTRIES_MIN);
     return index;
 }
 
-void node_index_unref(struct node_index *index)
+void slot_index_unref(struct slot_index *index)
 {
-    if (index != NULL && drop(&index->refs))
+    must(index != NULL);
+    must(index->taken < index->entries);
+    if (drop(&index->refs))
         xfree(index);
+}
+
+bool slot_index_has_room(const struct slot_index *index, uint32_t more)
+{
+    must((index->entries & (index->entries - 1)) == 0);
+    must(index->taken < index->entries);
+    return (uint64_t)index->taken + more <= (uint64_t)index->entries / 4 * 3;
+}
+
+void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot)
+{
+    const uint64_t entry = entry_of(hash, slot);
+    uint64_t found;
+    uint32_t at = hash;
+
+    must(index->taken < index->entries);
+    must(entry_hash(entry) == hash);
+    must(entry_slot(entry) == slot);
+    for (; (found = entry_at(index, at)) != 0; at++)
+        if (found == entry)
+            return;
+    atomic_store_explicit(&index->entry[at & (index->entries - 1)], entry, memory_order_relaxed);
+    index->taken++;
+    must(index->taken < index->entries);
 }
 
 const struct snapshot *snapshot_ref(const struct snapshot *snapshot)
@@ -152,35 +230,47 @@ void snapshot_unref(const struct snapshot *snapshot)
     if (snapshot == NULL || !drop(&counted(snapshot)->refs))
         return;
     must(snapshot->index != NULL);
-    must(snapshot->slots == snapshot->pages * PAGE_NODES);
+    must(snapshot->slots == snapshot->books * BOOK_NODES);
 
-    for (uint32_t i = 0; i < snapshot->opens; i++)
-        allocation_unref(snapshot->open[i].allocation);
-    for (uint32_t i = 0; i < snapshot->pages; i++)
-        page_unref(snapshot->page[i]);
-    node_index_unref((struct node_index *)(uintptr_t)snapshot->index);
-    xfree(snapshot->open);
-    xfree(snapshot->page);
+    for (uint32_t i = 0; i < snapshot->books; i++)
+        book_unref(snapshot->book[i]);
+    slot_index_unref((struct slot_index *)(uintptr_t)snapshot->index);
+    slot_index_unref((struct slot_index *)(uintptr_t)snapshot->open);
+    xfree(snapshot->book);
     xfree(counted(snapshot));
+}
+
+/*
+ * The next node that an entry of this hash leads to; *at starts at the hash.  NULL at the end.  It
+ * need not be the one that is looked for, nor has the node of an entry to be there still, or yet.
+ */
+static const struct node *next_hashed(const struct snapshot *snapshot,
+                                      const struct slot_index *index, uint32_t hash, uint32_t *at)
+{
+    uint64_t entry;
+
+    must(index != NULL);
+    must(index == snapshot->index || index == snapshot->open);
+    while ((entry = entry_at(index, (*at)++)) != 0) {
+        if (entry_hash(entry) != hash || entry_slot(entry) >= snapshot->slots)
+            continue;
+        const struct node *node = slot_node(snapshot->book, entry_slot(entry));
+        if (node != NULL)
+            return node;
+    }
+    return NULL;
 }
 
 static const struct node *find_hashed(const struct snapshot *snapshot, struct text name,
                                       uint32_t hash)
 {
-    const struct node_index *index = snapshot->index;
-    const uint32_t mask = index->entries - 1;
+    const struct node *node;
+    uint32_t at = hash;
 
     must_debug(hash == text_hash(name));
-    for (uint32_t at = hash & mask; index->entry[at].slot_plus_1 != 0; at = (at + 1) & mask) {
-        const struct node_index_entry *entry = &index->entry[at];
-        if (entry->hash != hash)
-            continue;
-        must(entry->slot_plus_1 <= snapshot->slots);
-        const struct node *node = page_node(snapshot->page, entry->slot_plus_1 - 1);
-        must(node != NULL);
+    while ((node = next_hashed(snapshot, snapshot->index, hash, &at)) != NULL)
         if (text_eq(atom_text(node->name), name))
             return node;
-    }
     return NULL;
 }
 
@@ -193,26 +283,25 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 
 enum { CACHE_LINE = 64, AHEAD = 16 };
 
-/* Where the first node of this hash hangs; NULL if there is none. */
+/* Where the first node of this hash hangs, or hung; NULL if there is none. */
 static const struct node *const *place_of(const struct snapshot *snapshot, uint32_t hash)
 {
-    const struct node_index *index = snapshot->index;
-    const uint32_t mask = index->entries - 1;
-    uint32_t at = hash & mask;
+    uint64_t entry;
 
-    while (index->entry[at].slot_plus_1 != 0 && index->entry[at].hash != hash)
-        at = (at + 1) & mask;
-    if (index->entry[at].slot_plus_1 == 0)
+    for (uint32_t at = hash; (entry = entry_at(snapshot->index, at)) != 0; at++)
+        if (entry_hash(entry) == hash && entry_slot(entry) < snapshot->slots)
+            break;
+    if (entry == 0)
         return NULL;
-    const uint32_t slot = index->entry[at].slot_plus_1 - 1;
+    const uint32_t slot = entry_slot(entry);
     must(slot < snapshot->slots);
-    return &snapshot->page[slot / PAGE_NODES]->node[slot % PAGE_NODES];
+    return &slot_page(snapshot->book, slot)->node[slot % PAGE_NODES];
 }
 
 /* Each step needs what the one before it sent for: entry, place in the page, node, the rest. */
 static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
 {
-    const struct node_index *index = snapshot->index;
+    const struct slot_index *index = snapshot->index;
     const struct node *const *place[AHEAD];
 
     must(count <= AHEAD);
@@ -225,9 +314,9 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
         if (place[i] != NULL)
             __builtin_prefetch(*place[i]);
     for (uint32_t i = 0; i < count; i++) {
-        if (place[i] == NULL)
+        const struct node *node = place[i] != NULL ? *place[i] : NULL;
+        if (node == NULL)
             continue;
-        const struct node *node = *place[i];
         __builtin_prefetch(node->name);
         for (size_t at = 0; at < node->gpus * sizeof node->gpu[0]; at += CACHE_LINE)
             __builtin_prefetch((const char *)node->gpu + at);
@@ -249,12 +338,17 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
 
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid)
 {
-    must(snapshot != NULL);
-    must(snapshot->opens == 0 || snapshot->open != NULL);
+    const uint32_t hash = text_hash(uid);
+    const struct node *node;
+    uint32_t at = hash;
 
-    for (uint32_t i = 0; i < snapshot->opens; i++)
-        if (text_is(uid, snapshot->open[i].allocation->is.uid))
-            return snapshot->open[i].allocation;
+    must(snapshot != NULL);
+    while ((node = next_hashed(snapshot, snapshot->open, hash, &at)) != NULL) {
+        const struct allocation *found = node_allocation(node, uid);
+        must(found == NULL || found->is.node == node->name);
+        if (found != NULL && found->is.state == STATE_RESERVED)
+            return found;
+    }
     return NULL;
 }
 
@@ -274,13 +368,50 @@ const struct allocation *snapshot_find(const struct snapshot *snapshot, struct t
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
 {
     must(snapshot != NULL);
-    must(snapshot->slots == snapshot->pages * PAGE_NODES);
+    must(snapshot->slots == snapshot->books * BOOK_NODES);
     must(at != NULL);
 
     while (*at < snapshot->slots) {
-        const struct node *node = page_node(snapshot->page, (*at)++);
+        const struct node *node = slot_node(snapshot->book, (*at)++);
         if (node != NULL)
             return node;
     }
     return NULL;
+}
+
+/* What stands there is the same in both, and so is all that stands beside it: how much of it. */
+static uint32_t shared_from(const struct snapshot *before, const struct snapshot *after,
+                            uint32_t slot)
+{
+    must(slot < after->slots);
+    must(after->slots % BOOK_NODES == 0);
+    if (before == NULL || slot >= before->slots)
+        return 0;
+    if (before->book[slot / BOOK_NODES] == after->book[slot / BOOK_NODES])
+        return BOOK_NODES - slot % BOOK_NODES;
+    if (slot_page(before->book, slot) == slot_page(after->book, slot))
+        return PAGE_NODES - slot % PAGE_NODES;
+    return slot_node(before->book, slot) == slot_node(after->book, slot) ? 1 : 0;
+}
+
+bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
+                          const struct node **out_before, const struct node **out_after)
+{
+    must(before == NULL || before->slots <= after->slots); /* places never go */
+    must(before == NULL || before->generation <= after->generation);
+    must(at != NULL);
+
+    while (*at < after->slots) {
+        const uint32_t shared = shared_from(before, after, *at);
+        const uint32_t slot = *at;
+        *at += shared > 0 ? shared : 1;
+        if (shared > 0)
+            continue;
+        *out_after = slot_node(after->book, slot);
+        *out_before = before != NULL && slot < before->slots ? slot_node(before->book, slot) : NULL;
+        must(*out_before == NULL || *out_after != *out_before);
+        if (*out_before != *out_after)
+            return true;
+    }
+    return false;
 }

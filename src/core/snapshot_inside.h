@@ -1,30 +1,44 @@
 /*
- * snapshot_inside - how the ledger makes snapshots: pages and the index over them.
+ * snapshot_inside - how the ledger makes snapshots: books of pages, and indexes over them.
  *
- * A page that only one holder counts may be written by that holder; a page that is shared
- * is copied first.  That is the whole of copy-on-write.
+ * A page that only one holder counts, on a book that only one holder counts, may be written by
+ * that holder; what is shared is copied first.  That is the whole of copy-on-write.
  */
 #ifndef MILLIGPU_CORE_SNAPSHOT_INSIDE_H
 #define MILLIGPU_CORE_SNAPSHOT_INSIDE_H
 
 #include "milligpu/snapshot.h"
 
-/* An empty page, or a copy of one; count 1. */
-struct page *page_new(void) MUST_USE;
-struct page *page_clone(const struct page *page) MUST_USE;
-struct page *page_ref(struct page *page);
-void page_unref(struct page *page);
-bool page_shared(const struct page *page);
+/* A book of empty pages; count 1. */
+struct book *book_new(void) MUST_USE;
+struct book *book_ref(struct book *book);
+void book_unref(struct book *book);
 
-static inline const struct node *page_node(struct page *const *page, uint32_t slot)
+/* The place of a slot, fit to be written to: what is shared on the way there is copied first. */
+const struct node **books_place(struct book **book, uint32_t slot);
+
+static inline const struct page *slot_page(struct book *const *book, uint32_t slot)
 {
-    must(page != NULL);
-    return page[slot / PAGE_NODES]->node[slot % PAGE_NODES];
+    must(book != NULL);
+    return book[slot / BOOK_NODES]->page[slot / PAGE_NODES % BOOK_PAGES];
 }
 
-/* Name to slot, over the nodes of these pages; count 1. */
-struct node_index *node_index_new(struct page *const *page, uint32_t pages) MUST_USE;
-struct node_index *node_index_ref(struct node_index *index);
-void node_index_unref(struct node_index *index); /* NULL is fine */
+static inline const struct node *slot_node(struct book *const *book, uint32_t slot)
+{
+    return slot_page(book, slot)->node[slot % PAGE_NODES];
+}
+
+/*
+ * Hash to slot.  One for all snapshots that are alive: the writer adds while others read, nothing
+ * is ever taken out, and whoever finds a slot looks at what stands there in *his* snapshot.  What
+ * came later or has left is then another node, or none, and the search goes on.  Full, it is made
+ * anew from what is there: that is the one thing here that grows with the cluster, once in as many
+ * additions as it has entries to spare (bench/README.md, "a node is added").
+ */
+struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* with room for so many; count 1 */
+struct slot_index *slot_index_ref(struct slot_index *index);
+void slot_index_unref(struct slot_index *index);
+bool slot_index_has_room(const struct slot_index *index, uint32_t more);
+void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot);
 
 #endif

@@ -604,8 +604,13 @@ static void a_fetched_pod_is_spared_by_one_list_only(void **state)
 static const char *open_uid(struct rig *rig)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *node;
     assert_int_equal(snapshot->opens, 1);
-    return snapshot->open[0].allocation->is.uid;
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++)
+            if (node->allocation[i]->is.state == STATE_RESERVED)
+                return node->allocation[i]->is.uid;
+    return NULL;
 }
 
 static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **state)

@@ -303,25 +303,102 @@ static void a_stale_duplicate_is_found_wherever_it_is(void **state)
     assert_string_equal(stale->name->text, "n1");
 }
 
-/* It is asked after every change, and looks at all nodes only after an owner let go. */
+/* It is asked after every change, and looks at nobody but who showed what was let go. */
 static void no_look_for_duplicates_is_made_in_vain(void **state)
 {
     struct world *world = *state;
     (void)world_node(world, "n1", two_a100, 2);
     (void)world_node(world, "n2", two_a100, 2);
     assert_null(ledger_stale_duplicate(world->ledger));
-    assert_false(world->ledger->owner_left);
+    assert_int_equal(world->ledger->stales, 0);
     (void)world_reserve(world, "a", "n1", "300");
     (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_false(world->ledger->owner_left);
+    assert_int_equal(world->ledger->stales, 0);
     (void)world_node(world, "n1", two_a100, 1);
-    assert_true(world->ledger->owner_left);
+    assert_int_equal(world->ledger->stales, 1);
     assert_non_null(ledger_stale_duplicate(world->ledger));
-    assert_true(world->ledger->owner_left); /* until there is none */
+    assert_non_null(ledger_stale_duplicate(world->ledger)); /* until there is none */
     const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
     assert_int_equal(world_do(world, &again), VERDICT_OK);
     assert_null(ledger_stale_duplicate(world->ledger));
-    assert_false(world->ledger->owner_left);
+    assert_int_equal(world->ledger->stales, 0);
+}
+
+/* Of many that show the UUID of one, one is looked at when that one leaves. */
+static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **state)
+{
+    enum { NODES = 500 };
+    struct world *world = *state;
+    char name[32];
+    for (uint32_t i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        (void)world_node(world, name, two_a100, 1);
+    }
+    for (uint32_t i = 0; i + 1 < NODES; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        assert_null(ledger_stale_duplicate(world->ledger));
+        const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
+        assert_int_equal(world_do(world, &gone), VERDICT_OK);
+        assert_in_range(world->ledger->stales, 1, 2);
+        (void)snprintf(name, sizeof name, "n%u", i + 1);
+        assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, name);
+        const struct command again = {.kind = COMMAND_NODE, .node = name};
+        assert_int_equal(world_do(world, &again), VERDICT_OK);
+        assert_in_range(world->ledger->stales, 1, 3);
+    }
+}
+
+/* Lost with its batch, the heir's turn comes again. */
+static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 1);
+    (void)world_node(world, "n2", two_a100, 1);
+    (void)world_node(world, "n3", two_a100, 1);
+    (void)world_node(world, "n1", NULL, 0);
+    const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
+    assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, "n2");
+    world_settle(world);
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    world_undo(world);
+    const struct node *heir = ledger_stale_duplicate(world->ledger);
+    assert_non_null(heir);
+    const struct command his_turn = {.kind = COMMAND_NODE, .node = heir->name->text};
+    assert_int_equal(world_do(world, &his_turn), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    ledger_audit(world->ledger);
+}
+
+/* A place that was left is taken again without a look at those that are not. */
+static void a_free_place_is_found_at_once(void **state)
+{
+    enum { NODES = BOOK_NODES + 5 };
+    struct world *world = *state;
+    char name[32];
+    for (uint32_t i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        (void)world_node(world, name, two_a100, 0);
+    }
+    world_settle(world);
+    const uint64_t indexed = world->ledger->indexed;
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i * 7);
+        const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
+        assert_int_equal(world_do(world, &gone), VERDICT_OK);
+        assert_int_equal(world->ledger->frees, 1);
+        const struct snapshot *without = ledger_publish(world->ledger, NULL, 0);
+        assert_null(snapshot_node(without, text_of(name)));
+        assert_int_equal(world_node(world, name, two_a100, 0), VERDICT_OK);
+        const struct snapshot *with = ledger_publish(world->ledger, NULL, 0);
+        assert_null(snapshot_node(without, text_of(name)));
+        assert_non_null(snapshot_node(with, text_of(name)));
+        snapshot_unref(without);
+        snapshot_unref(with);
+        assert_int_equal(world->ledger->places, NODES);
+        world_settle(world);
+    }
+    assert_int_equal(world->ledger->indexed - indexed, 100); /* one entry for each that came */
 }
 
 static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
@@ -1299,6 +1376,9 @@ int main(void)
         IN_A_WORLD(an_annotation_takes_no_gpu_from_the_node_that_shows_it),
         IN_A_WORLD(a_stale_duplicate_is_found_wherever_it_is),
         IN_A_WORLD(no_look_for_duplicates_is_made_in_vain),
+        IN_A_WORLD(the_heir_of_a_gpu_is_found_without_looking_at_the_cluster),
+        IN_A_WORLD(the_heir_is_found_again_where_his_turn_is_undone),
+        IN_A_WORLD(a_free_place_is_found_at_once),
         IN_A_WORLD(a_node_named_like_a_uuid_owns_no_uuids),
         IN_A_WORLD(a_gone_node_stays_for_its_pods_and_leaves_with_the_last),
         IN_A_WORLD(a_name_that_comes_again_keeps_the_pods_counted),

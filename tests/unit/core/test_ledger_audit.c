@@ -120,10 +120,10 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
 static void a_free_place_is_known(void **state)
 {
     struct world *world = *state;
-    const uint32_t later = 6;
-    assert_int_equal(world->ledger->free_from, 4);
-    assert_found_at(world, &world->ledger->free_from, &later, sizeof later,
-                    "place 4 of the nodes is free unawares");
+    const size_t one = 1;
+    assert_int_equal(world->ledger->places, 4);
+    assert_found_at(world, &world->ledger->frees, &one, sizeof one,
+                    "the ledger counts 1 free places where there are 0");
 }
 
 static void what_is_counted_is_counted_again(void **state)

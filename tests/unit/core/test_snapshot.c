@@ -8,6 +8,7 @@
 
 #include "milligpu/alloc.h"
 
+#include "core/ledger_inside.h"
 #include "support/world.h"
 
 static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
@@ -47,10 +48,10 @@ static void every_node_is_found_by_name_over_many_pages(void **state)
 {
     struct world *world = *state;
     char name[32];
-    add_nodes(world, 3 * PAGE_NODES + 5);
+    add_nodes(world, BOOK_NODES + 5);
     const struct snapshot *snapshot = publish(world);
-    assert_int_equal(snapshot->nodes, 3 * PAGE_NODES + 5);
-    assert_int_equal(snapshot->pages, 4);
+    assert_int_equal(snapshot->nodes, BOOK_NODES + 5);
+    assert_int_equal(snapshot->books, 2);
     for (uint32_t i = 0; i < snapshot->nodes; i++) {
         const struct text text = {name, (size_t)snprintf(name, sizeof name, "node-%u", i)};
         assert_string_equal(snapshot_node(snapshot, text)->name->text, name);
@@ -126,28 +127,108 @@ static void many_are_looked_for_among_none_and_among_few(void **state)
 static void a_change_copies_its_page_and_shares_the_others(void **state)
 {
     struct world *world = *state;
-    add_nodes(world, 3 * PAGE_NODES);
+    add_nodes(world, 2 * BOOK_NODES + 1);
     const struct snapshot *before = publish(world);
-    assert_int_equal(world_reserve(world, "a", "node-70", "300"), VERDICT_OK);
+    char name[32];
+    (void)snprintf(name, sizeof name, "node-%u", BOOK_NODES + PAGE_NODES);
+    assert_int_equal(world_reserve(world, "a", name, "300"), VERDICT_OK);
     const struct snapshot *after = publish(world);
     assert_true(after->generation > before->generation);
-    assert_ptr_equal(before->page[0], after->page[0]);
-    assert_ptr_not_equal(before->page[1], after->page[1]);
-    assert_ptr_equal(before->page[2], after->page[2]);
-    assert_ptr_equal(before->index, after->index); /* no node came or went */
-    assert_int_equal(snapshot_node(before, TEXT("node-70"))->allocations, 0);
-    assert_int_equal(snapshot_node(after, TEXT("node-70"))->allocations, 1);
+    assert_ptr_equal(before->book[0], after->book[0]);
+    assert_ptr_not_equal(before->book[1], after->book[1]);
+    assert_ptr_equal(before->book[2], after->book[2]);
+    assert_ptr_equal(before->book[1]->page[0], after->book[1]->page[0]);
+    assert_ptr_not_equal(before->book[1]->page[1], after->book[1]->page[1]);
+    assert_ptr_equal(before->book[1]->page[2], after->book[1]->page[2]);
+    assert_int_equal(snapshot_node(before, text_of(name))->allocations, 0);
+    assert_int_equal(snapshot_node(after, text_of(name))->allocations, 1);
     assert_int_equal(before->allocations, 0);
     assert_int_equal(after->allocations, 1);
-
-    assert_int_equal(world_node(world, "new", two_a100, 2), VERDICT_OK);
-    const struct snapshot *more = publish(world);
-    assert_ptr_not_equal(after->index, more->index);
-    assert_null(snapshot_node(after, TEXT("new")));
-    assert_non_null(snapshot_node(more, TEXT("new")));
     snapshot_unref(before);
     snapshot_unref(after);
+}
+
+static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
+{
+    struct world *world = *state;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
+    add_nodes(world, 3);
+    const struct snapshot *before = publish(world);
+    assert_int_equal(world_node(world, "new", two_a100, 2), VERDICT_OK);
+    const struct snapshot *more = publish(world);
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    const struct snapshot *less = publish(world);
+    assert_int_equal(world_node(world, "heir", two_a100, 2), VERDICT_OK);
+    const struct snapshot *after = publish(world);
+    assert_ptr_equal(before->index, more->index);
+    assert_ptr_equal(before->index, after->index);
+    assert_null(snapshot_node(before, TEXT("new")));
+    assert_non_null(snapshot_node(more, TEXT("new")));
+    assert_null(snapshot_node(more, TEXT("heir")));
+    assert_null(snapshot_node(less, TEXT("new")));
+    assert_null(snapshot_node(after, TEXT("new")));
+    assert_non_null(snapshot_node(after, TEXT("heir")));
+    snapshot_unref(before);
     snapshot_unref(more);
+    snapshot_unref(less);
+    snapshot_unref(after);
+}
+
+/* What was added to it since is more than it holds: it is made anew, as often as it doubles. */
+static void an_index_is_made_anew_seldom(void **state)
+{
+    enum { NODES = 1500 };
+    struct world *world = *state;
+    char name[32];
+    for (uint32_t i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof name, "come-and-go-%u", i);
+        const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
+        assert_int_equal(world_node(world, name, two_a100, 1), VERDICT_OK);
+        const struct snapshot *snapshot = publish(world);
+        assert_non_null(snapshot_node(snapshot, text_of(name)));
+        snapshot_unref(snapshot);
+        assert_int_equal(world_do(world, &gone), VERDICT_OK);
+        world_settle(world);
+    }
+    assert_in_range(world->ledger->indexed, NODES, NODES + 100);
+    add_nodes(world, NODES);
+    assert_in_range(world->ledger->indexed, 2 * NODES, 5 * NODES);
+}
+
+static void a_publication_touches_what_changed_and_no_more(void **state)
+{
+    enum { NODES = 2 * BOOK_NODES };
+    struct world *world = *state;
+    const struct node *before;
+    const struct node *after;
+    uint32_t at = 0;
+    add_nodes(world, NODES);
+    const struct snapshot *first = publish(world);
+    uint32_t seen = 0;
+    while (snapshot_next_change(NULL, first, &at, &before, &after)) {
+        assert_null(before);
+        seen++;
+    }
+    assert_int_equal(seen, NODES);
+    assert_int_equal(world_reserve(world, "a", "node-7", "300"), VERDICT_OK);
+    assert_int_equal(world_reserve(world, "b", "node-2000", "300"), VERDICT_OK);
+    assert_int_equal(world_node(world, "last", two_a100, 2), VERDICT_OK); /* on a new book */
+    const struct snapshot *second = publish(world);
+    at = 0;
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_string_equal(after->name->text, "node-7");
+    assert_int_equal(before->allocations, 0);
+    assert_int_equal(after->allocations, 1);
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_string_equal(after->name->text, "node-2000");
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_null(before);
+    assert_string_equal(after->name->text, "last");
+    assert_false(snapshot_next_change(first, second, &at, &before, &after));
+    at = 0;
+    assert_false(snapshot_next_change(second, second, &at, &before, &after));
+    snapshot_unref(first);
+    snapshot_unref(second);
 }
 
 static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
@@ -180,8 +261,6 @@ static void only_open_reservations_are_listed(void **state)
     assert_null(snapshot_open(snapshot, TEXT("a")));
     assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.uid, "b");
     assert_string_equal(snapshot_open(snapshot, TEXT("c"))->is.uid, "c");
-    assert_int_equal(snapshot->open[0].slot, 1);
-    assert_int_equal(snapshot->open[1].slot, 1);
     assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
     assert_null(snapshot_find(snapshot, TEXT("d")));
     snapshot_unref(snapshot);
@@ -270,6 +349,7 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
     assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
     assert_int_equal(snapshot->allocations, 2);
+    assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* as the node shows it */
     assert_int_equal(snapshot->opens, 0);
     snapshot_unref(snapshot);
 }
@@ -308,7 +388,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
     const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
     assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
     assert_null(snapshot_node(snapshot, TEXT("heir")));
-    assert_int_equal(snapshot->opens, 0); /* its node is not shown */
+    assert_null(snapshot_open(snapshot, TEXT("a"))); /* its node is not shown */
     assert_int_equal(snapshot->nodes, 2);
     snapshot_unref(snapshot);
 }
@@ -322,6 +402,9 @@ int main(void)
         IN_A_WORLD(many_are_found_together_as_they_are_one_by_one),
         IN_A_WORLD(many_are_looked_for_among_none_and_among_few),
         IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
+        IN_A_WORLD(a_node_that_comes_or_goes_costs_no_new_index),
+        IN_A_WORLD(an_index_is_made_anew_seldom),
+        IN_A_WORLD(a_publication_touches_what_changed_and_no_more),
         IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
         IN_A_WORLD(only_open_reservations_are_listed),
         IN_A_WORLD(every_open_reservation_is_listed),
