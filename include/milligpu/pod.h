@@ -66,6 +66,9 @@ struct pod {
 /* A copy, strings and all, that needs no bytes but the arena's. */
 struct pod *pod_keep(const struct pod *pod, struct arena *arena) MUST_USE;
 
+/* Does a line of the allocation before this one name the same container and the same GPU? */
+bool pod_share_repeats(const struct pod *pod, uint32_t line);
+
 static inline bool pod_ended(const struct pod *pod)
 {
     return pod->phase == POD_SUCCEEDED || pod->phase == POD_FAILED;

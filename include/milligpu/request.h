@@ -60,10 +60,19 @@ struct refusal {
     char text[REASON_BYTES_MAX];
 };
 
-/* Judge a pod.  *out lives in arena and borrows container names from pod. */
+/* Judge a pod that waits.  *out lives in arena and borrows container names from pod. */
 enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
                                    struct arena *arena, struct request *out,
                                    struct refusal *out_refusal) MUST_USE;
+
+/*
+ * What a bound pod holds, by the amounts of its spec.  Policy (minimum, step) decides new grants,
+ * never what runs.  An amount is split as the pod's allocation says where that comes to the same
+ * in equal parts, else as its annotations say; of these, what cannot be used asks for nothing.
+ */
+enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
+                                         struct arena *arena, struct request *out,
+                                         struct refusal *out_refusal) MUST_USE;
 
 /* Anything at all? */
 static inline bool request_asks(const struct request *request)

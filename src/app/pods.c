@@ -105,7 +105,9 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         facts.name = pod->name;
         facts.created_ms = pod->created_ms;
         facts.terminating_ms = pod->terminating_ms;
-        facts.verdict = request_parse(pod, rules, &arena, &request, &refusal);
+        facts.verdict = pod->node[0] != '\0'
+                            ? request_parse_bound(pod, rules, &arena, &request, &refusal)
+                            : request_parse(pod, rules, &arena, &request, &refusal);
         if (facts.verdict == REQUEST_OK || facts.verdict == REQUEST_WHOLE)
             facts.request = &request;
         if (facts.verdict == REQUEST_REFUSED)

@@ -58,3 +58,14 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     must(strcmp(kept->uid, pod->uid) == 0);
     return kept;
 }
+
+bool pod_share_repeats(const struct pod *pod, uint32_t line)
+{
+    must(line < pod->shares);
+    must(pod->share != NULL);
+    for (uint32_t i = 0; i < line; i++)
+        if (strcmp(pod->share[i].container, pod->share[line].container) == 0 &&
+            strcmp(pod->share[i].gpu, pod->share[line].gpu) == 0)
+            return true;
+    return false;
+}

@@ -171,16 +171,6 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
     return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
 }
 
-static bool repeats(const struct pod *pod, uint32_t line)
-{
-    must(line < pod->shares);
-    for (uint32_t i = 0; i < line; i++)
-        if (strcmp(pod->share[i].container, pod->share[line].container) == 0 &&
-            strcmp(pod->share[i].gpu, pod->share[line].gpu) == 0)
-            return true;
-    return false;
-}
-
 /* As many lines as parts, of the size that is asked for. */
 static bool answers(const struct pod *pod, const struct want *want)
 {
@@ -206,7 +196,8 @@ bool reconcile_believable(const struct pod *pod, const struct request *request)
         return false;
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *line = &pod->share[i];
-        if (line->mib >= NOTE_MIB_MAX || !could_be_here(pod, line->gpu) || repeats(pod, i))
+        if (line->mib >= NOTE_MIB_MAX || !could_be_here(pod, line->gpu) ||
+            pod_share_repeats(pod, i))
             return false;
     }
     uint32_t parts = 0;

@@ -18,6 +18,7 @@ struct parser {
     const struct request_rules *rules;
     const struct pod_container *container;
     bool several; /* asking containers: texts have to say which */
+    bool bound;   /* it runs: what cannot be used is passed over, not refused */
     struct refusal *refusal;
 };
 
@@ -278,6 +279,48 @@ static bool check_step(const struct parser *parser, const struct want *want)
     return refuse(parser, REASON_STEP, &buf);
 }
 
+/* How many equal parts, on so many GPUs, the allocation makes of the amount; 0: it does not. */
+static uint32_t count_noted(const struct parser *parser, int64_t amount)
+{
+    const struct pod *pod = parser->pod;
+    uint32_t parts = 0;
+    uint32_t milli = 0;
+
+    must(amount > 0);
+    if (pod->note != NOTE_OK)
+        return 0;
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (strcmp(line->container, parser->container->name) != 0)
+            continue;
+        if ((parts > 0 && line->milli != milli) || pod_share_repeats(pod, i))
+            return 0;
+        milli = line->milli;
+        parts++;
+    }
+    must(parts <= pod->shares);
+    return parts <= GPUS_PER_NODE_MAX && (int64_t)parts * milli == amount ? parts : 0;
+}
+
+/*
+ * The amount stands in the spec, which nobody can edit.  How it was split, the allocation knows
+ * best; the annotations that asked for it may have been edited since.
+ */
+static bool parse_bound_want(const struct parser *parser, int64_t amount, struct want *want)
+{
+    struct refusal passed_over;
+    struct parser lenient = *parser;
+    uint32_t count = count_noted(parser, amount);
+
+    must(parser->bound);
+    lenient.refusal = &passed_over;
+    if (count > 0 && split(&lenient, amount, count, want))
+        return true;
+    if (parse_count(&lenient, &count) && count > 0 && split(&lenient, amount, count, want))
+        return true;
+    return split(parser, amount, 0, want);
+}
+
 /* One container that asks.  False: refused. */
 static bool parse_want(const struct parser *parser, int64_t amount, struct want *want)
 {
@@ -287,6 +330,8 @@ static bool parse_want(const struct parser *parser, int64_t amount, struct want 
     uint32_t count = 0;
     want->container = parser->container->name;
     want->kind = parser->container->kind;
+    if (parser->bound)
+        return parse_bound_want(parser, amount, want);
     if (!parse_count(parser, &count) || !split(parser, amount, count, want))
         return false;
     must(want->parts >= 1 && want->parts <= GPUS_PER_NODE_MAX);
@@ -459,17 +504,31 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     return true;
 }
 
-enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
-                                   struct arena *arena, struct request *out,
-                                   struct refusal *out_refusal)
+/* Where they cannot be used and the pod runs all the same, it is as if they said nothing. */
+static bool parse_wishes(const struct parser *parser, struct arena *arena, struct request *out)
 {
-    must(pod != NULL);
-    must(rules != NULL);
-    must(out != NULL && out_refusal != NULL);
-    must(rules->resource != NULL);
+    struct refusal passed_over;
+    struct parser lenient = *parser;
 
+    must(out->models == 0 && out->memory_mib == 0);
+    if (!parser->bound)
+        return parse_models(parser, arena, out) && parse_memory(parser, out);
+    lenient.refusal = &passed_over;
+    if (!parse_models(&lenient, arena, out))
+        out->models = 0;
+    (void)parse_memory(&lenient, out);
+    return true;
+}
+
+static enum request_verdict parse(struct parser *parser, struct arena *arena, struct request *out)
+{
+    const struct pod *pod = parser->pod;
+
+    must(pod != NULL);
+    must(parser->rules != NULL && parser->rules->resource != NULL);
+    must(out != NULL && parser->refusal != NULL);
     *out = (struct request){0};
-    *out_refusal = (struct refusal){0};
+    *parser->refusal = (struct refusal){0};
     bool named = false;
     for (uint32_t i = 0; i < pod->containers; i++) {
         named |= pod->container[i].amount != NULL;
@@ -484,16 +543,33 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
         return REQUEST_ZERO;
 
     must(out->wants <= pod->containers);
-    struct parser parser = {
-        .pod = pod, .rules = rules, .several = out->wants > 1, .refusal = out_refusal};
+    parser->several = out->wants > 1;
     if (pod->containers > CONTAINERS_MAX) {
-        (void)refuse_limit(&parser, pod->containers, "containers", CONTAINERS_MAX);
+        (void)refuse_limit(parser, pod->containers, "containers", CONTAINERS_MAX);
         return REQUEST_REFUSED;
     }
-    if (!parse_wants(&parser, arena, out) || !parse_models(&parser, arena, out) ||
-        !parse_memory(&parser, out))
+    if (!parse_wants(parser, arena, out) || !parse_wishes(parser, arena, out))
         return REQUEST_REFUSED;
     return REQUEST_OK;
+}
+
+enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
+                                   struct arena *arena, struct request *out,
+                                   struct refusal *out_refusal)
+{
+    struct parser parser = {.pod = pod, .rules = rules, .refusal = out_refusal};
+
+    return parse(&parser, arena, out);
+}
+
+enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
+                                         struct arena *arena, struct request *out,
+                                         struct refusal *out_refusal)
+{
+    struct parser parser = {.pod = pod, .rules = rules, .bound = true, .refusal = out_refusal};
+
+    must(pod->node[0] != '\0');
+    return parse(&parser, arena, out);
 }
 
 static size_t strings_of(const struct request *request)

@@ -194,16 +194,44 @@ enum verdict world_reserve(struct world *world, const char *uid, const char *nod
     return world_reserve_for(world, uid, node, world_request(world, words));
 }
 
+/* The containers of a pod that asks this; and what it asks, as the daemon reads it. */
+static const struct request *request_of_bound(struct world *world, struct pod *pod,
+                                              const char *words)
+{
+    static const struct request_rules rules = {.resource = "nvidia.com/vgpu"};
+    struct arena *arena = &world->arena;
+    const struct request *asked = world_request(world, words);
+    struct request *request = arena_alloc(arena, sizeof *request);
+    struct refusal refusal;
+
+    pod->ours = true;
+    pod->containers = asked->wants;
+    pod->container = arena_array(arena, asked->wants, sizeof *pod->container);
+    for (uint32_t i = 0; i < asked->wants; i++) {
+        const struct want *want = &asked->want[i];
+        pod->container[i] = (struct pod_container){
+            .name = want->container,
+            .kind = want->kind,
+            .amount = arena_printf(arena, "%u", want->parts * want->milli),
+            .count = arena_printf(arena, "%u", want->parts),
+        };
+    }
+    if (request_parse_bound(pod, &rules, arena, request, &refusal) != REQUEST_OK)
+        must_fail(__FILE__, __LINE__, refusal.text);
+    return request;
+}
+
 enum verdict world_observe(struct world *world, const struct pod *pod, const char *words)
 {
+    struct pod asking = *pod;
     const struct command command = {
         .kind = COMMAND_OBSERVE,
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
         .node = pod->node,
-        .pod = pod,
-        .request = words != NULL ? world_request(world, words) : NULL,
+        .pod = &asking,
+        .request = words != NULL ? request_of_bound(world, &asking, words) : NULL,
     };
     return world_do(world, &command);
 }

@@ -542,6 +542,16 @@ void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const 
     post_pod(rig, name, limits, node);
 }
 
+void rig_annotate(struct rig *rig, const char *name, const char *annotations)
+{
+    char path[256];
+    char body[1024];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
+    (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
+    tell(rig, "PATCH", path, body);
+}
+
 static void delete_pod(struct rig *rig, const char *name, int grace_s)
 {
     char path[256];

@@ -777,6 +777,98 @@ static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
     assert_non_null(strstr(refusal.text, "beside 2 whole GPUs and"));
 }
 
+static enum request_verdict parse_bound(void)
+{
+    bench.pod.node = "n1";
+    return request_parse_bound(&bench.pod, &bench.rules, &bench.arena, &bench.request,
+                               &bench.refusal);
+}
+
+static void policy_is_not_asked_about_what_runs(void **state)
+{
+    (void)state;
+    start();
+    bench.rules.min_milli = 500;
+    bench.rules.step_milli = 250;
+    add(CONTAINER_APP, "301");
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 1, 301);
+}
+
+static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "600");
+    bench.pod.count = "two";
+    bench.pod.model = "A100*,,";
+    bench.pod.memory = "plenty";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 1, 600);
+    assert_int_equal(bench.request.models, 0);
+    assert_int_equal(bench.request.memory_mib, 0);
+    assert_int_equal(bench.refusal.why, REASON_NONE);
+    bench.pod.count = "7"; /* which does not divide it */
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 1, 600);
+    bench.pod.count = "3";
+    bench.pod.model = "A100*";
+    bench.pod.memory = "1Gi";
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 200);
+    assert_int_equal(bench.request.models, 1);
+    assert_int_equal(bench.request.memory_mib, 1024);
+}
+
+static void a_bound_pod_is_split_as_its_allocation_says(void **state)
+{
+    (void)state;
+    struct pod_share line[66] = {{.container = "other", .gpu = "GPU-x", .milli = 600}};
+    char name[66][16];
+    for (uint32_t i = 1; i < ARRAY_LEN(line); i++) {
+        (void)snprintf(name[i], sizeof name[i], "GPU-%u", i);
+        line[i] = (struct pod_share){.container = "c0", .gpu = name[i], .milli = 750};
+    }
+    start();
+    add(CONTAINER_APP, "1500"); /* gpu-count: "2", which is gone */
+    assert_int_equal(parse_bound(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_AMOUNT);
+    bench.pod.note = NOTE_OK;
+    bench.pod.share = line;
+    bench.pod.shares = 3;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 750);
+    bench.pod.count = "3"; /* written later */
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 750);
+    line[2].milli = 749;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 500);
+    line[2].milli = 750;
+    line[2].gpu = name[1];
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 500);
+    line[2].gpu = name[2];
+    bench.pod.note = NOTE_BROKEN;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 500);
+    bench.pod.note = NOTE_OK;
+    bench.pod.container[0].amount = "2000"; /* one part of it, on one GPU: there is none such */
+    bench.pod.count = NULL;
+    bench.pod.shares = 2;
+    line[1].milli = 2000;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 1000);
+    bench.pod.container[0].amount = "650";
+    bench.pod.shares = 66; /* 65 of it */
+    for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
+        line[i].milli = 10;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 1, 650);
+}
+
 static void what_is_not_refused_has_no_reason(void **state)
 {
     (void)state;
@@ -855,6 +947,9 @@ int main(void)
         cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
         cmocka_unit_test(what_is_not_refused_has_no_reason),
         cmocka_unit_test(whole_gpus_of_the_other_resource_are_part_of_the_request),
+        cmocka_unit_test(policy_is_not_asked_about_what_runs),
+        cmocka_unit_test(what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used),
+        cmocka_unit_test(a_bound_pod_is_split_as_its_allocation_says),
         cmocka_unit_test(requests_that_differ_in_whole_gpus_are_two),
         cmocka_unit_test(a_refusal_says_what_whole_gpus_cannot_live_beside),
         cmocka_unit_test(the_peak_is_that_of_the_pods_life),

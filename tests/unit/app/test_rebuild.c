@@ -1,0 +1,125 @@
+/* A ledger that is lost while pods run: what the new one makes of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/reconcile.h"
+
+#include "support_rig.h"
+
+#define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
+
+static const char *const two_gpus[] = {"n1", "2000", NULL};
+
+static int set_up(void **state)
+{
+    *state = rig_new(two_gpus);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+/* "300 300": what the pods on each GPU of n1 come to. */
+static const char *taken(struct rig *rig)
+{
+    static char text[128];
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < node->gpus; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i > 0 ? " " : "",
+                               node->gpu[i].used_milli + node->gpu[i].reserved_milli);
+    snapshot_unref(snapshot);
+    return text;
+}
+
+/* Drift of n1, as REST would tell it: how many disagreements, and what is on no GPU. */
+static void count_drift(void *user, const struct drift *drift)
+{
+    uint32_t *count = user;
+
+    assert_non_null(drift->kind);
+    (*count)++;
+}
+
+static uint32_t drift(struct rig *rig)
+{
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    uint32_t count = 0;
+
+    drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_drift);
+    snapshot_unref(snapshot);
+    return count;
+}
+
+static void lose_ledger(struct rig *rig)
+{
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    assert_true(app_ready(&rig->app, NULL));
+}
+
+static void an_allocation_is_believed_whatever_became_of_the_annotations_that_asked(void **state)
+{
+    static const char *const edit[] = {
+        "\"milligpu.io/gpu-count\":null",     "\"milligpu.io/gpu-count\":\"1\"",
+        "\"milligpu.io/gpu-count\":\"7\"",    "\"milligpu.io/gpu-count\":\"many\"",
+        "\"gpu-count.milligpu.io/c\":\"3\"",  "\"milligpu.io/gpu-model\":\",,\"",
+        "\"milligpu.io/gpu-model\":\"H100\"", "\"milligpu.io/gpu-memory\":\"plenty\"",
+    };
+    struct rig *rig = *state;
+
+    for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
+        rig_pod_of(rig, "a", MILLI("600"), "\"milligpu.io/gpu-count\":\"2\"", NULL);
+        rig_run(rig);
+        assert_string_equal(rig_bind(rig, "a", "n1"), "");
+        assert_string_equal(taken(rig), "300 300");
+        rig_annotate(rig, "a", edit[i]);
+        lose_ledger(rig);
+        assert_string_equal(taken(rig), "300 300");
+        assert_int_equal(drift(rig), 0);
+        rig_delete_pod(rig, "a");
+        rig_run(rig);
+    }
+}
+
+static void policy_that_changed_decides_new_grants_and_not_what_runs(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "310");
+    rig_pod(rig, "b", "310");
+    rig_pod(rig, "c", "500");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->app.request_rules.min_milli = 500;
+    rig->app.request_rules.step_milli = 100;
+    lose_ledger(rig);
+    assert_string_equal(taken(rig), "310 0");
+    assert_int_equal(drift(rig), 0);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "below the minimum of 500"));
+    assert_string_equal(rig_bind(rig, "c", "n1"), "");
+    assert_string_equal(taken(rig), "810 0");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_asked),
+        TEST(policy_that_changed_decides_new_grants_and_not_what_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
