@@ -39,6 +39,7 @@ spin                       spin
 curl                       curl
 jq                         jq
 openssl                    openssl
+nghttp2-server             nghttpd
 procps                     ps
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 '

@@ -10,6 +10,12 @@
  *
  * One kube_ops belongs to one thread; only wake() may be called by others.  SIGPIPE must be
  * ignored.  The outcome of a POST that FAILED is unknown unless unsent is set.
+ *
+ * Requests of one kube_ops share connections: one, where the server speaks HTTP/2; with HTTP/1.1 a
+ * bounded number, and whoever finds none waits, unsent, on its own time.  No two kube_ops share
+ * any.  Start and cancel cost the same however many are in flight; how many may be at once is the
+ * caller's to decide.  A connection on which a time runs out and nothing at all was heard is cut,
+ * and what else was in flight on it FAILED.
  */
 #ifndef MILLIGPU_KUBE_H
 #define MILLIGPU_KUBE_H
@@ -25,7 +31,6 @@ struct kube_request {
     struct text body;         /* copied by start() */
     int64_t timeout_ms;       /* for all of it; 0: none (a watch) */
     int64_t silence_ms;       /* no byte for so long: FAILED; 0: does not matter */
-    bool fresh;               /* urgent: must not queue behind large transfers */
 };
 
 enum kube_piece { KUBE_HEAD, KUBE_DATA, KUBE_DONE, KUBE_FAILED };

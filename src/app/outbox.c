@@ -795,7 +795,6 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
         .content_type = call->content_type,
         .body = call->body,
         .timeout_ms = left - left / TRANSPORT_PART,
-        .fresh = true,
     };
     call->flying = true;
     if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {

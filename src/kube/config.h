@@ -85,8 +85,9 @@ struct kube_config {
     struct err exec_err;
 };
 
-/* Copies: they outlive a change. */
+/* Copies: they outlive a change.  Zeroed: nothing was taken yet. */
 struct auth {
+    bool taken;
     char *header; /* "Authorization: ..."; NULL: none */
     char *ca;     /* PEM; NULL: the system's */
     char *cert;
@@ -96,6 +97,7 @@ struct auth {
 
 enum auth_verdict { AUTH_READY, AUTH_WAIT, AUTH_FAILED };
 
+/* AUTH_READY: *out holds what is valid now; what it held of the same generation it keeps. */
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                                  struct err *err);
 void kube_auth_done(struct auth *auth);

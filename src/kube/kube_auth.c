@@ -250,6 +250,10 @@ static void fill(const struct kube_config *config, struct auth *out)
 {
     const struct exec_answer *answer = &config->answer;
 
+    if (out->taken && out->generation == config->generation)
+        return;
+    kube_auth_done(out);
+    out->taken = true;
     out->header = make_header(config);
     out->ca = copy_of(config->ca.data);
     out->cert = copy_of(answer->cert != NULL ? answer->cert : config->cert.data);
@@ -278,7 +282,7 @@ void kube_auth_done(struct auth *auth)
     xfree(auth->ca);
     xfree(auth->cert);
     xfree(auth->key);
-    *auth = (struct auth){NULL, NULL, NULL, NULL, 0};
+    *auth = (struct auth){0};
 }
 
 bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t now_ms)

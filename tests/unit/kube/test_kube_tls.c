@@ -1,11 +1,8 @@
-#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -14,6 +11,7 @@
 
 #include "kube/config.h"
 #include "support/fake_api.h"
+#include "support_tls.h"
 
 /* Made once by openssl's own program, in a folder that is removed at the end. */
 static char folder[64];
@@ -52,74 +50,17 @@ static void copy_at(const char *from, const char *to)
     xfree(text);
 }
 
-/* name.crt and name.key, signed by the CA called issuer, or by itself. */
-static void make_certificate(const char *name, const char *issuer)
-{
-    char key[128], crt[128], config[128], ca_crt[128], ca_key[128], subject[64];
-    pid_t pid;
-    int status = -1;
-
-    (void)snprintf(key, sizeof key, "%s/%s.key", folder, name);
-    (void)snprintf(crt, sizeof crt, "%s/%s.crt", folder, name);
-    (void)snprintf(config, sizeof config, "%s/openssl.cnf", folder);
-    (void)snprintf(subject, sizeof subject, "/CN=%s", name);
-    (void)snprintf(ca_crt, sizeof ca_crt, "%s/%s.crt", folder, issuer != NULL ? issuer : "");
-    (void)snprintf(ca_key, sizeof ca_key, "%s/%s.key", folder, issuer != NULL ? issuer : "");
-    const char *const args[] = {"openssl",
-                                "req",
-                                "-x509",
-                                "-newkey",
-                                "ec",
-                                "-pkeyopt",
-                                "ec_paramgen_curve:prime256v1",
-                                "-nodes",
-                                "-days",
-                                "2",
-                                "-config",
-                                config,
-                                "-subj",
-                                subject,
-                                "-keyout",
-                                key,
-                                "-out",
-                                crt,
-                                "-extensions",
-                                issuer != NULL ? "leaf" : "ca",
-                                issuer != NULL ? "-CA" : NULL,
-                                ca_crt,
-                                "-CAkey",
-                                ca_key,
-                                NULL};
-    union {
-        const char *const *given;
-        char *const *wanted;
-    } argv = {args};
-    posix_spawn_file_actions_t files;
-    (void)posix_spawn_file_actions_init(&files);
-    (void)posix_spawn_file_actions_addopen(&files, 2, at("log"), O_WRONLY | O_CREAT, 0600);
-    assert_int_equal(posix_spawnp(&pid, "openssl", &files, NULL, argv.wanted, environ), 0);
-    (void)posix_spawn_file_actions_destroy(&files);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-}
-
 static int make_all(void **state)
 {
     (void)state;
     (void)signal(SIGPIPE, SIG_IGN);
     (void)snprintf(folder, sizeof folder, "/tmp/milligpu-tls-XXXXXX");
     assert_non_null(mkdtemp(folder));
-    write_at("openssl.cnf", "[req]\ndistinguished_name = dn\n[dn]\n"
-                            "[ca]\nbasicConstraints = critical, CA:TRUE\n"
-                            "subjectKeyIdentifier = hash\n"
-                            "[leaf]\nbasicConstraints = critical, CA:FALSE\n"
-                            "subjectAltName = IP:127.0.0.1, DNS:kube.test\n"
-                            "extendedKeyUsage = serverAuth, clientAuth\n");
-    make_certificate("ca", NULL);
-    make_certificate("other-ca", NULL);
-    make_certificate("server", "ca");
-    make_certificate("client", "ca");
-    make_certificate("stranger", "other-ca");
+    tls_certificate(folder, "ca", NULL);
+    tls_certificate(folder, "other-ca", NULL);
+    tls_certificate(folder, "server", "ca");
+    tls_certificate(folder, "client", "ca");
+    tls_certificate(folder, "stranger", "other-ca");
     return 0;
 }
 
@@ -135,8 +76,7 @@ static int remove_all(void **state)
         (void)snprintf(file, sizeof file, "%s.key", name[i]);
         (void)unlink(at(file));
     }
-    (void)unlink(at("openssl.cnf"));
-    (void)unlink(at("log"));
+    tls_tidy(folder);
     return rmdir(folder);
 }
 

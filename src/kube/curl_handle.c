@@ -1,0 +1,401 @@
+#include "kube/curl_handle.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+enum {
+    CONNECT_MS = 10 * 1000,
+    KEEPALIVE_S = 20,
+    USER_TIMEOUT_MS = 10 * 1000, /* sent and not acknowledged: the peer is gone */
+    BUFFER_BYTES = 8 * 1024,     /* what is read at once; libcurl keeps it with the handle */
+    UPLOAD_BYTES = 16 * 1024,    /* the least that libcurl has */
+    SPARES_MAX = 32,
+};
+
+struct makeup {
+    uint32_t uses; /* by handles, and by handles->now */
+    struct auth auth;
+    struct curl_slist *headers;
+};
+
+struct handles {
+    struct kube_config *config;
+    char *base;                    /* of every URL */
+    char *host;                    /* header, where the URL names another host; or NULL */
+    struct curl_slist *connect_to; /* the address in that case; or NULL */
+    struct makeup *now;            /* of the latest credentials; NULL: none were had yet */
+    struct handle *spare;
+    uint32_t spares;
+    int *socket; /* those that libcurl has open */
+    size_t sockets;
+    size_t capacity;
+};
+
+/* ---- sockets ---- */
+
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct handles *handles = arg;
+    const int timeout_ms = USER_TIMEOUT_MS;
+
+    must(purpose == CURLSOCKTYPE_IPCXN);
+    const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (fd < 0)
+        return CURL_SOCKET_BAD;
+    /* Without it a half-open connection is found by its silence, later. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+    handles->socket =
+        xgrow(handles->socket, handles->sockets, &handles->capacity, sizeof *handles->socket);
+    handles->socket[handles->sockets++] = fd;
+    metric_add(M_API_CONNECTIONS, NULL, 1);
+    return fd;
+}
+
+static int close_socket(void *arg, curl_socket_t fd)
+{
+    struct handles *handles = arg;
+    size_t at = 0;
+
+    while (at < handles->sockets && handles->socket[at] != fd)
+        at++;
+    must(at < handles->sockets);
+    handles->socket[at] = handles->socket[--handles->sockets];
+    return close(fd);
+}
+
+void handles_cut(struct handles *handles)
+{
+    must(handles->sockets <= handles->capacity);
+    for (size_t i = 0; i < handles->sockets; i++)
+        (void)shutdown(handles->socket[i], SHUT_RDWR); /* one that only connects is not cut */
+}
+
+/* ---- the server ---- */
+
+/* With tls-server-name the URL names that, the connection goes to the address, Host stays. */
+static void name_server(struct handles *handles)
+{
+    const struct kube_config *config = handles->config;
+    const char *host = strstr(config->server, "://");
+    struct strbuf text;
+
+    must(host != NULL);
+    if (config->tls_name == NULL || strncmp(config->server, "https://", 8) != 0) {
+        handles->base = xstrdup(config->server);
+        return;
+    }
+    host += 3;
+    const size_t host_len = strcspn(host, "/");
+    const char *port = memrchr(host, ':', host_len);
+    if (port != NULL && memchr(port, ']', host_len - (size_t)(port - host)) != NULL)
+        port = NULL; /* a colon inside [::1] */
+    strbuf_init(&text);
+    strbuf_printf(&text, "::%.*s%s", (int)host_len, host, port == NULL ? ":443" : "");
+    handles->connect_to = curl_slist_append(NULL, text.data);
+    must(handles->connect_to != NULL);
+    strbuf_reset(&text);
+    strbuf_printf(&text, "Host: %.*s", (int)host_len, host);
+    handles->host = strbuf_steal(&text);
+    strbuf_init(&text);
+    strbuf_printf(&text, "https://%s", config->tls_name);
+    if (port != NULL)
+        strbuf_add(&text, port, host_len - (size_t)(port - host));
+    strbuf_str(&text, host + host_len);
+    handles->base = strbuf_steal(&text);
+}
+
+struct handles *handles_new(struct kube_config *config)
+{
+    struct handles *handles = xcalloc(1, sizeof *handles);
+
+    must(config->server != NULL);
+    handles->config = config;
+    name_server(handles);
+    return handles;
+}
+
+/* ---- credentials ---- */
+
+static void makeup_unref(struct makeup *makeup)
+{
+    if (makeup == NULL || --makeup->uses > 0)
+        return;
+    curl_slist_free_all(makeup->headers);
+    kube_auth_done(&makeup->auth);
+    xfree(makeup);
+}
+
+static void add_header(struct makeup *makeup, const char *header)
+{
+    struct curl_slist *list = curl_slist_append(makeup->headers, header);
+    must(list != NULL);
+    makeup->headers = list;
+}
+
+static struct makeup *makeup_new(const struct handles *handles, struct auth *take_auth)
+{
+    struct makeup *makeup = xcalloc(1, sizeof *makeup);
+
+    must(take_auth->taken);
+    makeup->uses = 1;
+    makeup->auth = *take_auth;
+    add_header(makeup, "Accept: application/json");
+    add_header(makeup, "Expect:"); /* a second round trip for nothing */
+    if (makeup->auth.header != NULL)
+        add_header(makeup, makeup->auth.header);
+    if (handles->host != NULL)
+        add_header(makeup, handles->host);
+    return makeup;
+}
+
+/* The credentials of the moment are those of handles->now. */
+static enum auth_verdict look(struct handles *handles, int64_t now_ms, struct err *err)
+{
+    /* Without its texts: only a newer one fills it. */
+    struct auth auth = {.taken = handles->now != NULL};
+
+    must(handles->config != NULL);
+    if (auth.taken)
+        auth.generation = handles->now->auth.generation;
+    const enum auth_verdict verdict = kube_auth_take(handles->config, now_ms, &auth, err);
+    if (verdict != AUTH_READY ||
+        (handles->now != NULL && auth.generation == handles->now->auth.generation))
+        return verdict;
+    makeup_unref(handles->now);
+    handles->now = makeup_new(handles, &auth);
+    return AUTH_READY;
+}
+
+/* ---- what a handle is set to once ---- */
+
+/* Options fail only when curl was built without the feature: an error, no bug. */
+struct options {
+    CURL *easy;
+    CURLcode code;
+};
+
+#define SET(options, option, value)                                                                \
+    do {                                                                                           \
+        if ((options)->code == CURLE_OK)                                                           \
+            (options)->code = curl_easy_setopt((options)->easy, (option), (value));                \
+    } while (0)
+
+static void set_blob(struct options *set, CURLoption option, const char *pem)
+{
+    must(set->easy != NULL);
+    struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
+
+    if (pem == NULL || set->code != CURLE_OK)
+        return;
+    CLEANUP(xfreep) char *bytes = xstrdup(pem); /* curl's field is not const */
+    blob.data = bytes;
+    blob.len = strlen(pem);
+    set->code = curl_easy_setopt(set->easy, option, &blob);
+}
+
+static void set_tls(struct options *set, const struct handles *handles)
+{
+    const struct kube_config *config = handles->config;
+    const struct auth *auth = &handles->now->auth;
+
+    must(auth->taken);
+    SET(set, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(set, CURLOPT_SSL_VERIFYPEER, config->insecure ? 0L : 1L);
+    SET(set, CURLOPT_SSL_VERIFYHOST, config->insecure ? 0L : 2L);
+    if (auth->ca != NULL) {
+        /* That CA and no other: the system's folder would be asked as well. */
+        SET(set, CURLOPT_CAPATH, (char *)NULL);
+        set_blob(set, CURLOPT_CAINFO_BLOB, auth->ca);
+    }
+    if (auth->cert != NULL) {
+        SET(set, CURLOPT_SSLCERTTYPE, "PEM");
+        SET(set, CURLOPT_SSLKEYTYPE, "PEM");
+        set_blob(set, CURLOPT_SSLCERT_BLOB, auth->cert);
+        set_blob(set, CURLOPT_SSLKEY_BLOB, auth->key);
+    }
+}
+
+/*
+ * HTTP/2 where the server agrees to it while TLS is set up; whoever comes meanwhile waits for that
+ * answer rather than for a handshake of its own.
+ */
+static void set_protocol(struct options *set, const struct handles *handles)
+{
+    const bool secure = strncmp(handles->base, "https://", 8) == 0;
+
+    must(set->easy != NULL);
+    SET(set, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    SET(set, CURLOPT_PIPEWAIT, secure ? 1L : 0L);
+    SET(set, CURLOPT_FOLLOWLOCATION, 0L);
+    SET(set, CURLOPT_PATH_AS_IS, 1L);
+    SET(set, CURLOPT_USERAGENT, "milligpu");
+    SET(set, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+    SET(set, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BYTES);
+}
+
+static void set_connection(struct options *set, struct handles *handles)
+{
+    const char *proxy = handles->config->proxy;
+
+    must(set->easy != NULL);
+    SET(set, CURLOPT_NOSIGNAL, 1L);
+    SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : ""); /* "" keeps the environment out */
+    SET(set, CURLOPT_NOPROXY, "");
+    SET(set, CURLOPT_CONNECT_TO, handles->connect_to);
+    SET(set, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    SET(set, CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(set, CURLOPT_TCP_KEEPIDLE, (long)KEEPALIVE_S);
+    SET(set, CURLOPT_TCP_KEEPINTVL, (long)KEEPALIVE_S / 2);
+    SET(set, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    SET(set, CURLOPT_OPENSOCKETDATA, handles);
+    SET(set, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+    SET(set, CURLOPT_CLOSESOCKETDATA, handles);
+}
+
+static int make_up(struct handles *handles, struct handle *handle, struct err *err)
+{
+    struct options set = {handle->easy, CURLE_OK};
+
+    must(handles->now != NULL);
+    if (handle->makeup == handles->now)
+        return 0;
+    curl_easy_reset(handle->easy);
+    makeup_unref(handle->makeup);
+    handle->makeup = NULL;
+    set_protocol(&set, handles);
+    set_connection(&set, handles);
+    set_tls(&set, handles);
+    if (set.code != CURLE_OK)
+        return err_set(err, ERR_INTERNAL, "libcurl: %s", curl_easy_strerror(set.code));
+    handle->makeup = handles->now;
+    handle->makeup->uses++;
+    return 0;
+}
+
+/* ---- handles come and go ---- */
+
+static struct handle *pick(struct handles *handles)
+{
+    struct handle *handle = handles->spare;
+
+    if (handle != NULL) {
+        must(handles->spares > 0);
+        handles->spare = handle->next;
+        handles->spares--;
+        handle->next = NULL;
+        return handle;
+    }
+    handle = xcalloc(1, sizeof *handle);
+    handle->easy = curl_easy_init();
+    must(handle->easy != NULL);
+    return handle;
+}
+
+static void handle_free(struct handle *handle)
+{
+    must(handle->easy != NULL);
+    curl_easy_cleanup(handle->easy);
+    makeup_unref(handle->makeup);
+    xfree(handle->first.data);
+    xfree(handle);
+}
+
+enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct handle **out,
+                               struct err *err)
+{
+    const enum auth_verdict verdict = look(handles, now_ms, err);
+
+    if (verdict != AUTH_READY)
+        return verdict;
+    must(handles->now != NULL);
+    struct handle *handle = pick(handles);
+    if (make_up(handles, handle, err) < 0) {
+        handle_free(handle);
+        return AUTH_FAILED;
+    }
+    *out = handle;
+    return AUTH_READY;
+}
+
+void handles_give(struct handles *handles, struct handle *handle)
+{
+    must(handle->next == NULL);
+    xfree(handle->first.data);
+    handle->first.data = NULL;
+    if (handles->spares >= SPARES_MAX) {
+        handle_free(handle);
+        return;
+    }
+    handle->next = handles->spare;
+    handles->spare = handle;
+    handles->spares++;
+}
+
+void handles_free(struct handles *handles)
+{
+    while (handles->spare != NULL)
+        handle_free(pick(handles));
+    must(handles->sockets == 0);
+    makeup_unref(handles->now);
+    curl_slist_free_all(handles->connect_to);
+    xfree(handles->socket);
+    xfree(handles->base);
+    xfree(handles->host);
+    xfree(handles);
+}
+
+uint64_t handle_generation(const struct handle *handle)
+{
+    must(handle->makeup != NULL);
+    return handle->makeup->auth.generation;
+}
+
+/* ---- one request ---- */
+
+static void set_method(struct options *set, const struct handle_request *request)
+{
+    const bool bare = strcmp(request->method, "GET") == 0;
+
+    must(!bare || request->body.len == 0);
+    if (bare) {
+        SET(set, CURLOPT_CUSTOMREQUEST, (char *)NULL);
+        SET(set, CURLOPT_HTTPGET, 1L);
+        return;
+    }
+    SET(set, CURLOPT_POST, 1L);
+    SET(set, CURLOPT_CUSTOMREQUEST, request->method);
+    SET(set, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
+    SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? request->body.at : "");
+}
+
+int handle_ask(struct handles *handles, struct handle *handle, const struct handle_request *request,
+               struct err *err)
+{
+    struct options set = {handle->easy, CURLE_OK};
+    struct strbuf text;
+
+    must(handle->makeup != NULL && handle->first.data == NULL);
+    strbuf_init(&text);
+    strbuf_str(&text, handles->base);
+    strbuf_str(&text, request->path);
+    SET(&set, CURLOPT_URL, text.data);
+    strbuf_reset(&text);
+    strbuf_printf(&text, "Content-Type:%s%s", request->content_type != NULL ? " " : "",
+                  request->content_type != NULL ? request->content_type : "");
+    handle->first = (struct curl_slist){strbuf_steal(&text), handle->makeup->headers};
+    SET(&set, CURLOPT_HTTPHEADER, &handle->first);
+    set_method(&set, request);
+    /* An event must not wait for a block to be full, and answers to writes are small. */
+    const bool large = !request->watch && request->body.len == 0;
+    SET(&set, CURLOPT_ACCEPT_ENCODING, large ? "gzip" : NULL);
+    if (set.code != CURLE_OK)
+        return err_set(err, ERR_INTERNAL, "libcurl: %s", curl_easy_strerror(set.code));
+    return 0;
+}
