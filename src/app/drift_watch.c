@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/arena.h"
 #include "milligpu/log.h"
 #include "milligpu/map.h"
 #include "milligpu/metric.h"
@@ -11,6 +12,7 @@
 
 enum {
     LOOK_MS = 2000,
+    NODES_A_TURN = 256,     /* that changed; the rest waits for the next step of the writer */
     EVENTS_PER_MINUTE = 30, /* more drift at once is in REST and metrics */
     MINUTE_MS = 60000,
 };
@@ -21,17 +23,11 @@ static const char *const kinds[] = {
 #undef X
 };
 
-/* A drift that was told; the mark says in which look it was last seen. */
-struct told {
-    char *key;
-    uint64_t mark;
-};
-
 struct drift_watch {
     struct app *app;
-    struct map told;
-    uint64_t generation;
-    uint64_t mark;
+    const struct snapshot *told;  /* whose drift was told; NULL: none yet */
+    const struct snapshot *looks; /* being compared with it; NULL between two looks */
+    uint32_t place;               /* where that goes on */
     int64_t look_ms;
     int64_t minute_ms;
     uint32_t events;
@@ -39,6 +35,14 @@ struct drift_watch {
     int64_t wall_ms;
     uint64_t serial;
     uint32_t count[ARRAY_LEN(kinds)];
+    struct drift_watch_work work;
+};
+
+/* What one changed node had, while it is compared with what it has. */
+struct comparison {
+    struct drift_watch *watch;
+    struct arena arena;
+    struct map had; /* key to key */
 };
 
 struct drift_watch *drift_watch_new(struct app *app)
@@ -48,25 +52,15 @@ struct drift_watch *drift_watch_new(struct app *app)
     struct drift_watch *watch = xcalloc(1, sizeof *watch);
 
     watch->app = app;
-    map_init(&watch->told);
     return watch;
-}
-
-static void told_free(struct told *told)
-{
-    xfree(told->key);
-    xfree(told);
 }
 
 void drift_watch_free(struct drift_watch *watch)
 {
-    struct told *told;
-
     if (watch == NULL)
         return;
-    for (size_t at = 0; (told = map_next(&watch->told, &at)) != NULL;)
-        told_free(told);
-    map_done(&watch->told);
+    snapshot_unref(watch->told);
+    snapshot_unref(watch->looks);
     xfree(watch);
 }
 
@@ -108,61 +102,84 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
     outbox_event(watch->app->outbox, &facts);
 }
 
-static void tell(struct drift_watch *watch, const struct drift *drift, char *take_key)
+static void tell(struct drift_watch *watch, const struct drift *drift)
 {
     must(drift->text[0] != '\0');
-    struct told *told = xcalloc(1, sizeof *told);
 
-    told->key = take_key;
-    told->mark = watch->mark;
-    (void)map_put(&watch->told, text_of(told->key), told);
     log_write(LOG_WARN, "drift", log_str("kind", drift->kind),
               log_str("node", drift->node->name->text), log_str("text", drift->text));
     send_event(watch, drift);
 }
 
-static void seen(void *user, const struct drift *drift)
+/* The list of kinds is closed. */
+static uint32_t *counter(struct drift_watch *watch, const struct drift *drift)
 {
-    struct drift_watch *watch = user;
-    struct strbuf key;
-
     size_t known = 0;
+
     while (strcmp(kinds[known], drift->kind) != 0) {
         known++;
-        must(known < ARRAY_LEN(kinds)); /* the list is closed */
+        must(known < ARRAY_LEN(kinds));
     }
-    watch->count[known]++;
-    strbuf_init(&key);
-    strbuf_printf(&key, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
-                  drift->gpu != NULL ? drift->gpu->id->text : "",
-                  drift->allocation != NULL ? drift->allocation->is.uid : "");
-    struct told *told = map_find(&watch->told, (struct text){key.data, key.len});
-    if (told != NULL)
-        told->mark = watch->mark;
-    else
-        tell(watch, drift, strbuf_steal(&key));
-    strbuf_done(&key);
+    watch->work.drifts++;
+    return &watch->count[known];
 }
 
-static void forget_healed(struct drift_watch *watch)
+static struct text key_of(struct comparison *comparison, const struct drift *drift)
 {
-    must(watch->mark > 0);
+    const char *key =
+        arena_printf(&comparison->arena, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
+                     drift->gpu != NULL ? drift->gpu->id->text : "",
+                     drift->allocation != NULL ? drift->allocation->is.uid : "");
+    must(key[0] != '\0');
+    return text_of(key);
+}
 
-    struct told *told;
+static void had(void *user, const struct drift *drift)
+{
+    struct comparison *comparison = user;
+    const struct text key = key_of(comparison, drift);
+    uint32_t *count = counter(comparison->watch, drift);
 
-    for (size_t at = 0; (told = map_next(&watch->told, &at)) != NULL;) {
-        if (told->mark == watch->mark)
-            continue;
-        (void)map_take(&watch->told, text_of(told->key));
-        log_write(LOG_INFO, "drift is gone", log_str("what", told->key));
-        told_free(told);
-        at = 0; /* the table may have moved */
-    }
+    must(*count > 0);
+    (*count)--;
+    (void)map_put(&comparison->had, key, (void *)(uintptr_t)key.at);
+}
+
+static void has(void *user, const struct drift *drift)
+{
+    struct comparison *comparison = user;
+    uint32_t *count = counter(comparison->watch, drift);
+
+    (*count)++;
+    must(*count > 0);
+    if (map_take(&comparison->had, key_of(comparison, drift)) == NULL)
+        tell(comparison->watch, drift);
+}
+
+/* All drift of a node is a function of that node, so what was told of it before can be asked again
+   of what it was: what only the one has is gone, what only the other has is new. */
+static void compare(struct drift_watch *watch, const struct node *before, const struct node *after)
+{
+    struct comparison comparison = {.watch = watch};
+    const char *healed;
+
+    must(before != NULL || after != NULL);
+    watch->work.nodes++;
+    arena_init(&comparison.arena);
+    map_init(&comparison.had);
+    if (before != NULL)
+        drift_of(before, &comparison, had);
+    if (after != NULL)
+        drift_of(after, &comparison, has);
+    for (size_t at = 0; (healed = map_next(&comparison.had, &at)) != NULL;)
+        log_write(LOG_INFO, "drift is gone", log_str("what", healed));
+    map_done(&comparison.had);
+    arena_done(&comparison.arena);
 }
 
 static void expose(const struct drift_watch *watch)
 {
-    must(watch->mark > 0);
+    must(watch->told != NULL);
 
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         char labels[64];
@@ -171,25 +188,54 @@ static void expose(const struct drift_watch *watch)
     }
 }
 
+/* A piece of the comparison; true at its end. */
+static bool look_on(struct drift_watch *watch)
+{
+    const struct node *before;
+    const struct node *after;
+
+    must(watch->looks != NULL);
+    for (uint32_t i = 0; i < NODES_A_TURN; i++) {
+        if (!snapshot_next_change(watch->told, watch->looks, &watch->place, &before, &after))
+            return true;
+        compare(watch, before, after);
+    }
+    return false;
+}
+
+static bool begin_look(struct drift_watch *watch)
+{
+    must(watch->looks == NULL);
+    if (watch->now_ms < watch->look_ms || !app_ready(watch->app, NULL))
+        return false;
+    watch->look_ms = watch->now_ms + LOOK_MS;
+    watch->looks = view_take(watch->app->view);
+    watch->place = 0;
+    if (watch->told == NULL || watch->told->generation != watch->looks->generation)
+        return true;
+    snapshot_unref(watch->looks);
+    watch->looks = NULL;
+    return false;
+}
+
 void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms)
 {
     must(now_ms >= 0);
 
-    const struct node *node;
-
-    if (now_ms < watch->look_ms || !app_ready(watch->app, NULL))
-        return;
-    watch->look_ms = now_ms + LOOK_MS;
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(watch->app->view);
-    if (snapshot->generation == watch->generation)
-        return;
-    watch->generation = snapshot->generation;
     watch->now_ms = now_ms;
     watch->wall_ms = wall_ms;
-    watch->mark++;
-    memset(watch->count, 0, sizeof watch->count);
-    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        drift_of(node, watch, seen);
-    forget_healed(watch);
+    if (watch->looks == NULL && !begin_look(watch))
+        return;
+    if (!look_on(watch))
+        return;
+    snapshot_unref(watch->told);
+    watch->told = watch->looks;
+    watch->looks = NULL;
     expose(watch);
+}
+
+void drift_watch_work(const struct drift_watch *watch, struct drift_watch_work *out)
+{
+    must(out != NULL);
+    *out = watch->work;
 }

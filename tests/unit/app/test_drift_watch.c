@@ -1,0 +1,243 @@
+/* Drift is told once, and what heals costs what heals: steps are counted, never time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+#include "app/drift_watch.h"
+#include "support/world.h"
+
+enum {
+    NODES = 15000,
+    GPUS = 8,
+    DRIFTS = NODES * (GPUS + 1), /* the node is gone, and each of its GPUs is */
+    LOOK_MS = 2000,
+    STEPS_MAX = 1000,
+};
+
+static const struct world_gpu eight[GPUS] = {
+    {.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
+    {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7},
+};
+
+struct scene {
+    struct world world;
+    struct app app;
+    struct settings settings;
+    struct drift_watch *watch;
+    int64_t now_ms;
+};
+
+static int set_up(void **state)
+{
+    struct scene *scene = xcalloc(1, sizeof *scene);
+
+    world_init(&scene->world);
+    scene->app.settings = &scene->settings; /* no Events: there is no outbox */
+    scene->app.view = view_new();
+    atomic_store(&scene->app.claimed, true);
+    atomic_store(&scene->app.nodes_synced, true);
+    atomic_store(&scene->app.pods_synced, true);
+    assert_true(app_ready(&scene->app, NULL));
+    scene->watch = drift_watch_new(&scene->app);
+    log_set(LOG_ERROR, false);
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+
+    drift_watch_free(scene->watch);
+    view_free(scene->app.view);
+    world_done(&scene->world);
+    xfree(scene);
+    return 0;
+}
+
+/* world_do() audits the whole ledger each time, which is too much here. */
+static void run(struct scene *scene, const struct command *command)
+{
+    struct change change;
+
+    assert_int_equal(ledger_decide(scene->world.ledger, command, &change), VERDICT_OK);
+    ledger_apply(scene->world.ledger, &change);
+    change_done(&change);
+}
+
+static const char *node_name(struct scene *scene, uint32_t node)
+{
+    return arena_printf(&scene->world.arena, "node-%05u", node);
+}
+
+static void show_node(struct scene *scene, uint32_t node)
+{
+    const char *name = node_name(scene, node);
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = 1,
+                                    .node = name,
+                                    .inventory =
+                                        world_inventory(&scene->world, name, "uid", eight, GPUS)};
+    run(scene, &command);
+}
+
+static void lose_node(struct scene *scene, uint32_t node)
+{
+    const struct command command = {
+        .kind = COMMAND_NODE_GONE, .at_ms = 1, .node = node_name(scene, node)};
+    run(scene, &command);
+}
+
+/* One pod on each node, on all of its GPUs. */
+static void fill(struct scene *scene)
+{
+    const struct request *request = world_request(&scene->world, "8000");
+
+    for (uint32_t i = 0; i < NODES; i++) {
+        show_node(scene, i);
+        const struct command command = {
+            .kind = COMMAND_RESERVE,
+            .at_ms = 1,
+            .uid = arena_printf(&scene->world.arena, "uid-%u", i),
+            .namespace = "default",
+            .name = "pod",
+            .node = node_name(scene, i),
+            .request = request,
+        };
+        run(scene, &command);
+    }
+}
+
+/* The next look, to its end; returns how many steps of the writer it took. */
+static uint32_t look(struct scene *scene)
+{
+    struct drift_watch_work before;
+    struct drift_watch_work after;
+    uint32_t steps = 0;
+
+    view_publish(scene->app.view, ledger_publish(scene->world.ledger, NULL, 0));
+    scene->now_ms += LOOK_MS;
+    do {
+        drift_watch_work(scene->watch, &before);
+        drift_watch_step(scene->watch, scene->now_ms, 1);
+        drift_watch_work(scene->watch, &after);
+        assert_in_range(after.nodes - before.nodes, 0, 256); /* of one step */
+        assert_true(++steps < STEPS_MAX);
+    } while (after.nodes != before.nodes);
+    return steps;
+}
+
+static void add_value(void *user, const char *labels, int64_t value)
+{
+    int64_t *sum = user;
+
+    assert_non_null(strstr(labels, "kind="));
+    *sum += value;
+}
+
+static int64_t exposed(void)
+{
+    int64_t sum = 0;
+
+    metric_each(M_DRIFT, &sum, add_value);
+    return sum;
+}
+
+static void drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass(void **state)
+{
+    struct scene *scene = *state;
+    struct drift_watch_work work;
+
+    fill(scene);
+    (void)look(scene);
+    drift_watch_work(scene->watch, &work);
+    assert_int_equal(work.nodes, NODES);
+    assert_int_equal(work.drifts, 0);
+    assert_int_equal(exposed(), 0);
+
+    for (uint32_t i = 0; i < NODES; i++)
+        lose_node(scene, i);
+    (void)look(scene);
+    drift_watch_work(scene->watch, &work);
+    assert_int_equal(work.nodes, 2 * NODES);
+    assert_int_equal(work.drifts, DRIFTS);
+    assert_int_equal(exposed(), DRIFTS);
+
+    for (uint32_t i = 0; i < NODES; i++)
+        show_node(scene, i);
+    (void)look(scene);
+    drift_watch_work(scene->watch, &work);
+    assert_int_equal(work.nodes, 3 * NODES);
+    assert_int_equal(work.drifts, 2 * DRIFTS); /* each once as it came, once as it went */
+    assert_int_equal(exposed(), 0);
+}
+
+static void a_look_goes_to_the_nodes_that_changed_and_to_no_other(void **state)
+{
+    struct scene *scene = *state;
+    struct drift_watch_work before;
+    struct drift_watch_work after;
+
+    fill(scene);
+    (void)look(scene);
+    drift_watch_work(scene->watch, &before);
+    lose_node(scene, 7);
+    lose_node(scene, 14999);
+    assert_in_range(look(scene), 1, 2);
+    drift_watch_work(scene->watch, &after);
+    assert_int_equal(after.nodes - before.nodes, 2);
+    assert_int_equal(after.drifts - before.drifts, 2 * (GPUS + 1));
+    assert_int_equal(exposed(), 2 * (GPUS + 1));
+
+    show_node(scene, 7);
+    (void)look(scene);
+    assert_int_equal(exposed(), GPUS + 1);
+    (void)look(scene); /* nothing changed */
+    drift_watch_work(scene->watch, &after);
+    assert_int_equal(after.nodes - before.nodes, 3);
+}
+
+/* A node whose place another took: its drift is gone, the other's is its own. */
+static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
+{
+    struct scene *scene = *state;
+    const struct request *request = world_request(&scene->world, "8000");
+
+    show_node(scene, 1);
+    const struct command reserve = {.kind = COMMAND_RESERVE,
+                                    .at_ms = 1,
+                                    .uid = "a",
+                                    .namespace = "default",
+                                    .name = "a",
+                                    .node = node_name(scene, 1),
+                                    .request = request};
+    const struct command release = {
+        .kind = COMMAND_RELEASE, .at_ms = 1, .uid = "a", .why = "ended"};
+    run(scene, &reserve);
+    lose_node(scene, 1);
+    (void)look(scene);
+    assert_int_equal(exposed(), GPUS + 1);
+    run(scene, &release);
+    show_node(scene, 2);
+    (void)look(scene);
+    assert_int_equal(exposed(), 0);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass),
+        TEST(a_look_goes_to_the_nodes_that_changed_and_to_no_other),
+        TEST(drift_goes_with_its_node_where_another_takes_the_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
