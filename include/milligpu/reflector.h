@@ -30,11 +30,11 @@ struct reflector_sink {
 };
 
 struct reflector_rules {
-    const char *path;        /* "/api/v1/pods" */
-    const char *selector;    /* query part, URL-encoded: "fieldSelector=..."; NULL: none */
-    uint32_t page;           /* items per page, 500 */
-    int64_t watch_ms;        /* length of a watch; jittered by seed */
-    int64_t silence_ms;      /* a watch without a byte (bookmarks come each minute) is dead */
+    const char *path;     /* "/api/v1/pods" */
+    const char *selector; /* query part, URL-encoded: "fieldSelector=..."; NULL: none */
+    uint32_t page;        /* items per page, 500 */
+    int64_t watch_ms;     /* length of a watch; jittered by seed */
+    int64_t silence_ms;   /* a watch without a byte is begun anew from where it was: no trouble */
     int64_t list_timeout_ms; /* of one page */
     uint64_t seed;
     uint64_t id_base; /* request ids are id_base + n, n < 2^32 */
@@ -55,7 +55,7 @@ bool reflector_answer(struct reflector *reflector, int64_t now_ms,
 
 struct reflector_stats {
     bool synced;      /* a list is complete */
-    int64_t heard_ms; /* monotonic time of the last byte that counts: item, event, bookmark */
+    int64_t heard_ms; /* monotonic, of the last that counts: a 200, an item, event, bookmark */
     uint64_t lists;
     uint64_t watches; /* started */
     uint64_t events;

@@ -14,7 +14,7 @@
  */
 
 enum {
-    HEARD_LATE_MS = 180000, /* bookmarks come about once a minute */
+    HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew after half of it */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
     ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
@@ -208,8 +208,8 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
             "API server's words",
             "no complete list of %s has come yet", resource);
     else if (age_ms > HEARD_LATE_MS)
-        say(doctor, resource, HEALTH_WARNING, "it is begun anew by itself; see the log",
-            "the watch of %s has been silent for %lld s", resource, (long long)age_ms / 1000);
+        say(doctor, resource, HEALTH_WARNING, "it is asked again by itself; see the log",
+            "no watch of %s was answered for %lld s", resource, (long long)age_ms / 1000);
     else
         say(doctor, resource, HEALTH_OK, "", "complete, watched, heard %lld s ago",
             (long long)(age_ms > 0 ? age_ms : 0) / 1000);

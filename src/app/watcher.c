@@ -8,8 +8,8 @@
 
 enum {
     PAGE_ITEMS = 500,
-    WATCH_MS = 300000,   /* jittered by the reflector, as client-go does */
-    SILENCE_MS = 180000, /* bookmarks come about once a minute */
+    WATCH_MS = 300000,  /* jittered by the reflector, as client-go does */
+    SILENCE_MS = 90000, /* bookmarks come about once a minute, or, on 1.31, not at all */
     LIST_TIMEOUT_MS = 60000,
     /* Decoded objects take some 20 KiB each while they wait; and binds must find room. */
     QUEUE_SHARE = 1024,

@@ -13,6 +13,7 @@ enum {
     HEALTHY_MS = 2 * 60 * 1000, /* after so long without a failure backoff begins anew */
     AT_ONCE_MS = 1000,          /* a watch that ends sooner, with nothing, is a failure */
     OVERTIME_MS = 30 * 1000,    /* the server is asked to end a watch; then we do */
+    ANSWER_MS = 30 * 1000,      /* until a watch is answered: its first line comes at once */
     PAGE_TRIES = 5,
     PAGE_BYTES_MAX = BODY_BYTES_MAX,
     STATUS_BYTES_MAX = 64 * 1024, /* of an answer that is no 200 */
@@ -258,7 +259,7 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
     const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
 
     watch_path(r, length_ms, path);
-    request->silence_ms = r->rules.silence_ms;
+    request->silence_ms = r->rules.silence_ms + OVERTIME_MS; /* should we not look at the clock */
     r->end_ms = now_ms + length_ms + OVERTIME_MS;
     r->watch_events = 0;
     r->stats.watches++;
@@ -290,23 +291,38 @@ static void ask(struct reflector *r, int64_t now_ms)
         again(r, now_ms, &err);
 }
 
-/* What the other side should have noticed itself. */
+/* Until when a watch may go on as it does. */
+static int64_t watch_until(const struct reflector *r)
+{
+    must(r->in_flight && r->phase == PHASE_WATCH);
+    const int64_t silent_ms =
+        r->last_byte_ms + (r->status == 200 ? r->rules.silence_ms : ANSWER_MS);
+
+    return silent_ms < r->end_ms ? silent_ms : r->end_ms;
+}
+
+/*
+ * A watch in which nothing comes is no trouble: where nothing happens an API server may say nothing
+ * for hours (1.31 does, 1.36 sends a bookmark a minute).  Nor does it tell that anybody is there.
+ * So it is ended and asked for again from where it was, without a word, and that is the probe: it
+ * is answered at once, by the resource, with the rights and on the way that matter.  Where HTTP/1.1
+ * is spoken it also comes over a new connection.  Only if it is not answered something is wrong.
+ */
 static void look_at_clock(struct reflector *r, int64_t now_ms)
 {
     struct err err;
 
     must(r->in_flight);
-    if (r->phase != PHASE_WATCH)
+    if (r->phase != PHASE_WATCH || now_ms < watch_until(r))
         return;
-    if (now_ms - r->last_byte_ms > r->rules.silence_ms + OVERTIME_MS && r->rules.silence_ms > 0) {
-        (void)err_set(&err, ERR_TIMEOUT, "not a byte for %lld s",
-                      (long long)(now_ms - r->last_byte_ms) / 1000);
-        again(r, now_ms, &err);
-    } else if (now_ms >= r->end_ms) {
-        /* It lives, but was to end: from here again, no failure. */
+    if (r->status == 200) {
         stop(r);
         r->due_ms = now_ms;
+        return;
     }
+    (void)err_set(&err, ERR_TIMEOUT, "not answered for %lld s",
+                  (long long)(now_ms - r->started_ms) / 1000);
+    again(r, now_ms, &err);
 }
 
 int64_t reflector_step(struct reflector *r, int64_t now_ms)
@@ -319,7 +335,7 @@ int64_t reflector_step(struct reflector *r, int64_t now_ms)
         return r->due_ms > now_ms ? r->due_ms - now_ms : 0;
     if (r->phase != PHASE_WATCH)
         return IDLE_STEP_MS;
-    const int64_t left_ms = r->end_ms - now_ms;
+    const int64_t left_ms = watch_until(r) - now_ms;
     must(left_ms > 0);
     return left_ms < IDLE_STEP_MS ? left_ms : IDLE_STEP_MS;
 }
@@ -575,7 +591,9 @@ static void refused(struct reflector *r, int64_t now_ms)
                   status.message);
     drop_body(r);
     const bool gone = r->status == 410 || says_gone(&status);
-    const bool passing = r->status == 429 || r->status >= 500 || r->status == 401;
+    /* An API server that has just started denies everybody everything, for some milliseconds. */
+    const bool denied = r->status == 401 || r->status == 403;
+    const bool passing = r->status == 429 || r->status >= 500 || denied;
     if (gone)
         relist_gone(r, now_ms, &err);
     else if (!passing)
@@ -633,6 +651,8 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
         r->status = answer->status;
         r->retry_after_s = answer->retry_after_s;
         r->last_byte_ms = now_ms;
+        if (r->status == 200)
+            r->stats.heard_ms = now_ms;
         break;
     case KUBE_DATA:
         on_data(r, answer->data, now_ms);

@@ -266,6 +266,30 @@ def check_alerts():
             need(rule["annotations"].get(key), f"alert {rule['alert']}: no {key}")
 
 
+def milliseconds(path, name):
+    """A number of an enum in the source: 90000, or 30 * 1000."""
+    with open(os.path.join(TOP, *path), encoding="utf-8") as file:
+        found = re.search(rf"\b{name} = ([0-9 *]+),", file.read())
+    product = 1
+    for factor in found.group(1).split("*"):
+        product *= int(factor)
+    return product
+
+
+def check_the_silence_alert():
+    """A quiet cluster is silent, and heard again with each watch that is begun anew: no alert.  One that is gone is
+    not, and the alert comes while doctor says so, too."""
+    rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
+    rule = next(rule for rule in rules if rule["alert"] == "MilligpuWatchSilent")
+    most_s = int(re.search(r"> ([0-9]+)$", rule["expr"]).group(1))
+    quiet_ms = milliseconds(("src", "app", "watcher.c"), "SILENCE_MS")
+    answer_ms = milliseconds(("src", "kube", "reflector.c"), "ANSWER_MS")
+    late_ms = milliseconds(("src", "app", "api_doctor.c"), "HEARD_LATE_MS")
+    need(quiet_ms + answer_ms + 30000 <= most_s * 1000, "MilligpuWatchSilent fires on a quiet cluster")
+    need(most_s * 1000 <= 2 * (quiet_ms + answer_ms), "MilligpuWatchSilent fires late")
+    need(late_ms == most_s * 1000, "doctor and MilligpuWatchSilent are of two minds")
+
+
 def check_kubeadm():
     """The configuration and the patch start kube-scheduler with the file that README.md has placed."""
     file = "/etc/kubernetes/milligpu/scheduler.yaml"
