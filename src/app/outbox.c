@@ -18,6 +18,7 @@ enum {
                             whether anything was sent */
     RING_PAUSE_MS = 250,
     RING_PER_POD_MS = 10,
+    RING_PAUSE_MAX_MS = 1000,
     RING_RETRY_MS = 1000,
     IDLE_MS = 1000,
     SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
@@ -630,10 +631,20 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
         bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
 }
 
+/* Between two wake-ups, since each makes kube-scheduler ask about all that wait. */
+static int64_t ring_pause_ms(size_t waiting)
+{
+    const int64_t most = RING_PAUSE_MAX_MS / RING_PER_POD_MS;
+    const int64_t stretch =
+        waiting < (size_t)most ? (int64_t)waiting * RING_PER_POD_MS : (int64_t)RING_PAUSE_MAX_MS;
+
+    must(stretch >= 0 && stretch <= RING_PAUSE_MAX_MS);
+    return stretch > RING_PAUSE_MS ? stretch : RING_PAUSE_MS;
+}
+
 static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64_t now_ms)
 {
     must(outbox->ringing);
-    const int64_t stretch = (int64_t)outbox->ring_waiting * RING_PER_POD_MS;
 
     metric_add(M_BELL_RINGS, rang ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
     outbox->ringing = false;
@@ -641,7 +652,7 @@ static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64
     outbox->stats.bell_failing = !rang;
     if (rang) {
         outbox->stats.rings++;
-        outbox->ring_not_before_ms = now_ms + (stretch > RING_PAUSE_MS ? stretch : RING_PAUSE_MS);
+        outbox->ring_not_before_ms = now_ms + ring_pause_ms(outbox->ring_waiting);
     } else {
         outbox->stats.ring_failures++;
         (void)snprintf(outbox->stats.bell_error, sizeof outbox->stats.bell_error, "%s",

@@ -1,5 +1,8 @@
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -460,6 +463,60 @@ static void the_bell_is_hung_when_there_is_none_and_rung_with_pauses(void **stat
     assert_false(stats.bell_failing);
 }
 
+static void however_many_wait_the_next_ring_is_a_second_away_at_most(void **state)
+{
+    struct script *script = *state;
+
+    outbox_ring(script->outbox, 16384, NULL);
+    step(script);
+    say(script, 200, "{}");
+    outbox_ring(script->outbox, 16384, NULL);
+    script->now += 999;
+    step(script);
+    assert_int_equal(script->started, 1);
+    script->now += 1;
+    step(script);
+    assert_int_equal(script->started, 2);
+}
+
+struct ringer {
+    struct outbox *outbox;
+    atomic_bool rang;
+};
+
+static void *ring(void *user)
+{
+    struct ringer *ringer = user;
+
+    outbox_ring(ringer->outbox, 40, NULL);
+    /* Relaxed: it tells that it is done, and orders nothing that it did. */
+    atomic_store_explicit(&ringer->rang, true, memory_order_relaxed);
+    return NULL;
+}
+
+/* The writer wishes for a ring between the outbox' last look at the inbox and the answer to the
+   ring before: the thread sanitizer sees whether both hold the lock. */
+static void a_ring_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
+{
+    struct script *script = *state;
+    struct ringer ringer = {.outbox = script->outbox};
+    pthread_t thread;
+
+    outbox_ring(script->outbox, 1, NULL);
+    step(script);
+    assert_int_equal(pthread_create(&thread, NULL, ring, &ringer), 0);
+    while (!atomic_load_explicit(&ringer.rang, memory_order_relaxed))
+        (void)sched_yield();
+    say(script, 200, "{}");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    script->now += 399;
+    step(script);
+    assert_int_equal(script->started, 1);
+    script->now += 1;
+    step(script);
+    assert_int_equal(script->started, 2);
+}
+
 static void a_ring_that_failed_is_tried_again_and_shown(void **state)
 {
     struct script *script = *state;
@@ -658,6 +715,8 @@ int main(void)
         TEST(once_it_may_have_been_sent_a_refusal_proves_nothing),
         TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another),
         TEST(the_bell_is_hung_when_there_is_none_and_rung_with_pauses),
+        TEST(however_many_wait_the_next_ring_is_a_second_away_at_most),
+        TEST(a_ring_that_is_wished_for_while_another_is_answered_is_no_race),
         TEST(a_ring_that_failed_is_tried_again_and_shown),
         TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped),
         TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once),
