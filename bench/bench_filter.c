@@ -56,12 +56,18 @@ static bool fits(const struct web_call *call)
     return strstr(call->answer.data, "\"NodeNames\":[\"") != NULL;
 }
 
+static enum hints_pod look(void *user, struct text uid)
+{
+    return text_is(uid, user) ? HINTS_POD_BOUND : HINTS_POD_UNBOUND;
+}
+
+/* It has been bound; its uid comes again, so it is not said that it has settled for good. */
 static void settle(struct scene *scene, uint32_t number)
 {
     char uid[40];
 
     (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", number % UIDS);
-    hints_settled(scene->desk.app.hints, text_of(uid));
+    hints_listed(scene->desk.app.hints, 0, uid, look);
 }
 
 static void report(const struct scene *scene, struct series *series, const char *what)

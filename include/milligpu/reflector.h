@@ -56,6 +56,7 @@ bool reflector_answer(struct reflector *reflector, int64_t now_ms,
 struct reflector_stats {
     bool synced;      /* a list is complete */
     int64_t heard_ms; /* monotonic, of the last that counts: a 200, an item, event, bookmark */
+    int64_t asked_ms; /* when the list was asked for that began last: it is no older */
     uint64_t lists;
     uint64_t watches; /* started */
     uint64_t events;

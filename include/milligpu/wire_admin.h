@@ -50,6 +50,8 @@ struct admin_waiting {
     const char *name;
     const struct request *request; /* NULL: the request itself is refused */
     const char *text;
+    uint32_t offered; /* nodes, of those that fitted; 0: it was refused */
+    uint32_t fitting;
     int64_t since_ms;
     int64_t last_ms;
     uint64_t asks;

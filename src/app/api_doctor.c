@@ -274,6 +274,11 @@ static void check_bell(struct doctor *doctor)
             "manifests",
             "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->bell_namespace,
             stats.bell_error);
+    else if (hints_overflow(doctor->app->hints, doctor->now_ms))
+        say(doctor, "bell", HEALTH_WARNING, "milligpuctl waiting shows who waits",
+            "more than %d pods wait: any room that comes free wakes kube-scheduler, whether it "
+            "helps or not",
+            WAITING_MAX);
     else
         say(doctor, "bell", HEALTH_OK, "", "rung %llu times since the start, in namespace %s",
             (unsigned long long)stats.rings, doctor->app->bell_namespace);

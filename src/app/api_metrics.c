@@ -83,6 +83,8 @@ static void set_gauges(const struct app *app)
     must(app->queue != NULL && app->hints != NULL);
     metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
     metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
+    metric_set(M_WAITING_OVERFLOW, NULL,
+               hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
     if (atomic_load(&app->safe_mode)) {

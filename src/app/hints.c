@@ -1,95 +1,60 @@
 #include "hints.h"
 
-#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
 
-struct offer {
-    char *uid;
-    int64_t at_ms;
+#include "hints_inside.h"
+
+enum kept_state {
+    KEPT_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
+    KEPT_REFUSED, /* waits for room */
+    KEPT_OFFERED, /* a list went out, less than a second ago */
+    KEPT_LATE,    /* and no bind came: somebody else refused it */
+};
+
+/* An asker as it is remembered. */
+struct kept {
+    enum kept_state state;
+    const char *uid; /* the three are in this block */
+    const char *namespace;
+    const char *name;
+    struct wish *wish; /* NULL: the request itself is refused */
+    char *text;        /* of the last refusal; NULL: there was none */
+    enum reason reason;
+    int64_t since_ms; /* UTC */
+    int64_t last_ms;
+    uint64_t asks;
+    int64_t asked_ms; /* monotonic */
+    /* The last list. */
     uint32_t listed;
-    uint32_t growth; /* of the next list */
+    uint32_t fitting;
+    uint32_t growth;
+    bool due; /* it was shorter than what fitted: when it is late, somebody has to be woken */
+    uint64_t room;
+    /* Where it would best have gone. */
+    bool stands; /* in the list of offers */
+    int64_t at_ms;
     const struct atom *node;
     uint32_t parts;
     struct ghost_part {
         const struct atom *gpu;
         uint32_t milli;
     } * part;
-    struct offer *older;
-    struct offer *newer;
-};
-
-struct kept {
-    struct waiting is; /* uid and strings in this block, request on its own */
-    struct request *request;
-    uint32_t hash;
-};
-
-struct answer {
-    struct request *request; /* NULL: free */
-    uint32_t hash;
-    enum reason reason;
-    uint64_t names;
-    uint64_t room;
-    struct strbuf bytes;
-};
-
-struct hints {
-    pthread_mutex_t lock; /* guards everything below */
-    struct answer answer[ANSWERS_MAX];
-    size_t next_answer;
-    struct map offers;
-    struct offer *oldest;
-    struct offer *newest;
-    struct map waiting;
+    struct kept *older;
+    struct kept *newer;
 };
 
 struct hints *hints_new(void)
 {
     struct hints *hints = xcalloc(1, sizeof *hints);
 
+    answers_init(&hints->answers);
     must(pthread_mutex_init(&hints->lock, NULL) == 0);
-    map_init(&hints->offers);
-    map_init(&hints->waiting);
+    map_init(&hints->askers);
+    map_init(&hints->settled.by_uid);
     return hints;
-}
-
-static void offer_free(struct offer *offer)
-{
-    xfree(offer->part);
-    xfree(offer->uid);
-    xfree(offer);
-}
-
-static void kept_free(struct kept *kept)
-{
-    must(kept->request == kept->is.request);
-
-    xfree(kept->request);
-    xfree(kept);
-}
-
-void hints_free(struct hints *hints)
-{
-    if (hints == NULL)
-        return;
-    struct offer *offer;
-    for (size_t at = 0; (offer = map_next(&hints->offers, &at)) != NULL;)
-        offer_free(offer);
-    struct kept *kept;
-    for (size_t at = 0; (kept = map_next(&hints->waiting, &at)) != NULL;)
-        kept_free(kept);
-    for (size_t i = 0; i < ANSWERS_MAX; i++) {
-        if (hints->answer[i].request == NULL)
-            continue;
-        xfree(hints->answer[i].request);
-        strbuf_done(&hints->answer[i].bytes);
-    }
-    map_done(&hints->offers);
-    map_done(&hints->waiting);
-    (void)pthread_mutex_destroy(&hints->lock);
-    xfree(hints);
 }
 
 static void lock(struct hints *hints)
@@ -102,50 +67,211 @@ static void unlock(struct hints *hints)
     must(pthread_mutex_unlock(&hints->lock) == 0);
 }
 
-/* Offers stand in a list by age, so that the oldest make room and ghosts are found from the
-   newest. */
-static void offer_unlink(struct hints *hints, struct offer *offer)
+/* --- states --- */
+
+static bool waits(const struct kept *kept)
 {
-    *(offer->older != NULL ? &offer->older->newer : &hints->oldest) = offer->newer;
-    *(offer->newer != NULL ? &offer->newer->older : &hints->newest) = offer->older;
-    offer->older = offer->newer = NULL;
+    return kept->state == KEPT_REFUSED || kept->state == KEPT_LATE;
 }
 
-static void offer_append(struct hints *hints, struct offer *offer)
+static void count_waiting(struct hints *hints, const struct kept *kept, bool more)
 {
-    must(offer->older == NULL && offer->newer == NULL);
-    offer->older = hints->newest;
-    *(hints->newest != NULL ? &hints->newest->newer : &hints->oldest) = offer;
-    hints->newest = offer;
+    must(more || hints->waiting > 0);
+    hints->waiting = more ? hints->waiting + 1 : hints->waiting - 1;
+    if (kept->wish == NULL)
+        return;
+    if (more)
+        wishes_wait(&hints->wishes, kept->wish);
+    else
+        wishes_rest(&hints->wishes, kept->wish);
 }
 
-static void offer_drop(struct hints *hints, struct offer *offer)
+static void become(struct hints *hints, struct kept *kept, enum kept_state state)
 {
-    must(hints->offers.count > 0);
-
-    offer_unlink(hints, offer);
-    must(map_take(&hints->offers, text_of(offer->uid)) == offer);
-    offer_free(offer);
+    if (waits(kept))
+        count_waiting(hints, kept, false);
+    kept->state = state;
+    if (waits(kept))
+        count_waiting(hints, kept, true);
+    must(hints->waiting <= hints->askers.count);
 }
 
-uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist, int64_t now_ms)
+/* Offers stand in a list by age. */
+static void stand_down(struct hints *hints, struct kept *kept)
+{
+    if (!kept->stands)
+        return;
+    must(hints->oldest != NULL && hints->newest != NULL);
+    if (hints->fresh == kept)
+        hints->fresh = kept->newer;
+    *(kept->older != NULL ? &kept->older->newer : &hints->oldest) = kept->newer;
+    *(kept->newer != NULL ? &kept->newer->older : &hints->newest) = kept->older;
+    kept->older = kept->newer = NULL;
+    kept->stands = false;
+}
+
+static void stand(struct hints *hints, struct kept *kept)
+{
+    must(!kept->stands && kept->older == NULL && kept->newer == NULL);
+    kept->older = hints->newest;
+    *(hints->newest != NULL ? &hints->newest->newer : &hints->oldest) = kept;
+    hints->newest = kept;
+    if (hints->fresh == NULL)
+        hints->fresh = kept;
+    kept->stands = true;
+}
+
+/* --- the table --- */
+
+static struct kept *kept_new(const struct asker *asker)
+{
+    must(asker->uid[0] != '\0');
+    const size_t bytes = strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
+    struct kept *kept = xmalloc(sizeof *kept + bytes);
+    char *text = (char *)(kept + 1);
+
+    *kept = (struct kept){.growth = 1, .since_ms = asker->wall_ms};
+    kept->uid = text_lay(&text, asker->uid);
+    kept->namespace = text_lay(&text, asker->namespace);
+    kept->name = text_lay(&text, asker->name);
+    return kept;
+}
+
+static void kept_free(struct hints *hints, struct kept *kept)
+{
+    become(hints, kept, KEPT_IDLE);
+    stand_down(hints, kept);
+    if (kept->wish != NULL)
+        wishes_let_go(&hints->wishes, kept->wish);
+    xfree(kept->part);
+    xfree(kept->text);
+    xfree(kept);
+}
+
+static void drop(struct hints *hints, struct kept *kept)
+{
+    must(map_find(&hints->askers, text_of(kept->uid)) == kept);
+    become(hints, kept, KEPT_IDLE);
+    (void)map_take(&hints->askers, text_of(kept->uid));
+    kept_free(hints, kept);
+}
+
+static void forget_settled(struct settled *settled, size_t at)
+{
+    must(at < SETTLED_MAX);
+    if (settled->uid[at] == NULL)
+        return;
+    must(map_take(&settled->by_uid, text_of(settled->uid[at])) != NULL);
+    xfree(settled->uid[at]);
+    settled->uid[at] = NULL;
+}
+
+void hints_free(struct hints *hints)
+{
+    struct kept *kept;
+
+    if (hints == NULL)
+        return;
+    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
+        kept_free(hints, kept);
+    must(hints->waiting == 0 && hints->wishes.waited == NULL);
+    for (size_t i = 0; i < SETTLED_MAX; i++)
+        forget_settled(&hints->settled, i);
+    answers_done(&hints->answers);
+    map_done(&hints->askers);
+    map_done(&hints->settled.by_uid);
+    (void)pthread_mutex_destroy(&hints->lock);
+    xfree(hints);
+}
+
+/* Somebody waits of whom the table does not know: until kube-scheduler has asked about it again,
+   any room that comes free may be what it waits for. */
+static void overflow(struct hints *hints, int64_t now_ms)
 {
     must(now_ms >= 0);
+    hints->overflowed = true;
+    hints->overflow_ms = now_ms;
+}
 
+static bool make_room(struct hints *hints, int64_t now_ms)
+{
+    struct kept *oldest = hints->oldest;
+
+    must(hints->askers.count <= WAITING_MAX);
+    if (hints->askers.count < WAITING_MAX)
+        return true;
+    if (oldest == NULL)
+        return false; /* all were refused: nobody makes room */
+    if (oldest->state != KEPT_IDLE)
+        overflow(hints, now_ms);
+    hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
+    drop(hints, oldest);
+    return true;
+}
+
+/* NULL: it has settled meanwhile, or the table is full. */
+static struct kept *kept_of(struct hints *hints, const struct asker *asker)
+{
+    const struct text uid = text_of(asker->uid);
+
+    must(uid.len > 0);
+    if (map_find(&hints->settled.by_uid, uid) != NULL)
+        return NULL;
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept == NULL && !make_room(hints, asker->now_ms)) {
+        overflow(hints, asker->now_ms);
+        return NULL;
+    }
+    if (kept == NULL) {
+        kept = kept_new(asker);
+        (void)map_put(&hints->askers, text_of(kept->uid), kept);
+    }
+    return kept;
+}
+
+/* It has asked: whatever it waited for before is over. */
+static void note_ask(struct hints *hints, struct kept *kept, const struct asker *asker)
+{
+    must(asker->now_ms >= 0);
+
+    struct wish *wish = asker->request != NULL ? wishes_hold(&hints->wishes, asker->request) : NULL;
+
+    become(hints, kept, KEPT_IDLE);
+    stand_down(hints, kept);
+    if (kept->wish != NULL)
+        wishes_let_go(&hints->wishes, kept->wish);
+    kept->wish = wish;
+    kept->last_ms = asker->wall_ms;
+    kept->asked_ms = asker->now_ms;
+    if (!asker->again || kept->asks == 0)
+        kept->asks++;
+}
+
+/* --- offers --- */
+
+/* How many times the shortlist the next list is. */
+static uint32_t next_growth(const struct kept *kept)
+{
+    must(kept->growth > 0);
+    const bool refused_by_others = kept->listed < kept->fitting && kept->state != KEPT_IDLE;
+
+    return refused_by_others && kept->growth < NODES_MAX ? kept->growth * OFFER_GROWTH
+                                                         : kept->growth;
+}
+
+uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist)
+{
     if (shortlist == 0)
         return 0;
     lock(hints);
-    struct offer *offer = map_find(&hints->offers, uid);
-    uint64_t growth = 1;
-    if (offer != NULL) {
-        if (offer->listed > 1 && now_ms - offer->at_ms >= OFFER_STALE_MS &&
-            offer->growth < NODES_MAX)
-            offer->growth *= OFFER_GROWTH;
-        growth = offer->growth;
-    }
+    const struct kept *kept = map_find(&hints->askers, uid);
+    /* Of whom may not be remembered it will not be known that the list was too short. */
+    const uint64_t growth = kept != NULL                        ? next_growth(kept)
+                            : hints->askers.count < WAITING_MAX ? 1
+                                                                : 0;
     unlock(hints);
     const uint64_t longer = shortlist * growth;
-    must(longer >= shortlist);
+    must(growth == 0 || longer >= shortlist);
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
 }
 
@@ -155,178 +281,127 @@ uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
     uint32_t count = 0;
 
     lock(hints);
-    must(hints->offers.count <= OFFERS_MAX);
-    for (const struct offer *offer = hints->newest; offer != NULL; offer = offer->older) {
-        if (now_ms - offer->at_ms >= OFFER_LIVE_MS)
+    must(hints->askers.count <= WAITING_MAX);
+    for (const struct kept *kept = hints->newest; kept != NULL; kept = kept->older) {
+        if (now_ms - kept->at_ms >= OFFER_LIVE_MS)
             break; /* all further ones are older still */
-        if (text_is(uid, offer->uid))
+        if (text_is(uid, kept->uid))
             continue;
-        for (uint32_t i = 0; i < offer->parts && count < GHOSTS_MAX; i++)
+        for (uint32_t i = 0; i < kept->parts && count < GHOSTS_MAX; i++)
             ghost[count++] = (struct ghost){
-                .node = offer->node, .gpu = offer->part[i].gpu, .milli = offer->part[i].milli};
+                .node = kept->node, .gpu = kept->part[i].gpu, .milli = kept->part[i].milli};
     }
     unlock(hints);
     return count;
 }
 
-static struct offer *offer_of(struct hints *hints, struct text uid)
+static void note_place(struct kept *kept, const struct candidate *best,
+                       const struct request *request)
 {
-    must(uid.len > 0);
-
-    struct offer *offer = map_find(&hints->offers, uid);
-
-    if (offer != NULL) {
-        offer_unlink(hints, offer);
-        return offer;
-    }
-    if (hints->offers.count == OFFERS_MAX)
-        offer_drop(hints, hints->oldest);
-    offer = xcalloc(1, sizeof *offer);
-    offer->uid = xmalloc(uid.len + 1);
-    memcpy(offer->uid, uid.at, uid.len);
-    offer->uid[uid.len] = '\0';
-    offer->growth = 1;
-    (void)map_put(&hints->offers, text_of(offer->uid), offer);
-    return offer;
-}
-
-void hints_offered(struct hints *hints, struct text uid, int64_t now_ms, uint32_t listed,
-                   const struct candidate *best, const struct request *request)
-{
+    kept->parts = 0;
+    kept->node = best != NULL ? best->node->name : NULL;
+    if (best == NULL)
+        return;
     const struct placement *placement = best->placement;
-
-    must(listed > 0);
     must(placement != NULL && placement->parts > 0);
-    lock(hints);
-    struct offer *offer = offer_of(hints, uid);
-    offer->at_ms = now_ms;
-    offer->listed = listed;
-    offer->node = best->node->name;
-    offer->parts = placement->parts;
-    offer->part = xrealloc(offer->part, placement->parts, sizeof *offer->part);
-    for (uint32_t i = 0; i < placement->parts; i++) {
-        const struct part *part = &placement->part[i];
-        offer->part[i].gpu = best->node->gpu[part->gpu].id;
-        offer->part[i].milli = request->want[part->want].milli;
+    must(request->wants > 0);
+    kept->part = xrealloc(kept->part, placement->parts, sizeof *kept->part);
+    for (; kept->parts < placement->parts; kept->parts++) {
+        const struct part *part = &placement->part[kept->parts];
+        kept->part[kept->parts] = (struct ghost_part){.gpu = best->node->gpu[part->gpu].id,
+                                                      .milli = request->want[part->want].milli};
     }
-    offer_append(hints, offer);
+}
+
+static void note_list(struct kept *kept, uint32_t growth, const struct offered *offered)
+{
+    must(offered->listed > 0 && offered->listed <= offered->fitting);
+    must(offered->fitting <= offered->names);
+
+    kept->room = offered->room;
+    kept->due = offered->listed < offered->fitting;
+    if (offered->names == 1 && kept->listed < kept->fitting)
+        return; /* the list that was too short is still the last */
+    kept->growth = growth;
+    kept->listed = offered->listed;
+    kept->fitting = offered->fitting;
+}
+
+void hints_offered(struct hints *hints, const struct asker *asker, const struct offered *offered)
+{
+    must(asker->request != NULL);
+
+    lock(hints);
+    struct kept *kept = kept_of(hints, asker);
+    if (kept != NULL) {
+        const uint32_t growth = next_growth(kept);
+        note_ask(hints, kept, asker);
+        note_list(kept, growth, offered);
+        note_place(kept, offered->best, asker->request);
+        kept->at_ms = asker->now_ms;
+        stand(hints, kept);
+        become(hints, kept, KEPT_OFFERED);
+    }
+    unlock(hints);
+}
+
+bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct atom **out_node)
+{
+    struct kept *kept;
+
+    *out_node = NULL;
+    lock(hints);
+    bool wake = hints->late_went;
+    hints->late_went = false;
+    for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= OFFER_LATE_MS;
+         kept = kept->newer) {
+        must(kept->stands);
+        if (kept->state != KEPT_OFFERED)
+            continue;
+        become(hints, kept, KEPT_LATE);
+        if (!kept->due && kept->room == room)
+            continue;
+        wake = true;
+        *out_node = kept->node != NULL ? kept->node : *out_node;
+    }
+    hints->fresh = kept;
+    unlock(hints);
+    return wake;
+}
+
+/* --- refusals --- */
+
+static void note_refusal(struct kept *kept, enum reason reason, const char *text)
+{
+    must(reason != REASON_NONE);
+    kept->reason = reason;
+    if (kept->text != NULL && strcmp(kept->text, text) == 0)
+        return;
+    xfree(kept->text);
+    kept->text = xstrdup(text);
+}
+
+void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
+                   const char *text)
+{
+    must(text != NULL);
+
+    lock(hints);
+    struct kept *kept = kept_of(hints, asker);
+    if (kept != NULL) {
+        note_ask(hints, kept, asker);
+        note_refusal(kept, reason, text);
+        become(hints, kept, KEPT_REFUSED);
+    }
     unlock(hints);
 }
 
-static struct kept *kept_new(const struct waiting *waiting)
+void hints_binding(struct hints *hints, struct text uid)
 {
-    must(waiting->uid[0] != '\0' && waiting->text != NULL);
-    const size_t bytes = strlen(waiting->uid) + strlen(waiting->namespace) + strlen(waiting->name) +
-                         strlen(waiting->text) + 4;
-    struct kept *kept = xmalloc(sizeof *kept + bytes);
-    char *text = (char *)(kept + 1);
-
-    kept->is = *waiting;
-    kept->is.uid = text_lay(&text, waiting->uid);
-    kept->is.namespace = text_lay(&text, waiting->namespace);
-    kept->is.name = text_lay(&text, waiting->name);
-    kept->is.text = text_lay(&text, waiting->text);
-    kept->request = waiting->request != NULL ? request_clone(waiting->request) : NULL;
-    kept->hash = waiting->request != NULL ? request_hash(waiting->request) : 0;
-    kept->is.request = kept->request;
-    return kept;
-}
-
-void hints_refused(struct hints *hints, const struct waiting *waiting)
-{
-    must(waiting->reason != REASON_NONE);
-
-    struct kept *kept = kept_new(waiting);
-
     lock(hints);
-    struct kept *before = map_take(&hints->waiting, text_of(kept->is.uid));
-    if (before != NULL) {
-        kept->is.since_ms = before->is.since_ms;
-        kept->is.asks = before->is.asks + 1;
-        kept_free(before);
-    } else {
-        kept->is.since_ms = waiting->last_ms;
-        kept->is.asks = 1;
-    }
-    if (hints->waiting.count < WAITING_MAX) {
-        (void)map_put(&hints->waiting, text_of(kept->is.uid), kept);
-        kept = NULL;
-    }
-    unlock(hints);
-    if (kept != NULL)
-        kept_free(kept); /* beyond the bound a waiting pod is only not remembered */
-}
-
-static bool answers(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
-{
-    must(key->request != NULL);
-
-    return answer->request != NULL && answer->hash == hash && answer->room == key->room &&
-           answer->names == key->names && request_eq(answer->request, key->request);
-}
-
-bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
-                       enum reason *out_reason)
-{
-    const uint32_t hash = request_hash(key->request);
-    bool found = false;
-
-    must(request_asks(key->request));
-    lock(hints);
-    for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
-        const struct answer *answer = &hints->answer[i];
-        found = answers(answer, key, hash);
-        if (found) {
-            strbuf_text(out, (struct text){answer->bytes.data, answer->bytes.len});
-            *out_reason = answer->reason;
-        }
-    }
-    unlock(hints);
-    return found;
-}
-
-void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
-                       enum reason reason)
-{
-    must(bytes.len > 0 && reason != REASON_NONE);
-
-    const uint32_t hash = request_hash(key->request);
-
-    lock(hints);
-    /* The oldest goes; an answer about an older room goes first by being overtaken. */
-    struct answer *answer = &hints->answer[hints->next_answer++ % ANSWERS_MAX];
-    if (answer->request == NULL)
-        strbuf_init(&answer->bytes);
-    xfree(answer->request);
-    answer->request = request_clone(key->request);
-    answer->hash = hash;
-    answer->names = key->names;
-    answer->room = key->room;
-    answer->reason = reason;
-    strbuf_reset(&answer->bytes);
-    strbuf_text(&answer->bytes, bytes);
-    unlock(hints);
-}
-
-static void drop_waiting(struct hints *hints, struct text uid)
-{
-    must(uid.at != NULL);
-
-    struct kept *kept = map_take(&hints->waiting, uid);
-
-    if (kept != NULL)
-        kept_free(kept);
-}
-
-void hints_settled(struct hints *hints, struct text uid)
-{
-    must(uid.len > 0);
-
-    lock(hints);
-    struct offer *offer = map_find(&hints->offers, uid);
-    if (offer != NULL)
-        offer_drop(hints, offer);
-    drop_waiting(hints, uid);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL && kept->state != KEPT_REFUSED)
+        become(hints, kept, KEPT_IDLE);
     unlock(hints);
 }
 
@@ -335,20 +410,60 @@ void hints_fits(struct hints *hints, struct text uid)
     must(uid.len > 0);
 
     lock(hints);
-    drop_waiting(hints, uid);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL)
+        become(hints, kept, KEPT_IDLE);
     unlock(hints);
 }
+
+static void remember_settled(struct settled *settled, struct text uid)
+{
+    if (map_find(&settled->by_uid, uid) != NULL)
+        return;
+
+    const size_t at = settled->next++ % SETTLED_MAX;
+    forget_settled(settled, at);
+    settled->uid[at] = xmalloc(uid.len + 1);
+    memcpy(settled->uid[at], uid.at, uid.len);
+    settled->uid[at][uid.len] = '\0';
+    (void)map_put(&settled->by_uid, text_of(settled->uid[at]), settled->uid[at]);
+    must(settled->by_uid.count <= SETTLED_MAX);
+}
+
+void hints_settled(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    lock(hints);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL)
+        drop(hints, kept);
+    remember_settled(&hints->settled, uid);
+    unlock(hints);
+}
+
+/* --- who is to be woken --- */
 
 size_t hints_waiting(struct hints *hints)
 {
     lock(hints);
-    const size_t count = hints->waiting.count;
+    const size_t count = hints->waiting;
     unlock(hints);
     return count;
 }
 
-/* Distinct requests, newest knowledge irrelevant: whoever asks the same fits alike. */
-enum { DISTINCT_MAX = 64 };
+static bool overflows(const struct hints *hints, int64_t now_ms)
+{
+    return hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS;
+}
+
+bool hints_overflow(struct hints *hints, int64_t now_ms)
+{
+    lock(hints);
+    const bool does = overflows(hints, now_ms);
+    unlock(hints);
+    return does;
+}
 
 static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes)
 {
@@ -365,34 +480,106 @@ static bool fits_any(const struct request *request, const struct node *const *no
     return fits;
 }
 
-bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t nodes)
+bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
+                     size_t nodes)
 {
-    must(nodes == 0 || node != NULL);
+    struct wish *wish[WISHES_TRIED_MAX + 1];
 
-    const struct kept *tried[DISTINCT_MAX];
-    size_t count = 0;
-    bool fits = false;
-    const struct kept *kept;
-
+    if (nodes == 0)
+        return false;
     lock(hints);
-    for (size_t at = 0; !fits && (kept = map_next(&hints->waiting, &at)) != NULL;) {
-        size_t i = 0;
-        if (kept->request == NULL)
-            continue;
-        while (i < count &&
-               (tried[i]->hash != kept->hash || !request_eq(tried[i]->request, kept->request)))
-            i++;
-        if (i < count)
-            continue;
-        if (count == DISTINCT_MAX) {
-            fits = true; /* too many kinds to try them all here: a ring too many does no harm */
-            break;
-        }
-        tried[count++] = kept;
-        fits = fits_any(kept->request, node, nodes);
-    }
+    const bool doubt = overflows(hints, now_ms);
+    const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
+    unlock(hints);
+    bool fits = doubt || count > WISHES_TRIED_MAX;
+    for (size_t i = 0; i < count && !fits; i++)
+        fits = fits_any(wish[i]->request, node, nodes);
+    lock(hints);
+    for (size_t i = 0; i < count; i++)
+        wishes_let_go(&hints->wishes, wish[i]);
     unlock(hints);
     return fits;
+}
+
+/* --- entries follow the life of their pods --- */
+
+static bool lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
+{
+    switch (look(user, text_of(kept->uid))) {
+    case HINTS_POD_UNBOUND:
+        return true;
+    case HINTS_POD_BOUND:
+        return false;
+    case HINTS_POD_UNKNOWN:
+        return kept->asked_ms >= before_ms;
+    }
+    must_not_reach("every state is listed");
+}
+
+void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
+{
+    struct kept *gone[TEND_MAX];
+    struct kept *kept = NULL;
+    size_t count = 0;
+
+    must(look != NULL);
+    lock(hints);
+    for (int i = 0; i < TEND_MAX; i++) {
+        kept = map_next(&hints->askers, &hints->tended);
+        if (kept == NULL)
+            break;
+        if (!lives(kept, now_ms - UNHEARD_MAX_MS, user, look))
+            gone[count++] = kept;
+    }
+    if (kept == NULL)
+        hints->tended = 0;
+    for (size_t i = 0; i < count; i++)
+        drop(hints, gone[i]);
+    unlock(hints);
+}
+
+void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
+{
+    struct kept *kept;
+    size_t count = 0;
+
+    must(look != NULL);
+    lock(hints);
+    struct kept **gone = xcalloc(hints->askers.count + 1, sizeof *gone);
+    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
+        if (!lives(kept, asked_ms, user, look))
+            gone[count++] = kept;
+    for (size_t i = 0; i < count; i++)
+        drop(hints, gone[i]);
+    unlock(hints);
+    xfree(gone);
+}
+
+/* --- for people --- */
+
+enum { OFFER_TEXT_BYTES = 64 };
+
+static struct waiting waiting_of(const struct kept *kept, char text[OFFER_TEXT_BYTES])
+{
+    const bool refused = kept->state == KEPT_REFUSED;
+
+    must(kept->asks > 0);
+    must(!refused || kept->text != NULL);
+    (void)snprintf(text, OFFER_TEXT_BYTES, "offered %u of %u, not bound", kept->listed,
+                   kept->fitting);
+    return (struct waiting){
+        .uid = kept->uid,
+        .namespace = kept->namespace,
+        .name = kept->name,
+        .request = kept->wish != NULL ? kept->wish->request : NULL,
+        .text = refused ? kept->text : text,
+        .reason = refused ? kept->reason : REASON_NONE,
+        .offered = refused ? 0 : kept->listed,
+        .fitting = refused ? 0 : kept->fitting,
+        .since_ms = kept->since_ms,
+        .last_ms = kept->last_ms,
+        .asks = kept->asks,
+    };
 }
 
 void hints_each(struct hints *hints, void *user,
@@ -401,10 +588,15 @@ void hints_each(struct hints *hints, void *user,
     must(visit != NULL);
 
     const struct kept *kept;
+    char text[OFFER_TEXT_BYTES];
 
     lock(hints);
-    for (size_t at = 0; (kept = map_next(&hints->waiting, &at)) != NULL;)
-        visit(user, &kept->is);
+    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;) {
+        if (!waits(kept))
+            continue;
+        const struct waiting waiting = waiting_of(kept, text);
+        visit(user, &waiting);
+    }
     unlock(hints);
 }
 
@@ -412,16 +604,19 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 {
     must(out != NULL);
 
+    char text[OFFER_TEXT_BYTES];
+
     lock(hints);
-    const struct kept *kept = map_find(&hints->waiting, uid);
-    if (kept != NULL) {
-        *out = kept->is;
-        out->uid = arena_copy(arena, text_of(kept->is.uid));
-        out->namespace = arena_copy(arena, text_of(kept->is.namespace));
-        out->name = arena_copy(arena, text_of(kept->is.name));
-        out->text = arena_copy(arena, text_of(kept->is.text));
+    const struct kept *kept = map_find(&hints->askers, uid);
+    const bool found = kept != NULL && kept->state != KEPT_IDLE;
+    if (found) {
+        *out = waiting_of(kept, text);
+        out->uid = arena_copy(arena, text_of(out->uid));
+        out->namespace = arena_copy(arena, text_of(out->namespace));
+        out->name = arena_copy(arena, text_of(out->name));
+        out->text = arena_copy(arena, text_of(out->text));
         out->request = NULL; /* stays under the lock */
     }
     unlock(hints);
-    return kept != NULL;
+    return found;
 }

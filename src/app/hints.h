@@ -1,16 +1,23 @@
 /*
- * hints - what filter remembers between two questions.  Bounded tables, one lock.
+ * hints - what filter remembers between two questions.  Bounded tables, two locks.
  *
- *   offer     this pod was given a list: its best place counts as taken in the ranking of others
- *             for two seconds; a list that led to no bind within one second makes the next one
- *             four times longer
- *   waiting   this pod was refused, and why: for the bell and for REST
+ *   asker     a pod that asked and is not bound, as long as it lives:
+ *
+ *               refused --fits--> offered --a second without a bind--> late
+ *                  ^  waits for room \                                /   waits for room, and for
+ *                  \------------------ asks again -------------------/    a longer list
+ *
+ *             An offer's best place counts as taken in the ranking of others for two seconds.
  *   answer    the bytes that refused a request, while nothing that matters has changed
+ *
+ * A list shorter than what fitted that led to no bind was refused by somebody else, so the next
+ * one is four times longer; a bind that came and failed was ours, and changes nothing.
  *
  * Hints change order and length of answers, never whether a node fits.
  *
  * No lost wake-up: filter records the refusal and then reads the room generation again; the
- * writer publishes and then looks at what waits.  Whoever comes second sees the other.
+ * writer publishes and then looks at what waits.  Whoever comes second sees the other.  Where the
+ * table is full, whoever could not be recorded is woken by any room that comes free.
  */
 #ifndef MILLIGPU_HINTS_H
 #define MILLIGPU_HINTS_H
@@ -19,13 +26,16 @@
 #include "milligpu/strbuf.h"
 
 enum {
-    OFFERS_MAX = 4096,
     WAITING_MAX = 16384,
     OFFER_LIVE_MS = 2000,
-    OFFER_STALE_MS = 1000, /* no bind for so long: another plugin may have refused the list */
+    OFFER_LATE_MS = 1000, /* no bind for so long: another plugin has refused the list */
     OFFER_GROWTH = 4,
     GHOSTS_MAX = 1024,
-    ANSWERS_MAX = 64, /* distinct refused questions */
+    ANSWERS_MAX = 64,        /* distinct refused questions */
+    WISHES_TRIED_MAX = 64,   /* distinct requests that are tried when room comes free */
+    UNHEARD_MAX_MS = 600000, /* kube-scheduler leaves no pod alone for longer than 330 s */
+    SETTLED_MAX = 2048,      /* who has settled is remembered among so many */
+    TEND_MAX = 256,          /* askers that are looked after at a time */
 };
 
 struct hints;
@@ -33,26 +43,41 @@ struct hints;
 struct hints *hints_new(void) MUST_USE;
 void hints_free(struct hints *hints);
 
-/* How long this pod's next list may be (shortlist 0 stays 0), and which ghosts stand before it. */
-uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist, int64_t now_ms);
-uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
-                      struct ghost ghost[GHOSTS_MAX]);
-void hints_offered(struct hints *hints, struct text uid, int64_t now_ms, uint32_t listed,
-                   const struct candidate *best, const struct request *request);
-
-/* One refused question. */
-struct waiting {
+/* Who asks, and what.  Everything is borrowed for the call. */
+struct asker {
     const char *uid;
     const char *namespace;
     const char *name;
     const struct request *request; /* NULL: the request itself is refused */
-    const char *text;
-    enum reason reason;
-    int64_t since_ms; /* UTC */
-    int64_t last_ms;  /* UTC */
-    uint64_t asks;
+    int64_t now_ms;                /* monotonic */
+    int64_t wall_ms;               /* UTC */
+    bool again;                    /* the same question, judged anew */
 };
-void hints_refused(struct hints *hints, const struct waiting *waiting);
+
+/* How long this pod's next list may be; 0: as long as it comes. */
+uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist);
+/* Which ghosts stand before this pod. */
+uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
+                      struct ghost ghost[GHOSTS_MAX]);
+
+/* A list that goes out. */
+struct offered {
+    uint32_t names;               /* asked about; one alone is a preemption's, and no list */
+    uint32_t fitting;             /* of them */
+    uint32_t listed;              /* of those */
+    uint64_t room;                /* of the snapshot */
+    const struct candidate *best; /* NULL: its node was made for the question */
+};
+void hints_offered(struct hints *hints, const struct asker *asker, const struct offered *offered);
+void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
+                   const char *text);
+
+/* A bind was asked for: whatever becomes of it, nobody else refused the list. */
+void hints_binding(struct hints *hints, struct text uid);
+/* It holds a reservation: there is nothing to choose. */
+void hints_fits(struct hints *hints, struct text uid);
+/* Bound or gone, for good. */
+void hints_settled(struct hints *hints, struct text uid);
 
 /*
  * Answers of refusals, by what they depend on: request, names and room.  A full cluster asks the
@@ -68,17 +93,55 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
 void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
                        enum reason reason);
 
-/* Bound, gone, or fitting again. */
-void hints_settled(struct hints *hints, struct text uid);
-void hints_fits(struct hints *hints, struct text uid); /* no longer waiting; the offer stays */
+/* --- who is to be woken --- */
 
+/* Those that were refused, and those whose offer is late. */
 size_t hints_waiting(struct hints *hints);
-/* Does any waiting request fit on one of these nodes? Distinct requests only; true when in
-   doubt. */
-bool hints_would_fit(struct hints *hints, const struct node *const *node, size_t nodes);
-/* Visit under the lock: copy what you need. */
+/* More wait than can be remembered, or did until a while ago. */
+bool hints_overflow(struct hints *hints, int64_t now_ms);
+/*
+ * Does anybody who waits fit on one of these nodes?  True when in doubt: too many distinct
+ * requests, or more askers than can be remembered.  The searches are made without the lock.
+ */
+bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
+                     size_t nodes);
+/*
+ * Offers that have become late: true if kube-scheduler should be woken for one of them, because
+ * its list was not all that fitted, or room came behind it.  out_node is then where one of them
+ * would best have gone; NULL if that is not known.
+ */
+bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct atom **out_node);
+
+/* --- entries follow the life of their pods --- */
+
+/* What the watch knows of a pod; called under the lock. */
+enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
+typedef enum hints_pod hints_look(void *user, struct text uid);
+
+/* The next few: who is bound goes, and who is not known although it was asked about long ago. */
+void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look);
+/* A list is complete that was asked for then: who asked before, and is not known, is gone. */
+void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look);
+
+/* --- for people --- */
+
+struct waiting {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const struct request *request; /* NULL: the request itself is refused */
+    const char *text;
+    enum reason reason; /* NONE: offered so many of those that fitted */
+    uint32_t offered;
+    uint32_t fitting;
+    int64_t since_ms; /* UTC */
+    int64_t last_ms;  /* UTC */
+    uint64_t asks;
+};
+/* Visit under the lock, those that hints_waiting() counts: copy what you need. */
 void hints_each(struct hints *hints, void *user,
                 void (*visit)(void *user, const struct waiting *waiting));
+/* Whoever was refused or offered nodes, late or not, and is not being bound. */
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 
 #endif

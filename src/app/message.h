@@ -45,6 +45,7 @@ struct message {
     int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
     struct pod pod;            /* POD*, FETCHED (found) */
     struct node_facts node;    /* NODE* */
+    int64_t asked_ms;          /* PODS_BEGIN: when the list was asked for; monotonic */
     uint64_t version;          /* PODS_END: of the list's snapshot; 0: not a number */
     bool settled;              /* PODS_END: of a list that began after a new ledger's wait */
     bool found;                /* FETCHED */

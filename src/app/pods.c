@@ -234,6 +234,19 @@ struct pod_record *pods_copy(struct pods *pods, const char *namespace, const cha
     return copy;
 }
 
+enum pods_state pods_look(struct pods *pods, struct text uid)
+{
+    enum pods_state state = PODS_UNKNOWN;
+
+    must(uid.len > 0);
+    lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, uid);
+    if (record != NULL)
+        state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
+    unlock(pods);
+    return state;
+}
+
 size_t pods_count(struct pods *pods)
 {
     lock(pods);

@@ -65,6 +65,9 @@ void pods_sweep(struct pods *pods, struct pods_list list, void *user,
 /* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  O(n) by name. */
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;
 void pod_record_free(struct pod_record *record);
+/* Any thread. */
+enum pods_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
+enum pods_state pods_look(struct pods *pods, struct text uid);
 size_t pods_count(struct pods *pods);
 /* Visit under the lock: copy what you need. */
 void pods_each(struct pods *pods, void *user,

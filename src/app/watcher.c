@@ -101,7 +101,13 @@ static void send_object(struct stream *stream, enum message_kind kind, struct te
 static void list_begin(void *user)
 {
     struct stream *stream = user;
-    put(stream, message_new(stream->begin));
+    struct message *message = message_new(stream->begin);
+    struct reflector_stats stats;
+
+    must(stream->reflector != NULL);
+    reflector_stats(stream->reflector, &stats);
+    message->asked_ms = stats.asked_ms;
+    put(stream, message);
 }
 
 static void listed(void *user, struct text object)

@@ -31,6 +31,8 @@ struct question {
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
+    bool again; /* room came while it was judged: not the first try */
+    bool last;  /* nor is there another */
 };
 
 /* Is there something that a node may have no place for? */
@@ -221,26 +223,50 @@ static void add_refusal(void *user, struct text name, const char *text)
         (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
 }
 
+static struct asker asker_of(const struct question *question)
+{
+    const struct pod *pod = &question->args.pod;
+    const struct clock_ops *clock = &question->app->clock;
+
+    must(pod->uid[0] != '\0');
+    return (struct asker){
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .request = judged(question) ? &question->request : NULL,
+        .now_ms = clock->now_ms(clock->ctx),
+        .wall_ms = clock->wall_ms(clock->ctx),
+        .again = question->again,
+    };
+}
+
 static void remember(struct question *question, enum reason reason, const char *text)
 {
     must(reason != REASON_NONE);
     must(text != NULL);
 
-    const struct pod *pod = &question->args.pod;
-    struct app *app = question->app;
-    const struct waiting waiting = {
-        .uid = pod->uid,
-        .namespace = pod->namespace,
-        .name = pod->name,
-        .request = judged(question) ? &question->request : NULL,
-        .text = text,
-        .reason = reason,
-        .last_ms = app->clock.wall_ms(app->clock.ctx),
-    };
+    if (!question->again)
+        webhooks_count_refusal(reason);
+    if (question->args.pod.uid[0] == '\0')
+        return;
+    const struct asker asker = asker_of(question);
+    hints_refused(question->app->hints, &asker, reason, text);
+}
 
-    webhooks_count_refusal(reason);
-    if (pod->uid[0] != '\0')
-        hints_refused(app->hints, &waiting);
+/*
+ * The one ending of every refusal, cached or judged: recorded first, the generation read again
+ * then; the writer publishes first and looks then at what waits.  False: room came in between, so
+ * it has to be judged anew.  (On the last try it stands: that is of a snapshot taken after the
+ * pod was recorded, and of what came behind it the writer knows whom to wake for.)
+ */
+static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
+                           enum reason reason)
+{
+    struct refusal refusal;
+
+    request_refuse(&question->request, reason, &refusal);
+    remember(question, reason, refusal.text);
+    return question->last || view_room(question->app->view) == snapshot->room;
 }
 
 static void send_refusals(struct question *question, const struct refusals *refusals,
@@ -318,26 +344,49 @@ static void refuse(struct question *question, const struct filter_question *aske
     send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
 }
 
+/* A hint outlives the question; a node made for the question alone does not. */
+static const struct candidate *lasting_best(const struct question *question,
+                                            const struct filter_question *asked,
+                                            const struct filter_answer *answer)
+{
+    const struct candidate *best = &answer->candidate[0];
+
+    must(answer->candidates > 0);
+    if (question->verdict != REQUEST_OK)
+        return NULL; /* whole GPUs have no place on any */
+    return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
+}
+
+static void note_offer(struct question *question, const struct filter_question *asked,
+                       const struct filter_answer *answer)
+{
+    struct hints *hints = question->app->hints;
+
+    must(question->args.pod.uid[0] != '\0');
+    if (answer->verdict == FILTER_RESERVED) {
+        hints_fits(hints, text_of(question->args.pod.uid));
+        return;
+    }
+    const struct asker asker = asker_of(question);
+    const struct offered offered = {.names = asked->names,
+                                    .fitting = answer->fitting,
+                                    .listed = answer->candidates,
+                                    .room = asked->snapshot->room,
+                                    .best = lasting_best(question, asked, answer)};
+    hints_offered(hints, &asker, &offered);
+}
+
 static void offer(struct question *question, const struct filter_question *asked,
                   const struct filter_answer *answer)
 {
     must(answer->candidates > 0 && answer->candidates <= question->args.names);
 
     uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
-    struct app *app = question->app;
 
     for (uint32_t i = 0; i < answer->candidates; i++)
         choice[i] = answer->candidate[i].name;
-    if (question->args.pod.uid[0] != '\0') {
-        const struct text uid = text_of(question->args.pod.uid);
-        hints_fits(app->hints, uid);
-        /* A hint outlives the question; a node made for the question alone does not. */
-        const struct candidate *best = &answer->candidate[0];
-        if (answer->verdict == FILTER_FITS && question->verdict == REQUEST_OK &&
-            snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node)
-            hints_offered(app->hints, uid, app->clock.now_ms(app->clock.ctx), answer->candidates,
-                          best, &question->request);
-    }
+    if (question->args.pod.uid[0] != '\0')
+        note_offer(question, asked, answer);
     send_chosen(question, choice, answer->candidates);
 }
 
@@ -369,42 +418,50 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
         node_unref(node[i]);
 }
 
-static bool answer_again(struct question *question, uint64_t room)
+enum { JUDGE_TRIES = 4 };
+
+/* Of one try. */
+enum ending {
+    ENDING_NONE, /* nothing has been said yet */
+    ENDING_ANSWERED,
+    ENDING_OVERTAKEN, /* a refusal, and room came meanwhile: ask again */
+};
+
+/* The bytes that refused the same question while there was as much room. */
+static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
 {
     must(judged(question));
 
-    const struct refusal_key key = {
-        .request = &question->request, .names = digest_names(&question->args), .room = room};
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .room = snapshot->room};
+    enum ending ending = ENDING_NONE;
     enum reason reason;
-    struct refusal refusal;
     struct strbuf body;
 
     strbuf_init(&body);
-    const bool known = hints_answer_find(question->app->hints, &key, &body, &reason);
-    if (known) {
-        request_refuse(&question->request, reason, &refusal);
-        remember(question, reason, refusal.text);
+    if (hints_answer_find(question->app->hints, &key, &body, &reason))
+        ending = refusal_stands(question, snapshot, reason) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
+    if (ending == ENDING_ANSWERED) {
         count(question->call, "filter", "refused");
         answer_json(question->call, &body);
     }
     strbuf_done(&body);
-    return known;
+    return ending;
 }
 
 /* Who asks whole GPUs alone gets all nodes that will do: of those GPUs we know nothing better. */
-static uint32_t shortlist_of(const struct question *question, int64_t now)
+static uint32_t shortlist_of(const struct question *question)
 {
     struct app *app = question->app;
 
     must(judged(question));
     if (question->verdict == REQUEST_WHOLE)
         return 0;
-    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist,
-                           now);
+    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
-/* False: the ledger moved while we judged, and the judgement was no; ask again. */
-static bool judge(struct question *question, const struct snapshot *snapshot, bool last)
+static enum ending judge(struct question *question, const struct snapshot *snapshot)
 {
     must(judged(question));
 
@@ -420,13 +477,13 @@ static bool judge(struct question *question, const struct snapshot *snapshot, bo
         .name = question->args.name,
         .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
-        .shortlist = shortlist_of(question, now),
+        .shortlist = shortlist_of(question),
         .ghosts = hints_ghosts(app->hints, uid, now, question->scratch->ghost),
         .ghost = question->scratch->ghost,
     };
     struct filter_answer answer;
     struct refusal refusal;
-    bool done = true;
+    enum ending ending = ENDING_ANSWERED;
 
     filter_ask(&asked, &question->scratch->arena, &answer);
     switch (answer.verdict) {
@@ -441,22 +498,29 @@ static bool judge(struct question *question, const struct snapshot *snapshot, bo
         filter_error(question->call, refusal.text);
         break;
     case FILTER_NONE:
-        request_refuse(&question->request, nearest(&answer, asked.names), &refusal);
-        remember(question, nearest(&answer, asked.names), refusal.text);
-        /* Recorded first, read again then: the writer publishes and then looks at what waits. */
-        done = last || view_room(app->view) == snapshot->room;
-        if (done)
+        if (refusal_stands(question, snapshot, nearest(&answer, asked.names)))
             refuse(question, &asked, &answer);
+        else
+            ending = ENDING_OVERTAKEN;
         break;
     }
     if (names != NULL) {
         drop_nodes(asked.node, asked.names);
         names_free(names);
     }
-    return done;
+    return ending;
 }
 
-enum { JUDGE_TRIES = 4 };
+static enum ending filter_once(struct question *question, const struct snapshot *snapshot)
+{
+    enum ending ending = ENDING_NONE;
+
+    must(snapshot != NULL); /* we are ready */
+    if (!question->args.full_nodes &&
+        snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
+        ending = answer_again(question, snapshot);
+    return ending != ENDING_NONE ? ending : judge(question, snapshot);
+}
 
 static void filter_judged(struct question *question)
 {
@@ -465,12 +529,9 @@ static void filter_judged(struct question *question)
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
         const struct snapshot *snapshot = view_take(question->app->view);
-        must(snapshot != NULL); /* we are ready */
-        if (!question->args.full_nodes &&
-            snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL &&
-            answer_again(question, snapshot->room))
-            return;
-        if (judge(question, snapshot, i == JUDGE_TRIES))
+        question->again = i > 1;
+        question->last = i == JUDGE_TRIES;
+        if (filter_once(question, snapshot) == ENDING_ANSWERED)
             return;
     }
 }
@@ -597,6 +658,7 @@ static void open_bind(struct webhooks *webhooks, struct web_call *call)
         message_free(message);
         return;
     }
+    hints_binding(app->hints, text_of(message->bind.uid));
     message->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
     message->call = call;

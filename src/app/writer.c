@@ -88,6 +88,7 @@ struct writer {
     size_t lists;
     size_t list_capacity;
     bool listing;
+    int64_t listed_ms;   /* when that list was asked for */
     uint64_t epoch;      /* of pod lists */
     uint64_t node_epoch; /* of node lists */
     struct map nodes_seen;
@@ -674,11 +675,12 @@ static void drop_list(struct writer *writer)
     writer->listing = false;
 }
 
-static void begin_list(struct writer *writer)
+static void begin_list(struct writer *writer, int64_t asked_ms)
 {
     must(writer->epoch < UINT64_MAX);
 
     drop_list(writer);
+    writer->listed_ms = asked_ms;
     writer->listing = true;
     writer->epoch++;
 }
@@ -730,6 +732,22 @@ static void pod_swept(void *user, const struct pod_record *record)
     hints_settled(writer->app->hints, text_of(record->uid));
 }
 
+/* The table of pods, as hints ask for it. */
+static enum hints_pod look_at_pod(void *user, struct text uid)
+{
+    const struct writer *writer = user;
+
+    switch (pods_look(writer->app->pods, uid)) {
+    case PODS_UNKNOWN:
+        return HINTS_POD_UNKNOWN;
+    case PODS_UNBOUND:
+        return HINTS_POD_UNBOUND;
+    case PODS_BOUND:
+        return HINTS_POD_BOUND;
+    }
+    must_not_reach("every state is listed");
+}
+
 /* Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again. */
 static bool release_orphans(struct writer *writer)
 {
@@ -769,6 +787,7 @@ static bool end_list(struct writer *writer, const struct message *end)
             return false;
     pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, end->version}, writer,
                pod_swept);
+    hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);
     if (!release_orphans(writer))
         return false;
     writer->pods_ended = true;
@@ -856,7 +875,7 @@ static bool node_gone(struct writer *writer, const char *name)
         .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
 
     (void)map_take(&writer->nodes_seen, text_of(name));
-    return run(writer, &command) && heal_duplicates(writer);
+    return run(writer, &command);
 }
 
 static bool end_nodes(struct writer *writer)
@@ -898,7 +917,7 @@ static bool handle(struct writer *writer, struct message **message)
     case MESSAGE_OUTCOME:
         return handle_outcome(writer, is);
     case MESSAGE_PODS_BEGIN:
-        begin_list(writer);
+        begin_list(writer, is->asked_ms);
         return true;
     case MESSAGE_POD_LISTED:
         return handle_listed(writer, &is->pod);
@@ -967,25 +986,63 @@ static void act_lost(struct writer *writer)
     writer->effects = 0;
 }
 
+/* Nodes on which this batch made room, as they are now; the caller frees the array. */
+static const struct node **roomier(const struct writer *writer, size_t *out_count)
+{
+    const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
+
+    *out_count = 0;
+    for (size_t i = 0; i < writer->batch.changes; i++) {
+        const struct change *change = writer->batch.change[i];
+        if (!change_gives_room(change) || change->node_after == NULL)
+            continue;
+        const struct node *now = ledger_node(writer->ledger, atom_text(change->node_after->name));
+        if (now != NULL && (*out_count == 0 || node[*out_count - 1] != now))
+            node[(*out_count)++] = now;
+    }
+    must(*out_count <= writer->batch.changes);
+    return node;
+}
+
+static void wake(struct writer *writer, const struct atom *node)
+{
+    must(writer->app->outbox != NULL);
+    outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints),
+                node != NULL ? node->text : NULL);
+}
+
 /* Room came free: does it help anybody who waits? */
-static void ring_if_it_helps(struct writer *writer)
+static void wake_if_it_helps(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    const size_t waiting = hints_waiting(writer->app->hints);
-    const struct node **node;
-    size_t count = 0;
+    size_t count;
+    const struct node **node = roomier(writer, &count);
 
-    if (waiting == 0)
-        return;
-    node = xcalloc(writer->batch.changes + 1, sizeof *node);
-    for (size_t i = 0; i < writer->batch.changes; i++)
-        if (change_gives_room(writer->batch.change[i]) &&
-            writer->batch.change[i]->node_after != NULL)
-            node[count++] = writer->batch.change[i]->node_after;
-    if (count > 0 && hints_would_fit(writer->app->hints, node, count))
-        outbox_ring(writer->app->outbox, waiting, node[0]->name->text);
+    if (hints_would_fit(writer->app->hints, now_ms(writer), node, count))
+        wake(writer, node[0]->name);
     xfree(node);
+}
+
+/* Any will do for those who can be woken by a node only. */
+static const struct atom *some_node(const struct writer *writer)
+{
+    size_t at = 0;
+    const struct node *node = ledger_next_node(writer->ledger, &at);
+
+    must(node == NULL || node->name != NULL);
+    return node != NULL ? node->name : NULL;
+}
+
+/* Whoever was offered nodes a second ago and not bound: on a quiet cluster nobody else would have
+   kube-scheduler ask again. */
+static void wake_for_the_late(struct writer *writer)
+{
+    const struct atom *node;
+
+    must(!writer->batch.open);
+    if (hints_late(writer->app->hints, now_ms(writer), view_room(writer->app->view), &node))
+        wake(writer, node != NULL ? node : some_node(writer));
 }
 
 /* A message of a lost batch.  A bind is answered: then false; what was told is worth keeping. */
@@ -1104,7 +1161,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         pods_are_in(writer);
     }
     act(writer);
-    ring_if_it_helps(writer);
+    wake_if_it_helps(writer);
     for (size_t i = 0; i < count; i++)
         message_free(message[i]);
 }
@@ -1235,6 +1292,7 @@ static bool tick(struct writer *writer)
     writer->tick_ms = now + TICK_MS;
     if (!atomic_load(&writer->app->safe_mode))
         audit_memory(writer->app, writer->ledger, &writer->audit_place);
+    hints_tend(writer->app->hints, now, writer, look_at_pod);
     return knock(writer) && tick_doubts(writer, now);
 }
 
@@ -1248,9 +1306,10 @@ static void after_batch(struct writer *writer)
     const bool ready = app_ready(writer->app, NULL);
     if (ready && !writer->was_ready) {
         log_plain(LOG_INFO, "ready");
-        outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints), NULL);
+        wake(writer, some_node(writer));
     }
     writer->was_ready = ready;
+    wake_for_the_late(writer);
     audit_meet(writer->app->audit);
     /* A file that contradicts itself is kept as it is. */
     if (!atomic_load(&writer->app->safe_mode) &&

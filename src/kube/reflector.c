@@ -396,6 +396,7 @@ static void page_came(struct reflector *r, int64_t now_ms)
     must(!r->in_flight);
     if (!r->list_open) {
         r->list_open = true;
+        r->stats.asked_ms = r->started_ms;
         r->sink.list_begin(r->sink.user);
     }
     arena_reset(&r->arena);

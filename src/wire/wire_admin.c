@@ -367,6 +367,11 @@ static void put_waiting(struct jw *jw, const struct admin_waiting *waiting)
     put_time(jw, "lastAsked", waiting->last_ms);
     put_u64(jw, "asks", waiting->asks);
     put_str(jw, "text", waiting->text);
+    if (waiting->offered == 0)
+        return;
+    must(waiting->offered <= waiting->fitting);
+    put_u64(jw, "offered", waiting->offered);
+    put_u64(jw, "fitting", waiting->fitting);
 }
 
 void admin_waiting_brief(struct jw *jw, const struct admin_waiting *waiting)

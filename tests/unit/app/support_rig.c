@@ -312,7 +312,7 @@ static void start(struct rig *rig)
     app->hints = hints_new();
     const struct outbox_rules outbox = {.ops = &rig->call.ops,
                                         .wire = &app->wire_rules,
-                                        .wake = "bell",
+                                        .wake = rig->settings.wake,
                                         .namespace = "ns",
                                         .instance = "rig",
                                         .resource = "nvidia.com/vgpu",
@@ -659,23 +659,36 @@ static void post(struct rig *rig, struct rig_call *call)
     webhooks_handle(rig->webhooks, &call->web);
 }
 
-const char *rig_filter(struct rig *rig, const char *pod, const char *names)
+const char *rig_filter_of(struct rig *rig, const char *object, const char *names)
 {
-    char path[256];
-    struct strbuf object;
     struct rig_call *call = new_call(rig, "/scheduler/filter");
 
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
-    strbuf_init(&object);
-    must(ask(rig, "GET", path, "", &object) == 200);
-    strbuf_printf(&call->body, "{\"Pod\":%s,\"Nodes\":null,\"NodeNames\":[\"", object.data);
+    strbuf_printf(&call->body, "{\"Pod\":%s,\"Nodes\":null,\"NodeNames\":[\"", object);
     for (; *names != '\0'; names++)
         strbuf_str(&call->body, *names == ' ' ? "\",\"" : (char[]){*names, '\0'});
     strbuf_str(&call->body, "\"]}");
-    strbuf_done(&object);
     post(rig, call);
     must(call->web.status == 200);
     return call->web.answer.data;
+}
+
+void rig_object(struct rig *rig, const char *pod, struct strbuf *out)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
+    must(ask(rig, "GET", path, "", out) == 200);
+}
+
+const char *rig_filter(struct rig *rig, const char *pod, const char *names)
+{
+    struct strbuf object;
+
+    strbuf_init(&object);
+    rig_object(rig, pod, &object);
+    const char *answer = rig_filter_of(rig, object.data, names);
+    strbuf_done(&object);
+    return answer;
 }
 
 struct rig_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node)

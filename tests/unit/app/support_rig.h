@@ -132,6 +132,9 @@ const char *rig_where(struct rig *rig, const char *name);
 
 /* kube-scheduler's side: the answer's text.  names: space separated. */
 const char *rig_filter(struct rig *rig, const char *pod, const char *names);
+/* The same about a pod as it was seen before: rig_object() shows it. */
+void rig_object(struct rig *rig, const char *pod, struct strbuf *out);
+const char *rig_filter_of(struct rig *rig, const char *object, const char *names);
 struct rig_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node);
 /* begin, run, and the Error text ("" is success). */
 const char *rig_bind(struct rig *rig, const char *pod, const char *node);

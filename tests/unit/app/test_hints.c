@@ -54,17 +54,59 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void offer(struct scene *scene, const char *uid, int64_t now_ms, uint32_t listed,
-                  uint32_t milli)
+static struct asker who(const char *uid, const struct request *request, int64_t now_ms)
 {
-    struct want want = one_want(milli);
+    return (struct asker){.uid = uid,
+                          .namespace = "default",
+                          .name = uid,
+                          .request = request,
+                          .now_ms = now_ms,
+                          .wall_ms = now_ms};
+}
+
+/* A list goes out that names so many of those that fit; the best is the scene's node. */
+static void offer_of(struct scene *scene, const char *uid, int64_t now_ms, uint32_t listed,
+                     uint32_t fitting)
+{
+    struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
     struct placement *placement = xcalloc(1, sizeof *placement);
     placement->parts = 1;
     const struct candidate best = {.node = scene->node, .placement = placement};
+    const struct asker asker = who(uid, &request, now_ms);
+    const struct offered offered = {
+        .names = fitting, .fitting = fitting, .listed = listed, .best = &best};
 
-    hints_offered(scene->hints, text_of(uid), now_ms, listed, &best, &request);
+    hints_offered(scene->hints, &asker, &offered);
     xfree(placement);
+}
+
+static void offer(struct scene *scene, const char *uid, int64_t now_ms)
+{
+    offer_of(scene, uid, now_ms, 16, 300);
+}
+
+static void refuse(struct scene *scene, const char *uid, uint32_t milli, int64_t now_ms)
+{
+    struct want want = one_want(milli);
+    const struct request request = {.wants = 1, .want = &want};
+    const struct asker asker = who(uid, &request, now_ms);
+
+    hints_refused(scene->hints, &asker, REASON_ROOM, "no GPU with so many milli free");
+}
+
+static bool would_fit(struct scene *scene, int64_t now_ms)
+{
+    const struct node *node = scene->node;
+
+    return hints_would_fit(scene->hints, now_ms, &node, 1);
+}
+
+static bool late(struct scene *scene, int64_t now_ms, uint64_t room)
+{
+    const struct atom *node;
+
+    return hints_late(scene->hints, now_ms, room, &node);
 }
 
 static void an_offer_stands_against_its_place_for_two_seconds(void **state)
@@ -72,7 +114,7 @@ static void an_offer_stands_against_its_place_for_two_seconds(void **state)
     struct scene *scene = *state;
     static struct ghost ghost[GHOSTS_MAX];
 
-    offer(scene, "a", 1000, 3, 300);
+    offer(scene, "a", 1000);
     assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 1000, ghost), 1);
     assert_int_equal(ghost[0].milli, 300);
     assert_ptr_equal(ghost[0].gpu, scene->node->gpu[0].id);
@@ -85,7 +127,7 @@ static void a_pod_is_no_ghost_to_itself(void **state)
     struct scene *scene = *state;
     static struct ghost ghost[GHOSTS_MAX];
 
-    offer(scene, "a", 1000, 3, 300);
+    offer(scene, "a", 1000);
     assert_int_equal(hints_ghosts(scene->hints, TEXT("a"), 1000, ghost), 0);
 }
 
@@ -94,7 +136,7 @@ static void a_bound_pod_leaves_no_ghost(void **state)
     struct scene *scene = *state;
     static struct ghost ghost[GHOSTS_MAX];
 
-    offer(scene, "a", 1000, 3, 300);
+    offer(scene, "a", 1000);
     hints_settled(scene->hints, TEXT("a"));
     assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 1000, ghost), 0);
 }
@@ -103,20 +145,40 @@ static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void
 {
     struct scene *scene = *state;
 
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16, 0), 16);
-    offer(scene, "a", 0, 16, 300);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16, 999), 16);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16, 1000), 64);
-    offer(scene, "a", 1000, 64, 300);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16, 2500), 256);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
+    offer(scene, "a", 0);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
+    offer_of(scene, "a", 1, 64, 300);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 256);
 }
 
-static void a_list_of_one_was_no_choice_and_does_not_grow(void **state)
+/* Whoever only looks at how long a list would be has not been given one. */
+static void asking_for_the_length_makes_no_list_longer(void **state)
 {
     struct scene *scene = *state;
 
-    offer(scene, "a", 0, 1, 300);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16, 5000), 16);
+    offer(scene, "a", 0);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
+}
+
+static void a_list_of_all_that_fits_does_not_grow(void **state)
+{
+    struct scene *scene = *state;
+
+    offer_of(scene, "a", 0, 12, 12);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
+}
+
+static void a_bind_that_came_was_no_refusal_of_the_list(void **state)
+{
+    struct scene *scene = *state;
+
+    offer(scene, "a", 0);
+    hints_binding(scene->hints, TEXT("a"));
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
+    assert_false(late(scene, 5000, 0));
+    assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
 static void a_list_never_grows_beyond_all_nodes(void **state)
@@ -124,10 +186,57 @@ static void a_list_never_grows_beyond_all_nodes(void **state)
     struct scene *scene = *state;
 
     for (int64_t now = 0; now < 100000; now += 2000) {
-        offer(scene, "a", now, 16, 300);
-        assert_true(hints_shortlist(scene->hints, TEXT("a"), 16, now + 1500) <= NODES_MAX);
+        offer(scene, "a", now);
+        assert_true(hints_shortlist(scene->hints, TEXT("a"), 16) <= NODES_MAX);
     }
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 0, 200000), 0);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 0), 0);
+}
+
+static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **state)
+{
+    struct scene *scene = *state;
+
+    offer(scene, "a", 1000);
+    offer_of(scene, "b", 1500, 12, 12);
+    assert_false(late(scene, 1999, 0));
+    assert_int_equal(hints_waiting(scene->hints), 0);
+    assert_true(late(scene, 2000, 0));
+    assert_int_equal(hints_waiting(scene->hints), 1);
+    assert_false(late(scene, 9000, 0)); /* b was offered all there is */
+    assert_int_equal(hints_waiting(scene->hints), 2);
+    offer_of(scene, "a", 9000, 64, 300);
+    assert_int_equal(hints_waiting(scene->hints), 1);
+    assert_true(late(scene, 10000, 0));
+}
+
+static void room_that_came_behind_a_whole_list_makes_it_too_short(void **state)
+{
+    struct scene *scene = *state;
+
+    offer_of(scene, "a", 0, 12, 12);
+    assert_true(late(scene, 1000, 1));
+}
+
+static void who_is_late_waits_for_room_too(void **state)
+{
+    struct scene *scene = *state;
+
+    offer_of(scene, "a", 0, 12, 12);
+    assert_false(would_fit(scene, 0));
+    assert_false(late(scene, 1000, 0));
+    assert_true(would_fit(scene, 1000));
+}
+
+static void fill(struct scene *scene, int64_t from_ms, bool refused)
+{
+    for (int i = 0; i < WAITING_MAX; i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        if (refused)
+            refuse(scene, uid, 1000, from_ms + i);
+        else
+            offer(scene, uid, from_ms + i);
+    }
 }
 
 static void offers_are_bounded_and_the_oldest_go_first(void **state)
@@ -135,39 +244,64 @@ static void offers_are_bounded_and_the_oldest_go_first(void **state)
     struct scene *scene = *state;
     static struct ghost ghost[GHOSTS_MAX];
 
-    for (int i = 0; i < OFFERS_MAX + 10; i++) {
-        char uid[32];
-        (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        offer(scene, uid, i, 16, 1);
-    }
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("x"), OFFERS_MAX, ghost), GHOSTS_MAX);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-0"), 16, 100000), 16);
-    assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-4000"), 16, 100000), 64);
+    fill(scene, 0, false);
+    offer(scene, "one-more", WAITING_MAX);
+    assert_int_equal(hints_ghosts(scene->hints, TEXT("x"), WAITING_MAX, ghost), GHOSTS_MAX);
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-1"), 16), 64);
+    /* Whose list cannot be remembered gets all there is: nobody would make the next one longer. */
+    assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-0"), 16), 0);
+    assert_true(hints_overflow(scene->hints, WAITING_MAX));
 }
 
-static struct waiting waits(const char *uid, const struct request *request, int64_t at_ms)
+static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void **state)
 {
-    return (struct waiting){.uid = uid,
-                            .namespace = "default",
-                            .name = uid,
-                            .request = request,
-                            .text = "no GPU with 300 milli free",
-                            .reason = REASON_ROOM,
-                            .last_ms = at_ms};
+    struct scene *scene = *state;
+    struct waiting found;
+    struct arena arena;
+
+    arena_init(&arena);
+    offer(scene, "offered", 0);
+    fill(scene, 1, true);
+    assert_false(hints_find(scene->hints, TEXT("offered"), &arena, &found));
+    assert_true(hints_find(scene->hints, TEXT("pod-16383"), &arena, &found));
+    offer(scene, "offered", 20000);
+    assert_false(hints_find(scene->hints, TEXT("offered"), &arena, &found));
+    assert_int_equal(hints_waiting(scene->hints), WAITING_MAX);
+    arena_done(&arena);
+}
+
+/* Whole GPUs are what the table is full of; the one that was not remembered asked for less. */
+static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **state)
+{
+    struct scene *scene = *state;
+    struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
+    const struct request never = {.wants = 1, .want = &want};
+
+    for (int i = 0; i < WAITING_MAX; i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        const struct asker asker = who(uid, &never, 0);
+        hints_refused(scene->hints, &asker, REASON_FEW, "too few");
+    }
+    assert_false(would_fit(scene, 1000));
+    assert_false(hints_overflow(scene->hints, 1000));
+    refuse(scene, "one-more", 300, 1000);
+    assert_int_equal(hints_waiting(scene->hints), WAITING_MAX);
+    assert_true(hints_overflow(scene->hints, 2000));
+    assert_true(would_fit(scene, 2000));
+    assert_false(hints_would_fit(scene->hints, 2000, NULL, 0));
+    assert_true(would_fit(scene, 1000 + UNHEARD_MAX_MS - 1));
+    assert_false(would_fit(scene, 1000 + UNHEARD_MAX_MS));
 }
 
 static void a_refused_pod_waits_until_it_is_settled(void **state)
 {
     struct scene *scene = *state;
-    struct want want = one_want(300);
-    const struct request request = {.wants = 1, .want = &want};
-    const struct waiting first = waits("a", &request, 5000);
-    const struct waiting again = waits("a", &request, 9000);
     struct waiting found;
     struct arena arena;
 
-    hints_refused(scene->hints, &first);
-    hints_refused(scene->hints, &again);
+    refuse(scene, "a", 300, 5000);
+    refuse(scene, "a", 300, 9000);
     assert_int_equal(hints_waiting(scene->hints), 1);
     arena_init(&arena);
     assert_true(hints_find(scene->hints, TEXT("a"), &arena, &found));
@@ -177,24 +311,122 @@ static void a_refused_pod_waits_until_it_is_settled(void **state)
     arena_done(&arena);
     hints_fits(scene->hints, TEXT("a"));
     assert_int_equal(hints_waiting(scene->hints), 0);
+    refuse(scene, "a", 300, 9500);
+    assert_int_equal(hints_waiting(scene->hints), 1);
+    hints_settled(scene->hints, TEXT("a"));
+    assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
-static void the_bell_has_a_reason_only_where_a_waiting_request_fits(void **state)
+static void who_has_settled_never_waits_again(void **state)
 {
     struct scene *scene = *state;
-    const struct node *node = scene->node;
-    struct want small = one_want(300);
-    struct want whole = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
-    const struct request fits = {.wants = 1, .want = &small};
-    const struct request never = {.wants = 1, .want = &whole};
-    const struct waiting big = waits("big", &never, 0);
-    const struct waiting little = waits("little", &fits, 0);
 
-    assert_false(hints_would_fit(scene->hints, &node, 1));
-    hints_refused(scene->hints, &big);
-    assert_false(hints_would_fit(scene->hints, &node, 1));
-    hints_refused(scene->hints, &little);
-    assert_true(hints_would_fit(scene->hints, &node, 1));
+    hints_settled(scene->hints, TEXT("a"));
+    refuse(scene, "a", 300, 1000);
+    offer(scene, "a", 1000);
+    assert_int_equal(hints_waiting(scene->hints), 0);
+    assert_false(late(scene, 3000, 0));
+    for (int i = 0; i < SETTLED_MAX; i++) { /* which is remembered of so many */
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        hints_settled(scene->hints, text_of(uid));
+    }
+    refuse(scene, "a", 300, 1000);
+    refuse(scene, "pod-0", 300, 1000);
+    assert_int_equal(hints_waiting(scene->hints), 1);
+}
+
+static enum hints_pod only_b_is_there(void *user, struct text uid)
+{
+    (void)user;
+    return text_is(uid, "b")   ? HINTS_POD_UNBOUND
+           : text_is(uid, "c") ? HINTS_POD_BOUND
+                               : HINTS_POD_UNKNOWN;
+}
+
+static void a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it(void **state)
+{
+    struct scene *scene = *state;
+    struct waiting found;
+    struct arena arena;
+
+    arena_init(&arena);
+    refuse(scene, "a", 300, 1000);
+    refuse(scene, "b", 300, 1000);
+    refuse(scene, "c", 300, 1000);
+    offer(scene, "d", 1000);
+    refuse(scene, "e", 300, 2000);
+    hints_listed(scene->hints, 2000, NULL, only_b_is_there);
+    assert_int_equal(hints_waiting(scene->hints), 2);
+    assert_true(hints_find(scene->hints, TEXT("b"), &arena, &found));
+    assert_true(hints_find(scene->hints, TEXT("e"), &arena, &found)); /* newer than the list */
+    assert_false(hints_find(scene->hints, TEXT("d"), &arena, &found));
+    arena_done(&arena);
+}
+
+static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
+{
+    struct scene *scene = *state;
+
+    for (int i = 0; i < 3 * TEND_MAX; i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        refuse(scene, uid, 300, 0);
+    }
+    refuse(scene, "b", 300, 0);
+    for (int i = 0; i < 4; i++)
+        hints_tend(scene->hints, UNHEARD_MAX_MS, NULL, only_b_is_there);
+    assert_int_equal(hints_waiting(scene->hints), 3 * TEND_MAX + 1);
+    for (int i = 0; i < 8; i++) /* a few at a time */
+        hints_tend(scene->hints, UNHEARD_MAX_MS + 1, NULL, only_b_is_there);
+    assert_int_equal(hints_waiting(scene->hints), 1);
+}
+
+static void there_is_a_reason_to_wake_only_where_a_waiting_request_fits(void **state)
+{
+    struct scene *scene = *state;
+    struct want whole = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
+    const struct request never = {.wants = 1, .want = &whole};
+    const struct asker big = who("big", &never, 0);
+
+    assert_false(would_fit(scene, 0));
+    hints_refused(scene->hints, &big, REASON_FEW, "too few");
+    assert_false(would_fit(scene, 0));
+    refuse(scene, "little", 300, 0);
+    assert_true(would_fit(scene, 0));
+}
+
+/* What nobody can fit, in so many different sizes. */
+static void refuse_kinds(struct scene *scene, int kinds, int pods)
+{
+    for (int i = 0; i < pods; i++) {
+        char uid[32];
+        struct want want = {.container = "c",
+                            .kind = CONTAINER_APP,
+                            .parts = 2,
+                            .milli = (uint32_t)(1 + i % kinds)};
+        const struct request request = {.wants = 1, .want = &want};
+        (void)snprintf(uid, sizeof uid, "kind-%d", i);
+        const struct asker asker = who(uid, &request, 0);
+        hints_refused(scene->hints, &asker, REASON_FEW, "too few");
+    }
+}
+
+static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **state)
+{
+    struct scene *scene = *state;
+
+    refuse_kinds(scene, WISHES_TRIED_MAX, 5000);
+    assert_false(would_fit(scene, 0));
+    refuse_kinds(scene, WISHES_TRIED_MAX + 1, 5000); /* too many kinds to try: in doubt, wake */
+    assert_true(would_fit(scene, 0));
+    for (int i = 0; i < 5000; i++) { /* the kinds leave with the last that asked for them */
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "kind-%d", i);
+        if (i % (WISHES_TRIED_MAX + 1) == WISHES_TRIED_MAX)
+            hints_settled(scene->hints, text_of(uid));
+    }
+    assert_false(would_fit(scene, 0));
 }
 
 static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
@@ -248,11 +480,22 @@ int main(void)
         TEST(a_pod_is_no_ghost_to_itself),
         TEST(a_bound_pod_leaves_no_ghost),
         TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer),
-        TEST(a_list_of_one_was_no_choice_and_does_not_grow),
+        TEST(asking_for_the_length_makes_no_list_longer),
+        TEST(a_list_of_all_that_fits_does_not_grow),
+        TEST(a_bind_that_came_was_no_refusal_of_the_list),
         TEST(a_list_never_grows_beyond_all_nodes),
+        TEST(who_is_late_is_told_once_for_each_list_that_was_too_short),
+        TEST(room_that_came_behind_a_whole_list_makes_it_too_short),
+        TEST(who_is_late_waits_for_room_too),
         TEST(offers_are_bounded_and_the_oldest_go_first),
+        TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round),
+        TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again),
         TEST(a_refused_pod_waits_until_it_is_settled),
-        TEST(the_bell_has_a_reason_only_where_a_waiting_request_fits),
+        TEST(who_has_settled_never_waits_again),
+        TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it),
+        TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has),
+        TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits),
+        TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods),
         TEST(the_same_refusal_is_answered_with_the_same_bytes),
         TEST(room_that_never_came_is_a_key_like_any_other),
     };

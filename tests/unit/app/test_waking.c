@@ -1,0 +1,394 @@
+/* Who waits, and who wakes it: the whole application, with a scheduler that forgets nobody. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support_rig.h"
+
+enum { MANY = 20, NAMES_BYTES = 16 * MANY };
+
+static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
+
+static int set_up(void **state)
+{
+    *state = rig_new(two_nodes);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+/* Twenty nodes, of which an answer names two at first. */
+static const char *widen(struct rig *rig)
+{
+    static char names[NAMES_BYTES];
+    size_t used = 0;
+
+    for (int i = 1; i <= MANY; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "n%d", i);
+        if (i > 2)
+            rig_node(rig, name, "1000");
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 1 ? " " : "", name);
+    }
+    rig->settings.shortlist = 2;
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    return names;
+}
+
+/* How many names an answer of filter passes on. */
+static int passed(const char *answer)
+{
+    const char *at = strstr(answer, "\"NodeNames\":[");
+    int count = 0;
+
+    assert_non_null(at);
+    for (; *at != '\0' && *at != ']'; at++)
+        count += at[0] == '"' && at[1] == 'n';
+    return count;
+}
+
+/* The text under which the pod stands in the table of those that wait; "" if it does not. */
+static const char *waits_because(struct rig *rig, const char *pod)
+{
+    static char text[256];
+    struct strbuf object;
+    struct waiting waiting = {.text = ""};
+    struct arena arena;
+
+    arena_init(&arena);
+    strbuf_init(&object);
+    rig_object(rig, pod, &object);
+    const char *uid = strstr(object.data, "\"uid\":\"");
+    assert_non_null(uid);
+    uid += strlen("\"uid\":\"");
+    (void)hints_find(rig->app.hints, (struct text){uid, strcspn(uid, "\"")}, &arena, &waiting);
+    (void)snprintf(text, sizeof text, "%s", waiting.text);
+    strbuf_done(&object);
+    arena_done(&arena);
+    return text;
+}
+
+/* --- lists that others refuse --- */
+
+static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 8); /* whatever the time between */
+    rig_pass(rig, 60000);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
+}
+
+static void a_bind_that_we_refuse_makes_no_list_longer(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    rig->disk_full = true;
+    assert_string_not_equal(rig_bind(rig, "a", "n1"), "");
+    rig->disk_full = false;
+    rig_pass(rig, 5000);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+}
+
+static void one_name_of_preemption_makes_no_list_longer(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(passed(rig_filter(rig, "a", "n7")), 1);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+}
+
+static void one_name_of_a_reservation_makes_no_list_longer(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+    rig->lose_requests = true;
+    (void)rig_bind_begin(rig, "a", "n3");
+    rig_run(rig);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(passed(rig_filter(rig, "a", names)), 1);
+}
+
+static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    rig_pass(rig, 5000);
+    const uint32_t rings = rig->rings;
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    rig_pass(rig, 500);
+    assert_int_equal(rig->rings, rings);
+    rig_pass(rig, 1000);
+    assert_int_equal(rig->rings, rings + 1);
+    rig_pass(rig, 60000);
+    assert_int_equal(rig->rings, rings + 1); /* once for each list */
+    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+    rig_pass(rig, 1500);
+    assert_int_equal(rig->rings, rings + 2);
+    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
+    rig_pass(rig, 5000);
+    assert_int_equal(rig->rings, rings + 2); /* nothing longer is to be had */
+}
+
+static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    rig_pass(rig, 5000);
+    const uint32_t rings = rig->rings;
+    (void)rig_filter(rig, "a", names);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_pass(rig, 5000);
+    assert_int_equal(rig->rings, rings);
+}
+
+static void a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting(void **state)
+{
+    struct rig *rig = *state;
+    const char *names = widen(rig);
+
+    (void)rig_filter(rig, "a", names);
+    rig_pass(rig, 2000);
+    assert_string_equal(waits_because(rig, "a"), "offered 2 of 20, not bound");
+    assert_int_equal(hints_waiting(rig->app.hints), 1);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_int_equal(hints_waiting(rig->app.hints), 0);
+}
+
+static void room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "fills", "900");
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "fills", "n1"), "");
+    assert_int_equal(passed(rig_filter(rig, "a", "n1 n2")), 1); /* and n2 does not please */
+    rig_end_pod(rig, "fills");
+    rig_run(rig);
+    const uint32_t rings = rig->rings;
+    rig_pass(rig, 2500);
+    assert_int_equal(rig->rings, rings + 1);
+}
+
+/* --- a refusal is recorded, then the room looked at again --- */
+
+struct moment {
+    struct rig *rig;
+    int left;
+};
+
+static struct moment moment;
+
+/* The clock is read just before a refusal is recorded: what if all else happens then? */
+static int64_t wall_in_between(void *ctx)
+{
+    struct rig *rig = ctx;
+
+    if (moment.left > 0 && --moment.left == 0) {
+        rig_end_pod(rig, "a");
+        rig_run(rig);
+    }
+    return rig->wall_ms;
+}
+
+static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    rig->app.clock.wall_ms = wall_in_between;
+    moment = (struct moment){rig, 1};
+    /* The writer looks before the pod is recorded, so it rings for nobody. */
+    const char *answer = rig_filter(rig, "b", "n1");
+    assert_int_equal(moment.left, 0);
+    assert_int_equal(passed(answer), 1);
+}
+
+/* --- who waits follows its pod --- */
+
+static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf object;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    strbuf_init(&object);
+    rig_object(rig, "b", &object);
+    rig_delete_pod(rig, "b");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1"), "no GPU"));
+    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    strbuf_done(&object);
+}
+
+static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_pod(rig, "b", "800"); /* the watch does not show it any more */
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU"));
+    rig_delete_pod(rig, "b");
+    standin_compact(rig->app.standin);
+    rig->now_ms += 1;
+    rig_pass(rig, 20000);
+    assert_int_equal(hints_waiting(rig->app.hints), 0);
+}
+
+static void a_uid_that_never_was_is_forgotten_in_the_end(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf object;
+
+    rig_pod(rig, "a", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    strbuf_init(&object);
+    strbuf_str(&object,
+               "{\"metadata\":{\"name\":\"x\",\"namespace\":\"default\",\"uid\":\"never\"},"
+               "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":"
+               "{\"nvidia.com/vgpu\":\"800\"}}}]}}");
+    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1"), "no GPU"));
+    assert_int_equal(hints_waiting(rig->app.hints), 1);
+    rig_pass(rig, 400000); /* kube-scheduler leaves nobody alone for so long */
+    assert_int_equal(hints_waiting(rig->app.hints), 1);
+    rig_pass(rig, 300000);
+    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    strbuf_done(&object);
+}
+
+/* --- whole GPUs of the other resource --- */
+
+static void post_whole(struct rig *rig, const char *name)
+{
+    struct strbuf out;
+    char body[1024];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\","
+                   "\"namespace\":\"default\"},\"spec\":{\"containers\":[{\"name\":\"c\","
+                   "\"image\":\"none\",\"resources\":{\"limits\":{\"nvidia.com/gpu\":\"1\"},"
+                   "\"requests\":{\"nvidia.com/gpu\":\"1\"}}}]},"
+                   "\"status\":{\"phase\":\"Pending\"}}",
+                   name);
+    strbuf_init(&out);
+    assert_true(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
+                                text_of(body), &out) < 300);
+    strbuf_done(&out);
+}
+
+static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "300");
+    post_whole(rig, "w");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
+    assert_string_equal(waits_because(rig, "w"), "the node's GPUs are shared");
+    rig_pass(rig, 2000);
+    const uint32_t rings = rig->rings;
+    rig_end_pod(rig, "a");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings); /* b is still there */
+    rig_end_pod(rig, "b");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(passed(rig_filter(rig, "w", "n1")), 1);
+}
+
+/* Shares on a GPU that takes no more of them are in the way of whole GPUs all the same. */
+static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    post_whole(rig, "w");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_node(rig, "n1", "0");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
+    rig_pass(rig, 2000);
+    const uint32_t rings = rig->rings;
+    rig_end_pod(rig, "a");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings + 1);
+}
+
+/* --- the rest of who frees room --- */
+
+static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
+{
+    struct rig *rig = *state;
+    struct outbox_stats stats;
+
+    rig->settings.wake = "node";
+    rig_restart(rig);
+    rig_pass(rig, 1000);
+    assert_true(app_ready(&rig->app, NULL));
+    outbox_stats(rig->app.outbox, &stats);
+    assert_int_equal(stats.rings + stats.ring_failures, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_ask_without_a_bind_gets_a_list_four_times_longer),
+        TEST(a_bind_that_we_refuse_makes_no_list_longer),
+        TEST(one_name_of_preemption_makes_no_list_longer),
+        TEST(one_name_of_a_reservation_makes_no_list_longer),
+        TEST(a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so),
+        TEST(a_list_that_led_to_a_bind_wakes_nobody),
+        TEST(a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting),
+        TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler),
+        TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came),
+        TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait),
+        TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list),
+        TEST(a_uid_that_never_was_is_forgotten_in_the_end),
+        TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more),
+        TEST(it_is_woken_though_the_gpu_that_was_left_is_missing),
+        TEST(becoming_ready_wakes_the_scheduler_by_a_node_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
