@@ -247,6 +247,7 @@ static bool run_all(struct writer *writer, const struct command *command, size_t
     return true;
 }
 
+/* Whatever made an owner let go of a UUID: a node, or the last pod that held it there. */
 static bool heal_duplicates(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -1399,7 +1400,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     /* The end of a list ends the batch: the next list begins when this one is on disk. */
     while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
         whole = handle(writer, &message[count++]);
-    whole = whole && tick(writer);
+    whole = whole && tick(writer) && heal_duplicates(writer);
     must(whole || writer->batch.lost);
     if (batch_end(&writer->batch)) {
         leave_over(writer, message + count, taken - count);

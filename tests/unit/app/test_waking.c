@@ -369,6 +369,47 @@ static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
     assert_int_equal(stats.rings + stats.ring_failures, 1);
 }
 
+/* A node that shows the one GPU of this UUID. */
+static void post_node_with(struct rig *rig, const char *name, const char *uuid)
+{
+    struct strbuf out;
+    char body[1024];
+
+    (void)snprintf(
+        body, sizeof body,
+        "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"%s\","
+        "\"annotations\":{\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"%s\\\",\\\"index\\\":0,"
+        "\\\"milli\\\":1000,\\\"mib\\\":81920,\\\"model\\\":\\\"A100\\\"}]\"}},"
+        "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}",
+        name, uuid);
+    strbuf_init(&out);
+    assert_true(standin_request(rig->app.standin, "POST", "/api/v1/nodes", text_of(body), &out) <
+                300);
+    strbuf_done(&out);
+}
+
+static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once(void **state)
+{
+    struct rig *rig = *state;
+
+    post_node_with(rig, "old", "GPU-1");
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "old"), "");
+    post_node_with(rig, "new", "GPU-1"); /* the same card, in another machine */
+    rig_run(rig);
+    rig_delete_node(rig, "old");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "b", "new"), "no GPU with 300 milli free"));
+    rig_pass(rig, 2000);
+    const uint32_t rings = rig->rings;
+    rig_end_pod(rig, "a");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(passed(rig_filter(rig, "b", "new")), 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -389,6 +430,7 @@ int main(void)
         TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more),
         TEST(it_is_woken_though_the_gpu_that_was_left_is_missing),
         TEST(becoming_ready_wakes_the_scheduler_by_a_node_too),
+        TEST(a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
