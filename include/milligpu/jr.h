@@ -2,8 +2,8 @@
  * jr - a strict JSON reader that is pulled; jw - a small writer.
  *
  * The reader walks the bytes once, allocates nothing but escaped strings, and believes nothing:
- * RFC 8259 grammar, valid UTF-8, bounded depth, no bytes after the value.  Strings without escapes
- * are borrowed from the input, others are decoded into the arena.
+ * RFC 8259 grammar, bounded depth, valid UTF-8 in what is read, no bytes after the value.  Strings
+ * without escapes are borrowed from the input, others are decoded into the arena.
  *
  * The first error sticks: every later call returns "no", so a decoder may run to its end and ask
  * once.  The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
@@ -79,8 +79,8 @@ bool jr_string(struct jr *in, struct text *out);
 bool jr_cstring(struct jr *in, const char **out); /* terminated; an inner NUL is an error */
 bool jr_i64(struct jr *in, int64_t *out);         /* integers only, also 3e2 and 300.0 */
 bool jr_bool(struct jr *in, bool *out);
-bool jr_skip(struct jr *in);                  /* any value, fully checked */
-bool jr_raw(struct jr *in, struct text *out); /* any value, checked, as its bytes */
+bool jr_skip(struct jr *in);                  /* any value; of its strings the grammar only */
+bool jr_raw(struct jr *in, struct text *out); /* the same, as its bytes */
 bool jr_null(struct jr *in);                  /* true and consumed if the next value is null */
 
 /*
@@ -93,6 +93,21 @@ bool jr_null(struct jr *in);                  /* true and consumed if the next v
 
 /* in->err is written: put the path before it and stop. */
 void jr_fail_here(struct jr *in);
+
+/*
+ * A value that may fail by itself, as what it stands in goes on: mark the place before it, and
+ * when the reader has failed go back and pass it over.  in->err tells why until the next failure.
+ * False: it is no JSON; that is a failure of the whole.
+ */
+struct jr_mark {
+    const char *at;
+    uint32_t depth;
+};
+static inline struct jr_mark jr_mark(const struct jr *in)
+{
+    return (struct jr_mark){in->at, in->depth};
+}
+bool jr_retreat(struct jr *in, struct jr_mark mark);
 
 /*
  * The keys of an object that somebody cares for.  All others are checked and skipped; a known

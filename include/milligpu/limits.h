@@ -3,6 +3,9 @@
  *
  * Passing one of them is refused with a sentence that names it; nothing is ever
  * silently cut short.  Sized for 15,000 nodes with 8 GPUs each.
+ *
+ * None of them decides what there is: what the API server has taken is counted, however large it
+ * is (pod.h, inventory.h).  They decide what is granted.
  */
 #ifndef MILLIGPU_LIMITS_H
 #define MILLIGPU_LIMITS_H
@@ -25,7 +28,8 @@ enum {
     REASON_BYTES_MAX = 256,
 
     NODES_MAX = 65536,
-    JSON_DEPTH_MAX = 96,
+    JSON_DEPTH_MAX = 96,                /* of what is read */
+    JSON_SKIP_DEPTH_MAX = 10240,        /* of what is passed over; Go itself stops at 10,000 */
     BODY_BYTES_MAX = 64 * 1024 * 1024,  /* a webhook body; 413 beyond */
     EVENT_BYTES_MAX = 32 * 1024 * 1024, /* one watch event or list item */
 };

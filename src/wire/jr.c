@@ -214,12 +214,12 @@ bool jr_array(struct jr *in)
     return expect(in, JR_ARRAY, "an array") && enter(in, true);
 }
 
-/* To the closing quote.  The reader stands on the opening one. */
-static bool read_string(struct jr *in, struct scan_string *out)
+/* To the closing quote.  The reader stands on the opening one.  shape: nobody will read it. */
+static bool read_string(struct jr *in, bool shape, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
 
-    *out = scan_string(in->at + 1, in->end);
+    *out = shape ? scan_shape(in->at + 1, in->end) : scan_string(in->at + 1, in->end);
     if (out->close == NULL) {
         jr_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
         return false;
@@ -273,7 +273,7 @@ static bool next_key(struct jr *in, struct text *out_key, bool decoded)
         return false;
     if (in->at == in->end || *in->at != '"')
         return wrong(in, "a key in quotes");
-    if (!read_string(in, &string))
+    if (!read_string(in, !decoded, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
     *out_key = decoded ? decode(in, raw, string.escaped) : raw;
@@ -302,7 +302,7 @@ bool jr_string(struct jr *in, struct text *out)
     must(out != NULL);
 
     struct scan_string string;
-    if (!expect(in, JR_STRING, "a string") || !read_string(in, &string))
+    if (!expect(in, JR_STRING, "a string") || !read_string(in, false, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
     *out = decode(in, raw, string.escaped);
@@ -438,18 +438,16 @@ bool jr_null(struct jr *in)
     return jr_peek(in) == JR_NULL && literal(in, "null");
 }
 
-/* One value, or the first step into one. */
-static bool skip_step(struct jr *in)
+/* A value that has none inside. */
+static bool skip_scalar(struct jr *in, enum jr_type type)
 {
     struct scan_string string;
     struct text number;
-    switch (jr_peek(in)) {
-    case JR_OBJECT:
-        return enter(in, false);
-    case JR_ARRAY:
-        return enter(in, true);
+
+    must(type != JR_OBJECT && type != JR_ARRAY);
+    switch (type) {
     case JR_STRING:
-        if (!read_string(in, &string))
+        if (!read_string(in, true, &string))
             return false;
         in->at = string.close + 1;
         return true;
@@ -461,11 +459,111 @@ static bool skip_step(struct jr *in)
         return literal(in, "false");
     case JR_NULL:
         return literal(in, "null");
-    case JR_END:
-    case JR_BAD:
-        break;
+    default:
+        return in->failed ? false : wrong(in, "a value");
     }
-    return in->failed ? false : wrong(in, "a value");
+}
+
+/* What lies deeper than paths are kept: of each level only which bracket ends it. */
+struct deep {
+    uint32_t depth;
+    uint64_t arrays[JSON_SKIP_DEPTH_MAX / 64];
+};
+
+static bool deep_is_array(const struct deep *deep)
+{
+    must(deep->depth > 0);
+    return (deep->arrays[(deep->depth - 1) / 64] >> ((deep->depth - 1) % 64) & 1) != 0;
+}
+
+static bool deep_enter(struct jr *in, struct deep *deep, bool array)
+{
+    must(in->at < in->end);
+
+    if (deep->depth == JSON_SKIP_DEPTH_MAX) {
+        jr_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_SKIP_DEPTH_MAX)",
+                   JSON_SKIP_DEPTH_MAX);
+        return false;
+    }
+    const uint64_t bit = UINT64_C(1) << (deep->depth % 64);
+    uint64_t *word = &deep->arrays[deep->depth++ / 64];
+    *word = array ? *word | bit : *word & ~bit;
+    in->at++;
+    return true;
+}
+
+static bool deep_key(struct jr *in)
+{
+    struct scan_string string;
+
+    if (jr_peek(in) != JR_STRING)
+        return wrong(in, "a key in quotes");
+    if (!read_string(in, true, &string))
+        return false;
+    in->at = string.close + 1;
+    skip_space(in);
+    if (in->at == in->end || *in->at != ':')
+        return wrong(in, "':'");
+    in->at++;
+    return true;
+}
+
+/* Behind a value: up and on to where the next one stands.  False: there is none, or a failure. */
+static bool deep_next(struct jr *in, struct deep *deep)
+{
+    while (deep->depth > 0) {
+        const bool array = deep_is_array(deep);
+        skip_space(in);
+        if (in->at < in->end && *in->at == ',') {
+            in->at++;
+            return array || deep_key(in);
+        }
+        if (in->at == in->end || *in->at != (array ? ']' : '}'))
+            return wrong(in, array ? "',' or ']'" : "',' or '}'");
+        in->at++;
+        deep->depth--;
+    }
+    return false;
+}
+
+/* Inside a bracket that was just opened.  True: a value stands here. */
+static bool deep_first(struct jr *in, struct deep *deep)
+{
+    const bool array = deep_is_array(deep);
+
+    skip_space(in);
+    if (in->at == in->end || *in->at != (array ? ']' : '}'))
+        return array || deep_key(in);
+    in->at++;
+    deep->depth--;
+    return deep_next(in, deep);
+}
+
+/* An object or an array, without a path to each place in it. */
+static bool skip_deep(struct jr *in)
+{
+    struct deep deep;
+    bool more = true;
+
+    deep.depth = 0;
+    while (more) {
+        const enum jr_type type = jr_peek(in);
+        if (type == JR_OBJECT || type == JR_ARRAY)
+            more = deep_enter(in, &deep, type == JR_ARRAY) && deep_first(in, &deep);
+        else
+            more = skip_scalar(in, type) && deep_next(in, &deep);
+    }
+    return !in->failed;
+}
+
+/* One value, or the first step into one. */
+static bool skip_step(struct jr *in)
+{
+    const enum jr_type type = jr_peek(in);
+
+    if (type != JR_OBJECT && type != JR_ARRAY)
+        return skip_scalar(in, type);
+    return in->depth < JSON_DEPTH_MAX ? enter(in, type == JR_ARRAY) : skip_deep(in);
 }
 
 bool jr_skip(struct jr *in)
@@ -485,6 +583,17 @@ bool jr_skip(struct jr *in)
         }
     }
     return false;
+}
+
+bool jr_retreat(struct jr *in, struct jr_mark mark)
+{
+    must(in->failed);
+    must(mark.at >= in->begin && mark.at <= in->at && mark.depth <= in->depth);
+
+    in->failed = false;
+    in->at = mark.at;
+    in->depth = mark.depth;
+    return jr_skip(in);
 }
 
 bool jr_raw(struct jr *in, struct text *out)

@@ -175,6 +175,36 @@ static size_t put_escape(const char *at, const char *end, char *out)
     return put_utf8(0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(trail - 0xDC00), out);
 }
 
+/* Bytes of the escape at by its grammar alone, 0 if it is none. */
+static size_t escape_shape(const char *at, const char *end)
+{
+    must(*at == '\\');
+
+    if (end - at >= 2 && simple_escape(at[1]) != 0)
+        return 2;
+    return unicode_escape(at, end) >= 0 ? 6 : 0;
+}
+
+struct scan_string scan_shape(const char *at, const char *end)
+{
+    must(at <= end);
+    must(at != NULL);
+
+    for (;;) {
+        at = scan_plain(at, end);
+        if (at == end)
+            return broken("a string that does not end", at);
+        if (*at == '"')
+            return (struct scan_string){.close = at};
+        if ((unsigned char)*at < 0x20)
+            return broken("a control character in a string (write it as an escape)", at);
+        const size_t bytes = *at == '\\' ? escape_shape(at, end) : 1;
+        if (bytes == 0)
+            return broken("a \\ that starts no valid escape in a string", at);
+        at += bytes;
+    }
+}
+
 size_t scan_unescape(struct text raw, char *out)
 {
     must(raw.at != NULL);

@@ -61,6 +61,13 @@ struct scan_string {
 };
 struct scan_string scan_string(const char *at, const char *end);
 
+/*
+ * The same of a string that nobody will read: its grammar only.  What is no UTF-8 and half a
+ * surrogate pair are no faults then, as to Go, which reads U+FFFD for them; the API server writes
+ * both in managedFields.
+ */
+struct scan_string scan_shape(const char *at, const char *end);
+
 /* Write a checked string without its escapes; out has room for raw.len.  Returns the length. */
 size_t scan_unescape(struct text raw, char *out);
 

@@ -72,9 +72,10 @@ void heap_is_bounded(size_t before, size_t input)
 }
 
 /*
- * Where jansson is another: it takes no number that a double or 64 bits cannot hold and no NUL in a
- * key, nests deeper than we do, keeps the last of a key that comes twice, and overlooks a NUL
- * behind a number.
+ * Where jansson is another: it takes no number that a double or 64 bits cannot hold, no NUL in a
+ * key, and in no string what is no UTF-8 or half a surrogate pair, also where we only pass over it;
+ * it nests deeper than we do, keeps the last of a key that comes twice, and overlooks a NUL behind
+ * a number.
  */
 struct second second_read(struct text bytes)
 {
@@ -92,9 +93,10 @@ struct second second_read(struct text bytes)
     case json_error_null_byte_in_key:
     case json_error_duplicate_key:
     case json_error_stack_overflow:
+    case json_error_invalid_utf8:
         return (struct second){.value = NULL};
     default:
-        return (struct second){.refused = true};
+        return (struct second){.refused = strstr(error.text, "Unicode") == NULL};
     }
 }
 

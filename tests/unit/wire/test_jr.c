@@ -88,6 +88,15 @@ static void numbers_follow_the_grammar(void **state)
             fail_msg("%s was taken", bad[i]);
 }
 
+static int read_all(struct bench *bench, struct text bytes)
+{
+    struct jr in;
+    struct text text;
+    start(bench, &in, bytes);
+    (void)jr_string(&in, &text);
+    return jr_finish(&in);
+}
+
 static void broken_strings_are_refused(void **state)
 {
     static const struct {
@@ -125,9 +134,33 @@ static void broken_strings_are_refused(void **state)
     };
     struct bench *bench = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(skip_all(bench, bad[i].bytes), -ERR_INVALID);
+        assert_int_equal(read_all(bench, bad[i].bytes), -ERR_INVALID);
         assert_says(bench, bad[i].says);
     }
+}
+
+/* As Go: of what nobody reads the grammar alone has to be right. */
+static void a_string_that_is_passed_over_needs_no_meaning(void **state)
+{
+    static const char *const good[] = {
+        "\"\\ud800\"",
+        "\"\\udc00\\ud800\"",
+        "\"\x80\"",
+        "\"\xC0\x80\"",
+        "\"\xED\xA0\x80\"",
+        "\"\xFF\"",
+        "{\"f:\\ud800\":{\"\xFF\":{}}}",
+    };
+    static const char *const bad[] = {
+        "\"abc", "\"a\\", "\"a\nb\"", "\"\x1F\"", "\"\\x41\"", "\"\\u12\"", "\"\\u12g4\"",
+    };
+    struct bench *bench = *state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (skip_all(bench, text_of(good[i])) != 0)
+            fail_msg("%s: %s", good[i], bench->err.text);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (skip_all(bench, text_of(bad[i])) == 0)
+            fail_msg("%s was taken", bad[i]);
 }
 
 static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
@@ -141,7 +174,7 @@ static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
             bytes[0] = '"';
             bytes[sizeof bytes - 1] = '"';
             bytes[at] = odd[o];
-            if (skip_all(bench, (struct text){bytes, sizeof bytes}) == 0)
+            if (read_all(bench, (struct text){bytes, sizeof bytes}) == 0)
                 fail_msg("byte 0x%02x at %zu was taken", (unsigned char)odd[o], at);
         }
 }
@@ -150,13 +183,13 @@ static void depth_is_bounded(void **state)
 {
     enum { FAR = 4 * 1000 * 1000 };
     struct bench *bench = *state;
-    char bytes[2 * JSON_DEPTH_MAX + 2];
-    memset(bytes, '[', JSON_DEPTH_MAX);
-    memset(bytes + JSON_DEPTH_MAX, ']', JSON_DEPTH_MAX);
-    assert_int_equal(skip_all(bench, (struct text){bytes, 2 * JSON_DEPTH_MAX}), 0);
-    memset(bytes, '[', JSON_DEPTH_MAX + 1);
-    memset(bytes + JSON_DEPTH_MAX + 1, ']', JSON_DEPTH_MAX + 1);
-    assert_int_equal(skip_all(bench, (struct text){bytes, 2 * JSON_DEPTH_MAX + 2}), -ERR_TOO_LARGE);
+    struct jr in;
+    char bytes[JSON_DEPTH_MAX + 1];
+    memset(bytes, '[', sizeof bytes);
+    start(bench, &in, (struct text){bytes, sizeof bytes});
+    while (jr_array(&in) && jr_element(&in))
+        assert_true(in.depth <= JSON_DEPTH_MAX);
+    assert_int_equal(jr_finish(&in), -ERR_TOO_LARGE);
     assert_says(bench, "deeper than 96 levels (JSON_DEPTH_MAX)");
 
     char *many = malloc(FAR);
@@ -481,6 +514,82 @@ static void a_path_is_short_and_printable(void **state)
     assert_true(strlen(bench->err.text) < 200);
 }
 
+/* {"a":[{"a":[ ... ]}]}, with something beside each level. */
+static void nest(struct strbuf *out, int deep)
+{
+    strbuf_reset(out);
+    for (int i = 0; i < deep; i++)
+        strbuf_str(out, i % 2 == 0 ? "{\"x\" : {} , \"a\":" : "[ 1, [ ] ,\"\\\"\", ");
+    strbuf_str(out, "null");
+    for (int i = deep; i-- > 0;)
+        strbuf_str(out, i % 2 == 0 ? ", \"z\":-1e3 }" : " , true ]");
+}
+
+static void what_lies_deep_is_passed_over_and_checked(void **state)
+{
+    static const int depths[] = {0, 1, 2, 95, 96, 97, 98, 160, 161, 5000, JSON_SKIP_DEPTH_MAX};
+    struct bench *bench = *state;
+    struct strbuf text;
+    strbuf_init(&text);
+    for (size_t i = 0; i < ARRAY_LEN(depths); i++) {
+        nest(&text, depths[i]);
+        const struct text whole = {text.data, text.len};
+        if (skip_all(bench, whole) != 0)
+            fail_msg("%d: %s", depths[i], bench->err.text);
+        for (size_t cut = 1; cut < 40 && cut < whole.len && depths[i] > 0; cut++)
+            assert_int_equal(skip_all(bench, (struct text){text.data, text.len - cut}),
+                             -ERR_INVALID);
+    }
+    nest(&text, 200);
+    for (size_t at = 0; at < text.len; at++) {
+        static const char wrong[] = "}],:\"x";
+        const char was = text.data[at];
+        for (size_t i = 0; i < sizeof wrong - 1; i++) {
+            text.data[at] = wrong[i];
+            struct jr in;
+            jr_init(&in, (struct text){text.data, text.len}, "body", &bench->arena, &bench->err);
+            (void)jr_skip(&in);
+            const bool good = jr_finish(&in) == 0;
+            if (good && was != wrong[i] && was != 'x' && was != 'a' && was != 'z' && was != '"')
+                fail_msg("%c for %c at %zu was taken", wrong[i], was, at);
+        }
+        text.data[at] = was;
+    }
+    nest(&text, JSON_DEPTH_MAX + JSON_SKIP_DEPTH_MAX + 1);
+    assert_int_equal(skip_all(bench, (struct text){text.data, text.len}), -ERR_TOO_LARGE);
+    assert_says(bench, "deeper than 10240 levels (JSON_SKIP_DEPTH_MAX)");
+    strbuf_done(&text);
+}
+
+static void a_reader_goes_on_behind_what_failed(void **state)
+{
+    struct bench *bench = *state;
+    struct jr in;
+    const char *text = NULL;
+    start(bench, &in, TEXT("[{\"a\":[1,{\"b\":\"\\u0000\"}],\"c\":2}, \"next\"]"));
+    assert_true(jr_array(&in) && jr_element(&in));
+    const struct jr_mark mark = jr_mark(&in);
+    assert_true(jr_object(&in));
+    struct text key;
+    assert_true(jr_key(&in, &key) && jr_array(&in) && jr_element(&in) && jr_skip(&in));
+    assert_true(jr_element(&in) && jr_object(&in) && jr_key(&in, &key));
+    assert_false(jr_cstring(&in, &text));
+    assert_says(bench, "body[0].a[1].b: must not hold a NUL");
+    assert_true(jr_retreat(&in, mark));
+    assert_true(jr_element(&in) && jr_cstring(&in, &text));
+    assert_string_equal(text, "next");
+    assert_false(jr_element(&in));
+    assert_int_equal(jr_finish(&in), 0);
+
+    start(bench, &in, TEXT("[{\"a\":7,]"));
+    assert_true(jr_array(&in) && jr_element(&in));
+    const struct jr_mark broken = jr_mark(&in);
+    assert_false(jr_cstring(&in, &text));
+    assert_false(jr_retreat(&in, broken));
+    assert_int_equal(jr_finish(&in), -ERR_INVALID);
+    assert_says(bench, "expected a key in quotes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +599,9 @@ int main(void)
         bench_test(broken_strings_are_refused),
         bench_test(a_bad_byte_is_found_wherever_it_stands_in_a_word),
         bench_test(depth_is_bounded),
+        bench_test(a_string_that_is_passed_over_needs_no_meaning),
+        bench_test(what_lies_deep_is_passed_over_and_checked),
+        bench_test(a_reader_goes_on_behind_what_failed),
         bench_test(strings_without_escapes_are_borrowed_and_others_decoded),
         bench_test(a_terminated_string_has_no_inner_nul),
         bench_test(a_name_is_not_empty_and_not_longer_than_its_limit),
