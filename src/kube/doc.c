@@ -153,10 +153,6 @@ static struct doc *read_string(struct reading *in)
     struct text text;
     if (!jr_string(&in->json, &text))
         return NULL;
-    if (memchr(text.at, '\0', text.len) != NULL) {
-        jr_fail(&in->json, "a NUL inside a string");
-        return NULL;
-    }
     struct doc *doc = doc_new_str(in->arena, text);
     doc->line = line;
     return doc;
@@ -253,7 +249,13 @@ struct doc *doc_at(const struct doc *doc, const char *path)
 const char *doc_str(const struct doc *doc, const char *path)
 {
     const struct doc *found = doc_at(doc, path);
-    return found != NULL && found->kind == DOC_STRING ? found->text.at : "";
+    return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at : "";
+}
+
+bool doc_has_nul(const struct doc *doc)
+{
+    must(doc->text.at != NULL);
+    return memchr(doc->text.at, '\0', doc->text.len) != NULL;
 }
 
 /* ---- changing ---- */

@@ -27,7 +27,7 @@ struct doc {
     uint32_t line;    /* from 1; 0: made here */
     uint32_t count;   /* of children */
     struct text key;  /* in an object */
-    struct text text; /* of a scalar; terminated */
+    struct text text; /* of a scalar; terminated, and it may hold a NUL: Kubernetes takes any */
     struct doc *first;
     struct doc *last;
     struct doc *next;
@@ -44,8 +44,9 @@ int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
 struct doc *doc_get(const struct doc *doc, const char *key);
 /* Dotted: "metadata.name". */
 struct doc *doc_at(const struct doc *doc, const char *path);
-/* "" where there is no string. */
+/* "" where there is no string, or one with a NUL. */
 const char *doc_str(const struct doc *doc, const char *path);
+bool doc_has_nul(const struct doc *doc);
 
 struct doc *doc_new(struct arena *arena, enum doc_kind kind) MUST_USE;
 struct doc *doc_new_str(struct arena *arena, struct text text) MUST_USE;

@@ -94,6 +94,10 @@ static const char *get_string(struct reading *in, const struct doc *object, cons
               doc_kind_name(found->kind));
         return NULL;
     }
+    if (doc_has_nul(found)) {
+        wrong(in, found, key, "must not hold a NUL");
+        return NULL;
+    }
     return found->text.len > 0 ? found->text.at : NULL;
 }
 
@@ -223,6 +227,8 @@ static void read_exec_args(struct reading *in, const struct doc *exec, struct ex
     for (const struct doc *at = args != NULL ? args->first : NULL; at != NULL; at = at->next) {
         if (at->kind != DOC_STRING)
             wrong(in, at, "args", "expected a string, found %s", doc_kind_name(at->kind));
+        else if (doc_has_nul(at))
+            wrong(in, at, "args", "must not hold a NUL");
         else if (out->args == EXEC_ARGS_MAX)
             wrong(in, at, "args", "more than %d", EXEC_ARGS_MAX);
         if (in->rc < 0)

@@ -105,9 +105,6 @@ static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc
     const struct text text = {bytes, event->data.scalar.length};
 
     must(event->type == YAML_SCALAR_EVENT);
-    if (memchr(bytes, '\0', text.len) != NULL)
-        return err_set(in->err, ERR_INVALID, "line %u: a NUL inside a string",
-                       line_of(event->start_mark));
     *out = doc_new_str(in->arena, text);
     if (event->data.scalar.plain_implicit)
         (*out)->kind = resolve((*out)->text);

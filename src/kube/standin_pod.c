@@ -52,6 +52,8 @@ int standin_check_metadata(const struct doc *object, struct err *err)
         if (value != NULL && value->kind != DOC_STRING)
             return err_set(err, ERR_INVALID, "metadata.%s: expected a string, found %s", string[i],
                            doc_kind_name(value->kind));
+        if (value != NULL && doc_has_nul(value))
+            return err_set(err, ERR_INVALID, "metadata.%s: must not hold a NUL", string[i]);
     }
     const int rc = check_string_map(meta, "annotations", err);
     return rc < 0 ? rc : check_string_map(meta, "labels", err);

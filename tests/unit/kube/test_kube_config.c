@@ -245,6 +245,7 @@ static void mistakes_are_named_with_key_and_line(void **state)
     refuses(bench, "{}", "current-context: is not set");
     refuses(bench, "kind: Pod\ncurrent-context: a\n", "line 1: kind: expected \"Config\"");
     refuses(bench, "current-context: [x]\n", "line 1: current-context: expected a string");
+    refuses(bench, "current-context: \"a\\0b\"\n", "line 1: current-context: must not hold a NUL");
     refuses(bench, "current-context: here\n", "contexts: there is none with the name \"here\"");
     refuses(bench, "current-context: a\ncontexts: {a: b}\n", "line 2: contexts: expected an array");
     refuses(bench, "current-context: a\ncontexts: [7]\n", "contexts[0]: expected an object");

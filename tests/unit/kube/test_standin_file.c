@@ -236,8 +236,28 @@ static void yaml_bombs_do_not_go_off(void **state)
     refuses(text.data, "nested deeper than 96");
     strbuf_done(&text);
     refuses("? [a]\n: b\n", "line 1: a key must be a plain word");
-    refuses("a: \"x\\0y\"\n", "NUL");
     refuses("a: \xff\xfe\n", "byte ");
+}
+
+#define ODD_POD(name, node, scheduler)                                                             \
+    "{\"kind\":\"List\",\"items\":[{\"kind\":\"Pod\",\"metadata\":{\"name\":\"" name               \
+    "\",\"annotations\":{\"k\":\"a\\u0000b\"}},\"spec\":{\"nodeName\":\"" node                     \
+    "\",\"schedulerName\":\"" scheduler "\"}}]}"
+
+/* The API server lets it stand in an annotation, and the file is what the API server shows. */
+static void a_nul_may_stand_where_the_api_server_looks_at_no_character(void **state)
+{
+    (void)state;
+    refuses(ODD_POD("p\\u0000", "n1", "s"), "metadata.name: must not hold a NUL");
+    refuses(ODD_POD("p", "n1\\u0000", "s"), "a NUL where a node or a phase should be");
+    assert_int_equal(load(ODD_POD("p", "n1", "s\\u0000")), 0);
+    assert_true(shows("/api/v1/pods", "\"k\":\"a\\u0000b\""));
+    assert_true(shows("/api/v1/pods", "\"schedulerName\":\"s\\u0000\""));
+    assert_int_equal(
+        load("kind: List\nitems:\n- kind: Node\n  metadata: {name: n9, annotations: {k: "
+             "\"x\\0y\"}}\n"),
+        0);
+    assert_true(shows("/api/v1/nodes", "\"k\":\"x\\u0000y\""));
 }
 
 static void a_file_is_read_and_named(void **state)
@@ -275,6 +295,7 @@ int main(void)
         TEST(one_name_twice_is_refused),
         TEST(a_key_twice_is_refused),
         TEST(yaml_bombs_do_not_go_off),
+        TEST(a_nul_may_stand_where_the_api_server_looks_at_no_character),
         TEST(a_file_is_read_and_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
