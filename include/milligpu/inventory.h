@@ -5,7 +5,9 @@
  * advertise, or where the node shows nothing); status.allocatable of our resource.  Without UUIDs
  * ids are made up and stable: "<node>/gpu-<i>".
  *
- * A node is never an error: what cannot be used is left out, with a problem that drift shows.
+ * A node is never an error: what cannot be used is left out, with a problem that drift shows.  What
+ * cannot be read says nothing about the GPUs: those that the node showed before stay, and take no
+ * new shares until it can be read again.
  */
 #ifndef MILLIGPU_INVENTORY_H
 #define MILLIGPU_INVENTORY_H
@@ -27,11 +29,14 @@ struct node_facts {
     const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
     const char
         *label_sharing; /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
-    const char *cordon; /* annotation milligpu.io/cordon: "all" or ids, comma separated */
+    const char *cordon; /* annotation milligpu.io/cordon: "all" (also where it cannot be read) or
+                           ids, comma separated */
     const char *gpus_error; /* annotation milligpu.io/gpus is broken: what is wrong */
     uint32_t gpus;          /* of the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is there and well-formed, be it empty */
+    /* A label, an annotation or the status cannot be read: which and why; NULL: none. */
+    const char *unreadable;
 };
 
 struct gpu_facts {
@@ -74,6 +79,7 @@ struct inventory {
     enum inventory_source source;
     enum inventory_problem problem; /* with a problem, gpus is 0 */
     char problem_text[160]; /* names the field and the numbers; for drift, never for filter */
+    bool silent; /* with a problem: nothing was said of the GPUs, so those known stay, closed */
     uint32_t gpus;
     struct gpu_facts *gpu;    /* ascending index, distinct ids */
     uint32_t advertise_milli; /* with rules.advertise: what status.capacity should show; else 0 */

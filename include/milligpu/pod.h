@@ -1,7 +1,8 @@
 /*
  * pod - what we read of a Pod, from the API server or from a webhook body.
  *
- * Plain facts, not judged: whether the amounts make sense is request.h's question.
+ * Plain facts, not judged: whether the amounts make sense is request.h's question.  What has a uid,
+ * a name and a place is a pod, whatever else is in it.
  * Strings are terminated, never NULL unless said so, and live in the decoder's arena.
  */
 #ifndef MILLIGPU_POD_H
@@ -17,7 +18,8 @@ enum container_kind { CONTAINER_APP, CONTAINER_INIT, CONTAINER_SIDECAR };
 struct pod_container {
     const char *name;
     enum container_kind kind;
-    const char *amount; /* of our resource, as written (limits, else requests); NULL: not named */
+    const char *amount; /* of our resource, as written (limits, else requests); NULL: not named;
+                           "": the container cannot be read */
     const char *count;  /* annotation gpu-count.milligpu.io/<name>; NULL: not set */
 };
 
@@ -38,7 +40,6 @@ struct pod {
     const char *name;
     const char *resource_version;
     const char *node; /* spec.nodeName; "" while unbound */
-    const char *scheduler;
     enum pod_phase phase;
     int32_t priority;
     int64_t created_ms;     /* UTC; 0: unknown */
@@ -46,7 +47,10 @@ struct pod {
     int64_t terminating_ms; /* deletionTimestamp; 0: not */
     int64_t cpu_milli;      /* what kube-scheduler counts, see protocol of effective requests */
     int64_t memory_bytes;
-    bool ours;           /* some container names our resource, be it with 0 */
+    bool ours; /* some container names our resource, be it with 0, or cannot be read */
+    /* What of the request cannot be read, NULL: nothing.  Then what stands here may be less than
+       what the pod asks. */
+    const char *unreadable;
     uint32_t whole_gpus; /* of the whole-GPU resource (nvidia.com/gpu), effective request */
 
     uint32_t containers;

@@ -27,6 +27,7 @@
     X(REASON_MODEL_SYNTAX, "model_syntax", REQUEST, "gpu-model annotation cannot be used")         \
     X(REASON_MEMORY_SYNTAX, "memory_syntax", REQUEST, "gpu-memory annotation cannot be used")      \
     X(REASON_LIMIT, "limit", REQUEST, "more containers or parts than one pod may ask for")         \
+    X(REASON_UNREADABLE, "unreadable", REQUEST, "what the pod asks for cannot be read")            \
     X(REASON_UNKNOWN_NODE, "unknown_node", KIND, "the ledger does not know the node")              \
     X(REASON_NO_GPU, "no_gpu", KIND, "the node has no GPUs to share")                              \
     X(REASON_MODEL, "model", KIND, "no GPU of the node is of a model that was asked for")          \

@@ -9,8 +9,9 @@
  * Pages are decoded item by item; an event may be cut anywhere in the stream.
  *
  * Promises to the sink: list_begin, then every object once through listed(), then list_end;
- * changed() and deleted() come only after a list_end.  Events may repeat.  An item that cannot be
- * decoded is the sink's to report; it does not stop the stream.
+ * changed() and deleted() come only after a list_end.  Events may repeat.  What the sink does not
+ * take was not seen: a list with such an item fails and none ends before one without, and after
+ * such an event all is listed again.
  */
 #ifndef MILLIGPU_REFLECTOR_H
 #define MILLIGPU_REFLECTOR_H
@@ -20,11 +21,12 @@
 struct reflector_sink {
     void *user;
     void (*list_begin)(void *user);
-    void (*listed)(void *user, struct text object);
+    /* These three: 0, or negative with err set where nobody can say what object this is. */
+    int (*listed)(void *user, struct text object, struct err *err);
     void (*list_end)(void *user, const char *resource_version); /* of the snapshot */
     void (*list_failed)(void *user); /* a list that began will not end; another begins later */
-    void (*changed)(void *user, struct text object);
-    void (*deleted)(void *user, struct text object); /* its last state */
+    int (*changed)(void *user, struct text object, struct err *err);
+    int (*deleted)(void *user, struct text object, struct err *err); /* its last state */
     /* Something to log: an error with what will be done about it. */
     void (*trouble)(void *user, const struct err *err);
 };

@@ -69,6 +69,8 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
  * What a bound pod holds, by the amounts of its spec.  Policy (minimum, step) decides new grants,
  * never what runs.  An amount is split as the pod's allocation says where that comes to the same
  * in equal parts, else as its annotations say; of these, what cannot be used asks for nothing.
+ * Where something of the pod cannot be read and no allocation says more it is REQUEST_REFUSED:
+ * counted on no GPU, so that the node takes nothing new.
  */
 enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
                                          struct arena *arena, struct request *out,

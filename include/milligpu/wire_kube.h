@@ -2,8 +2,10 @@
  * wire_kube - Kubernetes objects: bytes to facts and back.
  *
  * Decoders take what the API server or kube-scheduler wrote; nulls and missing keys mean the
- * same.  What of ours is malformed inside an otherwise good object (an annotation) becomes a fact
- * about it, not an error of the object.  Strings live in the arena or in the input: keep both.
+ * same.  An error means that nobody can say what object this is: no JSON, or without a name, a uid,
+ * a node that can be read.  All else that cannot be read becomes a fact about the object
+ * (unreadable, NOTE_BROKEN, gpus_error), and *err may be written then too: what is there was seen.
+ * Strings live in the arena or in the input: keep both.
  *
  * Pure.
  */

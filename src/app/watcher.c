@@ -24,7 +24,8 @@ struct stream {
     struct watcher *watcher;
     const char *resource;
     struct reflector *reflector;
-    bool (*decode)(struct stream *stream, struct message *message, struct text object);
+    int (*decode)(struct stream *stream, struct message *message, struct text object,
+                  struct err *err);
     enum message_kind begin;
     enum message_kind listed;
     enum message_kind end;
@@ -51,51 +52,58 @@ static void put(struct stream *stream, struct message *take_message)
         message_free(take_message); /* we are stopping */
 }
 
-static void complain(struct stream *stream, const struct err *err)
+/* Seen all the same; it is shown where the object is. */
+static void complain(const struct stream *stream, const char *name, const char *unreadable)
 {
-    must(err->code != ERR_NONE);
+    must(unreadable[0] != '\0');
 
-    log_write(LOG_WARN, "an object of the API server cannot be read and is passed over",
-              log_str("resource", stream->resource), log_str("error", err->text));
+    log_write(LOG_WARN, "an object of the API server can be read in part only",
+              log_str("resource", stream->resource), log_str("name", name),
+              log_str("error", unreadable));
 }
 
-static bool decode_pod(struct stream *stream, struct message *message, struct text object)
+static int decode_pod(struct stream *stream, struct message *message, struct text object,
+                      struct err *err)
 {
     must(object.len > 0);
 
-    struct err err;
+    const struct pod *pod = &message->pod;
+    const int rc =
+        pod_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->pod, err);
 
-    if (pod_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->pod,
-                   &err) == 0)
-        return true;
-    complain(stream, &err);
-    return false;
+    if (rc == 0 && pod->ours && pod->unreadable != NULL)
+        complain(stream, pod->name, pod->unreadable);
+    return rc;
 }
 
-static bool decode_node(struct stream *stream, struct message *message, struct text object)
+static int decode_node(struct stream *stream, struct message *message, struct text object,
+                       struct err *err)
 {
     must(object.len > 0);
 
-    struct err err;
+    const struct node_facts *node = &message->node;
+    const int rc = node_decode(object, &stream->watcher->app->wire_rules, &message->arena,
+                               &message->node, err);
 
-    if (node_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->node,
-                    &err) == 0)
-        return true;
-    complain(stream, &err);
-    return false;
+    if (rc == 0 && node->unreadable != NULL)
+        complain(stream, node->name, node->unreadable);
+    return rc;
 }
 
 /* The bytes are the reflector's for the call only, and decoded strings may point into them. */
-static void send_object(struct stream *stream, enum message_kind kind, struct text object)
+static int send_object(struct stream *stream, enum message_kind kind, struct text object,
+                       struct err *err)
 {
     struct message *message = message_new(kind);
     must(object.len > 0);
     const struct text kept = {arena_copy(&message->arena, object), object.len};
+    const int rc = stream->decode(stream, message, kept, err);
 
-    if (stream->decode(stream, message, kept))
-        put(stream, message);
-    else
+    if (rc < 0)
         message_free(message);
+    else
+        put(stream, message);
+    return rc;
 }
 
 static void list_begin(void *user)
@@ -110,12 +118,12 @@ static void list_begin(void *user)
     put(stream, message);
 }
 
-static void listed(void *user, struct text object)
+static int listed(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
     struct stream *stream = user;
-    send_object(stream, stream->listed, object);
+    return send_object(stream, stream->listed, object, err);
 }
 
 static void list_end(void *user, const char *resource_version)
@@ -135,20 +143,20 @@ static void list_failed(void *user)
     put(stream, message_new(stream->failed));
 }
 
-static void changed(void *user, struct text object)
+static int changed(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
     struct stream *stream = user;
-    send_object(stream, stream->changed, object);
+    return send_object(stream, stream->changed, object, err);
 }
 
-static void deleted(void *user, struct text object)
+static int deleted(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
     struct stream *stream = user;
-    send_object(stream, stream->deleted, object);
+    return send_object(stream, stream->deleted, object, err);
 }
 
 static void trouble(void *user, const struct err *err)

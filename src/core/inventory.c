@@ -28,6 +28,8 @@ static void leave_out(struct judge *judge, enum inventory_problem problem, struc
     must(buf->len > 0);
 
     judge->out->problem = problem;
+    judge->out->silent =
+        problem == PROBLEM_ANNOTATION || problem == PROBLEM_AMOUNT || problem == PROBLEM_LIMIT;
     text_clip((struct text){buf->data, buf->len}, judge->out->problem_text,
               sizeof judge->out->problem_text);
     strbuf_done(buf);
@@ -331,6 +333,19 @@ static void leave_out_label(struct judge *judge)
     leave_out(judge, PROBLEM_AMOUNT, &buf);
 }
 
+static void leave_out_unreadable(struct judge *judge, enum inventory_source source,
+                                 const char *what, const char *why)
+{
+    struct strbuf buf;
+    must(judge->out->source == SOURCE_NONE);
+    must(why[0] != '\0');
+
+    judge->out->source = source;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "%s%s", what, why);
+    leave_out(judge, PROBLEM_ANNOTATION, &buf);
+}
+
 /* The best source there is. */
 static void take_source(struct judge *judge)
 {
@@ -342,11 +357,10 @@ static void take_source(struct judge *judge)
     must(judge->out->problem == PROBLEM_NONE);
 
     if (facts->gpus_error != NULL) {
-        struct strbuf buf;
-        judge->out->source = SOURCE_ANNOTATION;
-        strbuf_init(&buf);
-        strbuf_printf(&buf, "annotation milligpu.io/gpus: %s", facts->gpus_error);
-        leave_out(judge, PROBLEM_ANNOTATION, &buf);
+        leave_out_unreadable(judge, SOURCE_ANNOTATION,
+                             "annotation milligpu.io/gpus: ", facts->gpus_error);
+    } else if (facts->unreadable != NULL) {
+        leave_out_unreadable(judge, SOURCE_NONE, "", facts->unreadable);
     } else if (facts->has_gpus) {
         take_annotation(judge);
     } else if (label_counts && parse_whole(facts->label_count, &count)) {
@@ -405,6 +419,7 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
     must(out->gpus <= GPUS_PER_NODE_MAX);
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
     must((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
+    must(out->problem != PROBLEM_NONE || !out->silent);
 }
 
 const char *inventory_problem_name(enum inventory_problem problem)

@@ -176,6 +176,20 @@ static const struct gpu *find_named(const struct gpu *gpu, uint32_t gpus, const 
     return NULL;
 }
 
+/* Nothing was said of them: they are there as they were, and take no new shares. */
+static void keep_closed(struct draft *draft, const struct node *old)
+{
+    must(draft->gpus == 0);
+    must(old->gpus <= draft->capacity);
+
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        struct gpu gpu = old->gpu[i];
+        gpu.flags &= (uint16_t)~GPU_OVER;
+        gpu.flags |= GPU_CORDONED;
+        add_gpu(draft, &gpu);
+    }
+}
+
 /* What the old node had and the new inventory does not show stays on offer, as absent. */
 static void offer_old(struct draft *draft, const struct node *old, uint32_t shown)
 {
@@ -215,7 +229,9 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
         const struct gpu gpu = shown_gpu(draft, ledger, inventory, &inventory->gpu[i]);
         add_gpu(draft, &gpu);
     }
-    if (old != NULL)
+    if (old != NULL && inventory->silent)
+        keep_closed(draft, old);
+    else if (old != NULL)
         offer_old(draft, old, draft->gpus);
     must(draft->gpus >= inventory->gpus);
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);

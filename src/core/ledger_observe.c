@@ -16,16 +16,31 @@ struct places {
     bool presumed;
 };
 
+/* What is no number is an amount all the same, of at least so much. */
+static int64_t unjudged_amount(const char *text)
+{
+    int64_t amount = 0;
+
+    must(text != NULL);
+    switch (quantity_ceil(text_of(text), 0, &amount)) {
+    case QUANTITY_OK:
+        return amount < 0 ? 0 : amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
+    case QUANTITY_RANGE:
+        return text[0] == '-' ? 0 : UNJUDGED_MAX;
+    case QUANTITY_SYNTAX:
+    case QUANTITY_FRACTION:
+        return 1;
+    }
+    must_not_reach("quantity_ceil has four verdicts");
+}
+
 /* What a pod takes that should never have been bound: 1500, say, by a nodeName of its own. */
 static uint32_t unjudged_milli(const struct pod *pod)
 {
     int64_t sum = 0;
-    for (uint32_t i = 0; i < pod->containers; i++) {
-        const char *text = pod->container[i].amount;
-        int64_t amount = 0;
-        if (text != NULL && quantity_ceil(text_of(text), 0, &amount) == QUANTITY_OK && amount > 0)
-            sum += amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
-    }
+    for (uint32_t i = 0; i < pod->containers; i++)
+        if (pod->container[i].amount != NULL)
+            sum += unjudged_amount(pod->container[i].amount);
     must(sum >= 0);
     must(sum <= (int64_t)UNJUDGED_MAX * pod->containers);
     return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;

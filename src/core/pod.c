@@ -47,7 +47,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->name = keep(arena, pod->name);
     kept->resource_version = keep(arena, pod->resource_version);
     kept->node = keep(arena, pod->node);
-    kept->scheduler = keep(arena, pod->scheduler);
+    kept->unreadable = keep(arena, pod->unreadable);
     kept->container = keep_containers(arena, pod);
     kept->count = keep(arena, pod->count);
     kept->model = keep(arena, pod->model);

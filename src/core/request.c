@@ -279,6 +279,17 @@ static bool check_step(const struct parser *parser, const struct want *want)
     return refuse(parser, REASON_STEP, &buf);
 }
 
+/* A function of the pod alone: wire leaves out where in the bytes it stands. */
+static bool refuse_unreadable(const struct parser *parser)
+{
+    must(parser->pod->unreadable != NULL);
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "the pod cannot be read: %s", parser->pod->unreadable);
+    return refuse(parser, REASON_UNREADABLE, &buf);
+}
+
 /* How many equal parts, on so many GPUs, the allocation makes of the amount; 0: it does not. */
 static uint32_t count_noted(const struct parser *parser, int64_t amount)
 {
@@ -316,6 +327,8 @@ static bool parse_bound_want(const struct parser *parser, int64_t amount, struct
     lenient.refusal = &passed_over;
     if (count > 0 && split(&lenient, amount, count, want))
         return true;
+    if (parser->pod->unreadable != NULL)
+        return refuse_unreadable(parser);
     if (parse_count(&lenient, &count) && count > 0 && split(&lenient, amount, count, want))
         return true;
     return split(parser, amount, 0, want);
@@ -544,8 +557,12 @@ static enum request_verdict parse(struct parser *parser, struct arena *arena, st
 
     must(out->wants <= pod->containers);
     parser->several = out->wants > 1;
-    if (pod->containers > CONTAINERS_MAX) {
-        (void)refuse_limit(parser, pod->containers, "containers", CONTAINERS_MAX);
+    if (pod->unreadable != NULL && !parser->bound) {
+        (void)refuse_unreadable(parser);
+        return REQUEST_REFUSED;
+    }
+    if (out->wants > CONTAINERS_MAX) {
+        (void)refuse_limit(parser, out->wants, "containers that ask", CONTAINERS_MAX);
         return REQUEST_REFUSED;
     }
     if (!parse_wants(parser, arena, out) || !parse_wishes(parser, arena, out))

@@ -357,8 +357,7 @@ static int list_item(void *user, struct text object, struct err *err)
         return err_set(err, ERR_TOO_LARGE, "an object of %zu bytes, more than %d", object.len,
                        EVENT_BYTES_MAX);
     r->stats.heard_ms = listing->now_ms;
-    r->sink.listed(r->sink.user, object);
-    return 0;
+    return r->sink.listed(r->sink.user, object, err);
 }
 
 static void list_is_complete(struct reflector *r, int64_t now_ms)
@@ -469,13 +468,13 @@ static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
     again(r, now_ms, err);
 }
 
-static void give_event(struct reflector *r, const struct watch_event *event)
+static int give_event(struct reflector *r, const struct watch_event *event, struct err *err)
 {
     must(!r->list_open);
-    if (event->type == WATCH_DELETED)
-        r->sink.deleted(r->sink.user, event->object);
-    else if (event->type != WATCH_BOOKMARK)
-        r->sink.changed(r->sink.user, event->object);
+    if (event->type == WATCH_BOOKMARK)
+        return 0;
+    return (event->type == WATCH_DELETED ? r->sink.deleted : r->sink.changed)(r->sink.user,
+                                                                              event->object, err);
 }
 
 static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
@@ -510,7 +509,9 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->watch_events++;
     r->stats.events++;
     r->stats.heard_ms = now_ms;
-    give_event(r, &event);
+    /* Something has happened to somebody: only a list can tell to whom. */
+    if (give_event(r, &event, &err) < 0)
+        relist(r, now_ms, &err);
 }
 
 static bool is_blank_line(struct text line)

@@ -35,6 +35,44 @@ bool read_map(struct jr *in, void *user, bool (*member)(void *, struct jr *, str
     return !in->failed;
 }
 
+/* Where in the bytes it stands is not the same twice: what stands before it changes. */
+static struct text without_place(struct text text)
+{
+    static const char place[] = " at byte ";
+    const char *at = strstr(text.at, place);
+
+    must(text.at[text.len] == '\0');
+    if (at == NULL)
+        return text;
+    const size_t len = (size_t)(at - text.at);
+    return (struct text){text.at, len > 0 && text.at[len - 1] == ',' ? len - 1 : len};
+}
+
+/* The error's text from the object's own field on: who asks calls the object by many names. */
+static struct text from_field(const char *text)
+{
+    static const char *const field[] = {".metadata", ".spec", ".status"};
+    const char *first = NULL;
+
+    must(text != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(field); i++) {
+        const char *at = strstr(text, field[i]);
+        if (at != NULL && (first == NULL || at < first))
+            first = at;
+    }
+    return text_of(first != NULL ? first + 1 : text);
+}
+
+void pass_over(struct jr *in, struct jr_mark mark, const char **why)
+{
+    must(in->failed);
+    must(in->err->code != ERR_NONE);
+
+    if (*why == NULL)
+        *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
+    (void)jr_retreat(in, mark); /* a failure sticks */
+}
+
 bool read_once(struct jr *in, const char **slot)
 {
     must(slot != NULL);
@@ -180,38 +218,73 @@ enum {
     META_DELETED
 };
 
+/* A map of which each value may fail by itself, or the whole. */
+static void read_values(struct jr *in, struct meta_reading *out,
+                        bool (*member)(void *user, struct jr *in, struct text key))
+{
+    const struct jr_mark whole = jr_mark(in);
+    struct text key;
+
+    must(out->is.name != NULL);
+    if (member == NULL) {
+        (void)jr_skip(in); /* a failure sticks */
+        return;
+    }
+    if (jr_object(in)) {
+        while (jr_key(in, &key)) {
+            (void)jr_peek(in); /* moves to the value's first byte */
+            const struct jr_mark mark = jr_mark(in);
+            if (!jr_null(in) && !member(out->user, in, key))
+                pass_over(in, mark, &out->unreadable);
+        }
+    } else if (in->failed) {
+        pass_over(in, whole, &out->unreadable);
+    }
+}
+
+static void read_moment(struct jr *in, int64_t unknown_ms, int64_t *out_ms)
+{
+    const struct jr_mark mark = jr_mark(in);
+    const char *why = NULL;
+
+    must(*out_ms == 0);
+    if (read_time(in, out_ms))
+        return;
+    *out_ms = unknown_ms;
+    pass_over(in, mark, &why);
+}
+
 static void meta_member(struct jr *in, struct meta_reading *out, int key)
 {
-    bool done = false;
     switch (key) {
     case META_NAME:
-        done = read_string(in, NAME_BYTES_MAX, &out->is.name);
+        (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick, here and below */
         break;
     case META_NAMESPACE:
-        done = read_string(in, NAME_BYTES_MAX, &out->is.namespace);
+        (void)read_string(in, NAME_BYTES_MAX, &out->is.namespace);
         break;
     case META_UID:
-        done = read_string(in, UID_BYTES_MAX, &out->is.uid);
+        (void)read_string(in, UID_BYTES_MAX, &out->is.uid);
         break;
     case META_VERSION:
-        done = read_string(in, UID_BYTES_MAX, &out->is.resource_version);
+        (void)read_string(in, UID_BYTES_MAX, &out->is.resource_version);
         break;
     case META_LABELS:
-        done = out->label != NULL ? read_map(in, out->user, out->label) : jr_skip(in);
+        read_values(in, out, out->label);
         break;
     case META_ANNOTATIONS:
-        done = out->annotation != NULL ? read_map(in, out->user, out->annotation) : jr_skip(in);
+        read_values(in, out, out->annotation);
         break;
     case META_CREATED:
-        done = read_time(in, &out->created_ms);
+        read_moment(in, 0, &out->created_ms);
         break;
     case META_DELETED:
-        done = read_time(in, &out->deleted_ms);
+        /* Whatever stands there instead: it says that there is a time. */
+        read_moment(in, TIME_UNKNOWN_MS, &out->deleted_ms);
         break;
     default:
         must_not_reach("jr_field gives the keys of its table only");
     }
-    must(done || in->failed);
 }
 
 void read_meta(struct jr *in, struct meta_reading *out)

@@ -11,17 +11,28 @@
 
 #include "milligpu/wire_kube.h"
 
-/* metadata, with the hooks of whoever wants more of it. */
+/*
+ * metadata, with the hooks of whoever wants more of it.  Who the object is has to be there; what
+ * else cannot be read, a value of an annotation, say, is passed over, and unreadable says why.
+ */
 struct meta_reading {
     struct object_meta is;
     int64_t created_ms;
-    int64_t deleted_ms;
+    int64_t deleted_ms; /* 0: not; TIME_UNKNOWN_MS: somebody wrote no time there */
+    const char *unreadable;
     void *user;
     /* Read or jr_skip() the value of this key.  NULL: all are skipped. */
     bool (*label)(void *user, struct jr *in, struct text key);
     bool (*annotation)(void *user, struct jr *in, struct text key);
 };
 void read_meta(struct jr *in, struct meta_reading *out);
+
+/*
+ * The value behind the mark has failed by itself: go on behind it.  *why, if it is NULL yet, says
+ * what is wrong with it, from the object's own field on and the same words for the same object:
+ * "metadata.annotations[...]: must not hold a NUL".
+ */
+void pass_over(struct jr *in, struct jr_mark mark, const char **why);
 
 /* The strings of object_meta set to "". */
 void meta_clear(struct object_meta *out);
@@ -39,6 +50,8 @@ bool read_once(struct jr *in, const char **slot);
 bool read_string(struct jr *in, size_t max, const char **out);
 
 bool read_time(struct jr *in, int64_t *out_ms);
+/* The end of what RFC 3339 can say. */
+#define TIME_UNKNOWN_MS INT64_C(253402300799999)
 
 /* A quantity as it is written, a string or a number. */
 bool read_amount(struct jr *in, const char **out);

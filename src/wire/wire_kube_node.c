@@ -62,6 +62,20 @@ static bool read_label(void *user, struct jr *in, struct text key)
     return jr_skip(in);
 }
 
+/* Whatever it should have named: it takes GPUs away, so what cannot be read takes them all. */
+static bool read_cordon(struct jr *in, struct node_facts *node)
+{
+    const struct jr_mark mark = jr_mark(in);
+    const char *why = NULL;
+
+    must(node->name != NULL);
+    if (read_once(in, &node->cordon))
+        return true;
+    node->cordon = "all";
+    pass_over(in, mark, &why);
+    return !in->failed;
+}
+
 static bool read_annotation(void *user, struct jr *in, struct text key)
 {
     must(user != NULL);
@@ -70,7 +84,7 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
     if (text_is(key, "milligpu.io/gpus"))
         return read_once(in, &reading->gpus);
     if (text_is(key, "milligpu.io/cordon"))
-        return read_once(in, &reading->node->cordon);
+        return read_cordon(in, reading->node);
     return jr_skip(in);
 }
 
@@ -177,6 +191,45 @@ static void read_status(struct jr *in, const struct wire_rules *rules, struct no
 }
 
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
+enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
+
+/* All but who it is may fail by itself. */
+static void node_member(struct jr *in, struct meta_reading *meta, struct node_reading *reading,
+                        int key)
+{
+    const struct jr_mark mark = jr_mark(in);
+
+    must(reading->node != NULL);
+    switch (key) {
+    case NODE_KIND:
+        (void)read_kind(in, "Node"); /* a failure sticks */
+        return;
+    case NODE_META:
+        read_meta(in, meta);
+        return;
+    case NODE_SPEC:
+        read_spec(in, reading->node);
+        break;
+    case NODE_STATUS:
+        read_status(in, reading->rules, reading->node);
+        break;
+    default:
+        must_not_reach("jr_field gives the keys of its table only");
+    }
+    if (in->failed)
+        pass_over(in, mark, &reading->node->unreadable);
+}
+
+static void take_meta(struct node_facts *out, const struct meta_reading *meta)
+{
+    must(meta->is.name != NULL && meta->is.uid != NULL);
+
+    out->name = meta->is.name;
+    out->uid = meta->is.uid;
+    out->resource_version = meta->is.resource_version;
+    if (meta->unreadable != NULL)
+        out->unreadable = meta->unreadable;
+}
 
 bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts *out)
 {
@@ -191,21 +244,11 @@ bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts 
     meta_clear(&meta.is);
     if (!jr_object(in))
         return false;
-    while (jr_field(in, &fields, &key)) {
-        if (key == 0)
-            (void)read_kind(in, "Node"); /* a failure sticks */
-        if (key == 1)
-            read_meta(in, &meta);
-        if (key == 2)
-            read_spec(in, out);
-        if (key == 3)
-            read_status(in, rules, out);
-    }
+    while (jr_field(in, &fields, &key))
+        node_member(in, &meta, &reading, key);
     if (in->failed)
         return false;
-    out->name = meta.is.name;
-    out->uid = meta.is.uid;
-    out->resource_version = meta.is.resource_version;
+    take_meta(out, &meta);
     out->label_mig = mig_label(&reading);
     out->label_sharing = sharing_label(&reading);
     if (reading.gpus != NULL)

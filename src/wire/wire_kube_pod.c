@@ -1,4 +1,5 @@
 /* Source of the effective request: k8s.io/component-helpers/resource, PodRequests. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "milligpu/quantity.h"
@@ -17,8 +18,6 @@ struct amounts {
 
 struct container {
     struct pod_container is;
-    struct amounts limits;
-    struct amounts requests;
     int64_t request[COUNTED];
 };
 
@@ -27,17 +26,15 @@ struct containers {
     struct container *item;
 };
 
-/* One entry of status.containerStatuses: what a resize has made of it. */
+/* One entry of status.containerStatuses that tells what a resize has made of a container. */
 struct container_status {
-    const char *name;
-    bool has_resources;
+    struct text name;
     struct amounts allocated;
     struct amounts actual;
 };
 
 /* An annotation gpu-count.milligpu.io/<container>; it may come before its container. */
 struct count_note {
-    struct count_note *older;
     struct text container;
     const char *value;
 };
@@ -46,7 +43,8 @@ struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
     const char *note;
-    struct count_note *counts;
+    uint32_t counts;
+    struct count_note *count;
     struct containers init;
     struct containers app;
     struct amounts pod_level;
@@ -56,11 +54,8 @@ struct pod_reading {
     bool resize_infeasible;
 };
 
-/*
- * One more than a pod may have, so that whoever judges the pod sees that there are too many; of
- * what comes beyond only the amounts are kept.
- */
-enum { KEPT_MAX = CONTAINERS_MAX + 1, STATUSES_MAX = 2 * KEPT_MAX };
+/* The API server bounds the bytes of an object, not what is in it. */
+enum { ANY_NUMBER = UINT32_MAX / 2 };
 
 static int64_t add(int64_t a, int64_t b)
 {
@@ -76,6 +71,20 @@ static int64_t max(int64_t a, int64_t b)
 
 /* Annotations. */
 
+/* What was granted: broken, it is a fact about the pod, and what the pod asks can be read. */
+static void read_note(struct jr *in, struct pod_reading *reading)
+{
+    const struct jr_mark mark = jr_mark(in);
+    const char *why = NULL;
+
+    must(reading->pod != NULL);
+    if (read_once(in, &reading->note))
+        return;
+    pass_over(in, mark, &why);
+    reading->note = "";
+    reading->pod->note_error = why;
+}
+
 static bool read_annotation(void *user, struct jr *in, struct text key)
 {
     must(user != NULL);
@@ -84,8 +93,10 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
     struct pod_reading *reading = user;
     struct pod *pod = reading->pod;
 
-    if (text_is(key, "milligpu.io/allocation"))
-        return read_once(in, &reading->note);
+    if (text_is(key, "milligpu.io/allocation")) {
+        read_note(in, reading);
+        return !in->failed;
+    }
     if (text_is(key, "milligpu.io/gpu-count"))
         return read_once(in, &pod->count);
     if (text_is(key, "milligpu.io/gpu-model"))
@@ -95,13 +106,14 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
     if (!text_starts(key, count_prefix))
         return jr_skip(in);
 
-    struct count_note *count = arena_alloc(in->arena, sizeof *count);
-    *count = (struct count_note){
-        .older = reading->counts,
-        .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)},
-    };
-    reading->counts = count;
-    return jr_cstring(in, &count->value);
+    struct count_note count = {
+        .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
+    if (!jr_cstring(in, &count.value))
+        return false;
+    reading->count =
+        arena_grow(in->arena, reading->count, reading->counts, ANY_NUMBER, sizeof *reading->count);
+    reading->count[reading->counts++] = count;
+    return true;
 }
 
 /* Amounts. */
@@ -188,12 +200,26 @@ static void read_resources(struct jr *in, const struct wire_rules *rules,
 
 static const char *const container_keys[] = {"name", "resources", "restartPolicy"};
 
+static void take_amounts(const struct amounts *limits, const struct amounts *requests,
+                         struct container *out)
+{
+    must(out->is.name != NULL);
+
+    out->is.amount = limits->ours != NULL ? limits->ours : requests->ours;
+    for (int i = 0; i < COUNTED; i++) {
+        const struct amounts *from = requests->given[i] ? requests : limits;
+        out->request[i] = from->value[i];
+    }
+}
+
 static void read_container(struct jr *in, const struct pod_reading *reading, bool init,
                            struct container *out)
 {
     must(reading->rules != NULL);
 
     struct jr_fields fields = JR_FIELDS(container_keys);
+    struct amounts limits = {.ours = NULL};
+    struct amounts requests = {.ours = NULL};
     struct text policy = TEXT("");
     int key;
     *out = (struct container){.is = {.name = ""}};
@@ -203,7 +229,7 @@ static void read_container(struct jr *in, const struct pod_reading *reading, boo
         if (key == 0)
             (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick */
         else if (key == 1)
-            read_resources(in, reading->rules, &out->limits, &out->requests);
+            read_resources(in, reading->rules, &limits, &requests);
         else
             (void)jr_string(in, &policy);
     }
@@ -212,58 +238,61 @@ static void read_container(struct jr *in, const struct pod_reading *reading, boo
 
     const bool sidecar = init && text_is(policy, "Always");
     out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
-    out->is.amount = out->limits.ours != NULL ? out->limits.ours : out->requests.ours;
-    for (int i = 0; i < COUNTED; i++) {
-        const struct amounts *from = out->requests.given[i] ? &out->requests : &out->limits;
-        out->request[i] = from->value[i];
-    }
+    take_amounts(&limits, &requests, out);
 }
 
-static void keep_container(struct jr *in, struct containers *list,
+static void keep_container(struct jr *in, struct pod_reading *reading, bool init,
                            const struct container *container)
 {
-    must(list->count <= KEPT_MAX);
-    must(container->is.name != NULL);
+    struct containers *list = init ? &reading->init : &reading->app;
 
-    if (list->count < KEPT_MAX) {
-        list->item = arena_grow(in->arena, list->item, list->count, KEPT_MAX, sizeof *list->item);
-        list->item[list->count++] = *container;
-        return;
-    }
-    struct container *last = &list->item[list->count - 1];
-    for (int i = 0; i < COUNTED; i++)
-        last->request[i] = add(last->request[i], container->request[i]);
+    must(container->is.name != NULL);
+    reading->pod->ours |= container->is.amount != NULL;
+    list->item = arena_grow(in->arena, list->item, list->count, ANY_NUMBER, sizeof *list->item);
+    list->item[list->count++] = *container;
+}
+
+/* One that cannot be read asks for what nobody knows: an amount that is no number. */
+static const char unreadable_amount[] = "";
+
+static void pass_over_container(struct jr *in, struct jr_mark mark, struct pod_reading *reading,
+                                bool init)
+{
+    const struct container unknown = {
+        .is = {.name = "",
+               .kind = init ? CONTAINER_INIT : CONTAINER_APP,
+               .amount = unreadable_amount},
+    };
+
+    pass_over(in, mark, &reading->pod->unreadable);
+    keep_container(in, reading, init, &unknown);
 }
 
 static void read_containers(struct jr *in, struct pod_reading *reading, bool init)
 {
-    must(reading->pod != NULL);
-
+    const struct jr_mark whole = jr_mark(in);
     struct container container;
-    if (!jr_array(in))
+
+    must(reading->pod != NULL);
+    if (!jr_array(in)) {
+        pass_over_container(in, whole, reading, init);
         return;
+    }
     while (jr_element(in)) {
+        const struct jr_mark mark = jr_mark(in);
         read_container(in, reading, init, &container);
         if (in->failed)
-            return;
-        reading->pod->ours |= container.is.amount != NULL;
-        keep_container(in, init ? &reading->init : &reading->app, &container);
+            pass_over_container(in, mark, reading, init);
+        else
+            keep_container(in, reading, init, &container);
     }
 }
 
 /* spec. */
 
-static const char *const spec_keys[] = {"nodeName",   "schedulerName", "priority", "initContainers",
-                                        "containers", "overhead",      "resources"};
-enum {
-    SPEC_NODE,
-    SPEC_SCHEDULER,
-    SPEC_PRIORITY,
-    SPEC_INIT,
-    SPEC_CONTAINERS,
-    SPEC_OVERHEAD,
-    SPEC_RESOURCES
-};
+static const char *const spec_keys[] = {"nodeName",   "priority", "initContainers",
+                                        "containers", "overhead", "resources"};
+enum { SPEC_NODE, SPEC_PRIORITY, SPEC_INIT, SPEC_CONTAINERS, SPEC_OVERHEAD, SPEC_RESOURCES };
 
 static void spec_member(struct jr *in, struct pod_reading *reading, int key)
 {
@@ -272,9 +301,6 @@ static void spec_member(struct jr *in, struct pod_reading *reading, int key)
     switch (key) {
     case SPEC_NODE:
         (void)read_string(in, NAME_BYTES_MAX, &reading->pod->node); /* failures stick */
-        break;
-    case SPEC_SCHEDULER:
-        (void)read_string(in, NAME_BYTES_MAX, &reading->pod->scheduler);
         break;
     case SPEC_PRIORITY:
         (void)read_number(in, INT32_MIN, INT32_MAX, &priority);
@@ -305,8 +331,13 @@ static void read_spec(struct jr *in, struct pod_reading *reading)
     int key;
     if (!jr_object(in))
         return;
-    while (jr_field(in, &fields, &key))
+    while (jr_field(in, &fields, &key)) {
+        const struct jr_mark mark = jr_mark(in);
         spec_member(in, reading, key);
+        /* Where the pod sits belongs to who it is: a pod without that is none. */
+        if (in->failed && key != SPEC_NODE)
+            pass_over(in, mark, &reading->pod->unreadable);
+    }
 }
 
 /* status. */
@@ -341,41 +372,52 @@ static const char *const container_status_keys[] = {"name", "allocatedResources"
 
 static void read_container_status(struct jr *in, struct pod_reading *reading)
 {
-    must(reading->statuses <= STATUSES_MAX);
+    must(reading->rules != NULL);
 
     struct jr_fields fields = JR_FIELDS(container_status_keys);
-    struct container_status status = {.name = ""};
+    struct container_status status = {.name = TEXT("")};
     struct amounts limits = {.ours = NULL};
+    bool resized = false;
     int key;
     if (!jr_object(in))
         return;
     while (jr_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &status.name); /* failures stick */
+            (void)jr_string(in, &status.name); /* failures stick */
         if (key == 1)
             read_amounts(in, reading->rules, &status.allocated);
         if (key == 2) {
-            status.has_resources = true;
+            resized = true;
             read_resources(in, reading->rules, &limits, &status.actual);
         }
     }
-    if (in->failed || reading->statuses == STATUSES_MAX)
+    if (in->failed || !resized)
         return;
-    reading->status = arena_grow(in->arena, reading->status, reading->statuses, STATUSES_MAX,
+    reading->status = arena_grow(in->arena, reading->status, reading->statuses, ANY_NUMBER,
                                  sizeof *reading->status);
     reading->status[reading->statuses++] = status;
 }
 
+/* What kubelet tells decides no share: an entry that cannot be read is left out. */
 static void each(struct jr *in, struct pod_reading *reading,
                  void (*read)(struct jr *, struct pod_reading *))
 {
-    must(read != NULL);
+    const struct jr_mark whole = jr_mark(in);
+    const char *why = NULL;
 
-    if (!jr_array(in))
+    must(read != NULL);
+    if (!jr_array(in)) {
+        pass_over(in, whole, &why);
         return;
-    while (jr_element(in))
-        if (!jr_null(in))
-            read(in, reading);
+    }
+    while (jr_element(in)) {
+        const struct jr_mark mark = jr_mark(in);
+        if (jr_null(in))
+            continue;
+        read(in, reading);
+        if (in->failed)
+            pass_over(in, mark, &why);
+    }
 }
 
 static void read_phase(struct jr *in, struct pod *pod)
@@ -386,9 +428,13 @@ static void read_phase(struct jr *in, struct pod *pod)
         [POD_PENDING] = "Pending", [POD_RUNNING] = "Running", [POD_SUCCEEDED] = "Succeeded",
         [POD_FAILED] = "Failed",   [POD_UNKNOWN] = "Unknown",
     };
+    const struct jr_mark mark = jr_mark(in);
     struct text phase;
-    if (!jr_string(in, &phase))
+    if (!jr_string(in, &phase)) {
+        pod->phase = POD_UNKNOWN;
+        pass_over(in, mark, &pod->unreadable);
         return;
+    }
     pod->phase = phase.len == 0 ? POD_PENDING : POD_UNKNOWN;
     for (size_t i = 0; i < ARRAY_LEN(name); i++)
         if (text_is(phase, name[i]))
@@ -402,10 +448,14 @@ static void read_status(struct jr *in, struct pod_reading *reading)
 {
     must(reading->statuses == 0);
 
+    const struct jr_mark mark = jr_mark(in);
     struct jr_fields fields = JR_FIELDS(status_keys);
     int key;
-    if (!jr_object(in))
+    if (!jr_object(in)) {
+        reading->pod->phase = POD_UNKNOWN;
+        pass_over(in, mark, &reading->pod->unreadable);
         return;
+    }
     while (jr_field(in, &fields, &key)) {
         if (key == 0)
             read_phase(in, reading->pod);
@@ -416,14 +466,29 @@ static void read_status(struct jr *in, struct pod_reading *reading)
 
 /* The whole, once everything is read. */
 
+static int text_order(struct text a, struct text b)
+{
+    const int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct container_status *left = a;
+    const struct container_status *right = b;
+    must(left->name.at != NULL && right->name.at != NULL);
+    return text_order(left->name, right->name);
+}
+
+/* Both lists may have thousands of entries. */
 static const struct container_status *status_of(const struct pod_reading *reading, const char *name)
 {
-    must(reading->statuses == 0 || reading->status != NULL);
+    const struct container_status wanted = {.name = text_of(name)};
 
-    for (uint32_t i = 0; i < reading->statuses; i++)
-        if (strcmp(reading->status[i].name, name) == 0)
-            return &reading->status[i];
-    return NULL;
+    must(reading->statuses == 0 || reading->status != NULL);
+    if (reading->statuses == 0)
+        return NULL;
+    return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, by_name);
 }
 
 /* A resize in place counts with the largest of what is asked, granted and in force. */
@@ -432,7 +497,7 @@ static void apply_resize(const struct pod_reading *reading, struct container *co
     must(container->is.name != NULL);
 
     const struct container_status *status = status_of(reading, container->is.name);
-    if (status == NULL || !status->has_resources || container->is.kind == CONTAINER_INIT)
+    if (status == NULL || container->is.kind == CONTAINER_INIT)
         return;
     for (int i = 0; i < RESIZABLE; i++) {
         const int64_t asked = reading->resize_infeasible ? 0 : container->request[i];
@@ -470,6 +535,8 @@ static int64_t effective(const struct pod_reading *reading, enum counted which)
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
+    if (reading->statuses > 1)
+        qsort(reading->status, reading->statuses, sizeof *reading->status, by_name);
     for (uint32_t i = 0; i < reading->init.count; i++)
         apply_resize(reading, &reading->init.item[i]);
     for (uint32_t i = 0; i < reading->app.count; i++)
@@ -482,36 +549,54 @@ static void count_requests(struct pod_reading *reading)
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
 }
 
-static void attach_counts(struct jr *in, const struct pod_reading *reading,
-                          struct pod_container *container)
+static int by_container(const void *a, const void *b)
 {
-    must(container->count == NULL);
+    const struct count_note *left = a;
+    const struct count_note *right = b;
+    must(left->value != NULL || right->value != NULL);
+    return text_order(left->container, right->container);
+}
 
-    for (const struct count_note *note = reading->counts; note != NULL; note = note->older) {
-        if (!text_is(note->container, container->name))
-            continue;
-        if (container->count != NULL)
-            jr_fail(in, "annotation gpu-count.milligpu.io/%s comes twice", container->name);
-        container->count = note->value;
-    }
+static const char *count_of(const struct pod_reading *reading, const char *name)
+{
+    const struct count_note wanted = {.container = text_of(name)};
+
+    must(reading->counts == 0 || reading->count != NULL);
+    if (reading->counts == 0)
+        return NULL;
+    const struct count_note *note =
+        bsearch(&wanted, reading->count, reading->counts, sizeof wanted, by_container);
+    return note != NULL ? note->value : NULL;
+}
+
+static void sort_counts(struct pod_reading *reading)
+{
+    must(reading->pod != NULL);
+
+    if (reading->counts > 1)
+        qsort(reading->count, reading->counts, sizeof *reading->count, by_container);
+    for (uint32_t i = 1; i < reading->counts; i++)
+        if (by_container(&reading->count[i - 1], &reading->count[i]) == 0)
+            reading->pod->unreadable =
+                "metadata.annotations: a key with gpu-count.milligpu.io/ comes twice";
 }
 
 /* In the order of life: init containers and sidecars as in the spec, then the others. */
-static void join_containers(struct jr *in, const struct pod_reading *reading)
+static void join_containers(struct jr *in, struct pod_reading *reading)
 {
-    must(reading->init.count <= KEPT_MAX && reading->app.count <= KEPT_MAX);
-
     struct pod *pod = reading->pod;
     const uint32_t all = reading->init.count + reading->app.count;
-    const uint32_t kept = all < KEPT_MAX ? all : KEPT_MAX;
-    pod->container = arena_array(in->arena, kept, sizeof *pod->container);
-    for (pod->containers = 0; pod->containers < kept; pod->containers++) {
+
+    must(pod->containers == 0);
+    sort_counts(reading);
+    pod->container = arena_array(in->arena, all, sizeof *pod->container);
+    for (pod->containers = 0; pod->containers < all; pod->containers++) {
         const uint32_t i = pod->containers;
         const bool init = i < reading->init.count;
         const struct container *from =
             init ? &reading->init.item[i] : &reading->app.item[i - reading->init.count];
         pod->container[i] = from->is;
-        attach_counts(in, reading, &pod->container[i]);
+        pod->container[i].count = count_of(reading, from->is.name);
     }
 }
 
@@ -524,6 +609,22 @@ static void take_meta(struct pod *out, const struct meta_reading *meta)
     out->resource_version = meta->is.resource_version;
     out->created_ms = meta->created_ms;
     out->terminating_ms = meta->deleted_ms;
+    if (meta->unreadable != NULL)
+        out->unreadable = meta->unreadable;
+}
+
+static void take_note(struct arena *arena, const struct pod_reading *reading)
+{
+    struct pod *pod = reading->pod;
+
+    must(pod->note == NOTE_NONE);
+    if (reading->note == NULL)
+        return;
+    pod->note_text = reading->note;
+    if (pod->note_error[0] != '\0')
+        pod->note = NOTE_BROKEN;
+    else
+        note_decode(text_of(reading->note), arena, pod);
 }
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
@@ -536,7 +637,7 @@ bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out)
     struct pod_reading reading = {.rules = rules, .pod = out};
     struct meta_reading meta = {.user = &reading, .annotation = read_annotation};
     int key;
-    *out = (struct pod){.node = "", .scheduler = "", .note_text = "", .note_error = ""};
+    *out = (struct pod){.node = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
     if (!jr_object(in))
         return false;
@@ -555,10 +656,7 @@ bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out)
     take_meta(out, &meta);
     count_requests(&reading);
     join_containers(in, &reading);
-    if (reading.note != NULL) {
-        out->note_text = reading.note;
-        note_decode(text_of(reading.note), in->arena, out);
-    }
+    take_note(in->arena, &reading);
     return !in->failed;
 }
 

@@ -40,11 +40,13 @@ static void add(struct side *side, const char *word, struct text object)
     strbuf_printf(&side->told, "%s %.*s\n", word, TEXT_ARG(object));
 }
 
-static void listed(void *user, struct text object)
+static int listed(void *user, struct text object, struct err *err)
 {
     struct side *side = user;
     must(side->listing);
     add(side, "listed", object);
+    (void)err;
+    return 0;
 }
 
 static void list_end(void *user, const char *resource_version)
@@ -64,18 +66,22 @@ static void list_failed(void *user)
 }
 
 /* Only after a complete list, and never within one. */
-static void changed(void *user, struct text object)
+static int changed(void *user, struct text object, struct err *err)
 {
     struct side *side = user;
     must(!side->listing && side->listed > 0);
     add(side, "changed", object);
+    (void)err;
+    return 0;
 }
 
-static void deleted(void *user, struct text object)
+static int deleted(void *user, struct text object, struct err *err)
 {
     struct side *side = user;
     must(!side->listing && side->listed > 0);
     add(side, "deleted", object);
+    (void)err;
+    return 0;
 }
 
 static void trouble(void *user, const struct err *err)

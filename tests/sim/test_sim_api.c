@@ -1034,12 +1034,14 @@ static void list_begin(void *user)
     memset(mirror->listed, 0, sizeof mirror->listed);
 }
 
-static void listed(void *user, struct text object)
+static int listed(void *user, struct text object, struct err *err)
 {
     struct mirror *mirror = user;
     uint64_t version;
     const unsigned slot = slot_of(object, &version);
     mirror->listed[slot] = version;
+    (void)err;
+    return 0;
 }
 
 static void list_end(void *user, const char *resource_version)
@@ -1055,20 +1057,24 @@ static void list_failed(void *user)
     (void)user;
 }
 
-static void changed(void *user, struct text object)
+static int changed(void *user, struct text object, struct err *err)
 {
     struct mirror *mirror = user;
     uint64_t version;
     const unsigned slot = slot_of(object, &version);
     mirror->known[slot] = version;
+    (void)err;
+    return 0;
 }
 
-static void deleted(void *user, struct text object)
+static int deleted(void *user, struct text object, struct err *err)
 {
     struct mirror *mirror = user;
     uint64_t version;
     const unsigned slot = slot_of(object, &version);
     mirror->known[slot] = 0;
+    (void)err;
+    return 0;
 }
 
 /* "Told up to version" is the truth: no write before it is unknown. */

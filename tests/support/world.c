@@ -150,7 +150,6 @@ struct pod *world_pod(struct world *world, const char *uid, const char *node)
     pod->name = arena_printf(arena, "pod-%s", uid);
     pod->resource_version = "1";
     pod->node = arena_copy(arena, text_of(node));
-    pod->scheduler = "default-scheduler";
     pod->phase = node[0] != '\0' ? POD_RUNNING : POD_PENDING;
     return pod;
 }

@@ -456,6 +456,32 @@ static void an_annotation_that_is_no_json_is_a_problem(void **state)
     assert_int_equal(strlen(bench.out.problem_text), sizeof bench.out.problem_text - 1);
 }
 
+static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
+{
+    (void)state;
+    start();
+    bench.facts.allocatable_milli = "8000";
+    bench.facts.unreadable = "metadata.labels: expected an object";
+    assert_left_out(PROBLEM_ANNOTATION, "metadata.labels: expected an object");
+    assert_true(bench.out.silent);
+    start();
+    bench.facts.allocatable_milli = "8000x";
+    assert_left_out(PROBLEM_AMOUNT,
+                    "status.allocatable: \"8000x\" is no whole number of thousandths");
+    assert_true(bench.out.silent);
+    start();
+    bench.facts.allocatable_milli = "65000";
+    parse();
+    assert_int_equal(bench.out.problem, PROBLEM_LIMIT);
+    assert_true(bench.out.silent);
+    start();
+    bench.facts.allocatable_milli = "8000";
+    bench.facts.label_mig = "mixed"; /* that it is cut up can be read */
+    parse();
+    assert_int_equal(bench.out.problem, PROBLEM_MIG);
+    assert_false(bench.out.silent);
+}
+
 static void partitioned_gpus_are_left_out(void **state)
 {
     (void)state;
@@ -557,6 +583,7 @@ static void assert_keeps_its_word(const struct inventory *out)
     assert_true((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
     if (out->problem != PROBLEM_NONE)
         assert_int_equal(out->gpus, 0);
+    assert_true(out->problem != PROBLEM_NONE || !out->silent);
     for (uint32_t i = 0; i < out->gpus; i++) {
         const struct gpu_facts *gpu = &out->gpu[i];
         assert_in_range(gpu->milli, 1, GPU_MILLI);
@@ -641,6 +668,7 @@ int main(void)
         cmocka_unit_test(an_annotation_up_to_the_limits_is_believed),
         cmocka_unit_test(no_two_entries_are_the_same_gpu_wherever_they_stand),
         cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
+        cmocka_unit_test(a_node_that_cannot_be_read_says_nothing_of_its_gpus),
         cmocka_unit_test(partitioned_gpus_are_left_out),
         cmocka_unit_test(cordons_name_gpus_or_all),
         cmocka_unit_test(memory_of_a_share_is_rounded_down),

@@ -109,6 +109,38 @@ static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
     assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, 0);
 }
 
+/* Nothing was said of its GPUs: they are there, and take nothing. */
+static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
+{
+    struct world *world = *state;
+    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
+    broken->problem = PROBLEM_ANNOTATION;
+    broken->silent = true;
+    (void)snprintf(broken->problem_text, sizeof broken->problem_text, "not JSON");
+
+    (void)world_node(world, "n1", counted, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    assert_int_equal(world_do(world, &command), VERDICT_SAME);
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    assert_int_equal(node->gpus, 2);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        assert_int_equal(node->gpu[i].flags, GPU_CORDONED);
+    assert_int_equal(node->free_milli, 0);
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_CORDONED);
+
+    assert_int_equal(world_node(world, "n1", counted, 2), VERDICT_OK);
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)world_step(world, COMMAND_RELEASE, "b");
+    broken->silent = false; /* it says that there are none */
+    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 0);
+}
+
 static void another_word_for_the_same_problem_is_a_change(void **state)
 {
     struct world *world = *state;
@@ -157,6 +189,7 @@ int main(void)
         IN_A_WORLD(gpus_and_charges_are_read_to_their_end),
         IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
         IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),
+        IN_A_WORLD(a_node_that_cannot_be_read_keeps_its_gpus_closed),
         IN_A_WORLD(another_word_for_the_same_problem_is_a_change),
         IN_A_WORLD(every_new_trouble_has_its_time),
     };

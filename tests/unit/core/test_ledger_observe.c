@@ -34,7 +34,7 @@ static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
     pod->containers = ARRAY_LEN(container);
     pod->container = container;
     assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(world, "a")->unplaced_milli, 1501);
+    assert_int_equal(held(world, "a")->unplaced_milli, 1502);
 
     pod->uid = "b";
     pod->containers = 1;

@@ -34,7 +34,7 @@ static void fill(struct scene *scene)
                               .name = text_lay(&at, "a"),
                               .resource_version = text_lay(&at, "4711"),
                               .node = text_lay(&at, "n1"),
-                              .scheduler = text_lay(&at, "milligpu-scheduler"),
+                              .unreadable = text_lay(&at, "spec.overhead: no"),
                               .phase = POD_RUNNING,
                               .scheduled_ms = 17,
                               .containers = ARRAY_LEN(scene->container),
@@ -65,7 +65,7 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     assert_string_equal(kept->name, "a");
     assert_string_equal(kept->resource_version, "4711");
     assert_string_equal(kept->node, "n1");
-    assert_string_equal(kept->scheduler, "milligpu-scheduler");
+    assert_string_equal(kept->unreadable, "spec.overhead: no");
     assert_int_equal(kept->phase, POD_RUNNING);
     assert_int_equal(kept->scheduled_ms, 17);
     assert_string_equal(kept->count, "3");

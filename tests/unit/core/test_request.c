@@ -15,8 +15,8 @@
 struct bench {
     struct arena arena;
     struct pod pod;
-    struct pod_container container[CONTAINERS_MAX + 1];
-    char name[CONTAINERS_MAX + 1][8];
+    struct pod_container container[CONTAINERS_MAX + 2];
+    char name[CONTAINERS_MAX + 2][8];
     struct request_rules rules;
     struct request request;
     struct refusal refusal;
@@ -369,13 +369,13 @@ static void limits_are_named(void **state)
     start();
     add(CONTAINER_APP, "1");
     while (bench.pod.containers < CONTAINERS_MAX)
-        add(CONTAINER_APP, NULL);
+        add(CONTAINER_APP, "1");
     assert_int_equal(parse(), REQUEST_OK);
-    add(CONTAINER_APP, NULL);
-    assert_refused(REASON_LIMIT,
-                   "the pod has 129 containers; at most 128 may ask for nvidia.com/vgpu");
-    bench.container[0].amount = NULL; /* many containers are no matter of ours */
-    assert_int_equal(parse(), REQUEST_NOT_OURS);
+    add(CONTAINER_APP, NULL); /* many containers are no matter of ours */
+    assert_int_equal(parse(), REQUEST_OK);
+    add(CONTAINER_APP, "1");
+    assert_refused(REASON_LIMIT, "the pod has 129 containers that ask; at most 128 may ask for "
+                                 "nvidia.com/vgpu");
 
     start();
     for (int i = 0; i < 8; i++)
@@ -384,6 +384,25 @@ static void limits_are_named(void **state)
     add(CONTAINER_APP, "1");
     assert_refused(REASON_LIMIT, "the pod has 513 parts of GPUs over all containers; at most 512 "
                                  "may ask for nvidia.com/vgpu");
+}
+
+static void what_cannot_be_read_is_refused_with_the_field(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    bench.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
+    assert_refused(REASON_UNREADABLE,
+                   "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
+                   "not hold a NUL");
+    bench.container[0].amount = ""; /* of a container that cannot be read */
+    assert_refused(REASON_UNREADABLE,
+                   "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
+                   "not hold a NUL");
+    bench.container[0].amount = "0"; /* whatever stands there: it asks for nothing */
+    assert_int_equal(parse(), REQUEST_ZERO);
+    bench.container[0].amount = NULL;
+    assert_int_equal(parse(), REQUEST_NOT_OURS);
 }
 
 static void models_are_globs(void **state)
@@ -935,6 +954,7 @@ int main(void)
         cmocka_unit_test(count_annotations_that_are_no_count_are_refused),
         cmocka_unit_test(a_containers_own_count_goes_before_the_pods),
         cmocka_unit_test(limits_are_named),
+        cmocka_unit_test(what_cannot_be_read_is_refused_with_the_field),
         cmocka_unit_test(models_are_globs),
         cmocka_unit_test(a_glob_may_name_the_maker),
         cmocka_unit_test(models_that_are_none_are_refused),

@@ -547,11 +547,13 @@ static void on_list_begin(void *user)
     mirror->objects = 0;
 }
 
-static void on_object(void *user, struct text object)
+static int on_object(void *user, struct text object, struct err *err)
 {
     struct mirror *mirror = user;
     mirror->objects++;
     assert_true(object.len > 10);
+    (void)err;
+    return 0;
 }
 
 static void on_list_end(void *user, const char *resource_version)

@@ -38,7 +38,7 @@ static void recorded_filters_are_read(void **state)
             assert_string_equal(args.pod.name, cases[i].pod);
             assert_string_equal(args.pod.namespace, "default");
             assert_int_equal(strlen(args.pod.uid), 36);
-            assert_string_equal(args.pod.scheduler, "default-scheduler");
+            assert_null(args.pod.unreadable);
             assert_int_equal(args.pod.phase, POD_PENDING);
             assert_true(args.pod.created_ms > INT64_C(1795000000000));
             assert_true(args.pod.ours);

@@ -115,9 +115,6 @@ static void args_that_cannot_be_right_are_refused(void **state)
          "body.Pod: has no metadata.name"},
         {"{\"Pod\":{\"metadata\":{\"uid\":7}},\"NodeNames\":[]}",
          "body.Pod.metadata.uid: expected a string, found a number"},
-        {"{\"Pod\":{\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{"
-         "\"nvidia.com/vgpu\":false}}}]}},\"NodeNames\":[]}",
-         "body.Pod.spec.containers[0].resources.limits[\"nvidia.com/vgpu\"]: expected a quantity"},
     };
     struct bench *bench = *state;
     struct extender_args out;
@@ -126,6 +123,21 @@ static void args_that_cannot_be_right_are_refused(void **state)
             fail_msg("%s was taken", bad[i].body);
         assert_says(bench, bad[i].says);
     }
+}
+
+static void a_pod_that_can_be_read_in_part_is_one(void **state)
+{
+    struct bench *bench = *state;
+    struct extender_args out;
+    assert_int_equal(args(bench,
+                          "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{"
+                          "\"milligpu.io/gpu-count\":\"\\u0000\"}},\"spec\":{\"containers\":[{"
+                          "\"name\":\"c\"}]}},\"NodeNames\":[\"n\"]}",
+                          &out),
+                     0);
+    assert_string_equal(out.pod.unreadable,
+                        "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL");
+    assert_int_equal(out.names, 1);
 }
 
 static void too_many_names_are_refused_and_the_limit_named(void **state)
@@ -349,6 +361,7 @@ int main(void)
         bench_test(full_nodes_are_read_and_kept_as_sent),
         bench_test(five_thousand_names_are_read),
         bench_test(args_that_cannot_be_right_are_refused),
+        bench_test(a_pod_that_can_be_read_in_part_is_one),
         bench_test(too_many_names_are_refused_and_the_limit_named),
         bench_test(the_chosen_are_written_in_order_with_empty_maps),
         bench_test(refusals_are_unresolvable),

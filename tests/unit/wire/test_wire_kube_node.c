@@ -229,23 +229,55 @@ static void a_node_that_cannot_be_one_is_refused(void **state)
         {"", "Node: expected an object, found the end"},
         {"{}", "Node: has no metadata.name"},
         {"{\"kind\":\"Pod\"}", "Node.kind: is another kind of object, not \"Node\""},
-        {"{\"metadata\":{\"name\":\"n\",\"labels\":[]}}",
-         "Node.metadata.labels: expected an object"},
-        {"{\"metadata\":{\"name\":\"n\",\"labels\":{\"nvidia.com/gpu.count\":8}}}",
-         "labels[\"nvidia.com/gpu.count\"]: expected a string, found a number"},
-        {"{\"metadata\":{\"name\":\"n\",\"labels\":{\"nvidia.com/gpu.count\":\"8\","
-         "\"nvidia.com/gpu.count\":\"9\"}}}",
-         "comes twice"},
-        {"{\"spec\":{\"unschedulable\":\"yes\"}}",
-         "Node.spec.unschedulable: expected true or false"},
-        {"{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":{}}}}",
-         "Node.status.capacity[\"nvidia.com/vgpu\"]: expected a quantity"},
-        {"{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":1,\"nvidia.com/vgpu\":1}}}",
-         "comes twice"},
+        {"{\"metadata\":{\"name\":7}}", "Node.metadata.name: expected a string"},
         {"{\"metadata\":{\"name\":\"n\"}}}", "1 bytes after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         refuse(*state, cases[i].bytes, cases[i].says);
+}
+
+/* It is there, and says that nothing is known of it. */
+static void what_cannot_be_read_hides_no_node(void **state)
+{
+    static const struct {
+        const char *meta;
+        const char *rest;
+        const char *says;
+    } cases[] = {
+        {",\"labels\":[]", "", "metadata.labels: expected an object"},
+        {",\"labels\":{\"nvidia.com/gpu.count\":8}", "",
+         "metadata.labels[\"nvidia.com/gpu.count\"]: expected a string, found a number"},
+        {",\"labels\":{\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.count\":\"9\"}", "",
+         "comes twice"},
+        {",\"annotations\":{\"milligpu.io/gpus\":\"[]\\u0000\"}", "",
+         "metadata.annotations[\"milligpu.io/gpus\"]: must not hold a NUL"},
+        {"", ",\"spec\":{\"unschedulable\":\"yes\"}", "spec.unschedulable: expected true or false"},
+        {"", ",\"status\":{\"capacity\":{\"nvidia.com/vgpu\":{}}}",
+         "status.capacity[\"nvidia.com/vgpu\"]: expected a quantity"},
+        {"", ",\"status\":{\"capacity\":{\"nvidia.com/vgpu\":1,\"nvidia.com/vgpu\":1}}",
+         "comes twice"},
+        {"", ",\"status\":[]", "status: expected an object"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char bytes[512];
+        (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"n\"%s,\"uid\":\"u\"}%s}",
+                       cases[i].meta, cases[i].rest);
+        const struct node_facts node = decode(*state, bytes);
+        assert_string_equal(node.name, "n");
+        assert_string_equal(node.uid, "u");
+        if (node.unreadable == NULL || strstr(node.unreadable, cases[i].says) == NULL)
+            fail_msg("\"%s\" does not say \"%s\"", node.unreadable, cases[i].says);
+    }
+}
+
+static void a_cordon_that_cannot_be_read_takes_all(void **state)
+{
+    const struct node_facts node =
+        decode(*state, "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"n/gpu-0\\u0000\","
+                       "\"milligpu.io/gpus\":\"[]\"},\"name\":\"n\"}}");
+    assert_string_equal(node.cordon, "all");
+    assert_true(node.has_gpus);
+    assert_null(node.unreadable);
 }
 
 int main(void)
@@ -259,6 +291,8 @@ int main(void)
         bench_test(a_broken_inventory_is_a_fact_that_names_the_field),
         bench_test(too_many_gpus_can_be_seen),
         bench_test(a_node_that_cannot_be_one_is_refused),
+        bench_test(what_cannot_be_read_hides_no_node),
+        bench_test(a_cordon_that_cannot_be_read_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,347 @@
+/*
+ * What has a uid and a name was seen: a pod or a node of which something cannot be read holds what
+ * it holds, and is never taken for gone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support_rig.h"
+
+static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
+
+static int set_up(void **state)
+{
+    *state = rig_new(two_nodes);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+/* What the API server answers with 200. */
+static void annotate(struct rig *rig, const char *path, const char *annotations)
+{
+    struct strbuf out;
+    char body[512];
+
+    strbuf_init(&out);
+    (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
+    assert_int_equal(standin_request(rig->app.standin, "PATCH", path, text_of(body), &out), 200);
+    strbuf_done(&out);
+}
+
+static void hide(struct rig *rig, const char *pod)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
+    annotate(rig, path, "\"milligpu.io/gpu-count\":\"\\u0000\"");
+}
+
+static void a_tenants_pod_on(struct rig *rig, const char *node)
+{
+    rig_pod(rig, "a", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", node), "");
+    rig_run(rig);
+    hide(rig, "a");
+}
+
+static void nobody_gets_the_share_of_a_on_n1(struct rig *rig)
+{
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 800 milli free"));
+    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+}
+
+static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart(void **state)
+{
+    struct rig *rig = *state;
+
+    a_tenants_pod_on(rig, "n1");
+    rig_restart(rig);
+    rig_run(rig);
+    assert_true(app_ready(&rig->app, NULL));
+    nobody_gets_the_share_of_a_on_n1(rig);
+}
+
+static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410(void **state)
+{
+    struct rig *rig = *state;
+
+    a_tenants_pod_on(rig, "n1");
+    standin_compact(rig->app.standin);
+    rig_pass(rig, 10000);
+    assert_true(rig->pod_lists >= 2);
+    nobody_gets_the_share_of_a_on_n1(rig);
+}
+
+static void its_end_is_heard(void **state)
+{
+    struct rig *rig = *state;
+
+    a_tenants_pod_on(rig, "n1");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 800);
+    rig_end_pod(rig, "a");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+static void its_deletion_is_heard(void **state)
+{
+    struct rig *rig = *state;
+
+    a_tenants_pod_on(rig, "n1");
+    rig_terminate_pod(rig, "a");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 800); /* a deletion timestamp frees nothing */
+    rig_delete_pod(rig, "a");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
+static void with_a_lost_ledger_its_allocation_is_believed(void **state)
+{
+    struct rig *rig = *state;
+
+    a_tenants_pod_on(rig, "n1");
+    rig_lose_ledger(rig);
+    rig_pass(rig, 100000);
+    assert_true(app_ready(&rig->app, NULL));
+    nobody_gets_the_share_of_a_on_n1(rig);
+}
+
+static void a_stranger_that_cannot_be_read_closes_its_node(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod_of(rig, "x", "\"nvidia.com/vgpu\":\"200\"", "\"milligpu.io/gpu-count\":\"\\u0000\"",
+               "n1");
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "unplaced: no GPU with 100 milli free"));
+    rig_delete_pod(rig, "x");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+}
+
+static void a_stranger_that_asks_for_nothing_closes_nothing(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod_of(rig, "x", "\"cpu\":\"1\"", "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
+    rig_pod(rig, "b", "1000");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+}
+
+/* One text for as long as the pod is as it is: else its condition would wake it for ever. */
+static void a_waiting_pod_is_refused_with_the_field(void **state)
+{
+    static const char why[] = "the pod cannot be read: metadata.annotations[";
+    struct rig *rig = *state;
+    char first[1024];
+
+    rig_pod_of(rig, "b", "\"nvidia.com/vgpu\":\"300\"", "\"milligpu.io/gpu-count\":\"\\u0000\"",
+               NULL);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), why)); /* by GET */
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), why));
+    (void)snprintf(first, sizeof first, "%s", rig_filter(rig, "b", "n1 n2"));
+    assert_non_null(strstr(first, "the pod cannot be read: metadata.annotations["));
+    annotate(rig, "/api/v1/namespaces/default/pods/b", "\"example.com/longer\":\"longer\"");
+    rig_run(rig);
+    assert_string_equal(rig_filter(rig, "b", "n1 n2"), first);
+    assert_int_equal(rig->bindings, 0);
+
+    annotate(rig, "/api/v1/namespaces/default/pods/b", "\"milligpu.io/gpu-count\":\"1\"");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+}
+
+/* Its request was read and its Binding is on its way; then the tenant hides it. */
+static void a_binding_that_landed_is_seen_whatever_became_of_the_pod(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    rig->lose_answers = true;
+    (void)rig_bind_begin(rig, "a", "n1");
+    rig_pass(rig, 1000);
+    assert_string_equal(rig_where(rig, "a"), "n1");
+    hide(rig, "a");
+    rig->lose_answers = false;
+    rig_pass(rig, 100000);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_int_equal(rig_reserved(rig, "n1"), 0);
+}
+
+static void a_schedulers_name_may_be_of_any_length(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf out;
+    char name[301];
+    char body[1024];
+
+    memset(name, 's', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"x\"},\"spec\":{\"schedulerName\":\"%s\",\"nodeName\":"
+                   "\"n1\",\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{"
+                   "\"nvidia.com/vgpu\":\"700\"}}}]}}",
+                   name);
+    strbuf_init(&out);
+    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
+                                     text_of(body), &out),
+                     201);
+    strbuf_done(&out);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+}
+
+static void the_last_of_many_containers_is_counted(void **state)
+{
+    enum { MANY = 600 };
+    struct rig *rig = *state;
+    struct strbuf body;
+    struct strbuf out;
+
+    strbuf_init(&out);
+    strbuf_init(&body);
+    strbuf_str(&body,
+               "{\"metadata\":{\"name\":\"x\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":[");
+    for (int i = 0; i < MANY; i++)
+        strbuf_printf(&body, "{\"name\":\"c%d\"},", i);
+    strbuf_str(&body,
+               "{\"name\":\"last\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"700\"}}}]}}");
+    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
+                                     (struct text){body.data, body.len}, &out),
+                     201);
+    strbuf_done(&body);
+    strbuf_done(&out);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 700);
+}
+
+static void more_asking_containers_than_we_grant_close_their_node(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf body;
+    struct strbuf out;
+
+    strbuf_init(&out);
+    strbuf_init(&body);
+    strbuf_str(&body,
+               "{\"metadata\":{\"name\":\"x\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":[");
+    for (int i = 0; i <= CONTAINERS_MAX; i++)
+        strbuf_printf(&body,
+                      "%s{\"name\":\"c%d\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"1\"}}}",
+                      i > 0 ? "," : "", i);
+    strbuf_str(&body, "]}}");
+    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
+                                     (struct text){body.data, body.len}, &out),
+                     201);
+    strbuf_done(&body);
+    strbuf_done(&out);
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "unplaced"));
+}
+
+/* --- nodes --- */
+
+static void hide_gpus(struct rig *rig)
+{
+    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":\"[]\\u0000\"");
+}
+
+static void a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    hide_gpus(rig);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 100 milli free"));
+
+    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":null");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    assert_int_equal(rig_taken(rig, "n1"), 400);
+}
+
+static void a_node_that_cannot_be_read_is_not_gone_after_a_restart(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    hide_gpus(rig);
+    rig_restart(rig);
+    rig_run(rig);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 100 milli free"));
+
+    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+    assert_false(node->gone);
+    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->gpu[0].flags & GPU_ABSENT, 0);
+    snapshot_unref(snapshot);
+}
+
+static void a_cordon_that_cannot_be_read_closes(void **state)
+{
+    struct rig *rig = *state;
+
+    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/cordon\":\"\\u0000\"");
+    rig_pod(rig, "b", "100");
+    rig_run(rig);
+    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "cordoned: no GPU with 100 milli free"));
+    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart),
+        TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410),
+        TEST(its_end_is_heard),
+        TEST(its_deletion_is_heard),
+        TEST(with_a_lost_ledger_its_allocation_is_believed),
+        TEST(a_stranger_that_cannot_be_read_closes_its_node),
+        TEST(a_stranger_that_asks_for_nothing_closes_nothing),
+        TEST(a_waiting_pod_is_refused_with_the_field),
+        TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod),
+        TEST(a_schedulers_name_may_be_of_any_length),
+        TEST(the_last_of_many_containers_is_counted),
+        TEST(more_asking_containers_than_we_grant_close_their_node),
+        TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing),
+        TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart),
+        TEST(a_cordon_that_cannot_be_read_closes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
