@@ -748,7 +748,8 @@ void request_format(const struct request *request, char *out, size_t bytes)
 
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
-    add_wants(&buf, request);
+    if (request->wants > 0)
+        add_wants(&buf, request);
     if (request->wants == 1 && request->want[0].parts == 1 && request->want[0].milli < GPU_MILLI)
         strbuf_str(&buf, " of one GPU");
     if (request->models > 0) {
@@ -757,6 +758,10 @@ void request_format(const struct request *request, char *out, size_t bytes)
     }
     if (request->memory_mib > 0)
         strbuf_printf(&buf, ", at least %u MiB in each share", request->memory_mib);
+    if (request->whole > 0)
+        strbuf_printf(&buf, "%s%u whole GPU%s of the other resource",
+                      request->wants > 0 ? ", beside " : "", request->whole,
+                      request->whole > 1 ? "s" : "");
     text_clip((struct text){buf.data, buf.len}, out, bytes);
 }
 

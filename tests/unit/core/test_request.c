@@ -664,6 +664,19 @@ static void requests_are_told_to_people(void **state)
     assert_non_null(strstr(text, ", at least 1 MiB in each share"));
     request_format(&bench.request, text, 8);
     assert_string_equal(text, "2 x ...");
+    bench.pod.memory = NULL;
+    bench.pod.model = NULL;
+    bench.pod.whole_gpus = 1;
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "2 x 300 milli and 700 milli (init), beside 1 whole GPU of the "
+                              "other resource");
+    start();
+    add(CONTAINER_APP, NULL);
+    bench.pod.whole_gpus = 2;
+    assert_int_equal(parse(), REQUEST_WHOLE);
+    request_format(&bench.request, text, sizeof text);
+    assert_string_equal(text, "2 whole GPUs of the other resource");
 }
 
 static void a_clone_is_equal_and_stands_alone(void **state)
