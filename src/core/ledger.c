@@ -442,14 +442,17 @@ void change_done(struct change *change)
     *change = (struct change){.kind = change->kind, .verdict = change->verdict};
 }
 
+/* from: NULL if it was not there. */
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
-    must(from != NULL);
     must(to != NULL);
 
-    if (gpu_closed(to) != REASON_NONE)
-        return false;
-    if (gpu_closed(from) != REASON_NONE)
+    const enum reason was = from != NULL ? gpu_closed(from) : REASON_ABSENT;
+    const enum reason is = gpu_closed(to);
+    /* One that takes no shares may still be the whole GPU that shares elsewhere go with. */
+    if (was == REASON_ABSENT || is != REASON_NONE)
+        return was == REASON_ABSENT && is != REASON_ABSENT;
+    if (was != REASON_NONE)
         return true;
     const uint32_t mib_from = from->mib > from->used_mib ? from->mib - from->used_mib : 0;
     const uint32_t mib_to = to->mib > to->used_mib ? to->mib - to->used_mib : 0;
@@ -471,7 +474,7 @@ static bool gives_room(const struct node *from, const struct node *to)
     for (uint32_t i = 0; i < to->gpus; i++) {
         const struct gpu *gpu = &to->gpu[i];
         const struct gpu *was = from == NULL ? NULL : node_gpu(from, atom_text(gpu->id));
-        if (was == NULL ? gpu_closed(gpu) == REASON_NONE : gpu_gives_room(was, gpu))
+        if (gpu_gives_room(was, gpu))
             return true;
     }
     return false;

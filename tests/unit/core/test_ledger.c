@@ -1298,6 +1298,37 @@ static void walk_copy(struct world *world)
     ledger_free(copy);
 }
 
+static bool walk_fits(const struct node *node, const struct request *request)
+{
+    struct room room;
+    struct placement placement;
+
+    if (node == NULL || node->gone)
+        return false;
+    room_of(node, &room);
+    return place_search(&room, request, &placement) == REASON_NONE;
+}
+
+/* Whoever was refused on a node and fits there now is to be woken: what changed it gave room. */
+static uint32_t walk_room(struct world *world, const struct change *change, int turn)
+{
+    const struct request *words =
+        world_request(world, walk_words[turn % (int)ARRAY_LEN(walk_words)]);
+    struct request request = *words;
+    static const char *models[] = {"A100*"};
+
+    request.whole = (uint32_t)(turn / 10 % 3);
+    request.memory_mib = (uint32_t)(turn / 30 % 3) * 2048;
+    request.models = (uint32_t)(turn / 90 % 2);
+    request.model = models;
+    if (request.whole > 0 && turn % 4 == 0)
+        request.wants = 0;
+    if (walk_fits(change->node_before, &request) || !walk_fits(change->node_after, &request))
+        return 0;
+    assert_true(change_gives_room(change));
+    return 1;
+}
+
 static void the_ledger_survives_a_random_walk(void **state)
 {
     struct world *world = *state;
@@ -1308,6 +1339,7 @@ static void the_ledger_survives_a_random_walk(void **state)
     uint32_t met[COMMANDS][VERDICT_REFUSED + 1] = {{0}};
     uint32_t reason[REASONS] = {0};
     struct memory memory[4] = {{0}};
+    uint32_t woken = 0;
     for (int i = 0; i < walk_steps(200000, 10000); i++) {
         const struct command command = walk_command(world);
         const enum verdict verdict = world_do(world, &command);
@@ -1335,6 +1367,8 @@ static void the_ledger_survives_a_random_walk(void **state)
             const struct command claim = {.kind = COMMAND_NODE, .node = stale->name->text};
             assert_int_equal(world_do(world, &claim), VERDICT_OK);
         }
+        for (size_t done = 0; done < world->dones; done++)
+            woken += walk_room(world, &world->done[done], i);
         world_settle(world);
         if (i % 64 == 0)
             arena_reset(&world->arena);
@@ -1343,6 +1377,7 @@ static void the_ledger_survives_a_random_walk(void **state)
         forget(&memory[i]);
 
     /* A walk that never meets a verdict proves little. */
+    assert_true(woken > 100);
     for (int kind = 0; kind < COMMANDS; kind++)
         assert_true(met[kind][VERDICT_OK] > 0);
     for (int kind = 0; kind < COMMAND_CLOCK; kind++)
