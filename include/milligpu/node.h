@@ -35,7 +35,9 @@ enum gpu_flag {
 
 struct gpu {
     const struct atom *id;
-    const struct atom *alias; /* "<node>/gpu-<index>"; NULL when that is the id itself */
+    const struct atom
+        *alias; /* "<node>/gpu-<index>"; where that is the id, the UUID by which a pod's
+                                 annotation knows the index; NULL: it has no second name */
     const struct atom *model; /* never NULL; empty when not known */
     uint32_t milli;
     uint32_t mib;

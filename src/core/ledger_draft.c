@@ -133,6 +133,38 @@ static const struct atom *alias_of(const struct node *old, const struct inventor
     return proposed;
 }
 
+static bool shows_counts(const struct inventory *inventory)
+{
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->gpus == 0 || inventory->gpu != NULL);
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        if (inventory->gpu[i].alias != NULL)
+            return false;
+    return true;
+}
+
+/*
+ * Of a GPU by a made-up id: the UUID by which a pod holds it.  Where only annotations tell of a
+ * UUID (the ledger was lost, and UUIDs are no longer shown) their index is the GPU's index.
+ */
+static const struct atom *uuid_of(const struct node *old, const struct inventory *inventory,
+                                  const struct atom *id, uint32_t index)
+{
+    must(id != NULL);
+    must(index <= UINT16_MAX);
+
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+        if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
+            return old->gpu[i].alias;
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        if (gpu->index == index && (gpu->flags & GPU_DUPLICATE) != 0 && gpu->alias == NULL &&
+            charged_by_id(old, gpu->id))
+            return gpu->id;
+    }
+    return NULL;
+}
+
 static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
                             const struct inventory *inventory, const struct gpu_facts *facts)
 {
@@ -152,6 +184,8 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         must(gpu.alias == NULL);
         gpu.alias = gpu.id;
         gpu.id = known->id;
+    } else if (facts->alias == NULL && shows_counts(inventory)) {
+        gpu.alias = uuid_of(draft->old, inventory, gpu.id, facts->index);
     }
     must(gpu.index == facts->index);
     must(gpu.numa == facts->numa);
@@ -191,15 +225,23 @@ static void keep_closed(struct draft *draft, const struct node *old)
 }
 
 /* What the old node had and the new inventory does not show stays on offer, as absent. */
-static void offer_old(struct draft *draft, const struct node *old, uint32_t shown)
+static void offer_old(struct draft *draft, const struct inventory *inventory,
+                      const struct node *old, uint32_t shown)
 {
     must(shown == draft->gpus);
     must(shown + old->gpus <= draft->capacity);
 
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        if (find_named(draft->gpu, shown, gpu.id) != NULL)
-            continue;
+        if (find_named(draft->gpu, shown, gpu.id) != NULL) {
+            if (!keeps_alias(old, inventory, &old->gpu[i]) ||
+                find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
+                continue;
+            /* It is there, but not by the UUID that a pod holds it by. */
+            gpu.id = gpu.alias;
+            gpu.alias = NULL;
+            gpu.flags = GPU_DUPLICATE;
+        }
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
         /* A name means one GPU: the one that is there. */
@@ -232,7 +274,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
     else if (old != NULL)
-        offer_old(draft, old, draft->gpus);
+        offer_old(draft, inventory, old, draft->gpus);
     must(draft->gpus >= inventory->gpus);
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }

@@ -97,6 +97,43 @@ static bool twice(const struct places *places, const struct share *next)
 }
 
 /*
+ * A UUID that the node does not show, where it shows counts: the allocation's index says which GPU
+ * it is.  The first such name becomes the GPU's alias; under another it is that index.
+ */
+static const struct gpu *by_index(struct draft *draft, struct ledger *ledger,
+                                  const struct pod_share *line)
+{
+    must(draft->gpus <= draft->capacity);
+    must(line->gpu[0] != '\0');
+    if (strchr(line->gpu, '/') != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+            continue;
+        if (gpu->alias == NULL)
+            gpu->alias = names_intern(ledger->names, text_of(line->gpu));
+        return gpu;
+    }
+    return NULL;
+}
+
+/* One name per GPU and pod: a UUID says more than an id that we made up. */
+static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
+                                  const struct pod_share *line, const struct places *places)
+{
+    must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
+    must(places->shares <= PARTS_MAX);
+
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == gpu->id || places->share[i].gpu == gpu->alias)
+            return places->share[i].gpu;
+    const bool by_alias = gpu->alias != NULL && text_is(atom_text(gpu->alias), line->gpu);
+    return by_alias && gpu_id_is_real(gpu->alias, atom_text(draft->build.name)) ? gpu->alias
+                                                                                : gpu->id;
+}
+
+/*
  * A GPU that the node does not show: kept as the pod's annotation has it, never moved.  It claims
  * no UUID: that would take the GPU away from the node that has it.
  */
@@ -128,6 +165,8 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
 
     const struct gpu *gpu = draft_gpu(draft, line->gpu);
     if (gpu == NULL)
+        gpu = by_index(draft, ledger, line);
+    if (gpu == NULL)
         gpu = come_absent(draft, ledger, line);
     if (gpu == NULL)
         return false;
@@ -135,7 +174,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
         .container = want->container,
         .kind = want->kind,
         .order = (uint16_t)order,
-        .gpu = gpu->id,
+        .gpu = name_on(draft, gpu, line, places),
         .milli = line->milli,
         .mib = line->mib,
     };
@@ -220,14 +259,21 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
     if (!reconcile_believable(command->pod, command->request))
         return NULL;
 
+    const uint32_t gpus = draft->gpus;
+    CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
+    for (uint32_t i = 0; i < gpus; i++)
+        before[i] = draft->gpu[i];
     struct allocation *allocation = NULL;
     if (copy_note(draft, ledger, command, places))
         allocation = make(draft, command, places);
     if (allocation != NULL && within(draft, allocation))
         return allocation;
 
-    /* Not to be had: as if it had said nothing.  GPUs it brought leave again, with no charge. */
+    /* Not to be had: as if it had said nothing.  What it brought, GPUs and names, leaves again. */
     allocation_unref(allocation);
+    for (uint32_t i = 0; i < gpus; i++)
+        draft->gpu[i] = before[i];
+    draft->gpus = gpus;
     places->shares = 0;
     return NULL;
 }

@@ -663,6 +663,7 @@ static enum reason place_wants(const struct room *room, const struct request *re
     gpu_set fits[CONTAINERS_MAX];
     const enum reason why = find_all_fits(room, request, fits);
 
+    must(request->wants > 0);
     must(why == REASON_NONE || why <= REASON_ROOM);
     if (why != REASON_NONE)
         return why;

@@ -524,6 +524,7 @@ static bool parse_wishes(const struct parser *parser, struct arena *arena, struc
     struct parser lenient = *parser;
 
     must(out->models == 0 && out->memory_mib == 0);
+    must(out->wants > 0);
     if (!parser->bound)
         return parse_models(parser, arena, out) && parse_memory(parser, out);
     lenient.refusal = &passed_over;

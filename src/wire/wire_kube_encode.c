@@ -53,8 +53,8 @@ static uint32_t index_in(struct text id)
 static struct seen see(const struct share *share, const struct node *node)
 {
     const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
-    const struct atom *const names[] = {share->gpu, gpu != NULL ? gpu->id : NULL,
-                                        gpu != NULL ? gpu->alias : NULL};
+    /* A UUID that is only an alias was never shown: what a tenant wrote goes to nobody else. */
+    const struct atom *const names[] = {share->gpu, gpu != NULL ? gpu->id : NULL};
     struct seen seen = {.share = share, .gpu = atom_text(share->gpu)};
     must(share->gpu->len > 0);
     for (size_t i = 0; i < ARRAY_LEN(names) && !seen.real; i++)

@@ -167,7 +167,8 @@ void world_note(struct world *world, struct pod *pod, const char *lines)
         char gpu[300];
         struct pod_share *share = &pod->share[pod->shares++];
         line += *line == ',';
-        must(sscanf(line, "%63s %299s %u %u", container, gpu, &share->milli, &share->mib) == 4);
+        must(sscanf(line, "%63s %299s %u %u %u", container, gpu, &share->milli, &share->mib,
+                    &share->index) >= 4);
         share->container = arena_copy(arena, text_of(container));
         share->gpu = arena_copy(arena, text_of(gpu));
     }

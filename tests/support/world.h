@@ -51,7 +51,8 @@ struct request *world_request(struct world *world, const char *words);
 
 /* A bound pod without an annotation; node "" is an unbound one. */
 struct pod *world_pod(struct world *world, const char *uid, const char *node);
-/* Give it an annotation: "c0 GPU-a 300 4915" lines, joined by ','; container, gpu, milli, mib. */
+/* Give it an annotation: "c0 GPU-a 300 4915 0" lines, joined by ','; container, gpu, milli, mib,
+   index (0 if it is left out). */
 void world_note(struct world *world, struct pod *pod, const char *lines);
 
 enum verdict world_reserve(struct world *world, const char *uid, const char *node,

@@ -542,14 +542,28 @@ void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const 
     post_pod(rig, name, limits, node);
 }
 
+static void annotate(struct rig *rig, const char *path, const char *annotations)
+{
+    char body[1024];
+
+    (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
+    tell(rig, "PATCH", path, body);
+}
+
 void rig_annotate(struct rig *rig, const char *name, const char *annotations)
 {
     char path[256];
-    char body[1024];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
-    (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
-    tell(rig, "PATCH", path, body);
+    annotate(rig, path, annotations);
+}
+
+void rig_annotate_node(struct rig *rig, const char *name, const char *annotations)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
+    annotate(rig, path, annotations);
 }
 
 static void delete_pod(struct rig *rig, const char *name, int grace_s)

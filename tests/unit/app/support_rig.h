@@ -121,6 +121,7 @@ void rig_pod_of(struct rig *rig, const char *name, const char *limits, const cha
                 const char *node);
 /* "key":"value" or "key":null, as somebody would patch it in. */
 void rig_annotate(struct rig *rig, const char *name, const char *annotations);
+void rig_annotate_node(struct rig *rig, const char *name, const char *annotations);
 void rig_delete_pod(struct rig *rig, const char *name);    /* gone at once */
 void rig_terminate_pod(struct rig *rig, const char *name); /* a deletion timestamp */
 void rig_end_pod(struct rig *rig, const char *name);       /* phase Succeeded */

@@ -113,12 +113,47 @@ static void policy_that_changed_decides_new_grants_and_not_what_runs(void **stat
     assert_string_equal(taken(rig), "810 0");
 }
 
+static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **state)
+{
+    static const char uuids[] =
+        "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"milli\\\":1000},"
+        "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1,\\\"milli\\\":1000}]\"";
+    struct rig *rig = *state;
+
+    rig_annotate_node(rig, "n1", uuids);
+    rig_pod(rig, "first", "1000");
+    rig_pod(rig, "a", "400");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "first", "n1"), "");
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_delete_pod(rig, "first");
+    rig_run(rig);
+    assert_string_equal(taken(rig), "0 400");
+    rig_annotate_node(rig, "n1", "\"milligpu.io/gpus\":null");
+    lose_ledger(rig);
+    assert_string_equal(taken(rig), "0 400");
+    assert_int_equal(drift(rig), 0);
+    rig_pod(rig, "b", "1000");
+    rig_pod(rig, "c", "700");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    assert_string_equal(taken(rig), "1000 400");
+    assert_non_null(strstr(rig_bind(rig, "c", "n1"), "no GPU with 700 milli free"));
+    lose_ledger(rig);
+    assert_string_equal(taken(rig), "1000 400");
+    rig_annotate_node(rig, "n1", uuids);
+    rig_run(rig);
+    assert_string_equal(taken(rig), "1000 400");
+    assert_int_equal(drift(rig), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_asked),
+        TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown),
         TEST(policy_that_changed_decides_new_grants_and_not_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1208,6 +1208,8 @@ static struct pod *walk_pod(struct world *world, const char *uid, const char *no
                    kind == 1 ? "c0 %s 300 1024" : "c0 %s 200 1024,c0 %s 200 1024", walk_gpu[gpu],
                    walk_gpu[other]);
     world_note(world, pod, note);
+    for (uint32_t i = 0; i < pod->shares; i++)
+        pod->share[i].index = draw(3);
     return pod;
 }
 
@@ -1232,8 +1234,11 @@ static struct command walk_command(struct world *world)
     if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_OBSERVE ||
         command.kind == COMMAND_NODE_GONE)
         command.node = name;
-    if (command.kind == COMMAND_RESERVE)
-        command.request = world_request(world, walk_words[words]);
+    if (command.kind == COMMAND_RESERVE) {
+        struct request *request = world_request(world, odd == 0 ? NULL : walk_words[words]);
+        request->whole = odd < 2 ? 1 : 0;
+        command.request = request;
+    }
     if (command.kind == COMMAND_OBSERVE) {
         command.request = odd == 0 ? NULL : world_request(world, walk_words[words]);
         command.pod = walk_pod(world, command.uid, name);
