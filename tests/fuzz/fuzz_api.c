@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_json(world, &call);
         if (writes && call.status < 300) {
             world_run(world);
-            world_settle(world);
+            world_close(world);
             world_spoil();
         }
     }

@@ -171,7 +171,7 @@ static void check_bind(struct world *world, struct web_call *call)
             must(second_says(second_at(pod.value, "metadata.uid"), bind.uid));
             json_decref(pod.value);
         }
-        world_settle(world);
+        world_close(world);
     }
     json_decref(answer);
     arena_done(&arena);

@@ -213,7 +213,7 @@ void world_spoil(void)
     spoiled = true;
 }
 
-void world_settle(struct world *world)
+void world_close(struct world *world)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(world->app.view);
     if (snapshot->generation == world->generation)

@@ -31,7 +31,7 @@ struct world *world_take(void) MUST_USE;
 /* The next run gets another: this cluster was changed. */
 void world_spoil(void);
 /* If the ledger was changed: audit it, and let the next run have another. */
-void world_settle(struct world *world);
+void world_close(struct world *world);
 /* Forget who was asked what: every run begins with empty hints. */
 void world_forget(struct world *world);
 /* A little further: what was changed reaches the ledger. */

@@ -1,0 +1,271 @@
+/*
+ * Any object that the API server would accept is still counted: whatever support/hostile.h makes
+ * around a pod, in a list or in a watch, it is seen for what it is, a bound one has its allocation,
+ * and no node offers what its pods ask; its end and its deletion are heard.  A node of that kind
+ * stays, with all that is charged there, and offers no more than it has.
+ *
+ * Input: one letter for each thing that happens on a node of two GPUs, then the bytes that the
+ * generator draws from.
+ */
+#include <string.h>
+
+#include "milligpu/reconcile.h"
+#include "milligpu/wire_kube.h"
+
+#include "support.h"
+#include "support/hostile.h"
+#include "support/world.h"
+
+enum { PODS = 6, STEPS = 12, CAPACITY = 2000, WHOLE = 2 };
+
+static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+static const struct request_rules judge = {"nvidia.com/vgpu", 1, 1};
+
+/* What a pod asks, as the API server writes it; milli is how much of it the node can lose. */
+static const struct asked {
+    const char *const amount[2];
+    uint32_t asking;
+    uint32_t whole;
+    uint32_t milli;
+} asked[] = {
+    {{"100"}, 1, 0, 100},      {{"300", "200"}, 2, 0, 500},
+    {{"1500"}, 1, 0, 1500},    {{"9223372036854775807"}, 1, 0, CAPACITY},
+    {{"64k"}, 1, 0, CAPACITY}, {{NULL}, 0, 1, 0},
+    {{"100"}, 1, 1, 100},      {{"0"}, 1, 0, 0},
+    {{NULL}, 0, 0, 0},
+};
+
+static const char *const names[PODS] = {"p0", "p1", "p2", "p3", "p4", "p5"};
+
+struct cluster {
+    struct pieces pieces;
+    struct world world;
+    struct strbuf object;
+    const struct asked *pod[PODS]; /* NULL: not there, or ended */
+    uint64_t version;
+};
+
+static uint32_t below(void *user, uint32_t bound)
+{
+    struct cluster *cluster = user;
+    uint32_t drawn = pieces_byte(&cluster->pieces);
+
+    if (bound > 1U << 8)
+        drawn = drawn << 8 | pieces_byte(&cluster->pieces);
+    if (bound > 1U << 16)
+        drawn = drawn << 8 | pieces_byte(&cluster->pieces);
+    return bound == 0 ? 0 : drawn % bound;
+}
+
+static struct hostile_draw draw_of(struct cluster *cluster)
+{
+    return (struct hostile_draw){cluster, below};
+}
+
+static int keep_item(void *user, struct text bytes, struct err *err)
+{
+    must(err != NULL);
+    *(struct text *)user = bytes;
+    return 0;
+}
+
+/* The object as it comes out of a watch and of a list: the same bytes. */
+static struct text carried(struct cluster *cluster, const char *version)
+{
+    struct arena *arena = &cluster->world.arena;
+    const struct text bytes = {cluster->object.data, cluster->object.len};
+    struct watch_event event;
+    struct list_page page;
+    struct text item = {NULL, 0};
+    struct err err;
+    const struct text line =
+        text_of(arena_printf(arena, "{\"type\":\"MODIFIED\",\"object\":%.*s}", TEXT_ARG(bytes)));
+    const struct text list = text_of(arena_printf(
+        arena, "{\"kind\":\"List\",\"metadata\":{\"resourceVersion\":\"9\"},\"items\":[%.*s]}",
+        TEXT_ARG(bytes)));
+
+    must(watch_decode(line, arena, &event, &err) == 0);
+    must(strcmp(event.resource_version, version) == 0 && text_eq(event.object, bytes));
+    must(list_decode(list, arena, &item, keep_item, &page, &err) == 0);
+    must(text_eq(item, bytes));
+    return event.object;
+}
+
+static void run(struct cluster *cluster, const struct command *command, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        must(world_do(&cluster->world, &command[i]) != VERDICT_REFUSED);
+    world_settle(&cluster->world);
+}
+
+static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked *asks,
+                      const char *phase)
+{
+    struct arena *arena = &cluster->world.arena;
+    const char *version = arena_printf(arena, "%llu", (unsigned long long)++cluster->version);
+    const struct hostile_draw draw = draw_of(cluster);
+    const struct hostile_pod is = {
+        .namespace = "team",
+        .name = names[slot],
+        .uid = names[slot],
+        .version = version,
+        .node = "n1",
+        .phase = phase,
+        .terminating = below(cluster, 4) == 1,
+        .resource = rules.resource,
+        .whole_resource = rules.whole_resource,
+        .amount = asks->amount,
+        .asking = asks->asking,
+        .whole = asks->whole,
+    };
+    struct command command[RECONCILE_MAX];
+    struct request request;
+    struct refusal refusal;
+    struct pod pod;
+    struct err err;
+
+    strbuf_reset(&cluster->object);
+    hostile_pod(&cluster->object, &is, &draw);
+    must(pod_decode(carried(cluster, version), &rules, arena, &pod, &err) == 0);
+    must(strcmp(pod.uid, is.uid) == 0 && strcmp(pod.name, is.name) == 0);
+    must(strcmp(pod.namespace, is.namespace) == 0 && strcmp(pod.node, is.node) == 0);
+    must(strcmp(pod.resource_version, version) == 0);
+    must((pod.terminating_ms != 0) == is.terminating);
+    must(pod_ended(&pod) == (strcmp(phase, "Failed") == 0));
+    must(pod.ours == (asks->asking > 0) && pod.whole_gpus == asks->whole);
+    const enum request_verdict verdict =
+        request_parse_bound(&pod, &judge, arena, &request, &refusal);
+    const bool judged = verdict == REQUEST_OK || verdict == REQUEST_WHOLE;
+    run(cluster, command,
+        reconcile_pod(cluster->world.ledger, &pod, judged ? &request : NULL, 1, command));
+    cluster->pod[slot] = pod_ended(&pod) ? NULL : asks;
+}
+
+/* The same pod waits: whatever is wrong with it, it is refused and not passed by. */
+static void pod_waits(struct cluster *cluster, const struct asked *asks)
+{
+    struct arena *arena = &cluster->world.arena;
+    const struct hostile_draw draw = draw_of(cluster);
+    const struct hostile_pod is = {.namespace = "team",
+                                   .name = "waits",
+                                   .uid = "waits",
+                                   .version = "1",
+                                   .node = "",
+                                   .phase = "Pending",
+                                   .resource = rules.resource,
+                                   .whole_resource = rules.whole_resource,
+                                   .amount = asks->amount,
+                                   .asking = asks->asking,
+                                   .whole = asks->whole};
+    struct request request;
+    struct refusal refusal;
+    struct pod pod;
+    struct err err;
+
+    strbuf_reset(&cluster->object);
+    hostile_pod(&cluster->object, &is, &draw);
+    must(pod_decode(carried(cluster, "1"), &rules, arena, &pod, &err) == 0);
+    const enum request_verdict verdict = request_parse(&pod, &judge, arena, &request, &refusal);
+    must((verdict == REQUEST_NOT_OURS) == (asks->asking == 0 && asks->whole == 0));
+    must(pod.unreadable == NULL || verdict != REQUEST_OK);
+    must(verdict != REQUEST_REFUSED || refusal.text[0] != '\0');
+}
+
+static void node_comes(struct cluster *cluster)
+{
+    struct arena *arena = &cluster->world.arena;
+    const char *version = arena_printf(arena, "%llu", (unsigned long long)++cluster->version);
+    const struct hostile_draw draw = draw_of(cluster);
+    const struct inventory_rules how = {.from_labels = true};
+    const struct hostile_node is = {.name = "n1",
+                                    .uid = "node-uid",
+                                    .version = version,
+                                    .resource = rules.resource,
+                                    .amount = "2000"};
+    struct inventory inventory;
+    struct node_facts facts;
+    struct err err;
+
+    strbuf_reset(&cluster->object);
+    hostile_node(&cluster->object, &is, &draw);
+    must(node_decode(carried(cluster, version), &rules, arena, &facts, &err) == 0);
+    must(strcmp(facts.name, is.name) == 0 && strcmp(facts.uid, is.uid) == 0);
+    inventory_parse(&facts, &how, arena, &inventory);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = &inventory};
+    run(cluster, &command, 1);
+}
+
+static void pod_goes(struct cluster *cluster, uint32_t slot)
+{
+    struct command command[RECONCILE_MAX];
+
+    run(cluster, command, reconcile_gone(cluster->world.ledger, names[slot], 1, command));
+    cluster->pod[slot] = NULL;
+}
+
+/* What the node offers and what its pods ask are together no more than it has. */
+static void all_is_counted(struct cluster *cluster)
+{
+    const struct node *node = ledger_node(cluster->world.ledger, TEXT("n1"));
+    uint32_t taken = 0;
+    uint32_t whole = 0;
+
+    must(node != NULL && !node->gone);
+    for (uint32_t i = 0; i < PODS; i++) {
+        const struct allocation *held = ledger_find(cluster->world.ledger, text_of(names[i]));
+        const struct asked *asks = cluster->pod[i];
+        const bool counts = asks != NULL && (asks->milli > 0 || asks->whole > 0);
+        must((held != NULL) == counts);
+        if (held == NULL)
+            continue;
+        must(asks->milli == 0 || allocation_milli(held) > 0 || held->is.unplaced_milli > 0);
+        must(held->is.held_gpus == asks->whole);
+        taken += asks->milli;
+        whole += asks->whole;
+    }
+    must(node->held_gpus == whole);
+    const uint32_t offered = node_closed(node) == REASON_NONE ? node->free_milli : 0;
+    must(offered + (taken < CAPACITY ? taken : CAPACITY) <= CAPACITY);
+}
+
+static void happen(struct cluster *cluster)
+{
+    const uint8_t what = pieces_byte(&cluster->pieces);
+    const uint32_t slot = below(cluster, PODS);
+    const struct asked *asks = cluster->pod[slot];
+
+    if (asks == NULL) /* its spec stays what it was */
+        asks = &asked[below(cluster, ARRAY_LEN(asked))];
+    switch (what) {
+    case 'n':
+        node_comes(cluster);
+        break;
+    case 'w':
+        pod_waits(cluster, asks);
+        break;
+    case 'e':
+        pod_comes(cluster, slot, asks, "Failed");
+        break;
+    case 'd':
+        pod_goes(cluster, slot);
+        break;
+    default:
+        pod_comes(cluster, slot, asks, what == 'u' ? "Unknown" : "Running");
+    }
+    all_is_counted(cluster);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct cluster cluster = {.pieces = pieces_of(data, size)};
+    const struct world_gpu gpus[WHOLE] = {{.index = 0}, {.index = 1}};
+
+    world_init(&cluster.world);
+    strbuf_init(&cluster.object);
+    must(world_node(&cluster.world, "n1", gpus, WHOLE) == VERDICT_OK);
+    for (int i = 0; i < STEPS && cluster.pieces.left > 0; i++)
+        happen(&cluster);
+    strbuf_done(&cluster.object);
+    world_done(&cluster.world);
+    return 0;
+}
