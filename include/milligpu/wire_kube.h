@@ -125,4 +125,20 @@ void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
 /* JSON merge patch of nodes/status: capacity[resource] = milli. */
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli);
 
+/*
+ * SelfSubjectAccessReview: may we do this?  What is NULL or empty is not said: every namespace,
+ * every name.  The answer is an error if it does not say.
+ */
+struct review_facts {
+    const char *verb;
+    const char *group;
+    const char *resource;
+    const char *subresource;
+    const char *namespace;
+    const char *name;
+};
+void review_encode(struct strbuf *out, const struct review_facts *facts);
+int review_decode(struct text bytes, struct arena *arena, bool *out_allowed,
+                  struct err *err) MUST_USE;
+
 #endif

@@ -7,18 +7,20 @@
 #include "api_inside.h"
 #include "audit.h"
 #include "milligpu_version.h"
+#include "rights.h"
 
 /*
- * Each check says what was seen, and what to do where it is not well.  Nothing is tried out here:
- * what the daemon met while it worked is the truth about its rights and its scheduler.
+ * Each check says what is true now, and what to do where it is not well.  Nothing is tried out:
+ * what the daemon met while it worked is the truth about its scheduler, and about its rights the
+ * API server is asked (rights.h).
  */
 
 enum {
-    HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew after half of it */
+    HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew in half of it */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
     ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
-    UNASKED_MAX = 4096,
+    UNBOUND_MAX = 4096,
 };
 
 enum health { HEALTH_OK, HEALTH_WARNING, HEALTH_FAILED };
@@ -238,25 +240,49 @@ static void count_call(void *user, const char *labels, int64_t value)
                    (int)strcspn(call + 1, "\""), call + 1);
 }
 
-static void check_rights(struct doctor *doctor)
+/* What was denied once may be granted by now, or a kube-apiserver had just started. */
+static void say_rights_given(struct doctor *doctor, const struct rights_facts *facts)
 {
     struct calls calls = {.all = 0};
 
-    if (doctor->app->standin != NULL) {
-        say(doctor, "rights", HEALTH_OK, "", "standalone: none are needed");
-        return;
-    }
+    must(facts->asked > 0 && facts->denied == 0);
     metric_each(M_API_REQUESTS, &calls, count_call);
     must(calls.denied <= calls.all);
     if (calls.denied > 0)
-        say(doctor, "rights", HEALTH_FAILED,
-            "apply the roles of manifests again: bind needs create on pods/binding, fetch and "
-            "check get on pods, event create on events, ring and hang_bell create and patch on "
-            "csistoragecapacities, advertise patch on nodes/status",
-            "%lld calls were denied: %s", (long long)calls.denied, calls.words);
+        say(doctor, "rights", HEALTH_OK, "",
+            "the API server says that all %u that are needed are given; since the start it denied "
+            "%lld of %lld calls: %s",
+            facts->asked, (long long)calls.denied, (long long)calls.all, calls.words);
     else
-        say(doctor, "rights", HEALTH_OK, "", "of %lld calls since the start none was denied",
-            (long long)calls.all);
+        say(doctor, "rights", HEALTH_OK, "",
+            "the API server says that all %u that are needed are given; of %lld calls since the "
+            "start none was denied",
+            facts->asked, (long long)calls.all);
+}
+
+static void check_rights(struct doctor *doctor)
+{
+    struct rights_facts facts;
+
+    if (doctor->app->rights == NULL) {
+        say(doctor, "rights", HEALTH_OK, "", "none are needed: nobody grants them here");
+        return;
+    }
+    rights_ask(doctor->app->rights, RIGHTS_WAIT_MS, &facts);
+    if (facts.at_ms == 0)
+        say(doctor, "rights", HEALTH_WARNING, "see what is said of the API server, and ask again",
+            "the API server has not said yet which are given");
+    else if (facts.error[0] != '\0')
+        say(doctor, "rights", HEALTH_WARNING,
+            "see what is said of the API server; every account may create selfsubjectaccessreviews "
+            "by the ClusterRole system:basic-user, unless that was taken away",
+            "the API server could not be asked which are given: %s", facts.error);
+    else if (facts.denied > 0)
+        say(doctor, "rights", HEALTH_FAILED, "apply the roles of manifests again",
+            "the API server says that %u of %u that are needed are denied: %s", facts.denied,
+            facts.asked, facts.words);
+    else
+        say_rights_given(doctor, &facts);
 }
 
 static void check_bell(struct doctor *doctor)
@@ -309,48 +335,62 @@ static void count_webhook(void *user, const char *labels, int64_t value)
         asked->errors += value;
 }
 
-/* Pods that ask for a share, are not bound, and about which no filter has come. */
-struct unasked {
+/* Pods that ask for a share, and have not been bound for a while. */
+struct unbound {
     struct arena *arena;
     int64_t wall_ms;
     size_t count;
-    const char *uid[UNASKED_MAX];
-    const char *name[UNASKED_MAX];
+    const char *uid[UNBOUND_MAX];
+    const char *name[UNBOUND_MAX];
 };
 
 static void note_unbound(void *user, const struct pod_record *record)
 {
-    struct unasked *unasked = user;
+    struct unbound *unbound = user;
 
     must(record->uid[0] != '\0');
     if (record->node[0] != '\0' || record->request == NULL || record->terminating_ms != 0 ||
-        unasked->wall_ms - record->created_ms < ASKED_LATE_MS || unasked->count == UNASKED_MAX)
+        unbound->wall_ms - record->created_ms < ASKED_LATE_MS || unbound->count == UNBOUND_MAX)
         return;
-    unasked->uid[unasked->count] = arena_copy(unasked->arena, text_of(record->uid));
-    unasked->name[unasked->count++] =
-        arena_printf(unasked->arena, "%s/%s", record->namespace, record->name);
+    unbound->uid[unbound->count] = arena_copy(unbound->arena, text_of(record->uid));
+    unbound->name[unbound->count++] =
+        arena_printf(unbound->arena, "%s/%s", record->namespace, record->name);
 }
 
-static size_t count_unasked(struct doctor *doctor, const char **out_example)
+/* What became of them, with an example of each. */
+struct lot {
+    size_t unasked; /* no filter has come */
+    const char *unasked_name;
+    size_t offered; /* room was found, and nobody has bound them */
+    const char *offered_name;
+};
+
+static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 {
     struct arena *arena = &doctor->call->arena;
-    struct unasked *unasked = arena_alloc(arena, sizeof *unasked);
+    struct hints *hints = doctor->app->hints;
+    struct unbound *unbound = arena_alloc(arena, sizeof *unbound);
+    const bool overflow = hints_overflow(hints, doctor->now_ms);
     struct waiting waiting;
-    size_t count = 0;
 
-    unasked->arena = arena;
-    unasked->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
-    pods_each(doctor->app->pods, unasked, note_unbound);
-    for (size_t i = 0; i < unasked->count; i++) {
-        const struct text uid = text_of(unasked->uid[i]);
-        if (hints_find(doctor->app->hints, uid, arena, &waiting) ||
-            snapshot_open(doctor->snapshot, uid) != NULL)
+    unbound->arena = arena;
+    unbound->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
+    pods_each_unbound(doctor->app->pods, unbound, note_unbound);
+    for (size_t i = 0; i < unbound->count; i++) {
+        const struct text uid = text_of(unbound->uid[i]);
+        if (snapshot_open(doctor->snapshot, uid) != NULL)
             continue;
-        *out_example = unasked->name[i];
-        count++;
+        if (!hints_has_asked(hints, uid)) {
+            if (overflow)
+                continue; /* it may have asked when there was no room to remember it */
+            lot->unasked++;
+            lot->unasked_name = unbound->name[i];
+        } else if (hints_find(hints, uid, arena, &waiting) && waiting.reason == REASON_NONE) {
+            lot->offered++;
+            lot->offered_name = unbound->name[i];
+        }
     }
-    must(count <= unasked->count);
-    return count;
+    must(lot->offered + lot->unasked <= unbound->count);
 }
 
 static void check_scheduler(struct doctor *doctor)
@@ -358,15 +398,15 @@ static void check_scheduler(struct doctor *doctor)
     static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
                                "filterVerb, managedResources) and the schedulerName of the pods";
     struct asked asked = {0};
-    const char *example = "";
-    const size_t unasked = count_unasked(doctor, &example);
+    struct lot lot = {0};
 
+    look_at_unbound(doctor, &lot);
     metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
     must(asked.passed <= asked.filters);
-    if (unasked > 0)
+    if (lot.unasked > 0)
         say(doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
             "%zu pods wait that no scheduler has asked about since the start, %s among them",
-            unasked, example);
+            lot.unasked, lot.unasked_name);
     else if (asked.filters == 0)
         say(doctor, "scheduler", HEALTH_WARNING, wire,
             "no scheduler has asked since the start; no pod waits either");
@@ -374,6 +414,12 @@ static void check_scheduler(struct doctor *doctor)
         say(doctor, "scheduler", HEALTH_FAILED,
             "set bindVerb: bind at the extender, and no bind plugin of another product before it",
             "filter found room %lld times, but bind was never called", (long long)asked.passed);
+    else if (lot.offered > 0)
+        say(doctor, "scheduler", HEALTH_WARNING,
+            "kubectl describe pod says what else stands against these nodes: another extender, "
+            "taints, volumes",
+            "%zu pods were offered nodes with room and are not bound, %s among them", lot.offered,
+            lot.offered_name);
     else
         say(doctor, "scheduler", HEALTH_OK, "",
             "filter was asked %lld times, bind %lld times, %lld answers were errors",

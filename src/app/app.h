@@ -50,6 +50,7 @@ struct app {
     struct outbox *outbox;
     struct audit *audit;     /* NULL: none is made */
     struct recent *recent;   /* NULL: not kept */
+    struct rights *rights;   /* NULL: nobody can be asked */
     struct standin *standin; /* NULL in a cluster */
     const char *server;      /* of the API, for people */
     const char *bell_namespace;

@@ -20,6 +20,7 @@
 #include "audit.h"
 #include "claim.h"
 #include "milligpu_version.h"
+#include "rights.h"
 #include "watcher.h"
 #include "webhooks.h"
 #include "writer.h"
@@ -113,7 +114,10 @@ static void watch_delivered(void *user, const struct kube_answer *answer)
     must(answer->id != 0);
 
     struct daemon *daemon = user;
-    watcher_answer(daemon->watcher, now_of(&daemon->app), answer);
+    const int64_t now_ms = now_of(&daemon->app);
+
+    if (!rights_answer(daemon->app.rights, now_ms, answer))
+        watcher_answer(daemon->watcher, now_ms, answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
@@ -151,8 +155,11 @@ static void *watcher_main(void *user)
             return NULL;
         }
     }
-    while (!atomic_load(&daemon->stop_io))
-        poll_watch(daemon, watcher_step(daemon->watcher, now_of(&daemon->app)), watch_delivered);
+    while (!atomic_load(&daemon->stop_io)) {
+        const int64_t watch = watcher_step(daemon->watcher, now_of(&daemon->app));
+        const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
+        poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
+    }
     return NULL;
 }
 
@@ -367,6 +374,7 @@ static void make_parts(struct daemon *daemon)
     daemon->writer = writer_new(app);
     daemon->claim = claim_new(app, &daemon->watch_ops);
     daemon->watcher = watcher_new(app, &daemon->watch_ops);
+    app->rights = rights_new(app, &daemon->watch_ops);
     daemon->webhooks = webhooks_new(app);
 }
 
@@ -663,6 +671,7 @@ static void stop(struct daemon *daemon)
         web_stop(daemon->port[i]);
     claim_free(daemon->claim);
     watcher_free(daemon->watcher);
+    rights_free(app->rights);
     outbox_free(app->outbox);
     writer_free(daemon->writer);
     audit_free(app->audit);

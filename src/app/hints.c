@@ -600,6 +600,16 @@ void hints_each(struct hints *hints, void *user,
     unlock(hints);
 }
 
+bool hints_has_asked(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    lock(hints);
+    const bool found = map_find(&hints->askers, uid) != NULL;
+    unlock(hints);
+    return found;
+}
+
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
 {
     must(out != NULL);

@@ -141,6 +141,8 @@ struct waiting {
 /* Visit under the lock, those that hints_waiting() counts: copy what you need. */
 void hints_each(struct hints *hints, void *user,
                 void (*visit)(void *user, const struct waiting *waiting));
+/* Has this pod asked, whatever came of it? */
+bool hints_has_asked(struct hints *hints, struct text uid);
 /* Whoever was refused or offered nodes, late or not, and is not being bound. */
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 

@@ -1,6 +1,7 @@
 #include "pods.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -8,8 +9,10 @@
 #include "milligpu/wire_kube.h"
 
 struct pods {
-    pthread_mutex_t lock; /* guards the table; records are replaced whole */
+    pthread_mutex_t lock; /* guards the tables; records are replaced whole */
     struct map by_uid;
+    struct map by_name; /* "namespace\0name", of those that have one: the one that was put last */
+    struct map unbound; /* by uid: those that ask for a share and are on no node */
 };
 
 struct pods *pods_new(void)
@@ -18,6 +21,8 @@ struct pods *pods_new(void)
 
     must(pthread_mutex_init(&pods->lock, NULL) == 0);
     map_init(&pods->by_uid);
+    map_init(&pods->by_name);
+    map_init(&pods->unbound);
     return pods;
 }
 
@@ -29,6 +34,8 @@ void pods_free(struct pods *pods)
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;)
         pod_record_free(record);
     map_done(&pods->by_uid);
+    map_done(&pods->by_name);
+    map_done(&pods->unbound);
     (void)pthread_mutex_destroy(&pods->lock);
     xfree(pods);
 }
@@ -118,15 +125,48 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     return record;
 }
 
+/* In the record the two strings stand one behind the other. */
+static struct text full_name(const struct pod_record *record)
+{
+    must(record->name == record->namespace + strlen(record->namespace) + 1);
+    return (struct text){record->namespace,
+                         (size_t)(record->name - record->namespace) + strlen(record->name)};
+}
+
+static void enter(struct pods *pods, struct pod_record *record)
+{
+    const struct text uid = text_of(record->uid);
+
+    must(map_find(&pods->by_uid, uid) == NULL);
+    (void)map_put(&pods->by_uid, uid, record);
+    if (record->name[0] != '\0')
+        (void)map_put(&pods->by_name, full_name(record), record);
+    if (record->request != NULL && record->node[0] == '\0')
+        (void)map_put(&pods->unbound, uid, record);
+}
+
+/* NULL if it is not there.  The keys live in the record. */
+static struct pod_record *leave(struct pods *pods, const char *uid)
+{
+    struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
+
+    must(uid[0] != '\0');
+    if (record == NULL)
+        return NULL;
+    (void)map_take(&pods->unbound, text_of(uid));
+    if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
+        (void)map_take(&pods->by_name, full_name(record));
+    return record;
+}
+
 static void put(struct pods *pods, struct pod_record *record)
 {
     must(record->uid[0] != '\0');
     must((record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE) ==
          (record->request != NULL));
     lock(pods);
-    /* The key lives in the record, so the old pair has to leave first. */
-    struct pod_record *before = map_take(&pods->by_uid, text_of(record->uid));
-    (void)map_put(&pods->by_uid, text_of(record->uid), record);
+    struct pod_record *before = leave(pods, record->uid);
+    enter(pods, record);
     unlock(pods);
     pod_record_free(before);
 }
@@ -151,7 +191,7 @@ void pods_remove(struct pods *pods, const char *uid)
 {
     must(uid != NULL);
     lock(pods);
-    struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
+    struct pod_record *record = leave(pods, uid);
     unlock(pods);
     pod_record_free(record);
 }
@@ -223,13 +263,13 @@ struct pod_record *pods_copy(struct pods *pods, const char *namespace, const cha
 {
     must(namespace != NULL && name != NULL);
 
-    struct pod_record *copy = NULL;
-    const struct pod_record *record;
-
+    char key[512];
+    const int bytes = snprintf(key, sizeof key, "%s%c%s", namespace, '\0', name);
+    if (bytes < 0 || (size_t)bytes >= sizeof key)
+        return NULL; /* longer than any name is */
     lock(pods);
-    for (size_t at = 0; copy == NULL && (record = map_next(&pods->by_uid, &at)) != NULL;)
-        if (strcmp(record->name, name) == 0 && strcmp(record->namespace, namespace) == 0)
-            copy = record_copy(record);
+    const struct pod_record *record = map_find(&pods->by_name, (struct text){key, (size_t)bytes});
+    struct pod_record *copy = record != NULL ? record_copy(record) : NULL;
     unlock(pods);
     return copy;
 }
@@ -255,15 +295,15 @@ size_t pods_count(struct pods *pods)
     return count;
 }
 
-void pods_each(struct pods *pods, void *user,
-               void (*visit)(void *user, const struct pod_record *record))
+void pods_each_unbound(struct pods *pods, void *user,
+                       void (*visit)(void *user, const struct pod_record *record))
 {
     must(visit != NULL);
 
     const struct pod_record *record;
 
     lock(pods);
-    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;)
+    for (size_t at = 0; (record = map_next(&pods->unbound, &at)) != NULL;)
         visit(user, record);
     unlock(pods);
 }

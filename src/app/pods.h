@@ -4,7 +4,8 @@
  * Of a pod that asks for our resource or for whole GPUs everything that placing it needs; of
  * others only where it sits and what CPU and memory it takes.  Ended pods are not kept.
  *
- * One lock, guarding the table, held for look-ups and copies only.  The writer writes; REST reads.
+ * One lock, guarding the tables, held for look-ups and copies only: the writer waits for it.  So no
+ * reader goes through all pods.  The writer writes; REST reads.
  */
 #ifndef MILLIGPU_PODS_H
 #define MILLIGPU_PODS_H
@@ -62,15 +63,16 @@ struct pods_list {
 void pods_sweep(struct pods *pods, struct pods_list list, void *user,
                 void (*gone)(void *user, const struct pod_record *record));
 
-/* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  O(n) by name. */
+/* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  Only pods that ask
+   have a name here; of several of one name it is the one that was put last. */
 struct pod_record *pods_copy(struct pods *pods, const char *namespace, const char *name) MUST_USE;
 void pod_record_free(struct pod_record *record);
 /* Any thread. */
 enum pods_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pods_state pods_look(struct pods *pods, struct text uid);
 size_t pods_count(struct pods *pods);
-/* Visit under the lock: copy what you need. */
-void pods_each(struct pods *pods, void *user,
-               void (*visit)(void *user, const struct pod_record *record));
+/* Those that ask for a share and are not bound.  Visit under the lock: copy what you need. */
+void pods_each_unbound(struct pods *pods, void *user,
+                       void (*visit)(void *user, const struct pod_record *record));
 
 #endif

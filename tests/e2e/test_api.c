@@ -919,7 +919,7 @@ static void doctor_finds_what_is_broken(void **state)
     atomic_store(&desk->app.nodes_synced, false);
     finds(desk, "nodes", "failed", "no complete list of nodes");
     atomic_store(&desk->app.pods_heard_ms, 1);
-    finds(desk, "pods", "warning", "silent");
+    finds(desk, "pods", "warning", "no watch of pods was answered for");
     atomic_store(&desk->app.nodes_heard_ms, 1);
     atomic_store(&desk->app.api_error_ms, desk->app.clock.now_ms(desk->app.clock.ctx));
     finds(desk, "api", "warning", "a call failed 0 s ago");
@@ -950,13 +950,13 @@ static int64_t a_minute_ago(void *ctx)
     return clock->wall_ms(clock->ctx) - 60000;
 }
 
-static void lonely_pod(struct desk *desk)
+static void old_pod(struct desk *desk, const char *name, const char *amount)
 {
     struct clock_ops clock;
 
     clock_real(&clock);
     standin_set_clock(desk->app.standin, a_minute_ago, &clock);
-    desk_pod(desk, "lonely", "3000", "");
+    desk_pod(desk, name, amount, "");
     standin_set_clock(desk->app.standin, clock.wall_ms, clock.ctx);
 }
 
@@ -968,7 +968,7 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
     finds(desk, "scheduler", "warning", "no scheduler has asked since the start");
     desk_pod(desk, "young", "100", "");
     finds(desk, "scheduler", "warning", "no pod waits either");
-    lonely_pod(desk);
+    old_pod(desk, "lonely", "3000");
     finds(desk, "scheduler", "failed", "1 pods wait that no scheduler has asked about");
 }
 
@@ -978,9 +978,26 @@ static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
 
     desk_pod(desk, "asked", "3000", "");
     desk_filter(desk, "asked");
-    lonely_pod(desk);
+    old_pod(desk, "lonely", "3000");
     finds(desk, "scheduler", "warning", "default/lonely among them");
     desk_filter(desk, "lonely");
+    finds(desk, "scheduler", "ok", "filter was asked");
+}
+
+static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **state)
+{
+    struct desk *desk = *state;
+
+    desk_pod(desk, "quick", "100", "");
+    desk_filter(desk, "quick");
+    desk_bind(desk, "quick", "n1");
+    finds(desk, "scheduler", "ok", "filter was asked");
+    old_pod(desk, "shunned", "100");
+    finds(desk, "scheduler", "warning", "no scheduler has asked about since the start");
+    desk_filter(desk, "shunned");
+    finds(desk, "scheduler", "warning",
+          "1 pods were offered nodes with room and are not bound, default/shunned among them");
+    desk_bind(desk, "shunned", "n1");
     finds(desk, "scheduler", "ok", "filter was asked");
 }
 
@@ -1135,6 +1152,7 @@ int main(void)
         desk_test(doctor_finds_what_is_broken),
         desk_test(doctor_sees_exposed_webhooks),
         desk_test(doctor_sees_a_pod_that_no_scheduler_asks_about),
+        desk_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
         desk_test(doctor_counts_drift),
         desk_test(settings_say_where_they_come_from),
         desk_test(a_backup_is_a_ledger_that_opens),

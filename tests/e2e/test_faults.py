@@ -881,6 +881,45 @@ class Server(Faulty):
         daemon.wait(lambda: b'milligpu_events_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
         self.works(daemon)
 
+    def rights(self, daemon):
+        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "rights")
+
+    @kind("403 to everybody, for a moment")
+    def test_rights_that_were_denied_for_a_moment_are_said_to_be_given(self):
+        """A kube-apiserver that has just started denies everybody everything until it knows its roles."""
+        api = self.serve()
+        daemon = self.open(api)
+        made = api.create(rig.pod("pod", 300))
+        node = daemon.filter(made)["NodeNames"][0]
+        api.fault(BINDING, "status", number=403, text=status(403, "Forbidden", "not yet"))
+        api.fault("selfsubjectaccessreviews", "status", number=403, text=status(403, "Forbidden", "not yet"))
+        self.assertIn("403", daemon.bind(made, node))
+        rights = self.rights(daemon)
+        self.assertEqual(rights["status"], "ok", rights)
+        self.assertRegex(rights["text"], "says that all 10 that are needed are given; since the start it denied")
+        self.works(daemon)
+
+    @kind("a right that is not given")
+    def test_a_right_that_is_not_given_is_named_and_asked_about_twice_and_seldom(self):
+        api = self.serve(("selfsubjectaccessreviews", "status",
+                          {"number": 201, "times": 99, "text": '{"status":{"allowed":false}}'}))
+        daemon = self.open(api)
+        for _ in range(5):
+            rights = self.rights(daemon)
+            self.assertEqual(rights["status"], "failed", rights)
+            self.assertIn("create pods/binding (bind)", rights["text"])
+        self.assertEqual(api.seen("selfsubjectaccessreviews"), 20, "two rounds, however often it is asked for")
+
+    @kind("an API server that does not answer a review")
+    def test_doctor_does_not_wait_for_a_server_that_does_not_answer(self):
+        api = self.serve(("selfsubjectaccessreviews", "silent", {"times": 99}))
+        daemon = self.open(api)
+        begun = time.monotonic()
+        rights = self.rights(daemon)
+        self.assertLess(time.monotonic() - begun, 10)
+        self.assertEqual(rights["status"], "warning", rights)
+        self.works(daemon)
+
     @kind("401 for ever, then healed")
     def test_401_for_a_token_that_is_not_rotated_is_lasting_trouble_until_it_is_right(self):
         api = self.serve()

@@ -1,0 +1,333 @@
+/* Rights are asked about when somebody wants to know, and the answer is true of now. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/rights.h"
+
+/* kube_ops that remember; the test answers, and holds the clock. */
+struct scene {
+    struct app app;
+    struct settings settings;
+    struct rights *rights;
+    int64_t now_ms;
+    uint64_t id; /* in flight; 0: none */
+    unsigned asked;
+    unsigned woken;
+    bool start_fails;
+    char body[1024];
+    const char *denied; /* a request that has this is denied */
+    int status;         /* instead of 201 */
+};
+
+static int64_t now_of(void *ctx)
+{
+    return ((struct scene *)ctx)->now_ms;
+}
+
+static int on_start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct scene *scene = ctx;
+
+    if (scene->start_fails)
+        return err_set(err, ERR_IO, "no way there");
+    assert_int_equal(scene->id, 0); /* one after the other */
+    assert_string_equal(request->method, "POST");
+    assert_string_equal(request->path, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+    assert_true(request->timeout_ms > 0);
+    (void)snprintf(scene->body, sizeof scene->body, "%.*s", (int)request->body.len,
+                   request->body.at);
+    scene->id = request->id;
+    scene->asked++;
+    return 0;
+}
+
+static void on_cancel(void *ctx, uint64_t id)
+{
+    struct scene *scene = ctx;
+    assert_int_equal(id, scene->id);
+    scene->id = 0;
+}
+
+static void on_wake(void *ctx)
+{
+    ((struct scene *)ctx)->woken++;
+}
+
+static int set_up(void **state)
+{
+    struct scene *scene = xcalloc(1, sizeof *scene);
+    const struct kube_ops ops = {
+        .ctx = scene, .start = on_start, .cancel = on_cancel, .wake = on_wake};
+
+    scene->settings = (struct settings){.wake = "bell", .events = true};
+    scene->app.settings = &scene->settings;
+    scene->app.bell_namespace = "bells";
+    scene->app.clock = (struct clock_ops){.ctx = scene, .now_ms = now_of};
+    scene->now_ms = 5000;
+    scene->rights = rights_new(&scene->app, &ops);
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+
+    rights_free(scene->rights);
+    assert_int_equal(scene->id, 0);
+    xfree(scene);
+    return 0;
+}
+
+static void say(struct scene *scene, enum kube_piece piece, int status, const char *text)
+{
+    const struct err err = {ERR_TIMEOUT, "not answered"};
+    const struct kube_answer answer = {.id = scene->id,
+                                       .piece = piece,
+                                       .status = status,
+                                       .data = text_of(text),
+                                       .err = piece == KUBE_FAILED ? &err : NULL};
+    if (piece == KUBE_DONE || piece == KUBE_FAILED)
+        scene->id = 0;
+    assert_true(rights_answer(scene->rights, scene->now_ms, &answer));
+}
+
+static void answer_one(struct scene *scene)
+{
+    const bool denied = scene->denied != NULL && strstr(scene->body, scene->denied) != NULL;
+    const int status = scene->status != 0 ? scene->status : 201;
+
+    say(scene, KUBE_HEAD, status, "");
+    say(scene, KUBE_DATA, status,
+        denied ? "{\"status\":{\"allowed\":false,\"reason\":\"no\"}}"
+               : "{\"kind\":\"SelfSubjectAccessReview\",\"status\":{\"allowed\":true}}");
+    say(scene, KUBE_DONE, status, "");
+}
+
+/* What the watcher's thread does, until it has nothing to do at this time. */
+static void run(struct scene *scene)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        const int64_t wait_ms = rights_step(scene->rights, scene->now_ms);
+        if (scene->id != 0)
+            answer_one(scene);
+        else if (wait_ms > 0)
+            return;
+    }
+    fail_msg("it never rests");
+}
+
+static struct rights_facts ask(struct scene *scene)
+{
+    struct rights_facts facts;
+
+    rights_ask(scene->rights, 0, &facts);
+    run(scene);
+    rights_ask(scene->rights, 0, &facts);
+    return facts;
+}
+
+static void nobody_is_asked_until_somebody_wants_to_know(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    run(scene);
+    scene->now_ms += 3600000;
+    run(scene);
+    assert_int_equal(scene->asked, 0);
+    rights_ask(scene->rights, 0, &facts);
+    assert_int_equal(facts.at_ms, 0);
+    assert_int_equal(scene->woken, 1);
+    run(scene);
+    assert_true(scene->asked > 0);
+}
+
+static void each_right_that_we_need_is_asked_about_once(void **state)
+{
+    struct scene *scene = *state;
+    const struct rights_facts facts = ask(scene);
+
+    assert_int_equal(facts.at_ms, scene->now_ms);
+    assert_int_equal(facts.asked, 10);
+    assert_int_equal(facts.denied, 0);
+    assert_string_equal(facts.error, "");
+    assert_int_equal(scene->asked, 10);
+}
+
+static void what_is_set_up_decides_what_is_needed(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->settings.wake = "off";
+    scene->settings.events = false;
+    assert_int_equal(ask(scene).asked, 7);
+    scene->now_ms += RIGHTS_FRESH_MS;
+    scene->settings.wake = "node";
+    scene->settings.advertise = true;
+    assert_int_equal(ask(scene).asked, 9);
+}
+
+static void the_bell_is_asked_about_where_it_hangs(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->denied = "\"verb\":\"patch\",\"group\":\"storage.k8s.io\",\"resource\":"
+                    "\"csistoragecapacities\",\"namespace\":\"bells\",\"name\":\"milligpu-bell\"";
+    assert_int_equal(ask(scene).denied, 0); /* not before it was asked again */
+    scene->now_ms += 1000;
+    run(scene);
+    assert_int_equal(ask(scene).denied, 1);
+}
+
+static void a_denial_is_believed_when_it_is_said_twice(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    scene->denied = "\"subresource\":\"binding\"";
+    assert_int_equal(ask(scene).at_ms, 0);
+    scene->now_ms += 999;
+    run(scene);
+    assert_int_equal(scene->asked, 10);
+    scene->now_ms += 1;
+    run(scene);
+    assert_int_equal(scene->asked, 20);
+    facts = ask(scene);
+    assert_int_equal(facts.denied, 1);
+    assert_string_equal(facts.words, "create pods/binding (bind)");
+}
+
+/* kube-apiserver after a restart. */
+static void a_denial_of_some_milliseconds_is_not_told(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->denied = "\"verb\"";
+    assert_int_equal(ask(scene).at_ms, 0);
+    scene->denied = NULL;
+    scene->now_ms += 1000;
+    run(scene);
+    assert_int_equal(ask(scene).asked, 10);
+    assert_int_equal(ask(scene).denied, 0);
+}
+
+static void a_right_that_was_denied_and_is_given_now_is_given(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->denied = "\"verb\":\"get\"";
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    assert_int_equal(ask(scene).denied, 2);
+    scene->denied = NULL;
+    scene->now_ms += RIGHTS_FRESH_MS;
+    assert_int_equal(ask(scene).denied, 0);
+}
+
+static void who_asks_again_and_again_asks_the_api_server_once(void **state)
+{
+    struct scene *scene = *state;
+
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(ask(scene).asked, 10);
+        scene->now_ms += 99;
+    }
+    assert_int_equal(scene->asked, 10);
+    scene->now_ms += RIGHTS_FRESH_MS;
+    (void)ask(scene);
+    assert_int_equal(scene->asked, 20);
+}
+
+static void a_server_that_cannot_be_asked_is_said_and_left_alone(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    scene->status = 403;
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    assert_int_equal(scene->asked, 2);
+    facts = ask(scene);
+    assert_string_equal(facts.error, "the API server answered 403");
+    assert_int_equal(scene->asked, 2);
+
+    scene->now_ms += RIGHTS_FRESH_MS;
+    scene->start_fails = true;
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    assert_string_equal(ask(scene).error, "no way there");
+}
+
+static void a_review_that_is_lost_is_said(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    rights_ask(scene->rights, 0, &facts);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)rights_step(scene->rights, scene->now_ms);
+        say(scene, KUBE_FAILED, 0, "");
+        scene->now_ms += 1000;
+    }
+    assert_string_equal(ask(scene).error, "not answered");
+}
+
+static void an_answer_of_somebody_else_is_not_ours(void **state)
+{
+    struct scene *scene = *state;
+    const struct kube_answer answer = {.id = (uint64_t)2 << 32, .piece = KUBE_HEAD, .status = 200};
+
+    assert_false(rights_answer(scene->rights, scene->now_ms, &answer));
+}
+
+/* Nobody answers: the admin thread goes on after what it was given. */
+static void nobody_waits_for_ever(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    rights_ask(scene->rights, 20, &facts);
+    assert_int_equal(facts.at_ms, 0);
+}
+
+static void a_round_under_way_ends_with_us(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+
+    rights_ask(scene->rights, 0, &facts);
+    (void)rights_step(scene->rights, scene->now_ms);
+    assert_int_not_equal(scene->id, 0); /* tear_down sees it cancelled */
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(nobody_is_asked_until_somebody_wants_to_know),
+        TEST(each_right_that_we_need_is_asked_about_once),
+        TEST(what_is_set_up_decides_what_is_needed),
+        TEST(the_bell_is_asked_about_where_it_hangs),
+        TEST(a_denial_is_believed_when_it_is_said_twice),
+        TEST(a_denial_of_some_milliseconds_is_not_told),
+        TEST(a_right_that_was_denied_and_is_given_now_is_given),
+        TEST(who_asks_again_and_again_asks_the_api_server_once),
+        TEST(a_server_that_cannot_be_asked_is_said_and_left_alone),
+        TEST(a_review_that_is_lost_is_said),
+        TEST(an_answer_of_somebody_else_is_not_ours),
+        TEST(nobody_waits_for_ever),
+        TEST(a_round_under_way_ends_with_us),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
