@@ -10,8 +10,10 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Fate is what the proxy does with one request.
@@ -23,6 +25,12 @@ const (
 	LoseAsk                /* cut the connection without forwarding */
 )
 
+// Delay is how the proxy makes a request wait that it does not lose.
+type Delay struct {
+	Wait       time.Duration /* before it is forwarded */
+	RetryAfter int           /* seconds: 429 instead of an answer */
+}
+
 // APIProxy stands between milligpud and the API server, ends TLS, and misbehaves on demand.
 type APIProxy struct {
 	URL    string
@@ -31,6 +39,7 @@ type APIProxy struct {
 	server *http.Server
 	mutex  sync.Mutex
 	decide func(*http.Request) Fate
+	slow   func(*http.Request) Delay
 	held   chan struct{} /* closed: watches flow */
 	cuts   map[int]context.CancelFunc
 	next   int
@@ -102,11 +111,36 @@ func (p *APIProxy) handler(target *url.URL, inner *tls.Config) http.Handler {
 		if fate.fate == LoseAsk {
 			panic(http.ErrAbortHandler)
 		}
+		if !p.wait(w, r) {
+			return
+		}
 		if fate.fate == LoseAnswer {
 			ctx = context.WithValue(ctx, loseKey{}, true)
 		}
 		reverse.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// wait is false when the request was answered instead.
+func (p *APIProxy) wait(w http.ResponseWriter, r *http.Request) bool {
+	p.mutex.Lock()
+	slow := p.slow
+	p.mutex.Unlock()
+	if slow == nil {
+		return true
+	}
+	delay := slow(r)
+	if delay.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(delay.RetryAfter))
+		w.WriteHeader(http.StatusTooManyRequests)
+		return false
+	}
+	select {
+	case <-time.After(delay.Wait):
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+	return true
 }
 
 type loseKey struct{}
@@ -161,6 +195,13 @@ func (p *APIProxy) Decide(rule func(*http.Request) Fate) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.decide = rule
+}
+
+// Slow sets the rule by which requests wait; nil: none does.
+func (p *APIProxy) Slow(rule func(*http.Request) Delay) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.slow = rule
 }
 
 // CutWatches breaks every watch that is open, and says how many.
