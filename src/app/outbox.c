@@ -189,12 +189,14 @@ static void put(struct outbox *outbox, struct call *call)
 {
     must(call->path != NULL && call->next == NULL);
     lock(outbox);
+    const bool alone = outbox->inbox == NULL; /* else it has been woken already */
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK)
         outbox->open_bindings++;
     unlock(outbox);
-    outbox->rules.ops->wake(outbox->rules.ops->ctx);
+    if (alone)
+        outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
 
 /* Room for one more Event or advertisement; these are the calls that may be dropped. */

@@ -39,7 +39,11 @@ func burst(t *testing.T, pods int) {
 	f.startDaemon()
 	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
 
+	before, err := harness.CPU(f.d.Proc.Pid())
+	f.check(err)
 	_, err = f.api.Burst(f.w.scheduler, f.space, "", pods, burstLimit)
+	f.check(err)
+	after, err := harness.CPU(f.d.Proc.Pid())
 	f.check(err)
 	f.noneInDoubt()
 	if n := relay.Connections(); n > connectionsMax {
@@ -53,8 +57,8 @@ func burst(t *testing.T, pods int) {
 	if peak > peakKiBMax {
 		t.Errorf("milligpud had %d KiB at its peak", peak)
 	}
-	t.Logf("%d pods: %d connections, %d bytes for each, %d KiB at the peak", pods,
-		relay.Connections(), relay.Bytes()/int64(pods), peak)
+	t.Logf("%d pods: %d connections, for each %d bytes and %s of CPU, %d KiB at the peak", pods,
+		relay.Connections(), relay.Bytes()/int64(pods), (after-before)/time.Duration(pods), peak)
 	f.settled()
 	if bound := len(f.allocations()); bound != pods {
 		t.Errorf("the ledger has %d allocations for %d pods", bound, pods)
