@@ -22,7 +22,6 @@ enum {
     RING_RETRY_MS = 1000,
     IDLE_MS = 1000,
     SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
-    ANSWER_BYTES_MAX = 4 * 1024 * 1024,
 };
 
 /* What a call is for; the word is the metric's label. */
@@ -69,6 +68,7 @@ struct call {
     int status;
     int64_t retry_after_s;
     struct strbuf answer;
+    bool too_long;         /* the answer, so nothing of it is kept */
     const char *namespace; /* BIND, CHECK, FETCH */
     const char *uid;       /* BIND, CHECK */
     const char *node;
@@ -761,6 +761,18 @@ static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
     must_not_reach("every kind is listed");
 }
 
+/* All of it or nothing: with a hole in it, it is another object. */
+static void keep_answer(struct call *call, struct text data)
+{
+    must(call->flying);
+    if (call->answer.len + data.len > EVENT_BYTES_MAX)
+        call->too_long = true;
+    if (call->too_long)
+        strbuf_reset(&call->answer);
+    else
+        strbuf_text(&call->answer, data);
+}
+
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer)
 {
     const size_t slot = answer->id & (((size_t)1 << SLOT_BITS) - 1);
@@ -774,8 +786,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
         call->retry_after_s = answer->retry_after_s;
         return;
     case KUBE_DATA:
-        if (call->answer.len + answer->data.len <= ANSWER_BYTES_MAX)
-            strbuf_text(&call->answer, answer->data);
+        keep_answer(call, answer->data);
         return;
     case KUBE_DONE:
         answered(outbox, call, now_ms);
@@ -801,6 +812,7 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
     call->status = 0;
     call->retry_after_s = 0;
     strbuf_reset(&call->answer);
+    call->too_long = false;
     const struct kube_request request = {
         .id = call->id,
         .method = call->method,

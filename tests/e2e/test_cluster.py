@@ -242,6 +242,53 @@ class WhoWeAre(Cluster):
         self.assertEqual(daemon.allocation("mine")["state"], "bound")
 
 
+class Hidden(Cluster):
+    """What has a uid and a name was seen: a NUL in its own annotation hides no pod."""
+
+    def hide(self, api, name):
+        status, _ = api.request("PATCH", f"/api/v1/namespaces/default/pods/{name}",
+                                {"metadata": {"annotations": {"milligpu.io/gpu-count": "\0"}}})
+        self.assertEqual(status, 200)
+
+    def given_once(self, api, daemon):
+        self.assertEqual(daemon.allocation("hidden")["state"], "bound")
+        made = daemon.create(rig.pod("second", 400))
+        self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
+        self.assertIn("no GPU with 400 milli free", daemon.bind(made, "vm-0"))
+        api.gone("hidden")
+        daemon.forgets("hidden")
+        self.assertEqual(daemon.bind(made, "vm-0"), "")
+
+    def test_not_from_a_restart(self):
+        api, daemon = self.pair()
+        self.assertEqual(daemon.schedule(rig.pod("hidden", 400), ["vm-0"])[1], "")
+        self.hide(api, "hidden")
+        daemon.kill()
+        daemon.start()
+        self.given_once(api, daemon)
+
+    def test_not_from_a_new_list_after_a_410(self):
+        api, daemon = self.pair()
+        self.assertEqual(daemon.schedule(rig.pod("hidden", 400), ["vm-0"])[1], "")
+        api.fault("?watch", "status", number=503, times=2)
+        api.do("release")
+        daemon.logs("503")
+        self.hide(api, "hidden")
+        api.create(running("mark", 100, "t4-0"))
+        api.do("compact")
+        daemon.knows("mark")
+        self.given_once(api, daemon)
+
+    def test_not_from_the_file(self):
+        cluster = json.loads(rig.DEMO.read_text())
+        cluster["items"].append({**running("hidden", 400, "vm-0", annotations={"milligpu.io/gpu-model": "\0"}, uid="u"),
+                                 "spec": {"schedulerName": 300 * "s", "nodeName": "vm-0", "containers": [
+                                     {"name": "c", "resources": {"limits": {"nvidia.com/vgpu": "400"}}}]}})
+        daemon = rig.Daemon(cluster)
+        self.addCleanup(daemon.close)
+        self.assertEqual(daemon.get("/api/v1/pods/default/hidden")["allocation"]["state"], "bound")
+
+
 class Lives(Cluster):
     def test_a_restart_on_the_same_ledger_changes_nothing(self):
         _, daemon = self.pair()

@@ -233,7 +233,7 @@ static void serve_door(struct server *server)
     ssize_t len;
 
     while ((len = getline(&line, &capacity, stdin)) > 0) {
-        json_t *command = json_loadb(line, (size_t)len, 0, NULL);
+        json_t *command = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL);
         json_t *answer = command != NULL ? obey(server, command)
                                          : json_pack("{s:s}", "error", "that is not JSON");
         char *text = json_dumps(answer, JSON_COMPACT);

@@ -377,6 +377,50 @@ static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
+/* Else the hole would be where the node stands, and the pod "not bound". */
+static void an_answer_that_is_too_long_says_nothing(void **state)
+{
+    struct script *script = *state;
+    struct kube_answer answer = {.piece = KUBE_HEAD, .status = 200};
+    CLEANUP(freep) char *much = xmalloc(1 << 20);
+
+    memset(much, 'x', 1 << 20);
+    conflict(script);
+    answer.id = script->last.id;
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DATA;
+    answer.data = TEXT("{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"uid\":\"u1\",\"x\":\"");
+    outbox_answer(script->outbox, script->now, &answer);
+    for (int i = 0; i < EVENT_BYTES_MAX >> 20; i++) {
+        answer.data = (struct text){much, 1 << 20};
+        outbox_answer(script->outbox, script->now, &answer);
+    }
+    answer.data = TEXT("\"}}"); /* short enough to fit again */
+    outbox_answer(script->outbox, script->now, &answer);
+    answer.piece = KUBE_DONE;
+    lands(script, answer.id);
+    outbox_answer(script->outbox, script->now, &answer);
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+/* An API server shows a pod of 1.5 MiB as six times as much where each character is an escape. */
+static void a_long_answer_is_read(void **state)
+{
+    enum { MUCH = 9 << 20 };
+    struct script *script = *state;
+    struct strbuf body;
+
+    strbuf_init(&body);
+    strbuf_str(&body, "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"uid\":\"u1\",\"x\":\"");
+    while (body.len < MUCH)
+        strbuf_str(&body, "\\u0001");
+    strbuf_str(&body, "\"},\"spec\":{\"nodeName\":\"n1\",\"containers\":[]},\"status\":{}}");
+    conflict(script);
+    say(script, 200, body.data);
+    ends(script, OUTCOME_BOUND);
+    strbuf_done(&body);
+}
+
 static void no_answer_until_the_deadline_is_unknown(void **state)
 {
     struct script *script = *state;
@@ -710,6 +754,8 @@ int main(void)
         TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it),
         TEST(a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation),
         TEST(a_conflict_that_nobody_can_look_into_stays_unknown),
+        TEST(an_answer_that_is_too_long_says_nothing),
+        TEST(a_long_answer_is_read),
         TEST(no_answer_until_the_deadline_is_unknown),
         TEST(what_was_certainly_never_sent_is_void),
         TEST(once_it_may_have_been_sent_a_refusal_proves_nothing),
