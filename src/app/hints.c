@@ -31,7 +31,8 @@ struct kept {
     uint32_t listed;
     uint32_t fitting;
     uint32_t growth;
-    bool due; /* it was shorter than what fitted: when it is late, somebody has to be woken */
+    uint32_t covered; /* nodes asked about by lists that left none out, all of them together */
+    bool due;         /* there may be more that fits: when it is late, somebody has to be woken */
     uint64_t room;
     /* Where it would best have gone. */
     bool stands; /* in the list of offers */
@@ -313,13 +314,26 @@ static void note_place(struct kept *kept, const struct candidate *best,
     }
 }
 
+/* Was it all that fits?  If not, asking again leads to something. */
+static bool is_short(struct kept *kept, const struct offered *offered)
+{
+    if (offered->listed < offered->fitting)
+        return true;
+    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes ||
+        kept->covered >= offered->nodes)
+        return false;
+    kept->covered += offered->names;
+    must(kept->covered >= offered->names);
+    return kept->covered < offered->nodes;
+}
+
 static void note_list(struct kept *kept, uint32_t growth, const struct offered *offered)
 {
     must(offered->listed > 0 && offered->listed <= offered->fitting);
     must(offered->fitting <= offered->names);
 
     kept->room = offered->room;
-    kept->due = offered->listed < offered->fitting;
+    kept->due = is_short(kept, offered);
     if (offered->names == 1 && kept->listed < kept->fitting)
         return; /* the list that was too short is still the last */
     kept->growth = growth;

@@ -11,7 +11,9 @@
  *   answer    the bytes that refused a request, while nothing that matters has changed
  *
  * A list shorter than what fitted that led to no bind was refused by somebody else, so the next
- * one is four times longer; a bind that came and failed was ours, and changes nothing.
+ * one is four times longer; a bind that came and failed was ours, and changes nothing.  Of a large
+ * cluster kube-scheduler asks about a part, another one each time: until as many nodes have been
+ * offered as there are a list of all that was asked about is too short as well.
  *
  * Hints change order and length of answers, never whether a node fits.
  *
@@ -30,6 +32,7 @@ enum {
     OFFER_LIVE_MS = 2000,
     OFFER_LATE_MS = 1000, /* no bind for so long: another plugin has refused the list */
     OFFER_GROWTH = 4,
+    SAMPLE_MIN = 100, /* of more fitting nodes kube-scheduler may leave some out, of fewer never */
     GHOSTS_MAX = 1024,
     ANSWERS_MAX = 64,        /* distinct refused questions */
     WISHES_TRIED_MAX = 64,   /* distinct requests that are tried when room comes free */
@@ -62,6 +65,7 @@ uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
 
 /* A list that goes out. */
 struct offered {
+    uint32_t nodes;               /* of the cluster */
     uint32_t names;               /* asked about; one alone is a preemption's, and no list */
     uint32_t fitting;             /* of them */
     uint32_t listed;              /* of those */

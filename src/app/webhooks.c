@@ -368,7 +368,8 @@ static void note_offer(struct question *question, const struct filter_question *
         return;
     }
     const struct asker asker = asker_of(question);
-    const struct offered offered = {.names = asked->names,
+    const struct offered offered = {.nodes = asked->snapshot->nodes,
+                                    .names = asked->names,
                                     .fitting = answer->fitting,
                                     .listed = answer->candidates,
                                     .room = asked->snapshot->room,

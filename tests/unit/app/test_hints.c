@@ -217,6 +217,39 @@ static void room_that_came_behind_a_whole_list_makes_it_too_short(void **state)
     assert_true(late(scene, 1000, 1));
 }
 
+static void offer_sample(struct scene *scene, int64_t now_ms, uint32_t names, uint32_t nodes)
+{
+    struct want want = one_want(300);
+    const struct request request = {.wants = 1, .want = &want};
+    const struct asker asker = who("a", &request, now_ms);
+    const struct offered offered = {
+        .nodes = nodes, .names = names, .fitting = names, .listed = names};
+
+    hints_offered(scene->hints, &asker, &offered);
+}
+
+static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more(void **state)
+{
+    struct scene *scene = *state;
+    int64_t now = 0;
+
+    for (int i = 0; i < 3; i++, now += 1000) {
+        offer_sample(scene, now, 144, 300);
+        assert_int_equal(late(scene, now + 1000, 0), i < 2);
+    }
+    offer_sample(scene, now, 144, 300);
+    assert_false(late(scene, now + 1000, 0));
+}
+
+/* kube-scheduler leaves none out where fewer than a hundred fit. */
+static void a_pod_that_may_go_to_few_nodes_was_offered_them_all(void **state)
+{
+    struct scene *scene = *state;
+
+    offer_sample(scene, 0, 99, 300);
+    assert_false(late(scene, 1000, 0));
+}
+
 static void who_is_late_waits_for_room_too(void **state)
 {
     struct scene *scene = *state;
@@ -486,6 +519,8 @@ int main(void)
         TEST(a_list_never_grows_beyond_all_nodes),
         TEST(who_is_late_is_told_once_for_each_list_that_was_too_short),
         TEST(room_that_came_behind_a_whole_list_makes_it_too_short),
+        TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more),
+        TEST(a_pod_that_may_go_to_few_nodes_was_offered_them_all),
         TEST(who_is_late_waits_for_room_too),
         TEST(offers_are_bounded_and_the_oldest_go_first),
         TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round),
