@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -89,4 +90,96 @@ func TestTheBellWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.T) {
 		t.Errorf("the bell was rung %v times before and %v after", rings, after)
 	}
 	f.consistent()
+}
+
+// choosy is 300 nodes of which another extender accepts one at most, and a kube-scheduler that asks
+// us first and then it.
+func choosy(t *testing.T, accept string, silent bool) (*fixture, *harness.Picky) {
+	t.Helper()
+	var nodes []harness.NodeShape
+	for i := range 300 {
+		nodes = append(nodes, harness.NodeShape{Name: fmt.Sprintf("n%03d", i), Milli: 1000,
+			Product: "Tesla-T4", MiB: 15360})
+	}
+	f := start(t, nodes...)
+	picky, err := harness.StartPicky(accept, silent)
+	f.check(err)
+	t.Cleanup(picky.Stop)
+	scheduler, err := f.w.StartSchedulerBeside("choosy", f.w.front.URL, picky.URL)
+	f.check(err)
+	t.Cleanup(func() { scheduler.Stop() })
+	f.until(soon, func() (bool, string) {
+		nodes, err := f.d.List("/api/v1/nodes")
+		f.check(err)
+		return len(nodes) == 300, "milligpud does not know all nodes yet"
+	})
+	return f, picky
+}
+
+func (f *fixture) createChoosy(name string, milli int) {
+	pod := harness.Simple(name, milli)
+	pod.Scheduler = "choosy"
+	f.create(pod)
+}
+
+func TestAPodThatAnotherExtenderRefusesOnSixteenNodesIsOfferedMoreOnAQuietCluster(t *testing.T) {
+	f, picky := choosy(t, "n299", true)
+	f.createChoosy("waits", 300)
+	if node := nodeOf(f.bound("waits")); node != "n299" {
+		t.Errorf("it is on %s", node)
+	}
+	sizes := picky.Sizes()
+	if len(sizes) > 8 || sizes[0] != 16 {
+		t.Errorf("the lists had %v names", sizes)
+	}
+	f.consistent()
+}
+
+func TestAPodThatAnotherExtenderRefusesEverywhereIsShownAsOfferedAndNotBound(t *testing.T) {
+	f, picky := choosy(t, "nowhere", true)
+	f.createChoosy("waits", 300)
+	f.until(soon, func() (bool, string) {
+		waiting, err := f.d.List("/api/v1/waiting")
+		f.check(err)
+		/* kube-scheduler asks about a part of 300 nodes, another one each time */
+		n := 0
+		if len(waiting) == 1 {
+			n = harness.Number(waiting[0], "offered")
+		}
+		return n >= 100 && n == harness.Number(waiting[0], "fitting") &&
+				harness.Text(waiting[0], "text") == fmt.Sprintf("offered %d of %d, not bound", n, n),
+			fmt.Sprintf("waiting are %v", waiting)
+	})
+	time.Sleep(10 * time.Second)
+	if sizes := picky.Sizes(); len(sizes) > 8 {
+		t.Errorf("there is nothing longer to offer, and the lists had %v names", sizes)
+	}
+}
+
+func TestAPodThatAnotherExtenderRefusesOnSixteenNodesIsOfferedMoreOnABusyCluster(t *testing.T) {
+	f, picky := choosy(t, "n299", false)
+	f.place(harness.Simple("busy", 100))
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() { /* each change of a bound pod has kube-scheduler try all others again */
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(125 * time.Millisecond):
+			}
+			_, err := f.api.Merge(harness.PodPath(f.space, "busy"), object{"metadata": object{
+				"labels": object{"turn": fmt.Sprint(i)}}})
+			if err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	f.createChoosy("waits", 300)
+	f.bound("waits")
+	if sizes := picky.Sizes(); len(sizes) > 8 {
+		t.Errorf("the lists had %v names", sizes)
+	}
 }

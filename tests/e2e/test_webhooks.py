@@ -123,6 +123,24 @@ class FullCluster(rig.Story):
         self.daemon.wait(lambda: self.daemon.filter(made, ["vm-0"]).get("NodeNames") == ["vm-0"], "room")
         self.assertEqual(self.daemon.bind(made, "vm-0"), "")
 
+    def offers(self, made):
+        return len(self.daemon.filter(made)["NodeNames"])
+
+    def waiting(self, name):
+        return [one for one in self.daemon.get("/api/v1/waiting")["items"] if one["name"] == name]
+
+    def test_a_pod_that_is_offered_nodes_and_not_bound_is_offered_more_and_shown(self):
+        made = self.daemon.create(rig.pod("choosy", 10))
+        self.assertEqual([self.offers(made), self.offers(made)], [2, 3])
+        self.assertEqual(self.waiting("choosy"), [])
+        self.daemon.wait(lambda: self.waiting("choosy") != [], "the second to pass")
+        shown = self.waiting("choosy")[0]
+        self.assertEqual(shown["text"], "offered 3 of 3, not bound")
+        self.assertEqual((shown["offered"], shown["fitting"], shown["asks"]), (3, 3, 2))
+        self.assertEqual(self.daemon.get("/api/v1/pods/default/choosy")["waiting"]["text"], shown["text"])
+        self.assertEqual(self.daemon.bind(made, self.daemon.filter(made)["NodeNames"][0]), "")
+        self.assertEqual(self.waiting("choosy"), [])
+
 
 class BadInput(rig.Story):
     def errors(self, body):

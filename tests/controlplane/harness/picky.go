@@ -1,0 +1,70 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// Picky is another product's extender: of whatever it is asked it accepts one node. It says why,
+// which changes the pod's condition with each list and so has kube-scheduler ask again; or not.
+type Picky struct {
+	URL string
+
+	server *http.Server
+	accept string
+	silent bool
+	mutex  sync.Mutex
+	sizes  []int
+}
+
+// StartPicky starts one that accepts the node of this name and no other.
+func StartPicky(accept string, silent bool) (*Picky, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Picky{URL: "http://" + listener.Addr().String(), accept: accept, silent: silent}
+	p.server = &http.Server{Handler: http.HandlerFunc(p.filter), ErrorLog: quiet()}
+	go p.server.Serve(listener)
+	return p, nil
+}
+
+func (p *Picky) filter(w http.ResponseWriter, r *http.Request) {
+	var ask struct{ NodeNames []string }
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	passed, failed := []string{}, map[string]string{}
+	for _, name := range ask.NodeNames {
+		if name == p.accept {
+			passed = append(passed, name)
+		} else if !p.silent {
+			failed[name] = "it does not please"
+		}
+	}
+	p.mutex.Lock()
+	p.sizes = append(p.sizes, len(ask.NodeNames))
+	p.mutex.Unlock()
+	json.NewEncoder(w).Encode(map[string]any{"NodeNames": passed, "FailedNodes": failed})
+}
+
+// Sizes of the lists it was asked about, oldest first.
+func (p *Picky) Sizes() []int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return append([]int(nil), p.sizes...)
+}
+
+// Stop ends it.
+func (p *Picky) Stop() { p.server.Close() }
+
+// StartSchedulerBeside starts a kube-scheduler that asks another extender behind our webhooks.
+func (c *Cluster) StartSchedulerBeside(name, webhooks, other string) (*Proc, error) {
+	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks)+fmt.Sprintf(
+		`- {urlPrefix: "%s", filterVerb: filter, nodeCacheCapable: true, httpTimeout: 10s}
+`, other))
+}
