@@ -1,5 +1,7 @@
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -462,6 +464,53 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
     assert_false(would_fit(scene, 0));
 }
 
+struct crowd {
+    struct scene *scene;
+    atomic_bool over;
+};
+
+/* Kinds of requests come and go all the time. */
+static void *come_and_go(void *user)
+{
+    struct crowd *crowd = user;
+
+    for (int i = 0; !atomic_load(&crowd->over); i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i % 200);
+        if (i % 3 == 0)
+            offer(crowd->scene, uid, i);
+        else
+            refuse(crowd->scene, uid, (uint32_t)(1 + i % 70), i);
+        if (i % 5 == 0)
+            hints_fits(crowd->scene->hints, text_of(uid));
+    }
+    return NULL;
+}
+
+static void requests_are_searched_while_those_that_wait_with_them_come_and_go(void **state)
+{
+    struct scene *scene = *state;
+    struct crowd crowd = {.scene = scene};
+    pthread_t thread[2];
+
+    for (size_t i = 0; i < ARRAY_LEN(thread); i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, come_and_go, &crowd), 0);
+    for (int i = 0; i < 3000; i++) {
+        (void)would_fit(scene, i);
+        (void)late(scene, i, 0);
+    }
+    atomic_store(&crowd.over, true);
+    for (size_t i = 0; i < ARRAY_LEN(thread); i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        hints_settled(scene->hints, text_of(uid));
+    }
+    assert_int_equal(hints_waiting(scene->hints), 0);
+    assert_false(would_fit(scene, 0));
+}
+
 static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
 {
     struct scene *scene = *state;
@@ -531,6 +580,7 @@ int main(void)
         TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has),
         TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits),
         TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods),
+        TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go),
         TEST(the_same_refusal_is_answered_with_the_same_bytes),
         TEST(room_that_never_came_is_a_key_like_any_other),
     };

@@ -234,6 +234,114 @@ static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came
     assert_int_equal(passed(answer), 1);
 }
 
+static void a_refusal_that_was_just_judged_is_judged_anew_when_room_came(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig->app.clock.wall_ms = wall_in_between;
+    moment = (struct moment){rig, 1};
+    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+    assert_int_equal(moment.left, 0);
+}
+
+/* It is asked about while a batch has taken room, and is not on disk yet. */
+static int commit_that_fails(void *ctx, struct err *err)
+{
+    struct rig *rig = ctx;
+
+    if (moment.left > 0 && --moment.left == 0)
+        assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    return rig->disk_full ? err_set(err, ERR_FULL, "the disk is full")
+                          : rig->real_store.commit(rig->real_store.ctx, err);
+}
+
+static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    rig_pass(rig, 2000);
+    rig->app.store_ops.commit = commit_that_fails;
+    rig->disk_full = true;
+    moment = (struct moment){rig, 1};
+    assert_non_null(strstr(rig_bind(rig, "a", "n1"), "disk is full"));
+    assert_int_equal(moment.left, 0);
+    const uint32_t rings = rig->rings;
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings); /* nothing is granted, so nobody is woken for nothing */
+    rig->disk_full = false;
+    rig_pass(rig, 3000);
+    assert_true(rig->rings > rings);
+    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+}
+
+static void room_that_came_while_the_disk_was_full_wakes_when_it_is_written(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    rig_pass(rig, 2000);
+    const uint32_t rings = rig->rings;
+    rig->disk_full = true;
+    rig_end_pod(rig, "a");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings);
+    rig->disk_full = false;
+    rig_pass(rig, 3000);
+    assert_true(rig->rings > rings);
+    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+}
+
+static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "800");
+    rig_pod(rig, "b", "800");
+    rig_run(rig);
+    rig_pass(rig, 2000);
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
+    (void)writer_step(rig->writer, 0); /* reserved, and not yet sent */
+    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
+    const uint32_t rings = rig->rings;
+    rig_delete_pod(rig, "a");
+    rig_pass(rig, 2000);
+    assert_string_not_equal(rig_error(call), "");
+    assert_int_equal(rig->rings, rings + 1);
+}
+
+static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "b", "2000");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "Nodes"));
+    rig_pass(rig, 2000);
+    uint32_t rings = rig->rings;
+    rig_node(rig, "n1", "2000");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings + 1);
+    rig_delete_node(rig, "n1");
+    rig_run(rig);
+    assert_int_equal(passed(rig_filter(rig, "b", "n2")), 0);
+    rig_pass(rig, 2000);
+    rings = rig->rings;
+    rig_node(rig, "n3", "2000");
+    rig_pass(rig, 2000);
+    assert_int_equal(rig->rings, rings + 1);
+}
+
 /* --- who waits follows its pod --- */
 
 static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void **state)
@@ -424,6 +532,11 @@ int main(void)
         TEST(a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting),
         TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler),
         TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came),
+        TEST(a_refusal_that_was_just_judged_is_judged_anew_when_room_came),
+        TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken),
+        TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written),
+        TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation),
+        TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits),
         TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait),
         TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list),
         TEST(a_uid_that_never_was_is_forgotten_in_the_end),
