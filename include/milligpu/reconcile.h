@@ -26,6 +26,12 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
                       struct command command[RECONCILE_MAX]) MUST_USE;
 
 /*
+ * Was the pod adopted with fewer parts than it asks, since its node had no more GPUs?  Then what
+ * was told of it last is worth keeping: reconcile_pod() gives it more when the node has more.
+ */
+bool reconcile_lacks(const struct allocation *row, const struct request *request);
+
+/*
  * The order in which pods of a list are taken: those with a row, then those with a usable
  * annotation, then the rest; within each by PodScheduled time, then uid.  For qsort over
  * struct pod *.

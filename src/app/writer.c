@@ -625,7 +625,8 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
     if (!run_all(writer, command, count))
         return false;
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
-    if (held != NULL && held->is.unplaced_milli > 0 && record != NULL && record->told == NULL)
+    if (held != NULL && record != NULL && record->told == NULL &&
+        reconcile_lacks(held, record->request))
         pods_remember(writer->app->pods, pod);
     return true;
 }
@@ -819,7 +820,7 @@ static void want_advertised(struct writer *writer, const struct inventory *inven
     effect->milli = inventory->advertise_milli;
 }
 
-/* Pods there that are on no GPU that is known, as they were told: now there may be one. */
+/* Pods there that found too few GPUs, as they were told: now there may be more. */
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(name));
@@ -827,13 +828,14 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
     size_t count = 0;
     bool whole = true;
 
-    if (node == NULL || node->unplaced_milli == 0)
+    if (node == NULL || node->allocations == 0)
         return true;
     told = xcalloc(node->allocations, sizeof *told);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation_facts *is = &node->allocation[i]->is;
-        const struct pod_record *record = pods_find(writer->app->pods, is->uid);
-        if (is->unplaced_milli > 0 && record != NULL && record->told != NULL)
+        const struct pod_record *record =
+            is->presumed ? pods_find(writer->app->pods, is->uid) : NULL;
+        if (record != NULL && record->told != NULL)
             told[count++] = record->told;
     }
     must(count <= node->allocations);

@@ -312,9 +312,24 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
     return best;
 }
 
-/* No place fits, but there the pod is: on whatever it overuses least. */
+/* Of the GPUs that are there. */
+static uint32_t shown_milli(const struct draft *draft)
+{
+    uint32_t milli = 0;
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        milli += (draft->gpu[i].flags & GPU_ABSENT) == 0 ? draft->gpu[i].milli : 0;
+    must(milli <= UNJUDGED_MAX);
+    return milli;
+}
+
+/*
+ * No place fits, but there the pod is: on whatever it overuses least.  It takes at most what the
+ * node has: parts for which there is no GPU, where there are others, it cannot have.
+ */
 static void squeeze(const struct draft *draft, const struct request *request, struct places *places)
 {
+    const uint32_t there = shown_milli(draft);
     uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
     for (uint32_t i = 0; i < draft->gpus; i++)
         taken[i] = draft->gpu[i].used_milli + draft->gpu[i].reserved_milli;
@@ -328,7 +343,7 @@ static void squeeze(const struct draft *draft, const struct request *request, st
                                   .milli = want->milli};
             const struct gpu *gpu = least_over(draft, taken, &share, places);
             if (gpu == NULL) {
-                places->unplaced_milli += want->milli;
+                places->unplaced_milli += there == 0 ? want->milli : 0;
                 continue;
             }
             share.gpu = gpu->id;
@@ -382,8 +397,10 @@ struct allocation *observe_place(struct ledger *ledger, struct draft *draft,
         if (allocation == NULL)
             guess(draft, command->request, &places);
     } else if (command->pod->ours) {
-        places.unplaced_milli = unjudged_milli(command->pod);
-        places.presumed = places.unplaced_milli > 0;
+        const uint32_t asked = unjudged_milli(command->pod);
+        const uint32_t there = shown_milli(draft);
+        places.unplaced_milli = there > 0 && there < asked ? there : asked;
+        places.presumed = asked > 0;
     }
     if (allocation == NULL)
         allocation = make(draft, command, &places);

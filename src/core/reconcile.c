@@ -40,21 +40,36 @@ static struct command observe(const struct pod *pod, const struct request *reque
     return command;
 }
 
-/* An amount for which no GPU was there could be placed now: every part finds a GPU of its own. */
+/* The parts for which so many GPUs are enough. */
+static uint32_t parts_on(const struct request *request, uint32_t gpus)
+{
+    uint32_t parts = 0;
+    must(request->wants > 0);
+    for (uint32_t w = 0; w < request->wants; w++)
+        parts += request->want[w].parts < gpus ? request->want[w].parts : gpus;
+    must(parts <= PARTS_MAX);
+    return parts;
+}
+
+bool reconcile_lacks(const struct allocation *row, const struct request *request)
+{
+    must(row != NULL);
+    return row->is.presumed && request != NULL && request->wants > 0 &&
+           parts_on(request, GPUS_PER_NODE_MAX) > row->is.shares;
+}
+
+/* The node has GPUs now for parts that found none. */
 static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
     uint32_t gpus = 0;
     must(row->is.node == node->name);
-    if (row->is.unplaced_milli == 0 || request == NULL || request->wants == 0)
+    if (!reconcile_lacks(row, request))
         return false;
     for (uint32_t i = 0; i < node->gpus; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0)
             gpus++;
-    for (uint32_t w = 0; w < request->wants; w++)
-        if (request->want[w].parts > gpus)
-            return false;
-    return true;
+    return parts_on(request, gpus) > row->is.shares;
 }
 
 /* The row stays; what it says about the pod follows the pod. */

@@ -559,15 +559,33 @@ void judge_snapshot(struct sim *sim)
 
 /* --- quiet --- */
 
-/* A pod that somebody else bound counts with what it asks, wherever it was put. */
-static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
+/* Milli of those of its parts for which the node has GPUs; a row is not moved for fewer. */
+static uint32_t countable(const struct truth_pod *pod, const struct node *node,
                           const struct allocation *held)
 {
+    const struct truth_want *want = &pod->shape->want[0];
+    const uint32_t parts = parts_of(want);
+    uint32_t gpus = 0;
+
+    for (uint32_t i = 0; i < node->gpus; i++)
+        gpus += (node->gpu[i].flags & GPU_ABSENT) == 0 ? 1 : 0;
+    if (!pod->shape->grantable)
+        return 1; /* it closes the node, whatever the number */
+    if (gpus >= parts || held->is.unplaced_milli > 0)
+        return truth_peak(pod->shape);
+    return want->milli / parts * gpus;
+}
+
+/* A pod that somebody else bound counts with what it asks, of what its node has. */
+static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
+                          const struct node *node, const struct allocation *held)
+{
     const uint32_t asked = truth_peak(pod->shape);
+    const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
 
     if (pod->shape->wants != 1)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
-    if (allocation_milli(held) + held->is.unplaced_milli != asked)
+    if (counted > asked || counted < countable(pod, node, held))
         sim_violation(sim,
                       "p%u was bound by hand and asks %u milli, the ledger counts %u + %u unplaced",
                       pod->name, asked, allocation_milli(held), held->is.unplaced_milli);
@@ -594,7 +612,7 @@ static uint32_t judge_cluster_is_held(struct sim *sim, const struct snapshot *sn
             sim_violation(sim, "p%u lives on %s, and the ledger says %s", pod->name, pod->node,
                           allocation_state_name(held->is.state));
         if (!pod->ours)
-            judge_adopted(sim, pod, held);
+            judge_adopted(sim, pod, node, held);
     }
     return count;
 }

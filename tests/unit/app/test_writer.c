@@ -412,9 +412,9 @@ static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_som
     assert_int_equal(rig_allocations(rig), 2);
     assert_int_equal(rig_taken(rig, "n3"), 0);
 
-    rig_node(rig, "n3", "1000"); /* y would need two */
+    rig_node(rig, "n3", "1000"); /* of y's two there is one */
     rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n3"), 700);
+    assert_int_equal(rig_taken(rig, "n3"), 1700);
     rig_pod(rig, "a", "300");
     rig_run(rig);
     assert_string_not_equal(rig_bind(rig, "a", "n3"), "");

@@ -145,23 +145,48 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     assert_string_equal(reconcile(world, pod, "300x2"), "observe");
     assert_int_equal(row(world, "a")->is.unplaced_milli, 600);
     (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300x2"), ""); /* one of two would be no better */
-    (void)world_node(world, "n1", two_a100, 2);
     assert_string_equal(reconcile(world, pod, "300x2"), "release(placed) observe");
     assert_int_equal(row(world, "a")->is.unplaced_milli, 0);
+    assert_int_equal(row(world, "a")->charges, 1); /* more than there are it cannot have */
+    assert_string_equal(reconcile(world, pod, "300x2"), "");
+    (void)world_node(world, "n1", two_a100, 2);
+    assert_string_equal(reconcile(world, pod, "300x2"), "release(placed) observe");
+    assert_int_equal(row(world, "a")->charges, 2);
     assert_true(row(world, "a")->is.presumed);
     assert_string_equal(reconcile(world, pod, "300x2"), "");
+    (void)world_node(world, "n1", two_a100, 1);
+    assert_string_equal(reconcile(world, pod, "300x2"), ""); /* a row is not moved for less */
 }
 
-static void a_pod_waits_until_each_of_its_containers_finds_its_gpus(void **state)
+static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void **state)
 {
     struct world *world = *state;
     struct pod *pod = world_pod(world, "a", "n1");
     assert_string_equal(reconcile(world, pod, "300+200x2"), "observe");
     (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300+200x2"), ""); /* the second would need two */
+    assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
+    assert_int_equal(row(world, "a")->is.shares, 2);
+    assert_string_equal(reconcile(world, pod, "300+200x2"), "");
     (void)world_node(world, "n1", two_a100, 2);
     assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
+    assert_int_equal(row(world, "a")->is.shares, 3);
+}
+
+static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(void **state)
+{
+    struct world *world = *state;
+    struct pod *pod = world_pod(world, "a", "n1");
+    const struct request *request = world_request(world, "300x2");
+    (void)world_node(world, "n1", two_a100, 1);
+    assert_string_equal(reconcile(world, pod, "300x2"), "observe");
+    assert_true(reconcile_lacks(row(world, "a"), request));
+    assert_false(reconcile_lacks(row(world, "a"), NULL)); /* it asks what nobody may ask for */
+    assert_false(reconcile_lacks(row(world, "a"), &(struct request){.whole = 1}));
+    assert_false(reconcile_lacks(row(world, "a"), world_request(world, "600")));
+    pod = world_pod(world, "b", "n1");
+    world_note(world, pod, "c0 GPU-a 300 1");
+    assert_string_equal(reconcile(world, pod, "300"), "observe");
+    assert_false(reconcile_lacks(row(world, "b"), request)); /* that is written down */
 }
 
 static void nothing_is_read_behind_the_last_container(void **state)
@@ -422,7 +447,8 @@ int main(void)
         IN_A_WORLD(a_row_wins_over_the_annotation),
         IN_A_WORLD(what_asks_nothing_is_left_alone),
         IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
-        IN_A_WORLD(a_pod_waits_until_each_of_its_containers_finds_its_gpus),
+        IN_A_WORLD(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are),
+        IN_A_WORLD(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks),
         IN_A_WORLD(nothing_is_read_behind_the_last_container),
         IN_A_WORLD(a_name_of_one_letter_is_a_name),
         IN_A_WORLD(a_list_is_taken_rows_first_then_annotations_then_by_time),
