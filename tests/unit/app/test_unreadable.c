@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support/hostile.h"
 #include "support_rig.h"
 
 static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
@@ -324,6 +325,118 @@ static void a_cordon_that_cannot_be_read_closes(void **state)
     assert_string_equal(rig_bind(rig, "b", "n2"), "");
 }
 
+/* --- whatever an API server takes --- */
+
+enum { ROUNDS = 12, CROWD = 10 };
+
+static uint32_t below(void *user, uint32_t bound)
+{
+    uint64_t *state = user;
+
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return bound == 0 ? 0 : (uint32_t)(*state >> 33) % bound;
+}
+
+static void send(struct rig *rig, const char *method, const char *path, const struct strbuf *body)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const int status =
+        standin_request(rig->app.standin, method, path, (struct text){body->data, body->len}, &out);
+    if (status >= 300 && status != 422) /* annotations may be too many by now */
+        fail_msg("%s %s: %d %.200s: %.200s", method, path, status, out.data, body->data);
+    strbuf_done(&out);
+}
+
+/* p0, p1, ...: every second one is bound to n1 by itself. */
+static void a_crowd_comes(struct rig *rig, const struct hostile_draw *draw)
+{
+    static const char *const amount[] = {"50"};
+
+    for (unsigned i = 0; i < CROWD; i++) {
+        struct strbuf body;
+        char name[16];
+        (void)snprintf(name, sizeof name, "p%u", i);
+        const struct hostile_pod pod = {.namespace = "default",
+                                        .name = name,
+                                        .node = i % 2 == 0 ? "n1" : "",
+                                        .resource = "nvidia.com/vgpu",
+                                        .amount = amount,
+                                        .asking = 1};
+        strbuf_init(&body);
+        hostile_pod(&body, &pod, draw);
+        send(rig, "POST", "/api/v1/namespaces/default/pods", &body);
+        strbuf_done(&body);
+    }
+}
+
+static void it_is_edited(struct rig *rig, const struct hostile_draw *draw)
+{
+    for (unsigned i = 0; i < CROWD; i++) {
+        struct strbuf body;
+        char path[64];
+        (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", i);
+        strbuf_init(&body);
+        hostile_pod_patch(&body, draw);
+        send(rig, "PATCH", path, &body);
+        strbuf_reset(&body);
+        if (below(draw->user, 4) == 0) {
+            hostile_node_patch(&body, draw);
+            send(rig, "PATCH", "/api/v1/nodes/n2", &body);
+        }
+        strbuf_done(&body);
+    }
+}
+
+static void each_bound_one_is_counted(struct rig *rig)
+{
+    size_t bound = 0;
+
+    for (unsigned i = 0; i < CROWD; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "p%u", i);
+        const char *node = rig_where(rig, name);
+        bound += node != NULL && node[0] != '\0';
+    }
+    assert_true(bound >= CROWD / 2);
+    assert_int_equal(rig_allocations(rig), bound);
+}
+
+static void whatever_comes_is_asked_about_bound_and_counted(void **state)
+{
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        struct rig *rig = rig_new(two_nodes);
+        uint64_t chance = round;
+        const struct hostile_draw draw = {&chance, below};
+
+        rig_run(rig);
+        a_crowd_comes(rig, &draw);
+        rig_run(rig);
+        for (unsigned i = 1; i < CROWD; i += 2) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "p%u", i);
+            assert_non_null(rig_filter(rig, name, "n1 n2"));
+            (void)rig_bind(rig, name, "n2");
+        }
+        rig_run(rig);
+        it_is_edited(rig, &draw);
+        rig_run(rig);
+        each_bound_one_is_counted(rig);
+        rig_restart(rig);
+        rig_run(rig);
+        each_bound_one_is_counted(rig);
+        standin_compact(rig->app.standin);
+        rig_pass(rig, 10000);
+        each_bound_one_is_counted(rig);
+        rig_lose_ledger(rig);
+        rig_pass(rig, 100000);
+        each_bound_one_is_counted(rig);
+        rig_free(rig);
+    }
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +455,7 @@ int main(void)
         TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing),
         TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart),
         TEST(a_cordon_that_cannot_be_read_closes),
+        cmocka_unit_test(whatever_comes_is_asked_about_bound_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
