@@ -237,3 +237,34 @@ func StartIdle() (*Idle, error) {
 
 // Stop ends it.
 func (i *Idle) Stop() { i.server.Close() }
+
+// CountLines with all of these words.
+func CountLines(text string, words ...string) int {
+	count := 0
+	for _, line := range strings.Split(text, "\n") {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			count++
+		}
+	}
+	return count
+}
+
+// BurstScheduler is a kube-scheduler's configuration: without an extender, with one that only
+// filters and scores, or with one that binds, too.
+func BurstScheduler(c *Cluster, name, webhooks string, binds bool) string {
+	text := schedulerYAML(c.Kubeconfig, name, webhooks)
+	if webhooks == "" {
+		return text[:strings.Index(text, "extenders:")]
+	}
+	if binds {
+		return text
+	}
+	for _, verb := range []string{"  bindVerb: bind\n", "  preemptVerb: preempt\n"} {
+		text = strings.Replace(text, verb, "", 1)
+	}
+	return text
+}

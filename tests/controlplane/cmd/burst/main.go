@@ -1,0 +1,246 @@
+// burst measures pods that all come at once, on a real control plane: kube-scheduler alone, with an
+// extender that does nothing, and with milligpud, in turns. It prints "name value unit".
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"syscall"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+const (
+	scheduler = "burst-scheduler"
+	limit     = 4 * time.Minute
+)
+
+var (
+	nodes  = flag.Int("nodes", 100, "nodes of 16 GPUs")
+	rounds = flag.Int("rounds", 5, "rounds, each with every rival")
+)
+
+/* one rival's rounds */
+type figures map[string][]float64
+
+type world struct {
+	*harness.Cluster
+	account *harness.Account
+	idle    *harness.Idle
+	space   int
+}
+
+func main() {
+	flag.Parse()
+	pods := []int{1000, 3000}
+	if flag.NArg() > 0 {
+		pods = nil
+		for _, arg := range flag.Args() {
+			var n int
+			if _, err := fmt.Sscan(arg, &n); err != nil || n < 1 {
+				fmt.Fprintln(os.Stderr, "usage: burst [--nodes N] [--rounds N] [PODS ...]")
+				os.Exit(2)
+			}
+			pods = append(pods, n)
+		}
+	}
+	if err := measure(pods); err != nil {
+		fmt.Fprintln(os.Stderr, "burst:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(pods []int) error {
+	dir, err := harness.TempDir()
+	if err != nil {
+		return err
+	}
+	defer harness.RemoveAll(dir)
+	cluster, err := harness.StartCluster(dir)
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cluster.Stop()
+		os.Exit(1)
+	}()
+	w := &world{Cluster: cluster}
+	if w.account, err = cluster.CreateAccount(); err != nil {
+		return err
+	}
+	if w.idle, err = harness.StartIdle(); err != nil {
+		return err
+	}
+	for _, node := range harness.BurstNodes(*nodes) {
+		if _, err := cluster.Admin.Create(harness.NodePath(""), node.Object()); err != nil {
+			return err
+		}
+	}
+	for _, n := range pods {
+		if err := w.compare(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) compare(pods int) error {
+	rivals := []struct {
+		name string
+		run  func(int, figures) error
+	}{{"alone", w.alone}, {"idle_extender", w.withIdle}, {"milligpu", w.withMilligpu}}
+	all := map[string]figures{}
+	for _, rival := range rivals {
+		all[rival.name] = figures{}
+	}
+	for range *rounds {
+		for _, rival := range rivals {
+			if err := rival.run(pods, all[rival.name]); err != nil {
+				return fmt.Errorf("%s, %d pods: %w", rival.name, pods, err)
+			}
+		}
+	}
+	prefix := fmt.Sprintf("burst.%d_nodes.%d_pods.", *nodes, pods)
+	for _, rival := range rivals {
+		say(prefix+rival.name, all[rival.name])
+	}
+	ours := median(all["milligpu"]["time s"])
+	fmt.Printf("%-70s %.2f times\n", prefix+"milligpu.to_alone", ours/median(all["alone"]["time s"]))
+	fmt.Printf("%-70s %.2f times\n", prefix+"milligpu.to_idle_extender",
+		ours/median(all["idle_extender"]["time s"]))
+	return nil
+}
+
+func median(values []float64) float64 {
+	sorted := append([]float64(nil), values...)
+	sort.Float64s(sorted)
+	return sorted[len(sorted)/2]
+}
+
+func say(prefix string, f figures) {
+	var names []string
+	for name := range f {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		var what, unit string
+		fmt.Sscan(name, &what, &unit)
+		fmt.Printf("%-70s %.3g %s\n", prefix+"."+what, median(f[name]), unit)
+	}
+}
+
+func (f figures) add(name string, value float64) { f[name] = append(f[name], value) }
+
+/* one burst with a kube-scheduler of its own, whose extender is at webhooks ("": none) */
+func (w *world) burst(pods int, f figures, webhooks string, binds bool) (string, error) {
+	p, err := w.StartSchedulerWith(scheduler, harness.BurstScheduler(w.Cluster, scheduler, webhooks, binds))
+	if err != nil {
+		return "", err
+	}
+	defer p.Kill()
+	w.space++
+	space := fmt.Sprintf("burst-%d", w.space)
+	if _, err := w.Admin.Create("/api/v1/namespaces",
+		harness.Object{"metadata": harness.Object{"name": space}}); err != nil {
+		return space, err
+	}
+	took, err := w.Admin.Burst(p, space, scheduler, pods, limit)
+	f.add("time s", took.Seconds())
+	return space, err
+}
+
+func (w *world) clear(space string) error {
+	if err := w.Admin.DeletePods(space); err != nil {
+		return err
+	}
+	return harness.Until(limit, func() (bool, string) {
+		list, err := w.Admin.Get(harness.PodPath(space, "") + "?limit=1")
+		return err == nil && len(harness.Items(list, "items")) == 0, "pods are not gone"
+	})
+}
+
+func (w *world) alone(pods int, f figures) error {
+	space, err := w.burst(pods, f, "", false)
+	if err != nil {
+		return err
+	}
+	return w.clear(space)
+}
+
+func (w *world) withIdle(pods int, f figures) error {
+	space, err := w.burst(pods, f, w.idle.URL, false)
+	if err != nil {
+		return err
+	}
+	return w.clear(space)
+}
+
+func (w *world) withMilligpu(pods int, f figures) error {
+	relay, err := w.StartRelay()
+	if err != nil {
+		return err
+	}
+	defer relay.Stop()
+	name := fmt.Sprintf("milligpud-%d", w.space)
+	kubeconfig, err := w.account.Kubeconfig(w.Dir, name, relay.URL, w.CAFile)
+	if err != nil {
+		return err
+	}
+	d := w.NewDaemon(name, kubeconfig)
+	if err := d.Start(); err != nil {
+		return err
+	}
+	defer d.Proc.Stop()
+	before, err := harness.CPU(d.Proc.Pid())
+	if err != nil {
+		return err
+	}
+	space, err := w.burst(pods, f, "http://"+d.Address("webhook")+"/scheduler", true)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, d.Proc.Tail(20))
+	}
+	if err := w.tell(d, relay, pods, before, f); err != nil {
+		return err
+	}
+	return w.clear(space)
+}
+
+func (w *world) tell(d *harness.Daemon, relay *harness.Relay, pods int, before time.Duration, f figures) error {
+	after, err := harness.CPU(d.Proc.Pid())
+	if err != nil {
+		return err
+	}
+	peak, err := harness.PeakKiB(d.Proc.Pid())
+	if err != nil {
+		return err
+	}
+	tries, err := d.Metric("milligpu_api_requests_total", `call="bind"`)
+	if err != nil {
+		return err
+	}
+	f.add("cpu_per_pod us", float64((after-before).Microseconds())/float64(pods))
+	f.add("rss_peak MiB", float64(peak)/1024)
+	f.add("connections connections", float64(relay.Connections()))
+	f.add("bytes_per_pod B", float64(relay.Bytes())/float64(pods))
+	f.add("bindings_per_pod calls", tries/float64(pods))
+	f.add("in_doubt binds", float64(doubts(d)))
+	return nil
+}
+
+/* what milligpud logged about binds whose outcome it could not tell */
+func doubts(d *harness.Daemon) int {
+	log, err := os.ReadFile(d.Proc.Log)
+	if err != nil {
+		return -1
+	}
+	return harness.CountLines(string(log), "bind", "in doubt")
+}
