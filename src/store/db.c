@@ -1,5 +1,6 @@
 #include "db.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/strbuf.h"
@@ -145,10 +146,19 @@ static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
     must_not_reach("every mode is listed");
 }
 
+/* SQLite counts its memory under one lock for all connections, twice for every piece; nobody asks.
+   Too late if somebody has used SQLite before us, and then harmless. */
+static void count_no_memory(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     sqlite3 *db = NULL;
 
+    must(pthread_once(&once, count_no_memory) == 0);
     const int rc = open_by_mode(path, mode, &db);
     must(db != NULL); /* else out of memory */
     int failed = rc == SQLITE_OK ? db_config(db, err)
