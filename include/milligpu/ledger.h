@@ -27,6 +27,7 @@ struct ledger;
 
 #define COMMAND_TABLE(X)                                                                           \
     X(COMMAND_RESERVE, "reserve")         /* grant: bind asks */                                   \
+    X(COMMAND_VERSION, "version")         /* the pod was judged again, in a later version */       \
     X(COMMAND_CONFIRM, "confirm")         /* the API server has the pod on our node */             \
     X(COMMAND_DOUBT, "doubt")             /* a Binding's outcome is not known */                   \
     X(COMMAND_RELEASE, "release")         /* ended, gone, or refused by the API server */          \
@@ -50,6 +51,8 @@ const char *command_name(enum command_kind kind);
  * Everything is borrowed for the call.
  *
  * RESERVE holds the request's whole GPUs against the node, too.
+ * VERSION: no Binding that was sent for this reservation can land any more, since its pod has moved
+ * on unbound; the next may be sent when this one's version is on disk.
  * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate).
  * OBSERVE with request NULL and a pod that names our resource (an amount nobody may ask for, bound
  * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
@@ -63,7 +66,8 @@ struct command {
     const char *namespace;
     const char *name;
     const char *node;
-    const struct request *request;     /* RESERVE, OBSERVE (NULL there: no amounts to place) */
+    const struct request *request;     /* RESERVE, VERSION, OBSERVE (NULL: no amounts to place) */
+    uint64_t version;                  /* RESERVE, VERSION: of the pod that was judged */
     const struct pod *pod;             /* OBSERVE: its annotation and whole_gpus */
     const struct inventory *inventory; /* NODE */
     int64_t terminating_ms;            /* TERMINATING */
@@ -75,6 +79,8 @@ struct command {
 /*
  * In order of precedence: the first that applies is given.
  *   RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK
+ *   VERSION: UNKNOWN, SAME (no reservation, or not a later version than its own), REFUSED with
+ *   REASON_CHANGED (what is held is not what the request asks for now, or its GPU is closed), OK
  *   OBSERVE: SAME (held: a row always wins; no held: nothing to count), ELSEWHERE, then OK
  *   the rest: UNKNOWN (no such allocation or node, or the allocation is on another node than the
  *   command names), SAME (nothing would change), OK

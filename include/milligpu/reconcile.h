@@ -15,11 +15,21 @@ enum { RECONCILE_MAX = 4 };
 /*
  * One pod as it is now.  request is NULL if it asks nothing of ours, or what may not be asked for.
  * Fills command[] (borrowing from pod), returns how many; apply each before the next is decided.
- * A pod that is shown unbound changes nothing: its Binding may be on the way, or the event is old.
+ * A pod that is shown unbound changes nothing here: its Binding may be on the way, or the event is
+ * old.
  */
 size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
                      const struct request *request, int64_t now_ms,
                      struct command command[RECONCILE_MAX]) MUST_USE;
+
+/*
+ * The pod was seen unbound in this version, and no Binding of it is being sent.  Where the
+ * reservation's Bindings all named earlier versions, none of them can land any more: it is void.
+ * The same version or an older one says nothing, and a reservation without a version (of an older
+ * ledger) is not ended so.
+ */
+size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t version,
+                         int64_t now_ms, struct command command[RECONCILE_MAX]) MUST_USE;
 
 /* The pod is not there (any more). */
 size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,

@@ -91,8 +91,13 @@ void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
  * holds the index.
  */
 void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node);
+/*
+ * The Binding: uid and version of the pod that was judged are preconditions of the API server, so
+ * it lands on exactly that one.  version 0: not known, of an older ledger's reservation.  Checks
+ * keys and sizes.
+ */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   struct err *err) MUST_USE; /* checks keys and sizes */
+                   uint64_t version, struct err *err) MUST_USE;
 
 /* The value of milligpu.io/allocation alone. */
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node);

@@ -33,6 +33,7 @@ enum bind_outcome {
     OUTCOME_BOUND,
     OUTCOME_VOID,    /* certainly not, and never will be: release */
     OUTCOME_UNKNOWN, /* may yet land: in doubt */
+    OUTCOME_MOVED,   /* the pod is unbound in a later version (pod): none that was sent can land */
 };
 
 struct web_call;
@@ -43,13 +44,13 @@ struct message {
     struct extender_bind bind; /* BIND, FETCHED */
     struct web_call *call;     /* BIND, FETCHED: to be answered */
     int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
-    struct pod pod;            /* POD*, FETCHED (found) */
+    struct pod pod;            /* POD*, FETCHED (found), OUTCOME MOVED */
     struct node_facts node;    /* NODE* */
     int64_t asked_ms;          /* PODS_BEGIN: when the list was asked for; monotonic */
-    uint64_t version;          /* PODS_END: of the list's snapshot; 0: not a number */
-    bool settled;              /* PODS_END: of a list that began after a new ledger's wait */
-    bool found;                /* FETCHED */
-    const char *uid;           /* OUTCOME */
+    uint64_t version; /* PODS_END: of the list's snapshot; OUTCOME: that was sent; 0: none */
+    bool settled;     /* PODS_END: of a list that began after a new ledger's wait */
+    bool found;       /* FETCHED */
+    const char *uid;  /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */
     enum reason reason;        /* OUTCOME VOID; FETCHED, not found: NONE if nobody could say */
     const char *text; /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */

@@ -61,7 +61,9 @@ struct call {
     const char *content_type;
     struct text body;
     bool flying;
-    bool maybe_sent; /* some try may have taken effect */
+    bool maybe_sent; /* some copy of it, of whomever, may take effect yet */
+    bool asks;       /* nothing is sent */
+    uint64_t version;
     uint64_t id;
     uint32_t tries;
     int64_t deadline_ms;
@@ -241,7 +243,9 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->uid = arena_copy(&call->arena, text_of(binding->uid));
     call->node = arena_copy(&call->arena, text_of(binding->node));
     call->deadline_ms = binding->deadline_ms;
+    call->version = binding->version;
     call->maybe_sent = binding->sending != SENDING_FIRST;
+    call->asks = binding->sending == SENDING_NOTHING;
     call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
     if (binding->sending == SENDING_NOTHING)
         become_check(call);
@@ -456,8 +460,8 @@ static void start_check(struct outbox *outbox, struct call *call, int64_t now_ms
     must(!call->flying);
 }
 
-static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcome outcome,
-                      enum reason reason, const char *text)
+static struct message *outcome_of(const struct call *call, enum bind_outcome outcome,
+                                  enum reason reason, const char *text)
 {
     struct message *result = message_new(MESSAGE_OUTCOME);
 
@@ -466,7 +470,29 @@ static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcom
     result->uid = arena_copy(&result->arena, text_of(call->uid));
     result->outcome = outcome;
     result->reason = reason;
+    result->version = call->version;
     result->text = text != NULL ? arena_copy(&result->arena, text_of(text)) : NULL;
+    return result;
+}
+
+static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcome outcome,
+                      enum reason reason, const char *text)
+{
+    struct message *result = outcome_of(call, outcome, reason, text);
+
+    must(outcome != OUTCOME_MOVED);
+    drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+/* The writer judges the pod as it is now. */
+static void bind_moved(struct outbox *outbox, struct call *call, const struct pod *pod,
+                       const char *text)
+{
+    struct message *result = outcome_of(call, OUTCOME_MOVED, REASON_CHANGED, text);
+
+    must(strcmp(pod->uid, call->uid) == 0);
+    result->pod = *pod_keep(pod, &result->arena);
     drop_call(outbox, call);
     outbox->rules.result(outbox->rules.user, result);
 }
@@ -545,6 +571,16 @@ static bool passing(int status)
     return status == 429 || status >= 500;
 }
 
+/* This copy comes to nothing.  Only who sent no other knows what that means for the pod. */
+static void refused(struct outbox *outbox, struct call *call, const char *text)
+{
+    must(text[0] != '\0');
+    if (call->maybe_sent)
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);
+    else
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
+}
+
 static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->kind == CALL_BIND && call->flying);
@@ -558,16 +594,34 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
     note_status(call);
     if (status == 409)
         start_check(outbox, call, now_ms);
+    else if (status == 404 && call->maybe_sent)
+        start_check(outbox, call, now_ms); /* a GET says the same, or what became of the other */
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else if (passing(status) || (status >= 200 && status < 300)) {
         /* Another 2xx is the word of somebody in between: ask until it is the API server's. */
         call->maybe_sent = call->maybe_sent || status != 429;
         wait_before_retry(outbox, call, now_ms);
-    } else if (call->maybe_sent)
-        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
+    } else
+        refused(outbox, call, call->last_error);
+}
+
+/* Unbound, in which version?  A later one: no Binding that was sent can land any more. */
+static void check_unbound(struct outbox *outbox, struct call *call, const struct pod *pod)
+{
+    must(call->kind == CALL_CHECK && pod->node[0] == '\0');
+
+    const uint64_t version = version_number(pod->resource_version);
+    char text[400];
+
+    (void)snprintf(text, sizeof text, "the pod is not bound%s%s",
+                   call->last_error[0] != '\0' ? ": " : "", call->last_error);
+    if (call->version == 0 && call->asks)
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text); /* the old rule: by time */
+    else if (call->version == 0 || version <= call->version)
+        refused(outbox, call, text);
     else
-        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, call->last_error);
+        bind_moved(outbox, call, pod, text);
 }
 
 /*
@@ -585,26 +639,21 @@ static void check_pod(struct outbox *outbox, struct call *call)
     char text[400];
 
     arena_init(&arena);
-    const int rc = pod_decode((struct text){call->answer.data, call->answer.len},
-                              outbox->rules.wire, &arena, &pod, &err);
-    if (rc < 0)
-        (void)snprintf(text, sizeof text, "%.390s", err.text);
-    else if (strcmp(pod.uid, call->uid) != 0)
+    if (pod_decode((struct text){call->answer.data, call->answer.len}, outbox->rules.wire, &arena,
+                   &pod, &err) < 0) {
+        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, err.text);
+    } else if (strcmp(pod.uid, call->uid) != 0) {
         (void)snprintf(text, sizeof text, "the pod was replaced by one with uid %s", pod.uid);
-    else if (pod.node[0] == '\0')
-        (void)snprintf(text, sizeof text, "the pod is not bound%s%s",
-                       call->last_error[0] != '\0' ? ": " : "", call->last_error);
-    else
-        (void)snprintf(text, sizeof text, "the pod was bound to node %s without us", pod.node);
-    const bool there =
-        rc == 0 && strcmp(pod.uid, call->uid) == 0 && strcmp(pod.node, call->node) == 0;
-    arena_done(&arena);
-    if (there)
-        bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
-    else if (rc < 0)
-        bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);
-    else
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
+    } else if (pod.node[0] == '\0') {
+        check_unbound(outbox, call, &pod);
+    } else if (strcmp(pod.node, call->node) == 0) {
+        bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
+    } else {
+        (void)snprintf(text, sizeof text, "the pod was bound to node %s without us", pod.node);
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
+    }
+    arena_done(&arena);
 }
 
 static void get_answered(struct outbox *outbox, struct call *call, int64_t now_ms)

@@ -7,11 +7,17 @@
  * passes; but never while an earlier try may still be answered, and a second try waits: longer
  * each time, as long as Retry-After says, and for the budget of all retries.
  *
- *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET --> BOUND or VOID
+ *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET
  *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
  *
- * VOID says that no Binding of this reservation has landed or will.  So while an earlier one may
- * still be on its way, a POST that fails is UNKNOWN, and only a 404 or a GET is VOID.
+ *   GET --> on our node: BOUND;  elsewhere, another uid, not there: VOID
+ *       --> unbound in a later version than the Binding named: MOVED.  The outbox never judges: the
+ *           writer does, and writes the new version down before it is sent.
+ *       --> unbound in that version: what the 409 says of this copy alone, as a 403
+ *
+ * VOID says that no Binding of this reservation has landed or will.  So while another copy may
+ * still be on its way, sent by this call or an earlier one, a POST that fails is UNKNOWN (a 404
+ * asks by a GET first).  No time makes it certain.
  */
 #ifndef MILLIGPU_OUTBOX_H
 #define MILLIGPU_OUTBOX_H
@@ -50,6 +56,7 @@ struct outbox_binding {
     const char *name;
     const char *node;
     struct text body;
+    uint64_t version; /* of the pod, that body names; 0: none, of an older ledger's reservation */
     int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/allocation.h"
 #include "milligpu/map.h"
 #include "milligpu/wire_kube.h"
 
@@ -84,6 +85,13 @@ static struct pod_record *record_copy(const struct pod_record *from)
     return record;
 }
 
+static uint64_t version_of(const struct pod *pod)
+{
+    const uint64_t version = version_number(pod->resource_version);
+
+    return version <= VERSION_MAX ? version : 0; /* nobody counts so far */
+}
+
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
                                     uint64_t epoch)
 {
@@ -103,6 +111,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         .cpu_milli = pod->cpu_milli,
         .memory_bytes = pod->memory_bytes,
         .epoch = epoch,
+        .version = version_of(pod),
         .verdict = REQUEST_NOT_OURS,
     };
 
@@ -171,20 +180,40 @@ static void put(struct pods *pods, struct pod_record *record)
     pod_record_free(before);
 }
 
-void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
+/* Known in a later version than this?  Then only the epoch is news. */
+static bool is_old(struct pods *pods, const struct pod *pod, uint64_t epoch)
+{
+    const uint64_t version = version_of(pod);
+    bool old = false;
+
+    lock(pods); /* others copy records */
+    struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
+    if (record != NULL && version > 0 && record->version > version) {
+        old = true;
+        record->epoch = epoch > 0 ? epoch : record->epoch;
+    }
+    unlock(pods);
+    return old;
+}
+
+bool pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
               uint64_t epoch)
 {
     must(epoch > 0);
+    if (is_old(pods, pod, epoch))
+        return false;
     put(pods, record_of(pod, rules, epoch));
+    return true;
 }
 
-void pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules)
+bool pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules)
 {
-    struct pod_record *record = record_of(pod, rules, 0);
+    const struct pod_record *record = pods_find(pods, pod->uid);
 
-    must(pods_find(pods, pod->uid) == NULL); /* the watch knows better */
-    record->version = version_number(pod->resource_version);
-    put(pods, record);
+    if (is_old(pods, pod, 0) || (record != NULL && record->version == version_of(pod)))
+        return false;
+    put(pods, record_of(pod, rules, 0));
+    return true;
 }
 
 void pods_remove(struct pods *pods, const char *uid)
@@ -225,9 +254,9 @@ static bool spare(struct pods *pods, struct pod_record *record, struct pods_list
 {
     must(record->epoch < list.epoch);
 
-    const bool newer = record->version == 0 || list.version == 0 || record->version > list.version;
+    const bool comparable = record->version > 0 && list.version > 0;
 
-    if (record->epoch != 0 || !newer)
+    if (comparable ? record->version <= list.version : record->epoch != 0)
         return false;
     lock(pods); /* others copy records */
     record->epoch = list.epoch;

@@ -26,7 +26,7 @@ struct pod_record {
     int64_t cpu_milli;
     int64_t memory_bytes;
     uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
-    uint64_t version; /* of what the GET told; 0: not a number */
+    uint64_t version; /* resourceVersion; 0: not a number */
     enum request_verdict verdict;
     struct request *request; /* REQUEST_OK, REQUEST_WHOLE: owned by the record */
     char *refusal;           /* REQUEST_REFUSED: the text */
@@ -39,11 +39,14 @@ struct pods;
 struct pods *pods_new(void) MUST_USE;
 void pods_free(struct pods *pods);
 
-/* Insert or replace; judges the request by rules. */
-void pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
+/*
+ * Insert or replace; judges the request by rules.  The table never goes back: of a pod that it
+ * knows in a later version it learns nothing but that the list of this epoch shows it; false then.
+ */
+bool pods_put(struct pods *pods, const struct pod *pod, const struct request_rules *rules,
               uint64_t epoch);
-/* What a GET told of a pod that is not in the table. */
-void pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules);
+/* What a GET told; the same. */
+bool pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules);
 void pods_remove(struct pods *pods, const char *uid);
 /* Keep all that was told last of a pod that is in the table, until it is put anew or removed. */
 void pods_remember(struct pods *pods, const struct pod *pod);
@@ -53,8 +56,8 @@ void pods_remember(struct pods *pods, const struct pod *pod);
 const struct pod_record *pods_find(struct pods *pods, const char *uid);
 /*
  * Remove those that the list of this epoch, a snapshot of this version, did not show; gone() is
- * told each first.  A fetched pod that is newer than the snapshot is spared, once: the watch that
- * begins there will tell of it.  Writer only.
+ * told each first.  A pod that is known in a later version than the snapshot is spared: the watch
+ * that begins there will tell of it.  Writer only.
  */
 struct pods_list {
     uint64_t epoch;

@@ -20,10 +20,12 @@
 #include "webhooks.h"
 
 enum {
-    DOUBT_MS = 90000, /* the API server gives up on a request after 60 s */
-    ASK_MS = 10000,   /* for the GET that ends a doubt */
-    RETRY_MS = 250,   /* between two tries of a lost batch */
-    KEEP_MAX = 2048,  /* of the cluster's news while the disk is broken; the watcher waits then */
+    DOUBT_ASK_MS = 30000, /* pause between two GETs about a doubt that nothing else tells of */
+    DOUBT_OLD_MS = 90000, /* of a reservation without a version: the API server gives up on a
+                               request after 60 s */
+    ASK_MS = 10000,       /* for the GET */
+    RETRY_MS = 250,       /* between two tries of a lost batch */
+    KEEP_MAX = 2048, /* of the cluster's news while the disk is broken; the watcher waits then */
     TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
@@ -35,7 +37,8 @@ struct flight {
     struct web_call **call;
     size_t calls;
     size_t capacity;
-    bool asks; /* nothing is sent: the API server is asked about an old doubt */
+    int64_t deadline_ms; /* of the bind that began it */
+    bool asks;           /* nothing is sent: the API server is asked about an old doubt */
 };
 
 /* The outcome of a Binding, to be answered after the batch. */
@@ -59,6 +62,7 @@ struct effect {
     char *name;
     char *node;
     struct strbuf body;
+    uint64_t version;
     int64_t deadline_ms;
     enum outbox_sending sending;
     uint32_t milli;
@@ -270,7 +274,8 @@ static bool heal_duplicates(struct writer *writer)
 
 /* --- binds --- */
 
-static struct flight *flight_begin(struct writer *writer, const char *uid, const struct atom *node)
+static struct flight *flight_begin(struct writer *writer, const char *uid, const struct atom *node,
+                                   int64_t deadline_ms)
 {
     must(uid[0] != '\0');
 
@@ -278,6 +283,7 @@ static struct flight *flight_begin(struct writer *writer, const char *uid, const
 
     flight->uid = xstrdup(uid);
     flight->node = node;
+    flight->deadline_ms = deadline_ms;
     must(map_put(&writer->flights, text_of(flight->uid), flight) == NULL);
     struct doubt *doubt = map_take(&writer->doubts, text_of(uid));
     if (doubt != NULL)
@@ -333,9 +339,16 @@ static struct effect *new_effect(struct writer *writer)
     return effect;
 }
 
+/* How a Binding goes out. */
+struct dispatch {
+    uint64_t version; /* of the pod that was judged; 0: none, of an older ledger's reservation */
+    int64_t deadline_ms;
+    enum outbox_sending sending;
+};
+
 /* Queue the Binding of an allocation for when the batch is on disk. */
 static int send_binding(struct writer *writer, const struct allocation *allocation,
-                        int64_t deadline_ms, enum outbox_sending sending, struct err *err)
+                        struct dispatch how, struct err *err)
 {
     const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
     struct effect *effect = new_effect(writer);
@@ -346,9 +359,10 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
     effect->namespace = xstrdup(allocation->is.namespace);
     effect->name = xstrdup(allocation->is.name);
     effect->node = xstrdup(allocation->is.node->text);
-    effect->deadline_ms = deadline_ms;
-    effect->sending = sending;
-    const int rc = binding_encode(&effect->body, allocation, node, err);
+    effect->version = how.version;
+    effect->deadline_ms = how.deadline_ms;
+    effect->sending = how.sending;
+    const int rc = binding_encode(&effect->body, allocation, node, how.version, err);
     if (rc < 0) {
         effect_done(effect);
         writer->effects--;
@@ -357,7 +371,7 @@ static int send_binding(struct writer *writer, const struct allocation *allocati
 }
 
 /* A pod that asks for 0: bound, with nothing to write down. */
-static void send_plain_binding(struct writer *writer, struct message *message)
+static void send_plain_binding(struct writer *writer, struct message *message, uint64_t version)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
     struct err err;
@@ -370,14 +384,16 @@ static void send_plain_binding(struct writer *writer, struct message *message)
                                              .node_uid = node->uid,
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
-    const int rc = send_binding(writer, allocation, message->deadline_ms, SENDING_FIRST, &err);
+    const struct dispatch how = {version, message->deadline_ms, SENDING_FIRST};
+    const int rc = send_binding(writer, allocation, how, &err);
     must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
-    flight_join(flight_begin(writer, message->bind.uid, node->name), message);
+    flight_join(flight_begin(writer, message->bind.uid, node->name, message->deadline_ms), message);
 }
 
-/* Undo a grant whose Binding cannot be written. */
-static bool take_back(struct writer *writer, struct message *message, const struct err *err)
+/* Undo a grant whose Binding cannot be written; not one that was sent before. */
+static bool take_back(struct writer *writer, struct message *message, enum outbox_sending sending,
+                      const struct err *err)
 {
     must(err->code != ERR_NONE);
 
@@ -386,7 +402,7 @@ static bool take_back(struct writer *writer, struct message *message, const stru
                                     .uid = message->bind.uid,
                                     .why = "annotation"};
     refuse_bind(message, "%s", err->text);
-    return run(writer, &command);
+    return sending != SENDING_FIRST || run(writer, &command);
 }
 
 static bool launch(struct writer *writer, struct message *message,
@@ -394,12 +410,73 @@ static bool launch(struct writer *writer, struct message *message,
 {
     must(allocation->is.state != STATE_RELEASED);
 
+    const struct dispatch how = {allocation->is.version, message->deadline_ms, sending};
     struct err err;
 
-    if (send_binding(writer, allocation, message->deadline_ms, sending, &err) < 0)
-        return take_back(writer, message, &err);
-    flight_join(flight_begin(writer, allocation->is.uid, allocation->is.node), message);
+    if (send_binding(writer, allocation, how, &err) < 0)
+        return take_back(writer, message, sending, &err);
+    flight_join(flight_begin(writer, allocation->is.uid, allocation->is.node, message->deadline_ms),
+                message);
     return true;
+}
+
+/* Nothing of it is on its way that could land: it is free again.  Its pod has moved on unbound. */
+static bool end_void(struct writer *writer, const struct pod_record *record)
+{
+    must(record != NULL);
+
+    struct command command[RECONCILE_MAX];
+
+    if (record->node[0] != '\0' || map_find(&writer->flights, text_of(record->uid)) != NULL)
+        return true;
+    const size_t count =
+        reconcile_unbound(writer->ledger, record->uid, record->version, writer->wall_ms, command);
+    return run_all(writer, command, count);
+}
+
+/*
+ * The pod of this reservation was seen unbound in a later version than any Binding of it names.
+ * The same place for what it asks now, in its new version; else it is void, and judged anew.
+ * True if the bind was answered, or is on its way again.
+ */
+static bool judged_again(struct writer *writer, struct message *message,
+                         const struct pod_record *record, bool *whole)
+{
+    must(record->node[0] == '\0' && record->request != NULL);
+
+    const struct command command = {.kind = COMMAND_VERSION,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = record->uid,
+                                    .node = message->bind.node,
+                                    .request = record->request,
+                                    .version = record->version};
+    const struct change *change;
+    enum verdict verdict;
+
+    switch (batch_run(&writer->batch, &command, &verdict, &change, NULL)) {
+    case BATCH_LOST:
+        *whole = false;
+        return true;
+    case BATCH_CONTRADICTED:
+        refuse_bind(message, "%s", safe_why(writer->app));
+        return true;
+    case BATCH_DONE:
+        break;
+    }
+    if (verdict == VERDICT_OK) {
+        *whole = launch(writer, message, change->after, SENDING_FIRST);
+        return true;
+    }
+    *whole = end_void(writer, record);
+    return !*whole;
+}
+
+/* A reservation of which nothing that was sent can land any more. */
+static bool is_void(const struct allocation *held, const struct pod_record *record)
+{
+    must(record->uid != NULL);
+    return held != NULL && held->is.state == STATE_RESERVED && held->is.version > 0 &&
+           record->node[0] == '\0' && record->version > held->is.version;
 }
 
 static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record)
@@ -413,12 +490,17 @@ static bool reserve(struct writer *writer, struct message *message, const struct
                                     .namespace = record->namespace,
                                     .name = record->name,
                                     .node = message->bind.node,
-                                    .request = record->request};
+                                    .request = record->request,
+                                    .version = record->version};
     const struct change *change;
     struct change answer;
     enum verdict verdict;
     struct refusal refusal;
+    bool whole = true;
 
+    if (is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
+        judged_again(writer, message, record, &whole))
+        return whole;
     switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
     case BATCH_LOST:
         return false;
@@ -474,14 +556,18 @@ static bool bind_settled(struct writer *writer, struct message *message,
         flight_join(flight, message);
     } else if (record->node[0] != '\0' && strcmp(record->node, bind->node) != 0) {
         refuse_bind(message, "changed: the pod is bound to node %s already", record->node);
-    } else if (record->node[0] != '\0' && (held == NULL || held->is.state == STATE_BOUND)) {
-        webhooks_bind_answer(message->call, NULL);
+    } else if ((held != NULL && held->is.state == STATE_BOUND &&
+                text_is(atom_text(held->is.node), bind->node)) ||
+               (held == NULL && record->node[0] != '\0')) {
+        webhooks_bind_answer(message->call, NULL); /* the API server has said so */
         message->call = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
         refuse_bind(message, "%s", record->refusal);
     } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
         webhooks_count_refusal(REASON_UNKNOWN_NODE);
         refuse_bind(message, "unknown_node: there is no node %s", bind->node);
+    } else if (record->version == 0) {
+        refuse_bind(message, "not ready: the pod's resourceVersion is no number to judge it by");
     } else {
         return false;
     }
@@ -529,7 +615,7 @@ static bool handle_bind(struct writer *writer, struct message **message)
     if (bind_settled(writer, bind, record))
         return true;
     if (record->verdict == REQUEST_ZERO) {
-        send_plain_binding(writer, bind);
+        send_plain_binding(writer, bind, record->version);
         return true;
     }
     return reserve(writer, bind, record);
@@ -544,7 +630,7 @@ static bool handle_fetched(struct writer *writer, struct message **message)
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
         !pod_ended(&fetched->pod) && pods_find(writer->app->pods, fetched->bind.uid) == NULL)
-        pods_put_fetched(writer->app->pods, &fetched->pod, &writer->app->request_rules);
+        (void)pods_put_fetched(writer->app->pods, &fetched->pod, &writer->app->request_rules);
     return handle_bind(writer, message);
 }
 
@@ -571,6 +657,76 @@ static void answer_landed(struct writer *writer)
     forget_landed(writer);
 }
 
+/* Another web call that hangs on a flight asks once more, as it did. */
+static struct message *bind_again(const struct flight *flight, size_t at, const struct pod *pod)
+{
+    struct message *bind = message_new(MESSAGE_BIND);
+
+    must(at < flight->calls && strcmp(flight->uid, pod->uid) == 0);
+    bind->bind.uid = arena_copy(&bind->arena, text_of(pod->uid));
+    bind->bind.namespace = arena_copy(&bind->arena, text_of(pod->namespace));
+    bind->bind.pod = arena_copy(&bind->arena, text_of(pod->name));
+    bind->bind.node = arena_copy(&bind->arena, atom_text(flight->node));
+    bind->deadline_ms = flight->deadline_ms;
+    bind->call = flight->call[at];
+    return bind;
+}
+
+/* False if the batch is lost; the call is answered then. */
+static bool try_again(struct writer *writer, struct message *take_bind)
+{
+    bool whole = true;
+
+    must(take_bind->kind == MESSAGE_BIND && take_bind->call != NULL);
+    if (writer->batch.lost)
+        whole = false;
+    else if (now_ms(writer) >= take_bind->deadline_ms)
+        refuse_bind(take_bind, "changed: the pod was written to again and again meanwhile");
+    else
+        whole = handle_bind(writer, &take_bind);
+    if (take_bind != NULL && take_bind->call != NULL)
+        refuse_bind(take_bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
+    if (take_bind != NULL)
+        message_free(take_bind);
+    return whole;
+}
+
+/*
+ * The pod is unbound in a later version than the Binding named: nothing that was sent can land.
+ * Who waits is judged again by what the pod asks now; if nobody does, the reservation is void.
+ */
+static bool handle_moved(struct writer *writer, const struct message *message)
+{
+    struct flight *flight = map_take(&writer->flights, text_of(message->uid));
+    bool whole = true;
+
+    must(message->outcome == OUTCOME_MOVED && message->pod.node[0] == '\0');
+    if (!pod_ended(&message->pod))
+        (void)pods_put_fetched(writer->app->pods, &message->pod, &writer->app->request_rules);
+    for (size_t i = 0; flight != NULL && i < flight->calls; i++)
+        whole = try_again(writer, bind_again(flight, i, &message->pod)) && whole;
+    if (flight != NULL)
+        flight_free(flight);
+    const struct pod_record *record = pods_find(writer->app->pods, message->uid);
+    return whole && (record == NULL || end_void(writer, record));
+}
+
+/*
+ * It names the version that was sent: kube-scheduler writes the text into the pod's condition, if
+ * it is another one than before, and by that write the pod moves on: evidence comes by itself.
+ */
+static void say_doubt(const struct message *message, char *out, size_t bytes)
+{
+    must(message->outcome == OUTCOME_UNKNOWN);
+    if (message->version == 0)
+        (void)snprintf(out, bytes, "in doubt: %s; the pod keeps its reservation", message->text);
+    else
+        (void)snprintf(out, bytes,
+                       "in doubt: the Binding of version %llu: %.400s; the pod keeps its "
+                       "reservation",
+                       (unsigned long long)message->version, message->text);
+}
+
 static bool handle_outcome(struct writer *writer, const struct message *message)
 {
     must(message->uid != NULL);
@@ -582,6 +738,8 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
     char text[ERR_TEXT_MAX];
 
+    if (message->outcome == OUTCOME_MOVED)
+        return handle_moved(writer, message);
     switch (message->outcome) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
@@ -600,13 +758,19 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
             return true;
         }
         command.kind = COMMAND_DOUBT;
-        (void)snprintf(text, sizeof text, "in doubt: %s; the pod keeps its reservation",
-                       message->text);
+        say_doubt(message, text, sizeof text);
         land(writer, message->uid, text);
         break;
+    case OUTCOME_MOVED:
+        must_not_reach("it was handled");
     }
     if (held == NULL || held->is.state != STATE_RESERVED)
         return true; /* the watch was quicker, or there was nothing to reserve */
+    const struct pod_record *record = pods_find(writer->app->pods, message->uid);
+    if (message->outcome == OUTCOME_UNKNOWN && record != NULL && is_void(held, record)) {
+        command.kind = COMMAND_RELEASE; /* and the watch has shown that, too */
+        command.why = "unbound";
+    }
     return run(writer, &command);
 }
 
@@ -650,13 +814,16 @@ static bool handle_pod(struct writer *writer, const struct pod *pod)
         hints_settled(writer->app->hints, text_of(pod->uid));
         return reconcile(writer, pod);
     }
-    pods_put(writer->app->pods, pod, &writer->app->request_rules, writer->epoch);
+    if (!pods_put(writer->app->pods, pod, &writer->app->request_rules, writer->epoch))
+        return true; /* old news */
     if (!pod->ours && pod->whole_gpus == 0 &&
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
     if (pod->node[0] != '\0')
         hints_settled(writer->app->hints, text_of(pod->uid));
-    return reconcile(writer, pod);
+    const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
+    must(record != NULL);
+    return reconcile(writer, pod) && end_void(writer, record);
 }
 
 static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
@@ -750,8 +917,11 @@ static enum hints_pod look_at_pod(void *user, struct text uid)
     must_not_reach("every state is listed");
 }
 
-/* Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again. */
-static bool release_orphans(struct writer *writer)
+/*
+ * Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again.  A
+ * list that is older than the version that was judged says nothing of that pod.
+ */
+static bool release_orphans(struct writer *writer, uint64_t list_version)
 {
     must(!writer->batch.lost);
 
@@ -762,7 +932,8 @@ static bool release_orphans(struct writer *writer)
     bool whole = true;
 
     for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
-        if (pods_find(writer->app->pods, allocation->is.uid) != NULL)
+        if (pods_find(writer->app->pods, allocation->is.uid) != NULL ||
+            allocation->is.version > list_version)
             continue;
         orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
         orphan[orphans++] = xstrdup(allocation->is.uid);
@@ -790,7 +961,7 @@ static bool end_list(struct writer *writer, const struct message *end)
     pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, end->version}, writer,
                pod_swept);
     hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);
-    if (!release_orphans(writer))
+    if (!release_orphans(writer, end->version))
         return false;
     writer->pods_ended = true;
     writer->settled = end->settled;
@@ -961,6 +1132,7 @@ static void act(struct writer *writer)
                                                    .name = effect->name,
                                                    .node = effect->node,
                                                    .body = {effect->body.data, effect->body.len},
+                                                   .version = effect->version,
                                                    .deadline_ms = effect->deadline_ms,
                                                    .sending = effect->sending};
             outbox_bind(writer->app->outbox, &binding);
@@ -1170,8 +1342,9 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
 }
 
 /*
- * No Binding of it can land any more, but one may have: the watch can be behind by any time, so
- * only a GET tells.  Until it does the reservation stays.
+ * The watch can be behind by any time: a GET tells.  Until something does the reservation stays.
+ * Of a reservation without a version (an older ledger's) no Binding can land any more by now, but
+ * one may have.
  */
 static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
@@ -1179,9 +1352,10 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
 
     struct err err;
 
+    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING};
     /* What could be written once can be written again; else the next doubt tries. */
-    if (send_binding(writer, allocation, now + ASK_MS, SENDING_NOTHING, &err) == 0)
-        flight_begin(writer, allocation->is.uid, allocation->is.node)->asks = true;
+    if (send_binding(writer, allocation, how, &err) == 0)
+        flight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
 }
 
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
@@ -1200,9 +1374,18 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
     }
     must(now >= doubt->since_ms);
     doubt->mark = writer->mark;
-    if (now - doubt->since_ms >= DOUBT_MS)
+    if (now - doubt->since_ms >= (allocation->is.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
         ask_about(writer, allocation, now);
     return allocation->is.in_doubt || run(writer, &command);
+}
+
+static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    const struct pod_record *record = pods_find(writer->app->pods, allocation->is.uid);
+
+    must(now >= 0);
+    return record != NULL && is_void(allocation, record) ? end_void(writer, record)
+                                                         : expire_doubt(writer, allocation, now);
 }
 
 static bool doubt_lives(void *user, void *value)
@@ -1236,7 +1419,7 @@ static const struct allocation **open_reservations(const struct writer *writer, 
 }
 
 /*
- * Reservations that nobody sends: in doubt, and asked about when they have been for too long.  Once
+ * Reservations that nobody sends: in doubt.  Evidence ends them; time only says when to ask.  Once
  * a second it looks at all reservations, not at the cluster (bench/README.md has what that costs).
  */
 static bool tick_doubts(struct writer *writer, int64_t now)
@@ -1248,7 +1431,7 @@ static bool tick_doubts(struct writer *writer, int64_t now)
     const struct allocation **open = open_reservations(writer, &count);
     writer->mark++;
     for (size_t i = 0; i < count; i++) {
-        whole = whole && expire_doubt(writer, open[i], now);
+        whole = whole && tick_doubt(writer, open[i], now);
         allocation_unref(open[i]);
     }
     xfree(open);

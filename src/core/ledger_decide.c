@@ -103,6 +103,71 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     return step(ledger, command, held, &facts, out);
 }
 
+/* Is what this container holds what it asks for, on GPUs that would be granted now? */
+static bool want_is_met(const struct node *node, const struct allocation_facts *held,
+                        const struct request *request, const struct want *want)
+{
+    uint32_t parts = 0;
+
+    must(want->parts > 0);
+    must(want->milli > 0);
+    for (uint32_t i = 0; i < held->shares; i++) {
+        const struct share *share = &held->share[i];
+        if (strcmp(share->container, want->container) != 0)
+            continue;
+        const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
+        if (gpu == NULL || gpu_closed(gpu) != REASON_NONE || share->kind != want->kind ||
+            share->milli != want->milli || share->mib < request->memory_mib ||
+            !request_takes_model(request, atom_text(gpu->model)))
+            return false;
+        parts++;
+    }
+    return parts == want->parts;
+}
+
+/* As if it were asked for now: it would be a right answer. */
+static bool request_is_met(const struct node *node, const struct allocation_facts *held,
+                           const struct request *request)
+{
+    uint32_t parts = 0;
+
+    must(node != NULL);
+    must(request_asks(request));
+    if (node->gone || held->held_gpus != request->whole)
+        return false;
+    for (uint32_t i = 0; i < request->wants; i++) {
+        if (!want_is_met(node, held, request, &request->want[i]))
+            return false;
+        parts += request->want[i].parts;
+    }
+    return parts == held->shares; /* nothing for containers that ask for nothing now */
+}
+
+static enum verdict decide_version(const struct ledger *ledger, const struct command *command,
+                                   struct change *out)
+{
+    must(command->version > 0);
+    must(command->version <= VERSION_MAX);
+    must(command->request != NULL);
+
+    const struct allocation *held = meant(ledger, command);
+    if (held == NULL)
+        return VERDICT_UNKNOWN;
+    if (held->is.state != STATE_RESERVED || held->is.version == 0 ||
+        held->is.version >= command->version) {
+        out->held = held;
+        return VERDICT_SAME;
+    }
+    const struct node *node = ledger_node(ledger, atom_text(held->is.node));
+    if (!request_is_met(node, &held->is, command->request))
+        return refuse(out, REASON_CHANGED);
+
+    struct allocation_facts facts = held->is;
+    facts.version = command->version;
+    facts.in_doubt = false;
+    return step(ledger, command, held, &facts, out);
+}
+
 /* I1, at the moment of granting. */
 static void must_fit(const struct node *node, const struct allocation *granted)
 {
@@ -150,6 +215,7 @@ static struct allocation *grant(const struct node *node, const struct command *c
         .origin = ORIGIN_GRANTED,
         .held_gpus = command->request->whole,
         .reserved_ms = command->at_ms,
+        .version = command->version,
         .shares = placement->parts,
         .share = share,
     };
@@ -311,6 +377,9 @@ enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
     switch (command->kind) {
     case COMMAND_RESERVE:
         out->verdict = decide_reserve(ledger, command, out);
+        break;
+    case COMMAND_VERSION:
+        out->verdict = decide_version(ledger, command, out);
         break;
     case COMMAND_OBSERVE:
         out->verdict = decide_observe(ledger, command, out);

@@ -128,6 +128,34 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
     return count;
 }
 
+static struct command release_row(const struct allocation *row, const char *uid, const char *why,
+                                  int64_t now_ms)
+{
+    must(strcmp(row->is.uid, uid) == 0);
+    must(why[0] != '\0');
+    return (struct command){.kind = COMMAND_RELEASE,
+                            .at_ms = now_ms,
+                            .uid = uid,
+                            .namespace = row->is.namespace,
+                            .name = row->is.name,
+                            .why = why};
+}
+
+size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t version,
+                         int64_t now_ms, struct command command[RECONCILE_MAX])
+{
+    must(uid != NULL);
+    must(uid[0] != '\0');
+
+    const struct allocation *row = ledger_find(ledger, text_of(uid));
+    if (row == NULL || row->is.state != STATE_RESERVED || row->is.version == 0 ||
+        version <= row->is.version)
+        return 0;
+    must(row->is.origin == ORIGIN_GRANTED);
+    command[0] = release_row(row, uid, "unbound", now_ms);
+    return 1;
+}
+
 size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
                       struct command command[RECONCILE_MAX])
 {
@@ -137,12 +165,7 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
     const struct allocation *row = ledger_find(ledger, text_of(uid));
     if (row == NULL)
         return 0;
-    command[0] = (struct command){.kind = COMMAND_RELEASE,
-                                  .at_ms = now_ms,
-                                  .uid = uid,
-                                  .namespace = row->is.namespace,
-                                  .name = row->is.name,
-                                  .why = "gone"};
+    command[0] = release_row(row, uid, "gone", now_ms);
     return 1;
 }
 

@@ -188,6 +188,7 @@ void state_command(struct strbuf *out, const struct command *command)
     add_text(out, "name", command->name);
     add_text(out, "node", command->node);
     add_request(out, command->request);
+    add_number(out, "version", (int64_t)command->version);
     add_text(out, "why", command->why);
     add_number(out, "terminating_ms", command->terminating_ms);
     add_flag(out, "differs", command->differs);

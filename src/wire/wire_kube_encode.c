@@ -310,8 +310,22 @@ static void open_object(struct jw *jw, const char *version, const char *kind, co
     jw_str(jw, namespace);
 }
 
+static void write_version(struct jw *jw, uint64_t version)
+{
+    struct strbuf text;
+
+    must(version <= VERSION_MAX);
+    if (version == 0)
+        return;
+    strbuf_init(&text);
+    strbuf_u64(&text, version);
+    jw_key(jw, "resourceVersion");
+    jw_str(jw, text.data);
+    strbuf_done(&text);
+}
+
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   struct err *err)
+                   uint64_t version, struct err *err)
 {
     must(node != NULL);
     must(allocation->is.uid[0] != '\0');
@@ -327,6 +341,7 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     open_object(&jw, "v1", "Binding", allocation->is.namespace, allocation->is.name);
     jw_key(&jw, "uid");
     jw_str(&jw, allocation->is.uid);
+    write_version(&jw, version);
     if (note.count > 0) {
         jw_key(&jw, "annotations");
         bytes = write_annotations(&jw, &note);

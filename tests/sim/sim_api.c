@@ -12,6 +12,8 @@ enum {
     SLOW_MS = 1000, /* at least */
     SLOW_MORE_MS = 9000,
     LATE_MS = 60 * 1000,
+    LATER_MS = 10 * 60 * 1000, /* later than that: when nobody expects it any more */
+    LATEST_MS = 6 * 3600 * 1000,
     RETRY_AFTER_MAX_S = 3,
 };
 
@@ -324,8 +326,9 @@ bool sim_api_quiet(const struct sim_api *api)
 {
     unsigned told = 0;
 
-    if (api->requests != NULL)
-        return false;
+    for (const struct call *call = api->requests; call != NULL; call = call->next)
+        if (call->handle != NULL || !call->later)
+            return false;
     for (const struct call *call = api->watches; call != NULL; call = call->next) {
         if (!sim_stream_is_idle(call))
             return false;
@@ -368,6 +371,12 @@ static enum sim_fault choose_fault(struct sim_api *api, const struct call *call)
     return waits_for_ever && call->deadline_ms == SIM_NEVER ? SIM_SLOW : fault;
 }
 
+/* The API server promises nothing: a minute, or hours. */
+static int64_t late_ms(struct sim_api *api, const struct call *call)
+{
+    return call->later ? LATER_MS + sim_below(api, LATEST_MS) : sim_below(api, LATE_MS);
+}
+
 static int ops_start(void *ctx, const struct kube_request *request, struct err *err)
 {
     struct handle *handle = ctx;
@@ -382,8 +391,10 @@ static int ops_start(void *ctx, const struct kube_request *request, struct err *
         call->fault = SIM_OUTAGE;
     else if (sim_chance(api, api->rules.faults_per_mille))
         call->fault = choose_fault(api, call);
-    if (call->fault == SIM_LATE_EFFECT)
-        call->arrive_ms = call->deadline_ms + 1 + sim_below(api, LATE_MS);
+    if (call->fault == SIM_LATE_EFFECT) {
+        call->later = sim_chance(api, 250);
+        call->arrive_ms = call->deadline_ms + 1 + late_ms(api, call);
+    }
     sim_call_settle(api, call);
     return 0;
 }
@@ -582,7 +593,9 @@ static void release(struct sim_api *api, struct call *call)
 {
     const int64_t soon_ms = api->now_ms + 1;
 
-    if (call->arrive_ms != SIM_NEVER && call->arrive_ms > soon_ms)
+    if (call->later)
+        call->arrive_ms = api->now_ms + late_ms(api, call);
+    else if (call->arrive_ms != SIM_NEVER && call->arrive_ms > soon_ms)
         call->arrive_ms = soon_ms;
     if (call->fault != SIM_LATE_EFFECT)
         call->fault = SIM_FAULTS;
@@ -612,6 +625,18 @@ void sim_api_faults(struct sim_api *api, uint32_t per_mille)
                 sim_stream_plan_fault(api, call);
             sim_call_settle(api, call);
         }
+    }
+}
+
+void sim_api_late_within(struct sim_api *api, int64_t ms)
+{
+    must(ms > 0 && !api->stepping);
+    for (struct call *call = api->requests; call != NULL; call = call->next) {
+        if (call->arrive_ms == SIM_NEVER || call->arrive_ms <= api->now_ms + ms)
+            continue;
+        call->arrive_ms = api->now_ms + 1 + sim_below(api, ms);
+        call->later = false;
+        sim_call_settle(api, call);
     }
 }
 

@@ -4,7 +4,7 @@
  * What the cluster *is* lives in a stand-in, and every change of it goes through sim_api, whoever
  * makes it; the observer is told of each one as it takes effect.  What milligpud is told goes
  * through two kube_ops (watch, calls) in virtual time: requests take time, may be lost before or
- * after their effect, or take effect up to 60 s later; streams are delayed, torn, cut, repeated.
+ * after their effect, or take effect after any time; streams are delayed, torn, cut, repeated.
  *
  * Nothing here draws from anything but its own generator: the same seed and the same calls give
  * the same bytes.  Answers keep the promises a real API server keeps: within one resource events
@@ -21,7 +21,7 @@
 /* Everything that can go wrong between milligpud and the API server; each is counted. */
 #define SIM_FAULT_TABLE(X)                                                                         \
     X(SIM_SLOW, "slow")                   /* an answer that takes seconds */                       \
-    X(SIM_LATE_EFFECT, "late_effect")     /* timeout; takes effect up to 60 s later */             \
+    X(SIM_LATE_EFFECT, "late_effect")     /* timeout; takes effect some time later, or hours */    \
     X(SIM_LOST_REQUEST, "lost_request")   /* timeout; never takes effect */                        \
     X(SIM_LOST_ANSWER, "lost_answer")     /* took effect; timeout */                               \
     X(SIM_BROKEN_ANSWER, "broken_answer") /* took effect; connection lost in the body */           \
@@ -82,9 +82,12 @@ struct sim_api_rules {
 struct sim_api *sim_api_new(const struct sim_api_rules *rules);
 void sim_api_free(struct sim_api *api);
 
-/* Faults from now on; 0 also ends an outage and lets what is held back go, within milliseconds.
-   A request that was lost before stays lost: its client waits until its time is up. */
+/* Faults from now on; 0 also ends an outage and lets what is held back go, within milliseconds;
+   but an effect that is later than a minute stays so, and its time begins anew.  A request that
+   was lost before stays lost: its client waits until its time is up. */
 void sim_api_faults(struct sim_api *api, uint32_t per_mille);
+/* What is on its way takes effect within so long, or never: for who cannot know of it. */
+void sim_api_late_within(struct sim_api *api, int64_t ms);
 /* The API server is away until then: connections are refused, streams end; a request that was on
    its way may or may not have taken effect.  Actors, inside the cluster, notice nothing. */
 void sim_api_outage(struct sim_api *api, int64_t until_ms);
@@ -105,8 +108,8 @@ void sim_api_now(struct sim_api *api, int64_t now_ms);
 /* When something here is due next, perhaps now; INT64_MAX: nothing.  Answers that only wait for
    poll() are not due any more. */
 int64_t sim_api_next(const struct sim_api *api);
-/* Nothing on its way: no late effect, no event not yet told; each resource that milligpud watched
-   since sim_api_ops() it watches now. */
+/* Nothing on its way: no late effect (but those that are later than a minute), no event not yet
+   told; each resource that milligpud watched since sim_api_ops() it watches now. */
 bool sim_api_quiet(const struct sim_api *api);
 
 /* An actor's own request, at once and without faults: schedulers, kubelets, operators. */

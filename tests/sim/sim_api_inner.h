@@ -91,6 +91,7 @@ struct call {
     struct text body;
     enum sim_fault fault; /* SIM_FAULTS: none */
     int64_t arrive_ms;    /* SIM_NEVER: it has */
+    bool later;           /* an effect that is later than a minute, however calm it gets */
     int64_t deadline_ms;
     int64_t silence_ms; /* 0: does not matter */
     int64_t heard_ms;

@@ -252,6 +252,8 @@ void daemon_kill(struct sim *sim)
 void daemon_lose_ledger(struct sim *sim)
 {
     daemon_kill(sim);
+    /* The new one knows no versions: there alone a late Binding is bounded (docs/TRUST.md). */
+    sim_api_late_within(sim->api, 60000);
     disk_clear();
     sim->daemon.rebuilds = true;
     sim_met("ledger/lost");

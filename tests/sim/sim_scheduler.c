@@ -8,6 +8,7 @@
  * lag.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -53,6 +54,55 @@ static void back_off(struct sim *sim, struct view_of_pod *view)
     view->tries++;
     view->state = VIEW_BACKOFF;
     view->due_ms = sim->now_ms + wait + draw_between(&sim->draw, 0, 50);
+}
+
+static uint32_t hash_of(const char *text)
+{
+    uint32_t hash = 2166136261U;
+
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619U;
+    return hash != 0 ? hash : 1;
+}
+
+/* A status of its own: the pod has another version then. */
+static void write_status(struct sim *sim, const struct truth_pod *pod, json_t *take_status)
+{
+    char path[96];
+    struct strbuf out;
+    json_t *patch = json_pack("{s:o}", "status", take_status);
+    char *body = json_dumps(patch, JSON_COMPACT);
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u/status", pod->name);
+    strbuf_init(&out);
+    (void)sim_api_request(sim->api, "PATCH", path, body, &out); /* it may be gone */
+    strbuf_done(&out);
+    free(body);
+    json_decref(patch);
+}
+
+/* Why it is not bound: written where it is not what stands there already. */
+static void write_condition(struct sim *sim, struct truth_pod *pod, const char *why)
+{
+    const uint32_t hash = hash_of(why);
+
+    if (!truth_alive(pod) || pod->node[0] != '\0' || pod->condition == hash || sim->frozen ||
+        (!sim->settling && draw_chance(&sim->draw, 100)))
+        return;
+    pod->condition = hash;
+    write_status(sim, pod,
+                 json_pack("{s:[{s:s,s:s,s:s}]}", "conditions", "type", "PodScheduled", "status",
+                           "False", "message", why));
+    sim_met("scheduler/condition");
+}
+
+/* Before a bind with volumes, or after a preemption. */
+static void nominate(struct sim *sim, const struct truth_pod *pod, const char *node)
+{
+    if (!truth_alive(pod) || pod->node[0] != '\0')
+        return;
+    write_status(sim, pod, json_pack("{s:s}", "nominatedNodeName", node));
+    sim_met("scheduler/nominates");
 }
 
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler)
@@ -396,6 +446,8 @@ static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, c
         (void)snprintf(call->node, sizeof call->node, "%s", node);
         call->start_ms = sim->now_ms + draw_between(&sim->draw, 0, 8);
         call->deadline_ms = call->start_ms + HTTP_TIMEOUT_MS;
+        if (draw_chance(&sim->draw, 120))
+            nominate(sim, &sim->truth.pod[pod], node);
         scheduler->view[pod].state = VIEW_BINDING;
         return true;
     }
@@ -446,6 +498,8 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
                 error[0] != '\0' ? error : "ok");
         sim_say(sim, "bind p%u to %s: %s", sim->truth.pod[call->pod].name, call->node,
                 error[0] != '\0' ? error : "ok");
+        if (error[0] != '\0')
+            write_condition(sim, &sim->truth.pod[call->pod], error);
         if (view->state == VIEW_BINDING && error[0] == '\0')
             view->state = VIEW_DONE;
         else if (view->state == VIEW_BINDING)
@@ -456,6 +510,7 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
     }
     /* Timed out or cut off.  The daemon may still answer; nobody reads it. */
     sim_met(call->lost ? "bind/lost" : "bind/timeout");
+    write_condition(sim, &sim->truth.pod[call->pod], "the extender did not answer");
     if (view->state == VIEW_BINDING)
         back_off(sim, view);
     call->deadline_ms = INT64_MAX;
@@ -547,7 +602,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
     static struct sim_call call; /* filter and prioritize are answered at once */
     struct view_of_pod *view = &scheduler->view[i];
-    const struct truth_pod *pod = &sim->truth.pod[i];
+    struct truth_pod *pod = &sim->truth.pod[i];
     struct answer fits;
 
     if (call.body.data == NULL) {
@@ -565,12 +620,15 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     view->events = sim->events;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
         refused(sim, view);
+        write_condition(sim, pod, "no node");
         scheduler_preempt(sim, pod);
     } else if (!filter(sim, &call, pod, &fits)) {
+        write_condition(sim, pod, "filter said Error");
         back_off(sim, view);
     } else if (fits.names == 0) {
         met_reason(sim, pod);
         refused(sim, view);
+        write_condition(sim, pod, "no node has room");
         if (!sim->settling && draw_chance(&sim->draw, 50))
             scheduler_preempt(sim, pod);
     } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {

@@ -236,6 +236,8 @@ static void refresh(struct sim *sim, const char *path, uint32_t name,
         truth->current[name] = truth->pods;
     }
     if (object != NULL && pod != NULL) {
+        pod->version =
+            strtoull(text_at(json_object_get(object, "metadata"), "resourceVersion"), NULL, 10);
         pod->ended = pod->ended || phase_is_end(object);
         pod->terminating =
             text_at(json_object_get(object, "metadata"), "deletionTimestamp")[0] != '\0';
@@ -255,9 +257,14 @@ static void wake_everybody(struct sim *sim)
 void truth_effect(struct sim *sim, const struct sim_effect *effect)
 {
     static const char pods[] = "/api/v1/namespaces/default/pods/";
+    static const char precondition[] = "ResourceVersion in precondition";
     char path[128];
 
     sim->operations++;
+    if (effect->ours && effect->status == 409 && effect->answer.len > 0 &&
+        memmem(effect->answer.at, effect->answer.len, precondition, sizeof precondition - 1) !=
+            NULL)
+        sim_met("bind/precondition");
     if (strcmp(effect->method, "GET") == 0 || effect->status >= 300)
         return;
     if (strstr(effect->path, "csistoragecapacities") != NULL ||

@@ -91,6 +91,8 @@ struct truth_pod {
     uint32_t name;
     char uid[TRUTH_ID];
     char node[TRUTH_NAME]; /* "" while unbound */
+    uint64_t version;      /* of the object as it is */
+    uint32_t condition;    /* hash of what a scheduler wrote into it last; 0: nothing */
     bool there;
     bool ended;
     bool terminating;

@@ -538,6 +538,43 @@ static const char *forged(struct sim *sim, struct draw *draw, const struct shape
     return out;
 }
 
+/* Nothing of ours; but the pod has another version. */
+static void write_something(struct sim *sim, struct draw *draw, const struct truth_pod *pod)
+{
+    char path[160];
+    char number[16];
+
+    if (pod == NULL)
+        return;
+    pod_path(pod, "", path);
+    (void)snprintf(number, sizeof number, "%u", draw_below(draw, 1000000));
+    (void)request_json(
+        sim, "PATCH", path,
+        json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "example.com/touched", number));
+    sim_met("tenant/touches");
+}
+
+/* One GPU, or two halves: what it gets is what it asks for in the version that is bound. */
+static void ask_otherwise(struct sim *sim, struct truth_pod *pod)
+{
+    char path[160];
+
+    if (pod == NULL || !truth_alive(pod) || pod->node[0] != '\0')
+        return;
+    const bool one = strcmp(pod->shape->word, "1000") == 0;
+    if (!one && strcmp(pod->shape->word, "1000over2") != 0)
+        return;
+    for (uint32_t i = 0; i < truth_shapes; i++)
+        if (strcmp(truth_shape[i].word, one ? "1000over2" : "1000") == 0)
+            pod->shape = &truth_shape[i];
+    pod_path(pod, "", path);
+    (void)request_json(
+        sim, "PATCH", path,
+        one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
+            : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
+    sim_met("tenant/asks_otherwise");
+}
+
 static void tenant(struct sim *sim, struct draw *draw)
 {
     char note[256];
@@ -546,7 +583,7 @@ static void tenant(struct sim *sim, struct draw *draw)
     const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
     struct truth_pod *pod = some_pod(sim, draw);
 
-    switch (draw_below(draw, 4)) {
+    switch (draw_below(draw, 6)) {
     case 0:
         create_pod(sim, draw, shape, "", forged(sim, draw, shape, note));
         sim_met("tenant/forged_before");
@@ -558,6 +595,12 @@ static void tenant(struct sim *sim, struct draw *draw)
     case 2:
         create_pod(sim, draw, shape, node->name, "");
         sim_met("tenant/bound_by_hand");
+        break;
+    case 3:
+        write_something(sim, draw, pod);
+        break;
+    case 4:
+        ask_otherwise(sim, pod);
         break;
     default:
         if (pod == NULL)

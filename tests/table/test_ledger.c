@@ -116,11 +116,53 @@ static void do_reserve(struct table *table, const struct line *line)
 {
     const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
     struct request *request = world_request(&table->world, words);
-    if (line->words > 4) {
-        assert_string_equal(line->word[4], "whole");
-        request->whole = number(line->word[5]);
+    uint64_t version = 1;
+    for (int i = 4; i + 1 < line->words; i += 2) {
+        const bool whole = strcmp(line->word[i], "whole") == 0;
+        assert_true(whole || strcmp(line->word[i], "at") == 0);
+        if (whole)
+            request->whole = number(line->word[i + 1]);
+        else
+            version = number(line->word[i + 1]);
     }
-    say_verdict(table, world_reserve_for(&table->world, line->word[1], line->word[2], request));
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = line->word[1],
+                                    .namespace = "default",
+                                    .name = "pod",
+                                    .node = line->word[2],
+                                    .request = request,
+                                    .version = version};
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+/* The pod is asked for anew, in a later version. */
+static void do_version(struct table *table, const struct line *line)
+{
+    const struct command command = {.kind = COMMAND_VERSION,
+                                    .uid = line->word[1],
+                                    .request = world_request(&table->world, line->word[3]),
+                                    .version = number(line->word[2])};
+    say_verdict(table, world_do(&table->world, &command));
+}
+
+/* The pod is seen unbound in this version, and nothing is being sent. */
+static void do_unbound(struct table *table, const struct line *line)
+{
+    struct world *world = &table->world;
+    struct command command[RECONCILE_MAX];
+    const size_t count = reconcile_unbound(world->ledger, line->word[1], number(line->word[2]),
+                                           world->now_ms, command);
+    if (count == 0)
+        say(table, "same");
+    else
+        say_verdict(table, world_do(world, &command[0]));
+}
+
+static void see_version(struct table *table, const struct line *line)
+{
+    const struct allocation *held = ledger_find(table->world.ledger, text_of(line->word[1]));
+    assert_non_null(held);
+    say_number(table, (uint32_t)held->is.version);
 }
 
 static void do_observe(struct table *table, const struct line *line)
@@ -304,15 +346,16 @@ static const struct {
     int words; /* at least, the verdict not counted */
     void (*run)(struct table *table, const struct line *line);
 } request[] = {
-    {"world", 0, do_world},  {"node", 2, do_node},          {"again", 2, do_again},
-    {"gone", 2, do_gone},    {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
-    {"confirm", 2, do_step}, {"doubt", 2, do_step},         {"release", 2, do_step},
-    {"note", 3, do_step},    {"terminating", 3, do_step},   {"clock", 1, do_step},
-    {"undo", 1, do_undo},    {"restart", 1, do_restart},    {"used", 2, see_amount},
-    {"mib", 2, see_amount},  {"reserved", 2, see_amount},   {"flags", 2, see_flags},
-    {"free", 2, see_free},   {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
-    {"on", 2, see_on},       {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
-    {"stale", 1, see_stale}, {"held", 2, see_held},
+    {"world", 0, do_world},     {"node", 2, do_node},          {"again", 2, do_again},
+    {"gone", 2, do_gone},       {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
+    {"version", 4, do_version}, {"unbound", 3, do_unbound},    {"at_version", 2, see_version},
+    {"confirm", 2, do_step},    {"doubt", 2, do_step},         {"release", 2, do_step},
+    {"note", 3, do_step},       {"terminating", 3, do_step},   {"clock", 1, do_step},
+    {"undo", 1, do_undo},       {"restart", 1, do_restart},    {"used", 2, see_amount},
+    {"mib", 2, see_amount},     {"reserved", 2, see_amount},   {"flags", 2, see_flags},
+    {"free", 2, see_free},      {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
+    {"on", 2, see_on},          {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
+    {"stale", 1, see_stale},    {"held", 2, see_held},
 };
 
 /* Cut into words; false if there are none. */

@@ -108,6 +108,8 @@ bool rig_disk_broken(const struct rig *rig);
 
 /* Until nothing moves any more; bounded. */
 void rig_run(struct rig *rig);
+/* The same, but nobody reads what the watch brings. */
+void rig_run_deaf(struct rig *rig);
 /* Let time pass, half a second at a time. */
 void rig_pass(struct rig *rig, int64_t ms);
 /* Two minutes: every back-off, deadline and doubt has come to its end. */

@@ -282,6 +282,19 @@ static const char *trouble_name(const struct rig_fault *fault)
     return fault->point == RIG_REQUEST ? names[fault->trouble] : "fails";
 }
 
+/* kube-scheduler writes into each pod that it has not bound why: the evidence that ends doubts. */
+static void conditions_are_written(struct rig *rig)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *node = rig_where(rig, names[i]);
+        if (node != NULL && node[0] == '\0')
+            rig_annotate(rig, names[i], "\"example.com/condition\":\"not bound\"");
+    }
+    rig_settle(rig);
+}
+
 /* False if no call was left that could fail. */
 static bool run(const struct rig_fault *fault, const char *ledger)
 {
@@ -299,6 +312,7 @@ static bool run(const struct rig_fault *fault, const char *ledger)
     rig_pass(rig, 2000);
     CHECK(!disk || app_ready(&rig->app, NULL));
     rig_settle(rig);
+    conditions_are_written(rig);
     the_world_is_right(rig);
     rig_free(rig);
     return struck;

@@ -27,7 +27,7 @@ struct script {
     uint32_t cancelled;
     struct message *result;
     uint32_t results;
-    uint32_t outcomes[3]; /* by outcome */
+    uint32_t outcomes[4]; /* by outcome */
     uint64_t flying[4096];
     uint32_t flies;
     bool seen[4096]; /* Bindings of pod p0, p1, ... */
@@ -193,6 +193,21 @@ static void send(struct script *script)
                                            .node = "n1",
                                            .body = TEXT("{\"kind\":\"Binding\"}"),
                                            .deadline_ms = script->now + 4000};
+    outbox_bind(script->outbox, &binding);
+    step(script);
+}
+
+/* The pod was judged in version 190. */
+static void send_version(struct script *script, enum outbox_sending sending)
+{
+    const struct outbox_binding binding = {.uid = "u1",
+                                           .namespace = "ns",
+                                           .name = "pod",
+                                           .node = "n1",
+                                           .body = TEXT("{\"kind\":\"Binding\"}"),
+                                           .version = 190,
+                                           .deadline_ms = script->now + 4000,
+                                           .sending = sending};
     outbox_bind(script->outbox, &binding);
     step(script);
 }
@@ -737,6 +752,125 @@ static void a_lost_connection_is_not_answered_by_a_storm(void **state)
     assert_true(script->started > before);
 }
 
+static void unbound_says(struct script *script, const char *version)
+{
+    char body[512];
+
+    assert_string_equal(script->method, "GET");
+    (void)snprintf(body, sizeof body,
+                   "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"namespace\":\"ns\","
+                   "\"uid\":\"u1\",\"resourceVersion\":\"%s\"},\"spec\":{\"containers\":[]},"
+                   "\"status\":{}}",
+                   version);
+    say(script, 200, body);
+}
+
+static void precondition(struct script *script, enum outbox_sending sending)
+{
+    send_version(script, sending);
+    say(script, 409, "{\"kind\":\"Status\",\"message\":\"Precondition failed\",\"code\":409}");
+    step(script);
+}
+
+static void a_pod_that_has_moved_on_unbound_goes_back_to_the_writer(void **state)
+{
+    struct script *script = *state;
+
+    precondition(script, SENDING_FIRST);
+    unbound_says(script, "191");
+    ends(script, OUTCOME_MOVED);
+    assert_int_equal(script->started, 2); /* nothing was sent that nobody judged */
+    assert_string_equal(script->result->pod.uid, "u1");
+    assert_string_equal(script->result->pod.resource_version, "191");
+}
+
+static void it_does_so_though_another_copy_is_on_its_way(void **state)
+{
+    struct script *script = *state;
+
+    precondition(script, SENDING_AGAIN);
+    unbound_says(script, "191");
+    ends(script, OUTCOME_MOVED);
+}
+
+static void a_conflict_about_the_same_version_is_a_refusal_of_this_copy(void **state)
+{
+    struct script *script = *state;
+
+    precondition(script, SENDING_FIRST);
+    unbound_says(script, "190");
+    ends(script, OUTCOME_VOID);
+}
+
+static void such_a_refusal_says_nothing_of_another_copy(void **state)
+{
+    struct script *script = *state;
+
+    precondition(script, SENDING_AGAIN);
+    unbound_says(script, "190");
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void nor_of_one_that_this_call_sent_before(void **state)
+{
+    struct script *script = *state;
+
+    send_version(script, SENDING_FIRST);
+    lose(script, false);
+    script->now += 60;
+    step(script);
+    say(script, 409, "{\"kind\":\"Status\",\"message\":\"a webhook says no\",\"code\":409}");
+    step(script);
+    unbound_says(script, "190");
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void an_older_version_is_no_evidence(void **state)
+{
+    struct script *script = *state;
+
+    precondition(script, SENDING_AGAIN);
+    unbound_says(script, "9");
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void whoever_only_asks_hears_of_the_same_version_that_nobody_knows(void **state)
+{
+    struct script *script = *state;
+
+    send_version(script, SENDING_NOTHING);
+    unbound_says(script, "190");
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void a_404_is_looked_into_where_another_copy_is_on_its_way(void **state)
+{
+    struct script *script = *state;
+
+    send_version(script, SENDING_AGAIN);
+    say(script, 404, "{\"kind\":\"Status\",\"message\":\"not found\",\"code\":404}");
+    step(script);
+    unbound_says(script, "190"); /* somebody in between said 404 */
+    ends(script, OUTCOME_UNKNOWN);
+}
+
+static void a_reservation_without_a_version_is_void_when_its_time_is_up(void **state)
+{
+    struct script *script = *state;
+    const struct outbox_binding binding = {.uid = "u1",
+                                           .namespace = "ns",
+                                           .name = "pod",
+                                           .node = "n1",
+                                           .body = TEXT("{}"),
+                                           .deadline_ms = script->now + 4000,
+                                           .sending = SENDING_NOTHING};
+
+    outbox_bind(script->outbox, &binding);
+    step(script);
+    unbound_says(script, "1000000");
+    ends(script, OUTCOME_VOID);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -771,6 +905,15 @@ int main(void)
         TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt),
         TEST(while_the_first_may_be_answered_there_is_no_second_try),
         TEST(a_lost_connection_is_not_answered_by_a_storm),
+        TEST(a_pod_that_has_moved_on_unbound_goes_back_to_the_writer),
+        TEST(it_does_so_though_another_copy_is_on_its_way),
+        TEST(a_conflict_about_the_same_version_is_a_refusal_of_this_copy),
+        TEST(such_a_refusal_says_nothing_of_another_copy),
+        TEST(nor_of_one_that_this_call_sent_before),
+        TEST(an_older_version_is_no_evidence),
+        TEST(whoever_only_asks_hears_of_the_same_version_that_nobody_knows),
+        TEST(a_404_is_looked_into_where_another_copy_is_on_its_way),
+        TEST(a_reservation_without_a_version_is_void_when_its_time_is_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

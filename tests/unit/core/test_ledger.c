@@ -1220,7 +1220,7 @@ static struct command walk_command(struct world *world)
         COMMAND_RESERVE, COMMAND_RESERVE,     COMMAND_RESERVE, COMMAND_CONFIRM, COMMAND_CONFIRM,
         COMMAND_DOUBT,   COMMAND_RELEASE,     COMMAND_RELEASE, COMMAND_RELEASE, COMMAND_OBSERVE,
         COMMAND_OBSERVE, COMMAND_TERMINATING, COMMAND_NOTE,    COMMAND_NODE,    COMMAND_NODE,
-        COMMAND_NODE,    COMMAND_NODE_GONE,   COMMAND_CLOCK};
+        COMMAND_NODE,    COMMAND_NODE_GONE,   COMMAND_CLOCK,   COMMAND_VERSION, COMMAND_VERSION};
     const uint32_t kind = draw(ARRAY_LEN(weighted));
     const uint32_t uid = draw(ARRAY_LEN(walk_uid));
     const uint32_t node = draw(ARRAY_LEN(walk_node) + 1);
@@ -1235,10 +1235,11 @@ static struct command walk_command(struct world *world)
     if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_OBSERVE ||
         command.kind == COMMAND_NODE_GONE)
         command.node = name;
-    if (command.kind == COMMAND_RESERVE) {
+    if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_VERSION) {
         struct request *request = world_request(world, odd == 0 ? NULL : walk_words[words]);
         request->whole = odd < 2 ? 1 : 0;
         command.request = request;
+        command.version = 1 + odd;
     }
     if (command.kind == COMMAND_OBSERVE) {
         command.request = odd == 0 ? NULL : world_request(world, walk_words[words]);

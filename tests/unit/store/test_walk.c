@@ -59,6 +59,20 @@ static enum verdict see_pod(struct walk *walk, const char *uid, const char *node
     return world_observe(&walk->shelf.world, pod, draw(walk, 6) == 0 ? NULL : "300");
 }
 
+/* Of the version that was judged; 0: as an older ledger has it. */
+static enum verdict reserve(struct walk *walk, const char *uid, const char *node, const char *wants)
+{
+    struct world *world = &walk->shelf.world;
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = uid,
+                                    .namespace = "default",
+                                    .name = "pod",
+                                    .node = node,
+                                    .request = world_request(world, wants),
+                                    .version = draw(walk, 4)};
+    return world_do(world, &command);
+}
+
 static void step(struct walk *walk)
 {
     static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400", "1000"};
@@ -76,16 +90,20 @@ static void step(struct walk *walk)
         {.kind = COMMAND_DOUBT, .uid = uid},
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "ended"},
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
+        {.kind = COMMAND_VERSION,
+         .uid = uid,
+         .request = world_request(world, wants[draw(walk, ARRAY_LEN(wants))]),
+         .version = 2 + draw(walk, 8)},
     };
-    const uint32_t what = draw(walk, 20);
+    const uint32_t what = draw(walk, 24);
     if (what < 4)
         (void)show_node(walk, node);
     else if (what < 9)
-        (void)world_reserve(world, uid, node, wants[draw(walk, ARRAY_LEN(wants))]);
+        (void)reserve(walk, uid, node, wants[draw(walk, ARRAY_LEN(wants))]);
     else if (what < 12)
         (void)see_pod(walk, uid, node);
     else
-        (void)world_do(world, &others[what - 12]);
+        (void)world_do(world, &others[what < 20 ? what - 12 : 8]);
 
     /* The heir of a UUID gets its turn, as the writer would give it. */
     const struct node *heir = ledger_stale_duplicate(world->ledger);

@@ -72,8 +72,13 @@ static void every_command_comes_back(void **state)
          .namespace = "ns",
          .name = "a",
          .node = "n1",
-         .request = world_request(world, "i700+s100+400+300x2")},
+         .request = world_request(world, "i700+s100+400+300x2"),
+         .version = 190},
         {.kind = COMMAND_DOUBT, .uid = "a"},
+        {.kind = COMMAND_VERSION,
+         .uid = "a",
+         .request = world_request(world, "i700+s100+400+300x2"),
+         .version = 191},
         {.kind = COMMAND_CONFIRM, .uid = "a"},
         {.kind = COMMAND_NOTE, .uid = "a", .differs = true},
         {.kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 1234567890123},
@@ -109,7 +114,7 @@ static void every_command_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 13 AND count(*) = 13"
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 14 AND count(*) = 14"
                                                " FROM journal"),
                      1);
 }

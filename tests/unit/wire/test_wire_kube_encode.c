@@ -147,11 +147,13 @@ static void a_binding_carries_everything_in_one_write(void **state)
     struct place place = place_new();
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    assert_int_equal(binding_encode(&bench->out, place.allocation, place.node, &bench->err), 0);
+    assert_int_equal(binding_encode(&bench->out, place.allocation, place.node, 190, &bench->err),
+                     0);
     assert_string_equal(
         bench->out.data,
         "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
-        "\"namespace\":\"team\",\"uid\":\"cf75\",\"annotations\":{\"milligpu.io/allocation\":\"{"
+        "\"namespace\":\"team\",\"uid\":\"cf75\",\"resourceVersion\":\"190\",\"annotations\":{"
+        "\"milligpu.io/allocation\":\"{"
         "\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[{\\\"gpu\\\":\\\"GPU-aaa\\\",\\\"index\\\":12,"
         "\\\"milli\\\":300,\\\"mib\\\":4800}]}}\",\"milligpu.io/visible-devices\":\"GPU-aaa\","
         "\"visible-devices.milligpu.io/c\":\"GPU-aaa\"}},\"target\":{\"apiVersion\":\"v1\","
@@ -181,7 +183,8 @@ static void keys_that_the_api_server_would_not_check_are_checked(void **state)
         struct place place = place_new();
         const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
         place_pod(&place, &one, 1);
-        const int result = binding_encode(&bench->out, place.allocation, place.node, &bench->err);
+        const int result =
+            binding_encode(&bench->out, place.allocation, place.node, 0, &bench->err);
         assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
         if (!cases[i].good)
             assert_says(bench, "annotation visible-devices.milligpu.io/");
@@ -200,7 +203,7 @@ static int bind_parts(struct bench *bench, int id_bytes)
     }
     place_pod(&place, shares, PARTS_MAX);
     strbuf_reset(&bench->out);
-    const int result = binding_encode(&bench->out, place.allocation, place.node, &bench->err);
+    const int result = binding_encode(&bench->out, place.allocation, place.node, 0, &bench->err);
     place_done(&place);
     return result;
 }
