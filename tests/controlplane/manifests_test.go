@@ -303,6 +303,50 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	})
 }
 
+func TestTheGuardRefusesWhoAsksAndNamesItsNode(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.apply("components/guard")
+	squatter := harness.Simple("squatter", 64000).Object()
+	squatter["spec"].(object)["nodeName"] = "node-a"
+	f.until(soon, func() (bool, string) {
+		_, err := f.api.Create(harness.PodPath(f.space, ""), squatter)
+		if err == nil {
+			f.delete("squatter", 0)
+			return false, "the squatter is not denied"
+		}
+		return strings.Contains(err.Error(), "names node node-a itself"), err.Error()
+	})
+	f.place(harness.Simple("whole", 1000))
+	f.place(harness.Simple("other", 1000))
+}
+
+func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *testing.T) {
+	f := start(t, oneNode(2))
+	pod := harness.Simple("ours", 600).With("milligpu.io/gpu-count", "2")
+	f.place(pod)
+	before := f.remembered()
+	/* edited where no guard is, and the ledger is lost */
+	f.must(f.api.Merge(harness.PodPath(f.space, "ours"),
+		object{"metadata": object{"annotations": object{"milligpu.io/gpu-count": nil}}}))
+	f.loseLedger(func() {})
+	f.settled()
+	if after := f.remembered(); fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("before %v\nafter  %v", before, after)
+	}
+	f.apply("components/guard")
+	edits := 0
+	f.until(soon, func() (bool, string) {
+		edits++ /* until the policy acts they pass */
+		_, err := f.api.Merge(harness.PodPath(f.space, "ours"), object{"metadata": object{
+			"annotations": object{"milligpu.io/gpu-count": fmt.Sprint(edits)}}})
+		if err == nil {
+			return false, "the edit is not denied"
+		}
+		return strings.Contains(err.Error(), "was read when the pod was bound"), err.Error()
+	})
+	f.succeed("ours") /* which writes its status */
+}
+
 // mutated waits until a policy has changed a pod as it should, and returns that pod.
 func (f *fixture) mutated(pod harness.PodShape, done func(object) bool) object {
 	f.Helper()

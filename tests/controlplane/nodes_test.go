@@ -154,6 +154,28 @@ func TestACordonedGPUTakesNothingNew(t *testing.T) {
 	f.consistent()
 }
 
+func TestAPodOfBothResourcesHoldsBoth(t *testing.T) {
+	node := oneNode(2)
+	node.WholeGPUs = 2
+	f := start(t, node)
+	both := harness.Simple("both", 300)
+	both.Extra = map[string]string{"nvidia.com/gpu": "1"}
+	f.place(both)
+	f.drifts("mixed", "node-a", "")
+	if held := harness.Number(f.restNode("node-a"), "heldGpus"); held != 1 {
+		t.Errorf("the node holds %d whole GPUs", held)
+	}
+	f.create(harness.Simple("more", 300))
+	f.refusedWith("more", "no GPU with 300 milli free")
+	f.delete("both", 0)
+	f.bound("more")
+	both.Name = "again"
+	f.create(both)
+	f.refused("again") /* beside another's share it has no place */
+	f.delete("more", 0)
+	f.bound("again")
+}
+
 func TestAWholeGPUPodOnASharingNodeStopsNewShares(t *testing.T) {
 	node := oneNode(4)
 	node.WholeGPUs = 4

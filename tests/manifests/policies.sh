@@ -248,10 +248,80 @@ test_bindings() {
     contains 'labels of a bound pod stay free' labeled "$(k -n default label pod "$pod" e=f 2>&1)"
     contains 'so does its status' patched "$(k -n default patch pod "$pod" --subresource=status --type=merge \
         -p '{"status":{"phase":"Running"}}' 2>&1)"
-    asking 0 '{}' "$pod-other" | k create -f - >/dev/null
+    asking 0 '{milligpu.io/gpu-memory: 1Gi}' "$pod-other" | k create -f - >/dev/null
+    contains 'a pod that waits may ask otherwise' annotated \
+        "$(k -n default annotate pod "$pod-other" milligpu.io/gpu-count=2 2>&1)"
     uid=$(k -n default get pod "$pod-other" -o 'jsonpath={.metadata.uid}')
     contains 'a Binding of another scheduler passes' '"status":"Success"' "$(binding "$pod-other" "$uid" other/one |
         k create --raw "/api/v1/namespaces/default/pods/$pod-other/binding" -f - 2>&1)"
+}
+
+# One container that asks AMOUNT, on a node of its own choice.
+placed() { # AMOUNT [NODE]
+    cat <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {name: $pod-placed, namespace: default}
+spec:
+  nodeName: "${2-nowhere}"
+  containers:
+    - {name: plain, image: none}
+    - {name: app, image: none, resources: {limits: {nvidia.com/vgpu: "$1"}}}
+EOF
+}
+
+# What comes of it for this user, who may create pods in any case.
+placed_by() { # USER GROUP AMOUNT
+    placed "$3" | k create --dry-run=server -f - -o 'jsonpath={.metadata.name}' --as="$1" --as-group=system:masters \
+        --as-group="$2" 2>&1
+}
+
+test_placement() {
+    local accounts
+    wait_for 'names node nowhere itself' '{.metadata.name}' < <(placed 300)
+    contains 'a pod that asks and names its node is refused' \
+        'container app asks nvidia.com/vgpu, and the pod names node nowhere itself' \
+        "$(placed 64000 | admitted '{.metadata.name}')"
+    equal 'a pod that names its node and asks nothing passes' "$pod-placed" "$(placed 0 | admitted '{.metadata.name}')"
+    equal 'a pod that asks and names no node passes' "$pod-placed" "$(placed 300 '' | admitted '{.metadata.name}')"
+    contains 'an init container that asks is refused too' 'container load asks' "$(cat <<EOF | admitted '{.metadata.name}'
+apiVersion: v1
+kind: Pod
+metadata: {name: $pod-placed, namespace: default}
+spec:
+  nodeName: nowhere
+  initContainers: [{name: load, image: none, resources: {limits: {nvidia.com/vgpu: "100"}}}]
+  containers: [{name: app, image: none}]
+EOF
+)"
+    contains 'a user is refused, whatever its groups' 'names node nowhere itself' "$(placed_by jane developers 300)"
+    equal 'a node tells of its static pods' "$pod-placed" "$(placed_by system:node:nowhere system:nodes 300)"
+    equal 'an account of the list passes' "$pod-placed" \
+        "$(placed_by system:serviceaccount:kube-system:daemon-set-controller system:serviceaccounts 300)"
+    accounts='{"op":"replace","path":"/spec/variables/0/expression","value":"['"'jane'"']"}'
+    k patch validatingadmissionpolicy milligpu-guard-placement --type=json -p "[$accounts]" >/dev/null
+    for _ in $(seq 60); do
+        [ "$(placed_by jane developers 300)" = "$pod-placed" ] && break
+        sleep 0.5
+    done
+    equal 'the list is the first variable' "$pod-placed" "$(placed_by jane developers 300)"
+}
+
+test_requests() {
+    local key patch
+    for key in milligpu.io/gpu-count gpu-count.milligpu.io/app milligpu.io/gpu-model milligpu.io/gpu-memory; do
+        contains "nobody writes $key on a bound pod" "annotation $key was read when the pod was bound to nowhere" \
+            "$(k -n default annotate pod "$pod" "$key=1" 2>&1)"
+    done
+    patch='{"metadata":{"annotations":{"milligpu.io/gpu-count":"7"}}}'
+    contains 'not by its status either' 'changes nothing any more' \
+        "$(k -n default patch pod "$pod" --subresource=status --type=merge -p "$patch" 2>&1)"
+    contains 'what was there cannot be taken away' 'annotation milligpu.io/gpu-memory was read' \
+        "$(k -n default annotate pod "$pod-other" milligpu.io/gpu-memory- 2>&1)"
+    contains 'other annotations of a bound pod may change' annotated "$(k -n default annotate pod "$pod" g=h 2>&1)"
+    contains 'kubelet writes its status' patched "$(k -n default patch pod "$pod" --subresource=status --type=merge \
+        --as=system:node:nowhere --as-group=system:nodes --as-group=system:masters \
+        -p '{"status":{"message":"well"}}' 2>&1)"
 }
 
 installed='guard zero-touch scheduler-name'
@@ -276,6 +346,8 @@ esac
 test_amounts
 test_forged_annotations
 test_bindings
+test_requests
+test_placement
 
 echo "$count checks, $failed failed"
 [ "$failed" -eq 0 ]
