@@ -35,11 +35,11 @@ struct reflector {
 
     enum phase phase; /* what is in flight, or comes next */
     bool in_flight;
-    bool list_open;      /* list_begin was said, list_end not yet */
-    bool bad_line;       /* the last watch ended with a line that is no event */
-    bool gone;           /* 410 was said, and no event has come since */
-    uint32_t ids;        /* given so far */
-    uint32_t page;       /* items asked for; less after a page that was too large */
+    bool list_open; /* list_begin was said, list_end not yet */
+    bool bad_line;  /* the last watch ended with a line that is no event */
+    bool gone;      /* 410 was said, and no event has come since */
+    uint32_t ids;   /* given so far */
+    uint32_t page;  /* items asked for; fewer after a page that was too large, and more again */
     uint32_t page_tries; /* failures of the page at hand */
     uint32_t failures;   /* in a row, for the backoff */
     uint64_t id;         /* in flight */
@@ -365,7 +365,6 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     must(r->list_open && r->list_rv[0] != '\0');
     memcpy(r->rv, r->list_rv, sizeof r->rv);
     r->list_open = false;
-    r->page = r->rules.page;
     r->phase = PHASE_WATCH;
     r->bad_line = false;
     r->stats.synced = true;
@@ -378,6 +377,7 @@ static void next_page(struct reflector *r, const struct list_page *page, int64_t
 {
     must(!r->list_open || r->phase == PHASE_LIST);
     r->page_tries = 0;
+    r->page = r->page < r->rules.page / 2 ? r->page * 2 : r->rules.page;
     r->due_ms = now_ms;
     strbuf_reset(&r->next);
     strbuf_str(&r->next, page->continue_token);
@@ -414,14 +414,25 @@ static void page_came(struct reflector *r, int64_t now_ms)
     drop_body(r);
 }
 
+/*
+ * The same page in smaller pieces, at once: the server is well, and a few objects as large as the
+ * API server takes them must not keep anybody waiting.
+ */
 static void page_is_too_large(struct reflector *r, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
+    must(r->phase == PHASE_LIST && r->page > 0);
     struct err err;
 
     (void)err_set(&err, ERR_TOO_LARGE, "%u items are more than %d bytes", r->page, PAGE_BYTES_MAX);
-    r->page = r->page > 1 ? r->page / 2 : 1;
-    relist(r, now_ms, &err);
+    if (r->page == 1) {
+        relist(r, now_ms, &err);
+        return;
+    }
+    trouble(r, &err, "asking for fewer");
+    stop(r);
+    drop_body(r);
+    r->page /= 2;
+    r->due_ms = now_ms;
 }
 
 static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)

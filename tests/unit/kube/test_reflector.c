@@ -355,9 +355,8 @@ static void half_a_page_is_no_page(void **state)
     heard(bench, "begin listed:a end");
 }
 
-static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
+static void overflow(struct bench *bench)
 {
-    struct bench *bench = *state;
     CLEANUP(freep) char *much = xcalloc(1, 1 << 20);
     memset(much, ' ', (1 << 20) - 1);
 
@@ -366,8 +365,43 @@ static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
         data(bench, much);
     assert_int_equal(bench->trouble.code, ERR_TOO_LARGE);
     step(bench);
+}
+
+/* A few objects as large as an API server takes them: no failure, and nobody waits for it. */
+static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
+{
+    static const char *const limit[] = {"?limit=250&", "?limit=125&", "?limit=62&"};
+    struct bench *bench = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(limit); i++) {
+        overflow(bench);
+        assert_true(bench->busy);
+        assert_non_null(strstr(bench->path, limit[i]));
+    }
+    assert_int_equal(stats_of(bench).failures, 0);
+    whole(bench, 200,
+          "{\"metadata\":{\"resourceVersion\":\"90\",\"continue\":\"t\"},\"items\":["
+          "{\"metadata\":{\"name\":\"a\"}}]}");
+    assert_non_null(strstr(bench->path, "?limit=124&")); /* and back to where it was */
+    assert_non_null(strstr(bench->path, "continue=t"));
+    overflow(bench);
+    assert_non_null(strstr(bench->path, "?limit=62&"));
+    assert_non_null(strstr(bench->path, "continue=t")); /* the list goes on where it was */
+    whole(bench, 200, one_page);
+    heard(bench, "begin listed:a listed:a end");
+}
+
+static void one_object_beyond_all_bounds_ends_no_list(void **state)
+{
+    struct bench *bench = *state;
+
+    for (int i = 0; i < 9; i++)
+        overflow(bench);
+    assert_false(bench->busy);
+    assert_int_equal(stats_of(bench).failures, 1);
     later(bench, bench->wait_ms);
-    assert_non_null(strstr(bench->path, "?limit=250&"));
+    assert_true(is_listing(bench));
+    heard(bench, "");
 }
 
 static void too_many_requests_is_waited_out(void **state)
@@ -866,6 +900,7 @@ int main(void)
         TEST(a_page_that_keeps_failing_gives_the_list_up),
         TEST(half_a_page_is_no_page),
         TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones),
+        TEST(one_object_beyond_all_bounds_ends_no_list),
         TEST(too_many_requests_is_waited_out),
         TEST(a_forbidden_list_is_reported_and_tried_again),
         TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well),
