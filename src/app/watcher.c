@@ -11,8 +11,9 @@ enum {
     WATCH_MS = 300000,  /* jittered by the reflector, as client-go does */
     SILENCE_MS = 90000, /* bookmarks come about once a minute, or, on 1.31, not at all */
     LIST_TIMEOUT_MS = 60000,
-    /* Decoded objects take some 20 KiB each while they wait; and binds must find room. */
+    /* Nodes take some 20 KiB each while they wait; and binds must find room. */
     QUEUE_SHARE = 1024,
+    SCRATCH_KEEP_BYTES = 64 * 1024,
 };
 
 /* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
@@ -42,6 +43,7 @@ struct watcher {
     const struct kube_ops *ops;
     struct stream nodes;
     struct stream pods;
+    struct arena scratch; /* of one pod while it is read */
 };
 
 static void put(struct stream *stream, struct message *take_message)
@@ -62,17 +64,24 @@ static void complain(const struct stream *stream, const char *name, const char *
               log_str("error", unreadable));
 }
 
+/* Of the object only what we read of it waits in the queue: it may be a thousand times as large. */
 static int decode_pod(struct stream *stream, struct message *message, struct text object,
                       struct err *err)
 {
     must(object.len > 0);
 
-    const struct pod *pod = &message->pod;
-    const int rc =
-        pod_decode(object, &stream->watcher->app->wire_rules, &message->arena, &message->pod, err);
+    struct arena *scratch = &stream->watcher->scratch;
+    struct pod pod;
+    const int rc = pod_decode(object, &stream->watcher->app->wire_rules, scratch, &pod, err);
 
-    if (rc == 0 && pod->ours && pod->unreadable != NULL)
-        complain(stream, pod->name, pod->unreadable);
+    if (rc == 0)
+        message->pod = *pod_keep(&pod, &message->arena);
+    if (rc == 0 && pod.ours && pod.unreadable != NULL)
+        complain(stream, pod.name, pod.unreadable);
+    if (object.len > SCRATCH_KEEP_BYTES)
+        arena_done(scratch);
+    else
+        arena_reset(scratch);
     return rc;
 }
 
@@ -82,22 +91,22 @@ static int decode_node(struct stream *stream, struct message *message, struct te
     must(object.len > 0);
 
     const struct node_facts *node = &message->node;
-    const int rc = node_decode(object, &stream->watcher->app->wire_rules, &message->arena,
-                               &message->node, err);
+    const struct text kept = {arena_copy(&message->arena, object), object.len};
+    const int rc =
+        node_decode(kept, &stream->watcher->app->wire_rules, &message->arena, &message->node, err);
 
     if (rc == 0 && node->unreadable != NULL)
         complain(stream, node->name, node->unreadable);
     return rc;
 }
 
-/* The bytes are the reflector's for the call only, and decoded strings may point into them. */
+/* The bytes are the reflector's for the call only: what a message holds is its own. */
 static int send_object(struct stream *stream, enum message_kind kind, struct text object,
                        struct err *err)
 {
     struct message *message = message_new(kind);
     must(object.len > 0);
-    const struct text kept = {arena_copy(&message->arena, object), object.len};
-    const int rc = stream->decode(stream, message, kept, err);
+    const int rc = stream->decode(stream, message, object, err);
 
     if (rc < 0)
         message_free(message);
@@ -217,6 +226,7 @@ struct watcher *watcher_new(struct app *app, const struct kube_ops *ops)
 
     watcher->app = app;
     watcher->ops = ops;
+    arena_init(&watcher->scratch);
     watcher->nodes = (struct stream){
         .watcher = watcher,
         .resource = "nodes",
@@ -252,6 +262,7 @@ void watcher_free(struct watcher *watcher)
         return;
     reflector_free(watcher->nodes.reflector);
     reflector_free(watcher->pods.reflector);
+    arena_done(&watcher->scratch);
     xfree(watcher);
 }
 
