@@ -1,6 +1,10 @@
 /*
  * map - text to a pointer; open addressing, seeded hash.
  *
+ * A map that is full doubles, and its entries move a few with each change: no single one waits for
+ * all of them (at once, 49,152 entries are some milliseconds).  Until then both tables are looked
+ * into.
+ *
  * Keys are borrowed: they must live as long as their entry (usually they are a member
  * of the value).  Iteration order means nothing.  Not thread-safe.
  */
@@ -15,10 +19,15 @@ struct map_entry {
     void *value; /* NULL: the slot is free */
 };
 
+enum { MAP_MOVES = 8 }; /* slots of the old table that one change looks at */
+
 struct map {
     struct map_entry *entry;
-    size_t slots; /* a power of two, or 0 */
-    size_t count;
+    size_t slots;          /* a power of two, or 0 */
+    size_t count;          /* in both tables */
+    struct map_entry *old; /* NULL: all have moved */
+    size_t old_slots;
+    size_t moved; /* of the old table, all slots below are free */
 };
 
 void map_init(struct map *map);

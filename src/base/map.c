@@ -14,39 +14,95 @@ void map_done(struct map *map)
 {
     must(map->entry != NULL || map->slots == 0);
     xfree(map->entry);
+    xfree(map->old);
     map_init(map);
 }
 
 /* The slot that holds key, or the free one where it belongs. */
-static struct map_entry *slot_of(const struct map *map, struct text key, uint32_t hash)
+static struct map_entry *slot_of(struct map_entry *table, size_t slots, struct text key,
+                                 uint32_t hash)
 {
-    must(map->slots > map->count);
-    must((map->slots & (map->slots - 1)) == 0);
+    must(slots > 0);
+    must((slots & (slots - 1)) == 0);
 
-    size_t at = hash & (map->slots - 1);
-    while (map->entry[at].value != NULL) {
-        const struct map_entry *entry = &map->entry[at];
+    size_t at = hash & (slots - 1);
+    while (table[at].value != NULL) {
+        const struct map_entry *entry = &table[at];
         if (entry->hash == hash && text_eq(entry->key, key))
             break;
-        at = (at + 1) & (map->slots - 1);
+        at = (at + 1) & (slots - 1);
     }
-    return &map->entry[at];
+    return &table[at];
+}
+
+/* Close the gap, so that no search stops short of what was pushed past it. */
+static void close_gap(struct map_entry *table, size_t slots, size_t gap)
+{
+    const size_t mask = slots - 1;
+    must(gap <= mask);
+
+    for (size_t at = (gap + 1) & mask; table[at].value != NULL; at = (at + 1) & mask) {
+        const size_t home = table[at].hash & mask;
+        /* It may move only if its home is not between the gap and where it is. */
+        if (((at - home) & mask) < ((at - gap) & mask))
+            continue;
+        table[gap] = table[at];
+        gap = at;
+    }
+    table[gap] = (struct map_entry){0};
+}
+
+/* A few go over from the old table, in its order: what closes a gap there comes from behind. */
+static void move_some(struct map *map)
+{
+    if (map->old == NULL)
+        return;
+    for (size_t i = 0; i < MAP_MOVES && map->moved < map->old_slots; i++) {
+        const struct map_entry moving = map->old[map->moved];
+        if (moving.value == NULL) {
+            map->moved++;
+            continue;
+        }
+        close_gap(map->old, map->old_slots, map->moved);
+        *slot_of(map->entry, map->slots, moving.key, moving.hash) = moving;
+    }
+    if (map->moved < map->old_slots)
+        return;
+    xfree(map->old);
+    map->old = NULL;
+    map->old_slots = map->moved = 0;
+}
+
+static void move_all(struct map *map)
+{
+    while (map->old != NULL)
+        move_some(map);
+    must(map->moved == 0);
 }
 
 static void grow(struct map *map)
 {
-    const struct map old = *map;
-    must(old.slots <= SIZE_MAX / 4);
+    must(map->slots <= SIZE_MAX / 4);
 
-    map->slots = old.slots > 0 ? old.slots * 2 : SLOTS_MIN;
+    move_all(map); /* they have long since: it takes an eighth of the changes that fill it */
+    map->old = map->entry;
+    map->old_slots = map->slots;
+    map->slots = map->slots > 0 ? map->slots * 2 : SLOTS_MIN;
     map->entry = xcalloc(map->slots, sizeof *map->entry);
-    for (size_t i = 0; i < old.slots; i++) {
-        const struct map_entry *entry = &old.entry[i];
-        if (entry->value != NULL)
-            *slot_of(map, entry->key, entry->hash) = *entry;
-    }
     must(map->slots > map->count);
-    xfree(old.entry);
+}
+
+/* What is still in the old table leaves it; NULL if it is not there. */
+static void *take_old(struct map *map, struct text key, uint32_t hash)
+{
+    if (map->old == NULL)
+        return NULL;
+    const struct map_entry *entry = slot_of(map->old, map->old_slots, key, hash);
+    void *value = entry->value;
+    must(value == NULL || (size_t)(entry - map->old) >= map->moved);
+    if (value != NULL)
+        close_gap(map->old, map->old_slots, (size_t)(entry - map->old));
+    return value;
 }
 
 void *map_find(const struct map *map, struct text key)
@@ -54,18 +110,23 @@ void *map_find(const struct map *map, struct text key)
     must(map->count == 0 || map->entry != NULL);
     if (map->count == 0)
         return NULL;
-    return slot_of(map, key, text_hash(key))->value;
+    const uint32_t hash = text_hash(key);
+    void *value = slot_of(map->entry, map->slots, key, hash)->value;
+    if (value == NULL && map->old != NULL)
+        value = slot_of(map->old, map->old_slots, key, hash)->value;
+    return value;
 }
 
 void *map_put(struct map *map, struct text key, void *value)
 {
     must(value != NULL);
 
+    move_some(map);
     if ((map->count + 1) * 4 > map->slots * 3)
         grow(map);
     const uint32_t hash = text_hash(key);
-    struct map_entry *entry = slot_of(map, key, hash);
-    void *before = entry->value;
+    struct map_entry *entry = slot_of(map->entry, map->slots, key, hash);
+    void *before = entry->value != NULL ? entry->value : take_old(map, key, hash);
     if (before == NULL)
         map->count++;
     /* The key too: the old one may be a member of the value that goes. */
@@ -74,54 +135,41 @@ void *map_put(struct map *map, struct text key, void *value)
     return before;
 }
 
-/* Close the gap, so that no search stops short of what was pushed past it. */
-static void close_gap(struct map *map, size_t gap)
-{
-    const size_t mask = map->slots - 1;
-    must(gap <= mask);
-
-    for (size_t at = (gap + 1) & mask; map->entry[at].value != NULL; at = (at + 1) & mask) {
-        const size_t home = map->entry[at].hash & mask;
-        /* It may move only if its home is not between the gap and where it is. */
-        if (((at - home) & mask) < ((at - gap) & mask))
-            continue;
-        map->entry[gap] = map->entry[at];
-        gap = at;
-    }
-    map->entry[gap] = (struct map_entry){0};
-}
-
 void *map_take(struct map *map, struct text key)
 {
     if (map->count == 0)
         return NULL;
-    struct map_entry *entry = slot_of(map, key, text_hash(key));
+    move_some(map);
+    const uint32_t hash = text_hash(key);
+    struct map_entry *entry = slot_of(map->entry, map->slots, key, hash);
     void *value = entry->value;
-    if (value == NULL)
-        return NULL;
+    if (value != NULL)
+        close_gap(map->entry, map->slots, (size_t)(entry - map->entry));
+    else
+        value = take_old(map, key, hash);
     must(map->count > 0);
-    map->count--;
-    close_gap(map, (size_t)(entry - map->entry));
+    if (value != NULL)
+        map->count--;
     return value;
 }
 
 size_t map_sweep(struct map *map, void *user, bool (*keep)(void *user, void *value))
 {
-    const size_t mask = map->slots - 1;
     const size_t before = map->count;
     size_t free_slot = 0;
 
     must(keep != NULL);
     if (map->count == 0)
         return 0;
+    move_all(map);
     /* From behind a free slot no gap that is closed pulls anything over where we were. */
     while (map->entry[free_slot].value != NULL)
         free_slot++;
     for (size_t i = 1; i < map->slots; i++) {
-        const size_t at = (free_slot + i) & mask;
+        const size_t at = (free_slot + i) & (map->slots - 1);
         while (map->entry[at].value != NULL && !keep(user, map->entry[at].value)) {
             map->count--;
-            close_gap(map, at);
+            close_gap(map->entry, map->slots, at);
         }
     }
     must(map->count <= before);
@@ -132,8 +180,10 @@ void *map_next(const struct map *map, size_t *at)
 {
     must(at != NULL);
 
-    while (*at < map->slots) {
-        void *value = map->entry[(*at)++].value;
+    while (*at < map->slots + map->old_slots) {
+        const size_t slot = (*at)++;
+        void *value =
+            slot < map->slots ? map->entry[slot].value : map->old[slot - map->slots].value;
         if (value != NULL)
             return value;
     }

@@ -9,11 +9,13 @@
 struct names {
     const struct atom **slot; /* NULL: free */
     size_t slots;             /* a power of two, at most two thirds of them taken */
+    const struct atom **old;  /* of half as many slots, until all have moved; else NULL */
+    size_t moved;             /* of its slots */
     size_t count;
     struct arena arena; /* never reset: atoms live as long as the table */
 };
 
-enum { SLOTS_MIN = 64 };
+enum { SLOTS_MIN = 64, MOVES = 8 }; /* slots that one new name looks at */
 
 struct names *names_new(void)
 {
@@ -30,46 +32,68 @@ void names_free(struct names *names)
         return;
     must(names->count == 0 || names->arena.chunk != NULL);
     xfree((void *)(uintptr_t)names->slot);
+    xfree((void *)(uintptr_t)names->old);
     arena_done(&names->arena);
     xfree(names);
 }
 
 /* Where the text stands, or the free slot where it would. */
-static const struct atom **slot_of(const struct names *names, struct text text, uint32_t hash)
+static const struct atom **slot_of(const struct atom **table, size_t slots, struct text text,
+                                   uint32_t hash)
 {
-    const size_t mask = names->slots - 1;
+    const size_t mask = slots - 1;
     size_t at = hash & mask;
 
-    must(names->count < names->slots);
-    must((names->slots & mask) == 0);
-    while (names->slot[at] != NULL &&
-           (names->slot[at]->hash != hash || !text_eq(atom_text(names->slot[at]), text)))
+    must(table != NULL);
+    must((slots & mask) == 0);
+    while (table[at] != NULL && (table[at]->hash != hash || !text_eq(atom_text(table[at]), text)))
         at = (at + 1) & mask;
-    return &names->slot[at];
+    return &table[at];
 }
 
 const struct atom *names_find(const struct names *names, struct text text)
 {
     must(names != NULL);
 
-    const struct atom *atom = *slot_of(names, text, text_hash(text));
+    const uint32_t hash = text_hash(text);
+    const struct atom *atom = *slot_of(names->slot, names->slots, text, hash);
+    if (atom == NULL && names->old != NULL)
+        atom = *slot_of(names->old, names->slots / 2, text, hash);
     must(atom == NULL || atom->len == text.len);
     return atom;
 }
 
+/* No name ever goes, so those that have moved may stand in both tables. */
+static void move_some(struct names *names)
+{
+    const size_t old_slots = names->slots / 2;
+
+    if (names->old == NULL)
+        return;
+    for (size_t i = 0; i < MOVES && names->moved < old_slots; i++) {
+        const struct atom *atom = names->old[names->moved++];
+        if (atom != NULL)
+            *slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
+    }
+    must(names->moved <= old_slots);
+    if (names->moved < old_slots)
+        return;
+    xfree((void *)(uintptr_t)names->old);
+    names->old = NULL;
+}
+
+/* Twice as large, and those that are there move a few with each that comes. */
 static void make_room(struct names *names)
 {
-    const struct names old = *names;
-
+    move_some(names);
     if (3 * (names->count + 1) <= 2 * names->slots)
         return;
+    must(names->old == NULL); /* it takes fewer names to move them than to fill it */
+    names->old = names->slot;
+    names->moved = 0;
     names->slots *= 2;
     names->slot = xcalloc(names->slots, sizeof *names->slot);
-    for (size_t i = 0; i < old.slots; i++)
-        if (old.slot[i] != NULL)
-            *slot_of(names, atom_text(old.slot[i]), old.slot[i]->hash) = old.slot[i];
-    xfree((void *)(uintptr_t)old.slot);
-    must(names->slots > old.slots);
+    must(names->count < names->slots);
 }
 
 const struct atom *names_intern(struct names *names, struct text text)
@@ -88,7 +112,7 @@ const struct atom *names_intern(struct names *names, struct text text)
         memcpy(atom->text, text.at, text.len);
     make_room(names);
     must(3 * (names->count + 1) <= 2 * names->slots);
-    *slot_of(names, atom_text(atom), atom->hash) = atom;
+    *slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
     names->count++;
     must(atom->text[atom->len] == '\0');
     return atom;

@@ -137,6 +137,78 @@ static bool keep_some(void *user, void *value)
     return item->held;
 }
 
+/* Counted in slots of the table that is left: what one change does is bounded at any size. */
+static void a_map_that_grows_moves_a_few_entries_with_each_change(void **state)
+{
+    (void)state;
+    static struct counted item[4000];
+    uint64_t seed = 11;
+    struct map map;
+    size_t in = 0;
+    unsigned moving = 0;
+    map_init(&map);
+    for (size_t i = 0; i < ARRAY_LEN(item); i++) {
+        (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
+        item[i].number = i;
+        item[i].held = false;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(item); i++) {
+        const size_t slots = map.slots;
+        const size_t moved = map.moved;
+        assert_null(map_put(&map, text_of(item[i].key), &item[i]));
+        item[i].held = true;
+        in++;
+        if (map.old != NULL && map.slots == slots) {
+            assert_in_range(map.moved, moved, moved + MAP_MOVES);
+            moving++;
+        }
+        struct counted *any = &item[draw(&seed, (uint32_t)(i + 1))];
+        assert_ptr_equal(map_find(&map, text_of(any->key)), any->held ? any : NULL);
+        if (i % 3 == 0) {
+            assert_ptr_equal(map_take(&map, text_of(any->key)), any->held ? any : NULL);
+            in -= any->held;
+            any->held = false;
+        } else if (any->held) {
+            assert_ptr_equal(map_put(&map, text_of(any->key), any), any);
+        }
+        assert_int_equal(map.count, in);
+    }
+    assert_int_equal(map.slots, 4096);
+    assert_true(moving > 100);
+    size_t seen = 0;
+    for (size_t at = 0; map_next(&map, &at) != NULL;)
+        seen++;
+    assert_int_equal(seen, in);
+    map_done(&map);
+}
+
+/* In the midst of moving, everything is found once, also by who goes through it. */
+static void a_map_is_whole_while_it_moves(void **state)
+{
+    (void)state;
+    enum { FULL = 769 }; /* one more than 1,024 slots take */
+    static struct counted item[FULL];
+    struct map map;
+    map_init(&map);
+    for (size_t i = 0; i < FULL; i++) {
+        (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
+        assert_null(map_put(&map, text_of(item[i].key), &item[i]));
+    }
+    assert_non_null(map.old);
+    for (size_t i = 0; map.old != NULL && i < FULL; i++) {
+        size_t seen = 0;
+        for (size_t at = 0; map_next(&map, &at) != NULL;)
+            seen++;
+        assert_int_equal(seen, FULL);
+        for (size_t k = 0; k < FULL; k++)
+            assert_ptr_equal(map_find(&map, text_of(item[k].key)), &item[k]);
+        assert_ptr_equal(map_put(&map, text_of(item[i].key), &item[i]), &item[i]);
+    }
+    assert_null(map.old);
+    assert_int_equal(map.count, FULL);
+    map_done(&map);
+}
+
 static void a_sweep_asks_about_each_value_once_and_takes_out_what_goes(void **state)
 {
     (void)state;
@@ -173,6 +245,8 @@ int main(void)
         cmocka_unit_test(put_gives_back_what_was_there_and_keeps_the_new_key),
         cmocka_unit_test(the_empty_key_and_bytes_of_zero_are_keys),
         cmocka_unit_test(a_map_survives_a_random_walk),
+        cmocka_unit_test(a_map_that_grows_moves_a_few_entries_with_each_change),
+        cmocka_unit_test(a_map_is_whole_while_it_moves),
         cmocka_unit_test(a_sweep_asks_about_each_value_once_and_takes_out_what_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
