@@ -947,6 +947,12 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     return whole;
 }
 
+/*
+ * Once a list, not for one event: all pods and all allocations are gone through, in one batch,
+ * since nothing is known to be gone before all of the list is known.  With 49,568 pods that is 18 ms
+ * after a list of 197 ms (bench/README.md); where the ledger is new and each pod is believed or
+ * adopted here it is seconds, and nothing is granted before.
+ */
 static bool end_list(struct writer *writer, const struct message *end)
 {
     must(writer->listing || writer->lists == 0);
@@ -1052,6 +1058,7 @@ static bool node_gone(struct writer *writer, const char *name)
     return run(writer, &command);
 }
 
+/* Once a list: with 15,000 nodes 4 ms. */
 static bool end_nodes(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -1597,7 +1604,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     answer_landed(writer);
     batch_reset(&writer->batch);
     if (writer->pods_ended || writer->nodes_ended)
-        (void)malloc_trim(0); /* a list takes many times what stays of it */
+        (void)malloc_trim(0); /* a list takes many times what stays of it; in the 18 ms above */
     after_batch(writer);
     return taken;
 }

@@ -40,7 +40,8 @@ func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
 	f.says(f.ctl("pod", f.space+"/waits"), "no GPU with 500 milli free",
 		"largest free piece 300 milli")
 	f.says(f.ctl("waiting"), "waits")
-	f.says(f.ctl("doctor"), "rights", "bell", "scheduler")
+	/* asked of the API server, with the rights of manifests/base and no other */
+	f.says(f.ctl("doctor"), "rights", "all 10 that are needed are given", "bell", "scheduler")
 	moment := time.Now().UTC().Format(time.RFC3339Nano)
 	f.delete("first", 0)
 	f.bound("waits")

@@ -1,4 +1,5 @@
-/* Any answer of the API server gives a Status, or a line that can be shown; jansson agrees. */
+/* Any answer of the API server gives a Status, or a line that can be shown; jansson agrees.  Nor is
+   any read as a right that is given where jansson does not read it so. */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"
@@ -13,6 +14,19 @@ static bool can_be_shown(const char *line)
         if (*line < 0x20 || *line == 0x7F)
             return false;
     return true;
+}
+
+static void read_as_review(struct text bytes, struct arena *arena, json_t *second)
+{
+    struct err err = {ERR_NONE, ""};
+    bool allowed = false;
+
+    if (review_decode(bytes, arena, &allowed, &err) < 0) {
+        must(!allowed && err.text[0] != '\0');
+        return;
+    }
+    json_t *said = second_at(second, "status.allowed");
+    must(json_is_boolean(said) && json_is_true(said) == allowed);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -41,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(json_number_value(second_at(second.value, "details.retryAfterSeconds")) ==
              (double)status.retry_after_s);
     }
+    read_as_review(bytes, &arena, second.value);
     json_decref(second.value);
     arena_done(&arena);
     return 0;

@@ -1,0 +1,92 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/wire_kube.h"
+
+static void a_review_says_what_is_asked_and_no_more(void **state)
+{
+    struct strbuf out;
+
+    (void)state;
+    strbuf_init(&out);
+    review_encode(&out, &(struct review_facts){.verb = "list", .resource = "nodes"});
+    assert_string_equal(out.data,
+                        "{\"kind\":\"SelfSubjectAccessReview\",\"apiVersion\":\"authorization.k8s."
+                        "io/v1\",\"spec\":{\"resourceAttributes\":{\"verb\":\"list\",\"resource\":"
+                        "\"nodes\"}}}");
+    strbuf_reset(&out);
+    review_encode(&out, &(struct review_facts){.verb = "patch",
+                                               .group = "storage.k8s.io",
+                                               .resource = "csistoragecapacities",
+                                               .namespace = "bells",
+                                               .name = BELL_NAME});
+    assert_non_null(strstr(out.data, "\"group\":\"storage.k8s.io\","
+                                     "\"resource\":\"csistoragecapacities\","
+                                     "\"namespace\":\"bells\",\"name\":\"milligpu-bell\""));
+    strbuf_reset(&out);
+    review_encode(&out, &(struct review_facts){
+                            .verb = "create", .resource = "pods", .subresource = "binding"});
+    assert_non_null(strstr(out.data, "\"resource\":\"pods\",\"subresource\":\"binding\""));
+    strbuf_done(&out);
+}
+
+static int decode(const char *text, bool *out_allowed, struct err *err)
+{
+    struct arena arena;
+
+    arena_init(&arena);
+    const int rc = review_decode(text_of(text), &arena, out_allowed, err);
+    arena_done(&arena);
+    return rc;
+}
+
+static void an_answer_is_yes_or_no(void **state)
+{
+    bool allowed = false;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(decode("{\"kind\":\"SelfSubjectAccessReview\",\"spec\":{},\"status\":"
+                            "{\"allowed\":true,\"reason\":\"RBAC: allowed by ...\"}}",
+                            &allowed, &err),
+                     0);
+    assert_true(allowed);
+    assert_int_equal(decode("{\"status\":{\"allowed\":false,\"denied\":true}}", &allowed, &err), 0);
+    assert_false(allowed);
+}
+
+static void what_does_not_say_is_an_error_and_no_right(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"status\":{}}",
+        "{\"status\":{\"allowed\":\"true\"}}",
+        "{\"status\":[]}",
+        "{\"status\":{\"allowed\":true}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        bool allowed = false;
+        struct err err = {ERR_NONE, ""};
+        assert_true(decode(bad[i], &allowed, &err) < 0);
+        assert_false(allowed);
+        assert_non_null(strstr(err.text, "SelfSubjectAccessReview"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_review_says_what_is_asked_and_no_more),
+        cmocka_unit_test(an_answer_is_yes_or_no),
+        cmocka_unit_test(what_does_not_say_is_an_error_and_no_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
