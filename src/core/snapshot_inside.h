@@ -33,7 +33,7 @@ static inline const struct node *slot_node(struct book *const *book, uint32_t sl
  * is ever taken out, and whoever finds a slot looks at what stands there in *his* snapshot.  What
  * came later or has left is then another node, or none, and the search goes on.  Full, it is made
  * anew from what is there: that is the one thing here that grows with the cluster, once in as many
- * additions as it has entries to spare (bench/README.md, "a node is added").
+ * additions as it has entries to spare (bench/README.md).
  */
 struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* with room for so many; count 1 */
 struct slot_index *slot_index_ref(struct slot_index *index);

@@ -1,0 +1,650 @@
+/*
+ * bench_events - what one event of each kind costs the writer's thread, at three sizes of the
+ * cluster.
+ *
+ * The writer with the real store on a file, half of all milli held, the table of pods filled; no
+ * other thread.  One message is put into the queue, and the CPU of one writer_step() taken, which
+ * is to the end of what follows from it: decided, written, committed, published, looked at; "own"
+ * is that without the store.  The clock stands still but where time itself is the event.  Beside
+ * it a reference of the same run: rows put into a table of their own, each committed by itself, on
+ * the same disk.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <sqlite3.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/store.h"
+
+#include "app/message.h"
+#include "app/writer.h"
+#include "cluster.h"
+#include "desk.h"
+#include "measure.h"
+
+enum {
+    EVENTS = 200,     /* of a kind */
+    MORE = 100,       /* rows of the reference */
+    FAR_NODE = 20000, /* names beyond those of any cluster here */
+    LOOK_MS = 2000,
+    TICK_MS = 1000,
+    STEPS_MAX = 100000,
+    BATCH_OF = 128,
+};
+
+struct plant {
+    struct desk desk;
+    struct writer *writer;
+    struct kube_ops nowhere;
+    uint32_t nodes;
+    uint32_t pods; /* bound, of the cluster */
+    uint32_t next_pod;
+    uint64_t seed;
+    struct web_call call;
+    struct store_ops real_store;
+    int64_t store_ns; /* CPU in the store, since the last event began */
+};
+
+static int64_t now_ms; /* the clock in the hand */
+
+static int64_t hand_now(void *ctx)
+{
+    (void)ctx;
+    return now_ms;
+}
+
+static int64_t hand_wall(void *ctx)
+{
+    (void)ctx;
+    return 1795000000000 + now_ms;
+}
+
+/* --- what the store takes of it --- */
+
+static int timed_begin(void *ctx, struct err *err)
+{
+    struct plant *plant = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = plant->real_store.begin(plant->real_store.ctx, err);
+
+    plant->store_ns += cpu_ns() - before;
+    return rc;
+}
+
+static enum store_outcome timed_write(void *ctx, const struct command *command,
+                                      const struct change *change, struct err *err)
+{
+    struct plant *plant = ctx;
+    const int64_t before = cpu_ns();
+    const enum store_outcome outcome =
+        plant->real_store.write(plant->real_store.ctx, command, change, err);
+
+    plant->store_ns += cpu_ns() - before;
+    return outcome;
+}
+
+static int timed_commit(void *ctx, struct err *err)
+{
+    struct plant *plant = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = plant->real_store.commit(plant->real_store.ctx, err);
+
+    plant->store_ns += cpu_ns() - before;
+    return rc;
+}
+
+static void timed_rollback(void *ctx)
+{
+    struct plant *plant = ctx;
+    plant->real_store.rollback(plant->real_store.ctx);
+}
+
+static int timed_tend(void *ctx, int64_t wall_ms, struct err *err)
+{
+    struct plant *plant = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = plant->real_store.tend(plant->real_store.ctx, wall_ms, err);
+
+    plant->store_ns += cpu_ns() - before;
+    return rc;
+}
+
+/* --- an API server that never answers --- */
+
+static int swallow(void *ctx, const struct kube_request *request, struct err *err)
+{
+    (void)ctx;
+    (void)request;
+    (void)err;
+    return 0;
+}
+
+static void cancel(void *ctx, uint64_t id)
+{
+    (void)ctx;
+    (void)id;
+}
+
+static void wake(void *ctx)
+{
+    (void)ctx;
+}
+
+static void no_result(void *user, struct message *take_message)
+{
+    (void)user;
+    take_message->call = NULL;
+    message_free(take_message);
+}
+
+static void answered(struct web_call *call)
+{
+    (void)call;
+}
+
+/* --- build and end --- */
+
+/* A bound pod as the API server shows it. */
+static void bound_json(struct strbuf *out, const struct allocation *allocation,
+                       const struct node *node)
+{
+    const struct allocation_facts *is = &allocation->is;
+    struct strbuf note;
+    char amount[16];
+
+    strbuf_init(&note);
+    note_encode(&note, allocation, node);
+    (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
+    cluster_pod_json(out, &(struct cluster_pod){.name = is->name,
+                                                .uid = is->uid,
+                                                .node = is->node->text,
+                                                .amount = amount,
+                                                .annotations = {note.data, note.len}});
+    strbuf_done(&note);
+}
+
+static void fill_pods(struct plant *plant, const struct ledger *ledger)
+{
+    const struct allocation *allocation;
+    struct strbuf json;
+    struct arena arena;
+    struct err err;
+
+    strbuf_init(&json);
+    arena_init(&arena);
+    for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
+        struct pod pod;
+
+        strbuf_reset(&json);
+        arena_reset(&arena);
+        bound_json(&json, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
+        must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
+             0);
+        pods_put(plant->desk.app.pods, &pod, &cluster_requests, 1);
+    }
+    arena_done(&arena);
+    strbuf_done(&json);
+}
+
+/* A ledger on disk, as the daemon of before left it. */
+static void fill_ledger(struct plant *plant)
+{
+    struct app *app = &plant->desk.app;
+    struct err err;
+
+    must(app->store_ops.begin(app->store_ops.ctx, &err) == 0);
+    cluster_write_to(&app->store_ops);
+    struct ledger *ledger = cluster_ledger(plant->nodes);
+    plant->pods = cluster_fill_half(ledger, plant->nodes);
+    cluster_write_to(NULL);
+    must(app->store_ops.commit(app->store_ops.ctx, &err) == 0);
+    fill_pods(plant, ledger);
+    ledger_free(ledger);
+}
+
+static void plant_start(struct plant *plant, const char *folder, uint32_t nodes)
+{
+    struct app *app = &plant->desk.app;
+    char path[4096];
+    struct err err;
+
+    *plant = (struct plant){.nodes = nodes, .seed = 7};
+    desk_init(&plant->desk);
+    now_ms = 1000;
+    app->clock.now_ms = hand_now;
+    app->clock.wall_ms = hand_wall;
+    plant->desk.settings.events = false;
+    must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
+    const struct store_rules rules = {.path = path};
+    must(store_open(&rules, &app->store, &err) == 0);
+    must(store_claim(app->store, "bench", &err) == 0);
+    store_ops(app->store, &plant->real_store);
+    app->store_ops = (struct store_ops){.ctx = plant,
+                                        .begin = timed_begin,
+                                        .write = timed_write,
+                                        .commit = timed_commit,
+                                        .rollback = timed_rollback,
+                                        .tend = timed_tend};
+    fill_ledger(plant);
+    plant->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
+    app->outbox = outbox_new(&(struct outbox_rules){.ops = &plant->nowhere,
+                                                    .wire = &app->wire_rules,
+                                                    .wake = "off",
+                                                    .namespace = "milligpu",
+                                                    .instance = "bench",
+                                                    .resource = cluster_wire.resource,
+                                                    .user = plant,
+                                                    .result = no_result});
+    plant->writer = writer_new(app);
+    must(writer_load(plant->writer, &err) == 0);
+    must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));
+    (void)writer_step(plant->writer, 0);
+    web_call_init(&plant->call, "/scheduler/bind");
+    plant->call.answered = answered;
+}
+
+static void plant_stop(struct plant *plant)
+{
+    struct app *app = &plant->desk.app;
+
+    writer_free(plant->writer);
+    outbox_free(app->outbox);
+    store_close(app->store);
+    web_call_done(&plant->call);
+    desk_done(&plant->desk);
+}
+
+/* --- one event --- */
+
+static int64_t step(struct plant *plant)
+{
+    plant->store_ns = 0;
+    const int64_t before = cpu_ns();
+    (void)writer_step(plant->writer, 0);
+    return cpu_ns() - before;
+}
+
+static int64_t take(struct plant *plant, struct message *take_message)
+{
+    must(queue_put(plant->desk.app.queue, take_message));
+    return step(plant);
+}
+
+/* Nothing is left to look at. */
+static int64_t settle(struct plant *plant)
+{
+    int64_t spent = 0;
+    uint32_t quiet = 0;
+
+    now_ms += LOOK_MS;
+    for (uint32_t i = 0; quiet < 3 && i < STEPS_MAX; i++) {
+        const int64_t cost = step(plant);
+        quiet = cost < 200000 ? quiet + 1 : 0;
+        spent += cost;
+    }
+    return spent;
+}
+
+struct pod_words {
+    char name[32];
+    char uid[40];
+};
+
+static struct pod_words words_of(uint32_t pod)
+{
+    struct pod_words words;
+
+    (void)snprintf(words.name, sizeof words.name, "inference-%06u", pod);
+    (void)snprintf(words.uid, sizeof words.uid, "%08x-0000-4000-8000-000000000002", pod);
+    return words;
+}
+
+static struct message *pod_message(enum message_kind kind, uint32_t pod, const char *node,
+                                   const char *amount)
+{
+    struct message *message = message_new(kind);
+    const struct pod_words words = words_of(pod);
+    struct strbuf json;
+    struct err err;
+
+    strbuf_init(&json);
+    cluster_pod_json(&json,
+                     &(struct cluster_pod){
+                         .name = words.name, .uid = words.uid, .node = node, .amount = amount});
+    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
+                              json.len};
+    must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
+    strbuf_done(&json);
+    return message;
+}
+
+static struct message *node_message(enum message_kind kind, uint32_t node, const char *cordon)
+{
+    struct message *message = message_new(kind);
+    struct strbuf json;
+    struct err err;
+
+    strbuf_init(&json);
+    cluster_node_json(&json, node);
+    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
+                              json.len};
+    must(node_decode(kept, &cluster_wire, &message->arena, &message->node, &err) == 0);
+    if (cordon != NULL)
+        message->node.cordon = cordon;
+    strbuf_done(&json);
+    return message;
+}
+
+static struct message *bind_message(struct plant *plant, uint32_t pod, uint32_t node)
+{
+    struct message *message = message_new(MESSAGE_BIND);
+    const struct pod_words words = words_of(pod);
+    char host[NODE_NAME_BYTES];
+
+    cluster_node_name(node, host);
+    message->bind.pod = arena_copy(&message->arena, text_of(words.name));
+    message->bind.namespace = arena_copy(&message->arena, TEXT("default"));
+    message->bind.uid = arena_copy(&message->arena, text_of(words.uid));
+    message->bind.node = arena_copy(&message->arena, text_of(host));
+    message->deadline_ms = now_ms + 30000;
+    plant->call.status = 0;
+    message->call = &plant->call;
+    return message;
+}
+
+static struct message *outcome_message(uint32_t pod, enum bind_outcome outcome)
+{
+    struct message *message = message_new(MESSAGE_OUTCOME);
+    const struct pod_words words = words_of(pod);
+
+    message->uid = arena_copy(&message->arena, text_of(words.uid));
+    message->outcome = outcome;
+    message->text = outcome == OUTCOME_BOUND ? NULL : "no answer";
+    return message;
+}
+
+/* --- the kinds --- */
+
+enum kind {
+    POD_ADDED,
+    POD_CHANGED,
+    BIND,
+    OUTCOME,
+    POD_BOUND,
+    POD_ENDED,
+    DOUBT,
+    DOUBT_ENDED,
+    POD_DELETED,
+    STRANGER_BOUND,
+    NODE_SAME,
+    NODE_CHANGED,
+    NODE_ADDED,
+    NODE_GONE,
+    DRIFT_APPEARS,
+    DRIFT_HEALS,
+    TICK,
+    NOTHING,
+    KINDS,
+};
+
+static const char *const kind_names[KINDS] = {
+    "pod_added",     "pod_changed", "bind",          "outcome_bound",  "pod_bound", "pod_ended",
+    "outcome_doubt", "doubt_ended", "pod_deleted",   "stranger_bound", "node_same", "node_changed",
+    "node_added",    "node_gone",   "drift_appears", "drift_heals",    "tick",      "tend_and_look",
+};
+
+struct costs {
+    struct series of[KINDS];
+    struct series own[KINDS]; /* without the store */
+};
+
+static void note(struct plant *plant, struct costs *costs, enum kind kind, int64_t spent)
+{
+    series_add(&costs->of[kind], spent);
+    series_add(&costs->own[kind], spent - plant->store_ns);
+}
+
+/* A pod from its birth to its end. */
+static void live(struct plant *plant, struct costs *costs)
+{
+    const uint32_t pod = plant->pods + plant->next_pod++;
+    const uint32_t node = draw(&plant->seed, plant->nodes);
+    char host[NODE_NAME_BYTES];
+
+    cluster_node_name(node, host);
+    note(plant, costs, POD_ADDED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
+    note(plant, costs, POD_CHANGED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
+    note(plant, costs, BIND, take(plant, bind_message(plant, pod, node)));
+    if (plant->next_pod % 2 == 0) {
+        note(plant, costs, OUTCOME, take(plant, outcome_message(pod, OUTCOME_BOUND)));
+        note(plant, costs, POD_BOUND, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
+        struct message *ended = pod_message(MESSAGE_POD, pod, host, "10");
+        ended->pod.phase = POD_SUCCEEDED;
+        note(plant, costs, POD_ENDED, take(plant, ended));
+    } else {
+        note(plant, costs, DOUBT, take(plant, outcome_message(pod, OUTCOME_UNKNOWN)));
+        note(plant, costs, DOUBT_ENDED, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
+        note(plant, costs, POD_DELETED,
+             take(plant, pod_message(MESSAGE_POD_DELETED, pod, host, "10")));
+    }
+}
+
+static void live_behind_our_back(struct plant *plant, struct costs *costs)
+{
+    const uint32_t pod = plant->pods + plant->next_pod++;
+    char host[NODE_NAME_BYTES];
+
+    cluster_node_name(draw(&plant->seed, plant->nodes), host);
+    note(plant, costs, STRANGER_BOUND, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
+    now_ms += LOOK_MS;
+    note(plant, costs, DRIFT_APPEARS, step(plant));
+    (void)take(plant, pod_message(MESSAGE_POD_DELETED, pod, host, "10"));
+    now_ms += LOOK_MS;
+    note(plant, costs, DRIFT_HEALS, step(plant));
+}
+
+static void node_events(struct plant *plant, struct costs *costs)
+{
+    const uint32_t node = draw(&plant->seed, plant->nodes);
+    const uint32_t far = FAR_NODE + draw(&plant->seed, FAR_NODE);
+
+    note(plant, costs, NODE_SAME, take(plant, node_message(MESSAGE_NODE, node, NULL)));
+    note(plant, costs, NODE_CHANGED, take(plant, node_message(MESSAGE_NODE, node, "all")));
+    (void)take(plant, node_message(MESSAGE_NODE, node, NULL));
+    note(plant, costs, NODE_ADDED, take(plant, node_message(MESSAGE_NODE, far, NULL)));
+    note(plant, costs, NODE_GONE, take(plant, node_message(MESSAGE_NODE_DELETED, far, NULL)));
+}
+
+/* A second without a message: what the tick does, and with nothing due what each step does. */
+static void time_passes(struct plant *plant, struct costs *costs)
+{
+    plant->desk.settings.audit_interval_s = 3600; /* a piece of memory is audited each tick */
+    (void)settle(plant);
+    now_ms += TICK_MS;
+    note(plant, costs, TICK, step(plant));
+    note(plant, costs, NOTHING, step(plant));
+    plant->desk.settings.audit_interval_s = 0;
+}
+
+/* --- a hundred reservations that nobody sends: the tick looks at each --- */
+
+static void doubts_of_many(struct plant *plant, uint32_t count)
+{
+    char name[96];
+    struct series series;
+
+    series_init(&series);
+    const uint32_t first = plant->pods + plant->next_pod;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t pod = plant->pods + plant->next_pod++;
+        (void)take(plant, pod_message(MESSAGE_POD, pod, "", "1"));
+        (void)take(plant, bind_message(plant, pod, draw(&plant->seed, plant->nodes)));
+        (void)take(plant, outcome_message(pod, OUTCOME_UNKNOWN));
+    }
+    for (uint32_t i = 0; i < 10; i++) {
+        now_ms += TICK_MS;
+        (void)step(plant); /* may look at drift */
+        now_ms += TICK_MS;
+        series_add(&series, step(plant));
+    }
+    (void)snprintf(name, sizeof name, "events.%u_nodes.tick_of_%u_doubts", plant->nodes, count);
+    series_say(&series, name);
+    series_done(&series);
+    for (uint32_t i = 0; i < count; i++)
+        (void)take(plant, pod_message(MESSAGE_POD_DELETED, first + i, "", "1"));
+}
+
+/* --- all nodes at once: not an event, but nine drifts on each that came and heal together --- */
+
+static void all_nodes(struct plant *plant, bool here)
+{
+    for (uint32_t i = 0; i < plant->nodes; i++) {
+        must(queue_put(plant->desk.app.queue,
+                       node_message(here ? MESSAGE_NODE : MESSAGE_NODE_DELETED, i, NULL)));
+        if (i % BATCH_OF == BATCH_OF - 1 || i + 1 == plant->nodes)
+            (void)step(plant);
+    }
+}
+
+static void storm(struct plant *plant)
+{
+    char name[96];
+
+    (void)settle(plant);
+    all_nodes(plant, false);
+    const int64_t came = settle(plant);
+    all_nodes(plant, true);
+    const int64_t went = settle(plant);
+    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_appears", plant->nodes);
+    say(name, (double)came / 1e6, "ms");
+    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_heals", plant->nodes);
+    say(name, (double)went / 1e6, "ms");
+}
+
+/* --- a list of all that is known already: what its end costs, beside what all of it does --- */
+
+static struct message *listed_message(const struct allocation *allocation, const struct node *node)
+{
+    struct message *message = message_new(MESSAGE_POD_LISTED);
+    struct strbuf json;
+    struct err err;
+
+    strbuf_init(&json);
+    bound_json(&json, allocation, node);
+    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
+                              json.len};
+    must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
+    strbuf_done(&json);
+    return message;
+}
+
+static void list_anew(struct plant *plant)
+{
+    const struct snapshot *snapshot = view_take(plant->desk.app.view);
+    const struct node *node;
+    char name[96];
+
+    (void)settle(plant);
+    int64_t spent = take(plant, message_new(MESSAGE_PODS_BEGIN));
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++)
+            spent += take(plant, listed_message(node->allocation[i], node));
+    snapshot_unref(snapshot);
+    const int64_t end = take(plant, message_new(MESSAGE_PODS_END));
+    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_listed", plant->nodes);
+    say(name, (double)spent / 1e6, "ms");
+    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_list_ends", plant->nodes);
+    say(name, (double)end / 1e6, "ms");
+    (void)take(plant, message_new(MESSAGE_NODES_BEGIN));
+    for (uint32_t i = 0; i < plant->nodes; i++)
+        (void)take(plant, node_message(MESSAGE_NODE_LISTED, i, NULL));
+    (void)snprintf(name, sizeof name, "events.%u_nodes.nodes_list_ends", plant->nodes);
+    say(name, (double)take(plant, message_new(MESSAGE_NODES_END)) / 1e6, "ms");
+}
+
+static void measure(const char *folder, uint32_t nodes, uint32_t events)
+{
+    struct costs costs;
+    struct plant plant;
+    char name[96];
+
+    plant_start(&plant, folder, nodes);
+    for (size_t i = 0; i < KINDS; i++) {
+        series_init(&costs.of[i]);
+        series_init(&costs.own[i]);
+    }
+    (void)settle(&plant);
+    for (uint32_t i = 0; i < events; i++) {
+        live(&plant, &costs);
+        node_events(&plant, &costs);
+    }
+    for (uint32_t i = 0; i < events; i++)
+        live_behind_our_back(&plant, &costs);
+    for (uint32_t i = 0; i < events / 4; i++)
+        time_passes(&plant, &costs);
+    for (size_t i = 0; i < KINDS; i++) {
+        (void)snprintf(name, sizeof name, "events.%u_nodes.%s", nodes, kind_names[i]);
+        series_say(&costs.of[i], name);
+        (void)snprintf(name, sizeof name, "events.%u_nodes.%s.own", nodes, kind_names[i]);
+        series_say(&costs.own[i], name);
+        series_done(&costs.of[i]);
+        series_done(&costs.own[i]);
+    }
+    doubts_of_many(&plant, 1000);
+    list_anew(&plant);
+    storm(&plant);
+    plant_stop(&plant);
+}
+
+/* --- the reference --- */
+
+static void row(sqlite3_stmt *insert, int64_t number)
+{
+    must(sqlite3_bind_int64(insert, 1, number) == SQLITE_OK);
+    must(sqlite3_step(insert) == SQLITE_DONE);
+    must(sqlite3_reset(insert) == SQLITE_OK);
+}
+
+static void reference(const char *folder, const char *name)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *insert = NULL;
+    struct series series;
+    char path[4096];
+
+    must((size_t)snprintf(path, sizeof path, "%s/reference.db", folder) < sizeof path);
+    must(sqlite3_open(path, &db) == SQLITE_OK);
+    must(sqlite3_exec(db,
+                      "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                      "CREATE TABLE IF NOT EXISTS t(x INTEGER)",
+                      NULL, NULL, NULL) == SQLITE_OK);
+    must(sqlite3_prepare_v2(db, "INSERT INTO t VALUES (?1)", -1, &insert, NULL) == SQLITE_OK);
+    series_init(&series);
+    for (int64_t i = 0; i < MORE; i++) {
+        const int64_t before = cpu_ns();
+        row(insert, i);
+        series_add(&series, cpu_ns() - before);
+    }
+    series_say(&series, name);
+    series_done(&series);
+    must(sqlite3_finalize(insert) == SQLITE_OK);
+    must(sqlite3_close(db) == SQLITE_OK);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t nodes[] = {100, 1000, 15000};
+    struct options options;
+    char folder[4096];
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    folder_make(options.folder, folder, sizeof folder);
+    reference(folder, "events.reference.row_before");
+    for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
+        measure(folder, nodes[i], options.quick ? EVENTS / 4 : EVENTS);
+    reference(folder, "events.reference.row_after");
+    folder_drop(folder);
+    return 0;
+}
