@@ -33,6 +33,21 @@
 
 enum { QUEUE_MAX = 2048, BATCH_MAX = 256 };
 
+/*
+ * Places where another thread may come in between, and where it matters.  The daemon has threads
+ * and leaves at NULL; the simulator has one, and lets the others run there.
+ */
+enum between {
+    BETWEEN_SNAPSHOT_AND_JUDGEMENT, /* of a filter */
+    BETWEEN_RECORD_AND_READING,     /* the refusal is recorded, the generation not read again */
+    BETWEEN_READING_AND_ANSWER,
+    BETWEEN_ROOM_AND_WAKE_UP, /* of the writer: more room is published, who waits not looked at */
+};
+struct between_ops {
+    void *ctx;
+    void (*at)(void *ctx, enum between where);
+};
+
 struct app {
     _Atomic(const struct settings_set *) set;
     _Atomic(const struct settings *)
@@ -41,6 +56,7 @@ struct app {
     struct inventory_rules inventory_rules;
     struct wire_rules wire_rules;
     struct clock_ops clock;
+    struct between_ops between;
     struct queue *queue;
     struct view *view;
     struct pods *pods;
@@ -75,6 +91,13 @@ struct app {
     atomic_int_fast64_t pods_heard_ms;
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
 };
+
+/* Others may come in between here. */
+static inline void app_between(const struct app *app, enum between where)
+{
+    if (app->between.at != NULL)
+        app->between.at(app->between.ctx, where);
+}
 
 /* Ready to grant: fail closed otherwise. out_why may be NULL; else the first reason, for
    people. */

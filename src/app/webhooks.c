@@ -266,7 +266,10 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
 
     request_refuse(&question->request, reason, &refusal);
     remember(question, reason, refusal.text);
-    return question->last || view_room(question->app->view) == snapshot->room;
+    app_between(question->app, BETWEEN_RECORD_AND_READING);
+    const bool stands = question->last || view_room(question->app->view) == snapshot->room;
+    app_between(question->app, BETWEEN_READING_AND_ANSWER);
+    return stands;
 }
 
 static void send_refusals(struct question *question, const struct refusals *refusals,
@@ -532,6 +535,7 @@ static void filter_judged(struct question *question)
         const struct snapshot *snapshot = view_take(question->app->view);
         question->again = i > 1;
         question->last = i == JUDGE_TRIES;
+        app_between(question->app, BETWEEN_SNAPSHOT_AND_JUDGEMENT);
         if (filter_once(question, snapshot) == ENDING_ANSWERED)
             return;
     }

@@ -1201,6 +1201,8 @@ static void wake_if_it_helps(struct writer *writer)
     size_t count;
     const struct node **node = roomier(writer, &count);
 
+    if (count > 0)
+        app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
     if (hints_would_fit(writer->app->hints, now_ms(writer), node, count))
         wake(writer, node[0]->name);
     xfree(node);

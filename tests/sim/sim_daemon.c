@@ -16,7 +16,29 @@
 #include "store/store_inside.h"
 #include "support/disk.h"
 
-enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS = 12 };
+enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS_MAX = 12 };
+
+/* --- in the middle of something --- */
+
+static void others(struct sim *sim, const char *where)
+{
+    if (disk_is_cut())
+        return; /* a process that is dead already */
+    sim_met("between/%s", where);
+    sim_interleave(sim);
+}
+
+static void between(void *ctx, enum between where)
+{
+    static const char *const word[] = {
+        [BETWEEN_SNAPSHOT_AND_JUDGEMENT] = "snapshot_and_judgement",
+        [BETWEEN_RECORD_AND_READING] = "record_and_reading",
+        [BETWEEN_READING_AND_ANSWER] = "reading_and_answer",
+        [BETWEEN_ROOM_AND_WAKE_UP] = "room_and_wake_up",
+    };
+
+    others(ctx, word[where]);
+}
 
 /* --- the store, counted --- */
 
@@ -43,7 +65,13 @@ static int count_begin(void *ctx, struct err *err)
 static int count_commit(void *ctx, struct err *err)
 {
     struct sim *sim = ctx;
-    return sim->daemon.store.commit(sim->daemon.store.ctx, err);
+
+    if (!disk_is_cut())
+        judge_uncommitted(sim);
+    others(sim, "publish_and_commit");
+    const int failed = sim->daemon.store.commit(sim->daemon.store.ctx, err);
+    others(sim, "commit_and_room");
+    return failed;
 }
 
 static void count_rollback(void *ctx)
@@ -105,6 +133,7 @@ static void fill_app(struct sim *sim)
     app->wire_rules = (struct wire_rules){.resource = settings->resource,
                                           .whole_resource = settings->whole_resource};
     app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
+    app->between = (struct between_ops){.ctx = sim, .at = between};
     app->settle_ms = 90000;
     app->bell_namespace = settings->namespace;
     app->queue = queue_new(QUEUE_MAX);
@@ -342,6 +371,20 @@ static void turn_of_outbox(struct sim *sim)
     daemon->call_ops.poll(daemon->call_ops.ctx, 0, sim, to_outbox);
 }
 
+void daemon_turn(struct sim *sim)
+{
+    static void (*const turn[])(struct sim *) = {[TURN_WATCHER] = turn_of_watcher,
+                                                 [TURN_WRITER] = turn_of_writer,
+                                                 [TURN_OUTBOX] = turn_of_outbox};
+    const enum turn whose = (enum turn)draw_below(&sim->draw, TURNS);
+
+    if (sim->daemon.turning[whose] || disk_is_cut())
+        return;
+    sim->daemon.turning[whose] = true;
+    turn[whose](sim);
+    sim->daemon.turning[whose] = false;
+}
+
 void daemon_step(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
@@ -352,22 +395,12 @@ void daemon_step(struct sim *sim)
         return;
     }
     daemon->next_ms = sim->now_ms + TICK_MS;
-    const uint32_t turns = 3 + draw_below(&sim->draw, TURNS);
-    for (uint32_t i = 0; i < turns && daemon->up; i++) {
-        switch (draw_below(&sim->draw, 3)) {
-        case 0:
-            turn_of_watcher(sim);
-            break;
-        case 1:
-            turn_of_writer(sim);
-            break;
-        default:
-            turn_of_outbox(sim);
-        }
-        if (disk_is_cut())
-            daemon_kill(sim);
-    }
-    if (daemon->up && queue_depth(daemon->app.queue) > 0)
+    const uint32_t turns = 3 + draw_below(&sim->draw, TURNS_MAX);
+    for (uint32_t i = 0; i < turns && !disk_is_cut(); i++)
+        daemon_turn(sim);
+    if (disk_is_cut())
+        daemon_kill(sim);
+    else if (queue_depth(daemon->app.queue) > 0)
         sooner(sim, 1);
 }
 
@@ -387,7 +420,7 @@ static void hear(struct web_call *web)
 
 bool daemon_call(struct sim *sim, struct sim_call *call)
 {
-    if (!sim->daemon.up)
+    if (!sim->daemon.up || disk_is_cut())
         return false;
     sim->operations++;
     call->sent = call->given = true;

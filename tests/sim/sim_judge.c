@@ -557,6 +557,41 @@ void judge_snapshot(struct sim *sim)
     sim->daemon.seen = snapshot;
 }
 
+/* What a new share may find on this GPU. */
+static uint32_t room_on(const struct node *node, const struct gpu *gpu)
+{
+    const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
+    const uint32_t sum = sum_of(node, gpu);
+
+    if ((gpu->flags & shut) != 0 || node->gone || node->held_gpus > 0 || node->unplaced_milli > 0)
+        return 0;
+    return sum < gpu->milli ? gpu->milli - sum : 0;
+}
+
+/* seen is what the disk holds: it was shown after the last COMMIT. */
+void judge_uncommitted(struct sim *sim)
+{
+    const struct snapshot *snapshot = daemon_view(sim);
+    const struct snapshot *seen = sim->daemon.seen;
+    const struct node *node;
+    uint32_t at = 0;
+
+    while (seen != NULL && (node = snapshot_next(snapshot, &at)) != NULL) {
+        const struct node *before = snapshot_node(seen, atom_text(node->name));
+        for (uint32_t i = 0; before != node && i < node->gpus; i++) {
+            const struct gpu *gpu = &node->gpu[i];
+            const struct gpu *was = before != NULL ? node_gpu(before, atom_text(gpu->id)) : NULL;
+            const uint32_t room = was != NULL ? room_on(before, was) : 0;
+            if (room_on(node, gpu) > room)
+                sim_violation(sim, "GPU %s shows %u milli free before the COMMIT, on disk are %u",
+                              gpu->id->text, room_on(node, gpu), room);
+        }
+    }
+    if (seen != NULL && seen != snapshot)
+        sim_met("uncommitted");
+    snapshot_unref(snapshot);
+}
+
 /* --- quiet --- */
 
 /* Milli of those of its parts for which the node has GPUs; a row is not moved for fewer. */
@@ -770,10 +805,16 @@ void judge_quiet(struct sim *sim)
 
 /* --- the end --- */
 
+bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node)
+{
+    return (pod->accepts & 1U << node) != 0 &&
+           fit_of(sim, pod, &sim->truth.node[node], NULL) == FIT_YES;
+}
+
 static bool would_fit(const struct sim *sim, const struct truth_pod *pod)
 {
     for (uint32_t n = 0; n < sim->truth.nodes; n++)
-        if (fit_of(sim, pod, &sim->truth.node[n], NULL) == FIT_YES)
+        if (judge_fits(sim, pod, n))
             return true;
     return false;
 }

@@ -11,7 +11,13 @@
 
 #include "support/disk.h"
 
-enum { SETTLE_MS = 110000, WAIT_MS = 420000, EVENTS_MAX = 2000000, START_MS = 1000000 };
+enum {
+    SETTLE_MS = 110000,
+    WAIT_MS = 420000,
+    EVENTS_MAX = 2000000,
+    START_MS = 1000000,
+    BETWEEN_MAX = 3
+};
 
 /* --- chance (splitmix64) --- */
 
@@ -143,9 +149,36 @@ void sim_pass(struct sim *sim, int64_t ms)
         daemon_step(sim);
         for (uint32_t i = 0; i < sim->rules.schedulers; i++)
             scheduler_step(sim, &sim->scheduler[i]);
+        judge_waiting(sim);
         if (++events > EVENTS_MAX)
             sim_violation(sim, "time does not pass");
     }
+}
+
+/* Somebody stands in the middle of something; the processor was taken from it for a while. */
+void sim_interleave(struct sim *sim)
+{
+    struct sim_daemon *daemon = &sim->daemon;
+
+    if (daemon->between >= BETWEEN_MAX || !draw_chance(&sim->draw, 300))
+        return;
+    daemon->between++;
+    const uint32_t pieces = 1 + draw_below(&sim->draw, 6);
+    for (uint32_t i = 0; i < pieces && !disk_is_cut(); i++) {
+        if (draw_chance(&sim->draw, 300)) {
+            const int64_t ms = draw_between(&sim->draw, 1, 8);
+            sim->now_ms += ms;
+            sim->wall_ms += ms;
+            sim_api_now(sim->api, sim->now_ms);
+            if (!sim->frozen)
+                world_kubelets(sim);
+        }
+        if (draw_chance(&sim->draw, 700))
+            daemon_turn(sim);
+        else
+            scheduler_step(sim, &sim->scheduler[draw_below(&sim->draw, sim->rules.schedulers)]);
+    }
+    daemon->between--;
 }
 
 /* --- a run --- */
@@ -172,6 +205,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->both = draw_chance(draw, 400);
     rules->power = draw_chance(draw, 500);
     rules->crowd = draw_chance(draw, 40) ? 700 : 0;
+    rules->picky = draw_chance(draw, 250);
     /* The present is made anew of annotations and nodes, so it is as good as they are. */
     rules->loses =
         rules->tenant_per_mille == 0 && rules->node_per_mille == 0 && draw_chance(draw, 700);
@@ -228,6 +262,8 @@ static struct sim *sim_new(const struct sim_plan *plan)
     }
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         sim->scheduler[i].id = i;
+        strbuf_init(&sim->scheduler[i].asking.body);
+        web_call_init(&sim->scheduler[i].asking.web, "/");
         sim->scheduler[i].lag_ms =
             draw_between(&sim->draw, 1, draw_chance(&sim->draw, 200) ? 3000 : 30);
     }
@@ -241,6 +277,10 @@ static void sim_free(struct sim *sim)
     for (uint32_t i = 0; i < SIM_CALLS; i++) {
         strbuf_done(&sim->call[i].body);
         web_call_done(&sim->call[i].web);
+    }
+    for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
+        strbuf_done(&sim->scheduler[i].asking.body);
+        web_call_done(&sim->scheduler[i].asking.web);
     }
     sim_api_free(sim->api);
     standin_free(sim->standin);

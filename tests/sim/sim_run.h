@@ -55,8 +55,12 @@ struct sim_rules {
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
     bool loses;      /* the ledger is lost now and then, and a new one begins */
+    bool picky;      /* another extender agrees to one node only, for many pods */
     uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
 };
+
+/* The daemon's threads, but for those that answer calls. */
+enum turn { TURN_WATCHER, TURN_WRITER, TURN_OUTBOX, TURNS };
 
 /* A webhook call; binds wait for their answer. */
 struct sim_call {
@@ -75,7 +79,9 @@ struct sim_call {
 
 struct sim_daemon {
     bool up;
-    bool rebuilds; /* on a new ledger, which has not seen a list yet */
+    bool turning[TURNS]; /* a thread that waits in the middle of its turn */
+    uint32_t between;    /* how deep others stand in the middle of something */
+    bool rebuilds;       /* on a new ledger, which has not seen a list yet */
     struct app app;
     struct settings settings;
     struct kube_ops watch_ops;
@@ -108,13 +114,20 @@ struct view_of_pod {
     enum view_state state;
     int64_t due_ms;
     uint32_t tries;
-    uint64_t events; /* of the cluster, when it was refused */
+    uint64_t events;   /* of the cluster, when it was refused */
+    bool ours;         /* milligpud refused it */
+    uint32_t withheld; /* nodes that it was not asked about then, as bits */
+    bool fits;         /* on another one */
+    uint64_t looked;   /* when that was found out */
+    int64_t owed_ms;   /* since when it is owed a wake-up; 0: it is not */
 };
 
 struct scheduler {
     uint32_t id;
-    int64_t lag_ms;   /* its informers are so far behind */
-    int64_t cycle_ms; /* when its serial loop is free again */
+    bool stepping;          /* it waits for an answer: it does nothing else meanwhile */
+    struct sim_call asking; /* filter and prioritize: answered at once */
+    int64_t lag_ms;         /* its informers are so far behind */
+    int64_t cycle_ms;       /* when its serial loop is free again */
     struct view_of_pod view[TRUTH_PODS];
 };
 
@@ -135,6 +148,8 @@ struct sim {
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* that wake refused pods */
     int64_t events_ms;
+    uint64_t changes; /* of the cluster, each of them */
+    int64_t look_ms;  /* for who waits for nothing */
     uint64_t operations;
     uint32_t step;
     char ledger[256];
@@ -161,6 +176,9 @@ static inline bool proposes(const struct proposal *proposal, const struct sim *s
 
 /* Let virtual time pass; everybody does what is due. */
 void sim_pass(struct sim *sim, int64_t ms);
+/* The same while a thread of the daemon stands in the middle of something: whoever does not stand
+   there too goes on. */
+void sim_interleave(struct sim *sim);
 
 /* Words that were met, counted over all runs; main.c owns the table. */
 void sim_met(const char *format, ...) PRINTF_LIKE(1, 2);
@@ -179,6 +197,8 @@ void daemon_lose_ledger(struct sim *sim); /* it is killed, and its disk is empty
 void daemon_stop(struct sim *sim);        /* in good order */
 /* What is due, in an order that is drawn; kills it when the disk was cut under it. */
 void daemon_step(struct sim *sim);
+/* One of its threads that stands at the beginning of its turn, if there is one. */
+void daemon_turn(struct sim *sim);
 /* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */
 bool daemon_call(struct sim *sim, struct sim_call *call);
 const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
@@ -209,9 +229,12 @@ void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char 
 /* Sets kept. */
 void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
                    const json_t *answer, bool kept[TRUTH_NODES]);
-void judge_snapshot(struct sim *sim); /* every one that is published */
-void judge_quiet(struct sim *sim);    /* nothing on its way: ledger and cluster are one */
+void judge_snapshot(struct sim *sim);    /* every one that is published */
+void judge_uncommitted(struct sim *sim); /* what is shown before the COMMIT takes room only */
+void judge_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */
 void judge_nobody_waits(struct sim *sim);
+void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
+bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
 void judge_empty(struct sim *sim);
 
 #endif

@@ -26,7 +26,8 @@ enum {
 };
 
 struct answer {
-    const char *error;
+    uint32_t asked; /* so many nodes */
+    bool left;      /* one that would have done was not on the list */
     uint32_t names;
     char name[NAMES][TRUTH_NAME];
 };
@@ -180,14 +181,17 @@ static void put_args(struct sim *sim, struct sim_call *call, const struct truth_
 
 /* --- filter and prioritize --- */
 
-static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME])
+static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME], uint32_t *out_withheld)
 {
     uint32_t count = 0;
 
+    *out_withheld = 0;
     for (uint32_t i = 0; i < sim->truth.nodes; i++) {
         const struct truth_node *node = &sim->truth.node[i];
         if (node->is.there && (sim->settling || draw_chance(&sim->draw, 900)))
             (void)snprintf(name[count++], TRUTH_NAME, "%s", node->name);
+        else if (node->is.there)
+            *out_withheld |= 1U << i;
     }
     if (!sim->settling && draw_chance(&sim->draw, 30))
         (void)snprintf(name[count++], TRUTH_NAME, "stranger");
@@ -235,6 +239,8 @@ static json_t *ask(struct sim *sim, struct sim_call *call)
 
     if (!daemon_call(sim, call))
         return NULL;
+    if (call->lost)
+        return NULL; /* it died in the middle */
     if (call->web.status == 0)
         sim_violation(sim, "%s was not answered at once", call->web.path);
     answer = json_loadb(call->web.answer.data, call->web.answer.len, 0, NULL);
@@ -243,13 +249,49 @@ static json_t *ask(struct sim *sim, struct sim_call *call)
     return answer;
 }
 
+static uint32_t node_at(const struct sim *sim, const char *name)
+{
+    uint32_t n = 0;
+
+    while (n < sim->truth.nodes && strcmp(sim->truth.node[n].name, name) != 0)
+        n++;
+    return n;
+}
+
+/* Another extender, asked after us, has its own mind. */
+static void second_extender(struct sim *sim, const struct truth_pod *pod, struct answer *answer)
+{
+    uint32_t left = 0;
+    uint32_t listed = 0;
+
+    if (pod->accepts == TRUTH_ANY || answer->names == 0)
+        return;
+    for (uint32_t i = 0; i < answer->names; i++) {
+        const uint32_t n = node_at(sim, answer->name[i]);
+        listed |= 1U << n;
+        if ((pod->accepts & 1U << n) != 0)
+            memmove(answer->name[left++], answer->name[i], TRUTH_NAME);
+    }
+    for (uint32_t n = 0; n < sim->truth.nodes; n++)
+        answer->left = answer->left || ((listed & 1U << n) == 0 && judge_fits(sim, pod, n));
+    answer->names = left;
+    sim_met(left > 0 ? "second/agrees" : answer->left ? "second/wants_more" : "second/refuses");
+}
+
 /* False: nobody there, or it says Error. */
-static bool filter(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
+static bool filter(struct sim *sim, struct scheduler *scheduler, const struct truth_pod *pod,
                    struct answer *out)
 {
+    struct sim_call *call = &scheduler->asking;
     char name[NAMES][TRUTH_NAME];
-    const uint32_t count = offered(sim, name);
+    uint32_t *withheld = &scheduler->view[pod - sim->truth.pod].withheld;
+    const uint32_t count = offered(sim, name, withheld);
 
+    *out = (struct answer){.asked = count};
+    if (count == 0) { /* then nobody is asked */
+        sim_met("filter/no_node");
+        return true;
+    }
     call_reset(call, "/scheduler/filter");
     put_args(sim, call, pod, count, name);
     json_t *answer = ask(sim, call);
@@ -259,7 +301,6 @@ static bool filter(struct sim *sim, struct sim_call *call, const struct truth_po
     }
     const char *error = json_string_value(json_object_get(answer, "Error"));
     const bool failed = error != NULL && error[0] != '\0';
-    *out = (struct answer){0};
     if (failed) {
         sim_met("filter/error/%.*s", (int)strcspn(error, ": "), error);
     } else {
@@ -271,6 +312,8 @@ static bool filter(struct sim *sim, struct sim_call *call, const struct truth_po
         met_refusals(sim, json_object_get(answer, "FailedNodes"), out->names);
         met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->names);
         sim_met(out->names > 0 ? "filter/fits" : "filter/refused");
+        out->left = out->names == 0;
+        second_extender(sim, pod, out);
     }
     json_decref(answer);
     return !failed;
@@ -586,29 +629,27 @@ static void met_reason(struct sim *sim, const struct truth_pod *pod)
     struct arena arena;
     struct waiting waiting;
 
+    must(sim->daemon.up);
     arena_init(&arena);
     if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
         sim_met("refused/%s", reason_name(waiting.reason));
     arena_done(&arena);
 }
 
-static void refused(const struct sim *sim, struct view_of_pod *view)
+static void refused(const struct sim *sim, struct view_of_pod *view, bool by_us)
 {
     view->state = VIEW_REFUSED;
+    view->ours = by_us;
     view->due_ms = sim->now_ms;
 }
 
 static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
-    static struct sim_call call; /* filter and prioritize are answered at once */
+    struct sim_call *call = &scheduler->asking;
     struct view_of_pod *view = &scheduler->view[i];
     struct truth_pod *pod = &sim->truth.pod[i];
     struct answer fits;
 
-    if (call.body.data == NULL) {
-        strbuf_init(&call.body);
-        web_call_init(&call.web, "/");
-    }
     if (believes_bound(sim, scheduler, pod)) {
         view->state = VIEW_DONE;
         return;
@@ -619,19 +660,20 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     }
     view->events = sim->events;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
-        refused(sim, view);
+        refused(sim, view, false);
         write_condition(sim, pod, "no node");
         scheduler_preempt(sim, pod);
-    } else if (!filter(sim, &call, pod, &fits)) {
+    } else if (!filter(sim, scheduler, pod, &fits)) {
         write_condition(sim, pod, "filter said Error");
         back_off(sim, view);
     } else if (fits.names == 0) {
-        met_reason(sim, pod);
-        refused(sim, view);
+        if (fits.asked > 0)
+            met_reason(sim, pod);
+        refused(sim, view, fits.asked > 0 && fits.left);
         write_condition(sim, pod, "no node has room");
         if (!sim->settling && draw_chance(&sim->draw, 50))
             scheduler_preempt(sim, pod);
-    } else if (!assume(sim, scheduler, i, choose(sim, &call, pod, &fits))) {
+    } else if (!assume(sim, scheduler, i, choose(sim, call, pod, &fits))) {
         back_off(sim, view);
     }
 }
@@ -664,7 +706,7 @@ void schedulers_hear(struct sim *sim)
     }
 }
 
-void scheduler_step(struct sim *sim, struct scheduler *scheduler)
+static void step_alone(struct sim *sim, struct scheduler *scheduler)
 {
     step_calls(sim, scheduler);
     if (sim->now_ms < scheduler->cycle_ms || sim->frozen)
@@ -680,6 +722,15 @@ void scheduler_step(struct sim *sim, struct scheduler *scheduler)
         return;
     }
     scheduler->cycle_ms = idle_until(sim, scheduler);
+}
+
+void scheduler_step(struct sim *sim, struct scheduler *scheduler)
+{
+    if (scheduler->stepping)
+        return;
+    scheduler->stepping = true;
+    step_alone(sim, scheduler);
+    scheduler->stepping = false;
 }
 
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)

@@ -157,6 +157,7 @@ void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version)
         sim_violation(sim, "the simulator's own table of node versions is full");
     if (node->was == NULL)
         node->was = xcalloc(TRUTH_VERSIONS, sizeof *node->was);
+    sim->changes++;
     node->is.version = version;
     node->was[node->versions++] = node->is;
 }
@@ -267,8 +268,9 @@ void truth_effect(struct sim *sim, const struct sim_effect *effect)
         sim_met("bind/precondition");
     if (strcmp(effect->method, "GET") == 0 || effect->status >= 300)
         return;
+    sim->changes++;
     if (strstr(effect->path, "csistoragecapacities") != NULL ||
-        strncmp(effect->path, "/api/v1/nodes/", 14) == 0)
+        strncmp(effect->path, "/api/v1/nodes", 13) == 0)
         wake_everybody(sim);
     if (strncmp(effect->path, pods, strlen(pods) - 1) != 0)
         return;

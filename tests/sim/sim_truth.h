@@ -21,6 +21,8 @@ enum {
     TRUTH_VERSIONS = 512,
 };
 
+#define TRUTH_ANY UINT32_MAX /* of nodes, as bits */
+
 /* --- what pods ask --- */
 
 struct truth_want {
@@ -104,6 +106,7 @@ struct truth_pod {
     int64_t created_ms;
     int64_t bound_ms;
     int64_t kubelet_ms;  /* when something happens to it next; 0: nothing */
+    uint32_t accepts;    /* bits: nodes that another extender agrees to */
     uint32_t schedulers; /* bits: who takes care of it */
     uint32_t shares;
     struct truth_share share[TRUTH_SHARES]; /* ours: as granted */

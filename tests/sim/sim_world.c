@@ -400,6 +400,9 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
     struct truth_pod *pod = &truth->pod[truth->pods++];
     *pod = (struct truth_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
     pod->strange = note[0] != '\0';
+    pod->accepts = sim->rules.picky && draw_chance(draw, 500)
+                       ? 1U << draw_below(draw, sim->truth.nodes)
+                       : TRUTH_ANY;
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
                                       : 1U << draw_below(draw, sim->rules.schedulers);
     json_t *notes = notes_object(shape);

@@ -1,0 +1,74 @@
+/*
+ * waits - who waits, and whom nobody wakes.
+ *
+ * A scheduler asks about a refused pod again when anything happens in the cluster, else after
+ * 330 s.  What happened there often reaches it before it reaches milligpud: then it asks, is
+ * refused by what milligpud knows, and milligpud owes it a wake-up.  So when all is told and
+ * nothing on its way, a pod that fits and was refused and has not been woken since will wait for
+ * nothing.
+ */
+#include <string.h>
+
+#include "sim_run.h"
+
+enum {
+    OWED_MS = 3000, /* a wake-up may come so late: there is a pause between two of them */
+    LOOK_MS = 250,
+};
+
+/* Everything is told, nothing on its way. */
+static bool is_quiet(const struct sim *sim)
+{
+    if (!daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
+        scheduler_binding(sim) > 0 || !sim_api_quiet(sim->api))
+        return false;
+    const struct snapshot *snapshot = daemon_view(sim);
+    const uint32_t open = snapshot->opens;
+    snapshot_unref(snapshot);
+    return open == 0;
+}
+
+/* On a node that the scheduler did not leave out by itself. */
+static bool fits(const struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod)
+{
+    if (view->looked == sim->changes)
+        return view->fits;
+    view->looked = sim->changes;
+    view->fits = false;
+    for (uint32_t n = 0; n < sim->truth.nodes && !view->fits; n++)
+        view->fits = (view->withheld & 1U << n) == 0 && judge_fits(sim, pod, n);
+    return view->fits;
+}
+
+static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod)
+{
+    return view->state == VIEW_REFUSED && view->ours && view->events == sim->events &&
+           truth_alive(pod) && pod->node[0] == '\0' && !pod->terminating && fits(sim, view, pod);
+}
+
+static void look(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod, bool quiet)
+{
+    if (!quiet || !is_owed(sim, view, pod)) {
+        view->owed_ms = 0;
+        return;
+    }
+    if (view->owed_ms == 0)
+        view->owed_ms = sim->now_ms;
+    sim_met("wake_up/owed");
+    if (sim->now_ms - view->owed_ms >= OWED_MS)
+        sim_violation(sim, "p%u (%s) was refused, fits since %lld ms, and nobody wakes it",
+                      pod->name, pod->shape->word, (long long)(sim->now_ms - view->owed_ms));
+}
+
+void judge_waiting(struct sim *sim)
+{
+    if (sim->now_ms < sim->look_ms)
+        return;
+    sim->look_ms = sim->now_ms + LOOK_MS;
+    const bool quiet = is_quiet(sim);
+    for (uint32_t s = 0; s < sim->rules.schedulers; s++)
+        for (uint32_t i = 0; i < sim->truth.pods; i++)
+            look(sim, &sim->scheduler[s].view[i], &sim->truth.pod[i], quiet);
+    if (quiet)
+        sim_met("wake_up/looked");
+}
