@@ -24,6 +24,8 @@ enum {
     CONNECTIONS_MAX = 16, /* to the server, at once */
     STREAMS_MAX = 256,    /* on one of them; the server may allow less */
     RETRY_AFTER_MAX_S = 3600,
+    GATHER_CALLS = 32,
+    GATHER_NS = 1000 * 1000,
 };
 
 enum call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
@@ -58,6 +60,7 @@ struct call {
 struct chain {
     struct call *first;
     struct call *last;
+    size_t calls;
 };
 
 struct curl_kube {
@@ -101,13 +104,15 @@ static void chain_add(struct call *call, enum call_state state)
     else
         chain->first = call;
     chain->last = call;
+    chain->calls++;
 }
 
 static void chain_drop(struct call *call)
 {
     struct chain *chain = &call->kube->chain[call->state];
 
-    must(call->prev != NULL || chain->first == call);
+    must((call->prev != NULL || chain->first == call) && chain->calls > 0);
+    chain->calls--;
     *(call->prev != NULL ? &call->prev->next : &chain->first) = call->next;
     *(call->next != NULL ? &call->next->prev : &chain->last) = call->prev;
     call->next = call->prev = NULL;
@@ -524,6 +529,17 @@ static void kube_cancel(void *ctx, uint64_t id)
     retire(call);
 }
 
+/* libcurl looks at every call in flight at every turn: with many, one turn takes what comes in a
+   moment rather than one answer. */
+static void gather(const struct curl_kube *kube)
+{
+    static const struct timespec moment = {.tv_nsec = GATHER_NS};
+
+    must(kube->inside == 0);
+    if (kube->chain[CALL_ACTIVE].calls >= GATHER_CALLS)
+        (void)nanosleep(&moment, NULL);
+}
+
 static void kube_poll(void *ctx, int64_t wait_ms, void *user,
                       void (*deliver_to)(void *user, const struct kube_answer *answer))
 {
@@ -533,11 +549,13 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->user = user;
     kube->deliver = deliver_to;
     const uint64_t before = kube->delivered;
-    turn(kube);
-    const int64_t wait = wait_at_most(kube, wait_ms);
-    if (kube->delivered == before && wait > 0) {
+    if (kube->chain[CALL_QUEUED].first != NULL || kube->done != NULL)
+        turn(kube);
+    if (kube->delivered == before) {
+        const int64_t wait = wait_at_most(kube, wait_ms);
         const int timeout = wait < INT32_MAX ? (int)wait : INT32_MAX;
         must(curl_multi_poll(kube->multi, NULL, 0, timeout, NULL) == CURLM_OK);
+        gather(kube);
         turn(kube);
     }
     kube->deliver = NULL;
