@@ -72,7 +72,7 @@ void drift_of(const struct node *node, void *user,
     X("mixed", "shares and whole GPUs of another resource on one node")                            \
     X("unplaced", "a pod's share is on no GPU that is known")                                      \
     X("foreign_units", "the node counts the resource in other units")                              \
-    X("excluded", "the node's GPUs are left out: MIG, time-slicing, or a broken annotation")       \
+    X("excluded", "the node's GPUs are left out, or what it says of them cannot be read")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
     X("duplicate_gpu", "one UUID on two nodes")                                                    \
     X("node_gone", "the node is gone, its pods are not")
