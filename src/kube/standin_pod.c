@@ -274,6 +274,19 @@ static int conflict(struct ask *in, const char *message)
                                  in->name, message);
 }
 
+/* In the API server's own words, which come from its storage. */
+static int precondition_failed(struct ask *in, const char *what, const char *wanted,
+                               const char *found)
+{
+    must(strcmp(wanted, found) != 0);
+    return standin_answer_status(
+        in, 409, "Conflict",
+        "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, Key: "
+        "/registry/pods/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: %s in "
+        "precondition: %s, %s in object meta: %s",
+        in->name, in->namespace, in->name, what, wanted, what, found);
+}
+
 /* What does not depend on the pod. */
 static int check_binding(struct ask *in, const struct doc *binding)
 {
@@ -306,15 +319,10 @@ static int check_unbound(struct ask *in, const struct doc *binding, const struct
     const struct doc *gates = doc_at(pod, "spec.schedulingGates");
 
     if (uid[0] != '\0' && strcmp(uid, doc_str(pod, "metadata.uid")) != 0)
-        return conflict(in, arena_printf(in->arena,
-                                         "Precondition failed: UID in precondition: %s, UID in "
-                                         "object meta: %s",
-                                         uid, doc_str(pod, "metadata.uid")));
+        return precondition_failed(in, "UID", uid, doc_str(pod, "metadata.uid"));
     if (rv[0] != '\0' && strcmp(rv, doc_str(pod, "metadata.resourceVersion")) != 0)
-        return conflict(in, arena_printf(in->arena,
-                                         "Precondition failed: ResourceVersion in precondition: "
-                                         "%s, ResourceVersion in object meta: %s",
-                                         rv, doc_str(pod, "metadata.resourceVersion")));
+        return precondition_failed(in, "ResourceVersion", rv,
+                                   doc_str(pod, "metadata.resourceVersion"));
     if (doc_str(pod, "metadata.deletionTimestamp")[0] != '\0')
         return conflict(in, arena_printf(in->arena,
                                          "pod %s is being deleted, cannot be assigned to a host",

@@ -1,4 +1,4 @@
-"""Reservations in doubt end: those whose Binding landed as bound, the others as released."""
+"""Reservations in doubt end by evidence, never by time: bound, gone, or seen unbound in a later version."""
 
 import threading
 from typing import Callable
@@ -6,13 +6,14 @@ from typing import Callable
 from episode import Episode
 from load import Load
 from process import Daemon, Http, Seen, Violation
-from truth import Pod
+from truth import PODS, Pod
 
-PATIENCE_S = 180  # the daemon's own is 90
+PATIENCE_S = 60
+ALONE_S = 5  # in which nothing may end
 
 
 class Doubt(Episode):
-    """Binds that are cut off in the middle, and then nobody asks again."""
+    """Binds that are cut off in the middle; some pods are then written to, for others somebody asks again."""
 
     def __init__(self, seed: int, report: Callable[[Seen], None]) -> None:
         super().__init__(seed, report)
@@ -33,11 +34,13 @@ class Doubt(Episode):
         self.daemon = daemon = Daemon(self.home)
         daemon.await_ready()
         http = Http(daemon.port["admin"])
-        if not self.doubted(http, lost):
-            raise Violation("a reservation was given up at once, though its Binding may still land")
+        if daemon.until(lambda: not self.doubted(http, lost), ALONE_S, 0.5):
+            raise Violation("a reservation was given up, though its Binding may still land")
+        for pod in lost:  # as kube-scheduler does, which writes why it is not bound
+            self.truth.api.request("PATCH", f"{PODS}/{pod.name}", {"metadata": {"annotations": {"seen": "unbound"}}})
         if not daemon.until(lambda: self.agreed(http) and self.truth.bound_alive().keys() ==
                             {pod.uid for pod in late + landed}, PATIENCE_S, 0.5):
-            raise Violation(f"doubts after {PATIENCE_S} s: {self.allocations(http)}")
+            raise Violation(f"doubts {PATIENCE_S} s after the evidence: {self.allocations(http)}")
         http.close()
         self.counts["doubts that ended"] += len(lost + late + landed)
         self.truth.waiting += lost

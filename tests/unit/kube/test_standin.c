@@ -348,7 +348,11 @@ static void a_binding_for_another_uid_is_a_conflict(void **state)
     expect(bench, 409, "Precondition failed: UID in precondition: other");
     ask(bench, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"},\"target\":{\"name\":\"n\"}}");
-    expect(bench, 409, "Precondition failed");
+    expect(
+        bench, 409,
+        "Operation cannot be fulfilled on pods \\\"a\\\": StorageError: invalid object, Code: 4, "
+        "Key: /registry/pods/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
+        "failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ");
     ask(bench, "GET", PODS "/a", "");
     lacks(bench, "nodeName");
 }
@@ -512,6 +516,47 @@ static void only_the_last_thousand_events_are_kept(void **state)
     assert_int_equal(count(bench, "\"note\""), 1000);
     lacks(bench, "\"name\":\"e9\"");
     expect(bench, 200, "\"name\":\"e10\"");
+}
+
+static void bind_version(struct bench *bench, uint64_t version)
+{
+    char body[128];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"%llu\"},\"target\":{"
+                   "\"name\":\"n\"}}",
+                   (unsigned long long)version);
+    ask(bench, "POST", PODS "/a/binding", body);
+}
+
+static uint64_t version_of_a(struct bench *bench)
+{
+    unsigned long long version = 0;
+
+    ask(bench, "GET", PODS "/a", "");
+    const char *at = strstr(bench->out.data, "\"resourceVersion\":\"");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"resourceVersion\":\"%llu\"", &version), 1);
+    return version;
+}
+
+static void a_binding_lands_on_the_version_that_it_names_and_no_other(void **state)
+{
+    struct bench *bench = *state;
+
+    add_pod(bench, "a");
+    const uint64_t judged = version_of_a(bench);
+    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"x\":\"1\"}}}");
+    bind_version(bench, judged);
+    expect(bench, 409, "ResourceVersion in precondition");
+    bind_version(bench, judged + 100); /* nor on one that is to come */
+    expect(bench, 409, "ResourceVersion in precondition");
+    const uint64_t now = version_of_a(bench);
+    assert_true(now > judged);
+    bind_version(bench, now);
+    expect(bench, 201, "");
+    bind_version(bench, now); /* the very same again: the precondition comes first */
+    expect(bench, 409, "ResourceVersion in precondition");
 }
 
 /* ---- deletion ---- */
@@ -798,6 +843,7 @@ int main(void)
         TEST(annotations_of_a_binding_are_merged),
         TEST(a_bound_pod_is_not_bound_again),
         TEST(a_binding_for_another_uid_is_a_conflict),
+        TEST(a_binding_lands_on_the_version_that_it_names_and_no_other),
         TEST(a_binding_is_judged_before_the_pod_is),
         TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound),
         TEST(a_patch_of_status_leaves_the_rest_alone),

@@ -1,0 +1,232 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// conflicts is how often a Binding met a newer pod, and what was spent on all of them.
+type conflicts struct{ bindings, conflicts, gets float64 }
+
+func (f *fixture) conflicts() (c conflicts) {
+	f.Helper()
+	for _, part := range []struct {
+		to     *float64
+		labels []string
+	}{
+		{&c.bindings, []string{`call="bind"`}},
+		{&c.conflicts, []string{`call="bind"`, `code="409"`}},
+		{&c.gets, []string{`call="check"`}},
+	} {
+		n, err := f.d.Metric("milligpu_api_requests_total", part.labels...)
+		f.check(err)
+		*part.to = n
+	}
+	return c
+}
+
+// report says what it was, and fails where a conflict cost more than one look and one more Binding.
+func (f *fixture) report(what string, pods int, took time.Duration, before conflicts) {
+	f.Helper()
+	after := f.conflicts()
+	n := after.conflicts - before.conflicts
+	f.Logf("%s: %d pods in %.1f s, %.0f Bindings, %.0f met a newer pod (%.1f %%), %.0f GETs", what, pods,
+		took.Seconds(), after.bindings-before.bindings, n, 100*n/float64(pods), after.gets-before.gets)
+	if gets := after.gets - before.gets; gets > n {
+		f.Errorf("%.0f conflicts took %.0f GETs", n, gets)
+	}
+	if sent := after.bindings - before.bindings; sent > float64(pods)+n {
+		f.Errorf("%d pods and %.0f conflicts took %.0f Bindings", pods, n, sent)
+	}
+	f.noneInDoubt()
+}
+
+// How many Bindings meet a pod that somebody wrote to since it was judged, and what that costs.
+func TestABindingThatMeetsANewerPodCostsOneLookAndOneMore(t *testing.T) {
+	const pods = 1000
+	f := bare(t)
+	f.d = f.daemon(f.w.URL, f.w.CAFile)
+	f.startDaemon()
+	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
+	for _, node := range harness.BurstNodes(burstNodes) {
+		f.addNode(node)
+	}
+	f.until(soon, func() (bool, string) {
+		nodes, err := f.d.List("/api/v1/nodes")
+		return err == nil && len(nodes) == burstNodes, "the nodes are not known"
+	})
+	before := f.conflicts()
+	took, err := f.api.Burst(f.w.scheduler, f.space, "", pods, burstLimit)
+	f.check(err)
+	f.report("a burst", pods, took, before)
+	f.settled()
+}
+
+// kube-scheduler writes into each refused pod why, often just before it asks again.
+func TestPodsThatWereRefusedBeforeAreBoundInTheirNewVersion(t *testing.T) {
+	const pods = 1000
+	f := start(t, harness.NodeShape{Name: "small", Milli: 100, Product: "Tesla-T4", MiB: 16384})
+	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
+	f.check(f.api.CreatePods(f.space, "", pods))
+	f.until(burstLimit, func() (bool, string) {
+		waiting := 0
+		for _, pod := range f.pods() {
+			if strings.Contains(condition(pod), "300 milli") {
+				waiting++
+			}
+		}
+		return waiting == pods, fmt.Sprintf("%d pods were refused", waiting)
+	})
+	before := f.conflicts()
+	began := time.Now()
+	for _, node := range harness.BurstNodes(burstNodes) {
+		f.addNode(node)
+	}
+	f.until(burstLimit, func() (bool, string) {
+		done, err := f.api.AllBound(f.space)
+		return err == nil && done, "pods are not bound"
+	})
+	f.report("refused before", pods, time.Since(began), before)
+	f.settled()
+}
+
+// condition is the text of PodScheduled.
+func condition(pod object) string {
+	status, _ := pod["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	for _, item := range list {
+		if c, _ := item.(map[string]any); c["type"] == "PodScheduled" {
+			text, _ := c["message"].(string)
+			return text
+		}
+	}
+	return ""
+}
+
+// With volumes that wait for their first consumer kube-scheduler writes nominatedNodeName, waits
+// for the volume, and then asks us to bind.
+func TestPodsWithVolumesAreBoundInTheirNewVersion(t *testing.T) {
+	const pods = 200
+	f := start(t, harness.BurstNodes(20)...)
+	f.volumes(pods)
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
+	go func() { f.bindVolumes(stop); close(done) }()
+	defer func() { close(stop); <-done }()
+	before := f.conflicts()
+	began := time.Now()
+	for i := range pods {
+		pod := harness.Simple(fmt.Sprintf("p%d", i), 300).Object()
+		spec := pod["spec"].(harness.Object)
+		spec["volumes"] = []any{object{"name": "v",
+			"persistentVolumeClaim": object{"claimName": fmt.Sprintf("claim-%d", i)}}}
+		f.must(f.api.Create("/api/v1/namespaces/"+f.space+"/pods", pod))
+	}
+	f.until(burstLimit, func() (bool, string) {
+		done, err := f.api.AllBound(f.space)
+		return err == nil && done, "pods are not bound"
+	})
+	f.report("with volumes", pods, time.Since(began), before)
+	f.settled()
+}
+
+const volumeClass = "waits-for-consumer"
+
+func (f *fixture) volumes(count int) {
+	f.Helper()
+	const classes = "/apis/storage.k8s.io/v1/storageclasses"
+	f.must(f.api.Create(classes, object{"metadata": object{"name": volumeClass},
+		"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}))
+	f.Cleanup(func() { f.check(f.api.Delete(classes+"/"+volumeClass, 0)) })
+	for i := range count {
+		volume := fmt.Sprintf("volume-%s-%d", f.space, i)
+		f.must(f.api.Create("/api/v1/persistentvolumes", object{"metadata": object{"name": volume},
+			"spec": object{"capacity": object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"},
+				"storageClassName": volumeClass, "hostPath": object{"path": "/tmp"}}}))
+		f.must(f.api.Merge("/api/v1/persistentvolumes/"+volume+"/status",
+			object{"status": object{"phase": "Available"}}))
+		f.Cleanup(func() { _ = f.api.Delete("/api/v1/persistentvolumes/"+volume, 0) })
+		f.must(f.api.Create("/api/v1/namespaces/"+f.space+"/persistentvolumeclaims", object{
+			"metadata": object{"name": fmt.Sprintf("claim-%d", i)},
+			"spec": object{"accessModes": []any{"ReadWriteOnce"}, "storageClassName": volumeClass,
+				"resources": object{"requests": object{"storage": "1Gi"}}}}))
+	}
+}
+
+// bindVolumes is the controller of persistent volumes, as far as kube-scheduler waits for it.
+func (f *fixture) bindVolumes(stop <-chan struct{}) {
+	claimed := map[string]bool{}
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		list, err := f.api.Get("/api/v1/persistentvolumes")
+		if err != nil {
+			continue
+		}
+		items, _ := list["items"].([]any)
+		for _, item := range items {
+			volume, _ := item.(map[string]any)
+			claim := harness.Text(volume, "spec", "claimRef", "name")
+			name := harness.Text(volume, "metadata", "name")
+			if claim == "" || claimed[name] || harness.Text(volume, "spec", "claimRef", "namespace") != f.space {
+				continue
+			}
+			path := "/api/v1/namespaces/" + f.space + "/persistentvolumeclaims/" + claim
+			_, err := f.api.Merge(path, object{"metadata": object{"annotations": object{
+				"pv.kubernetes.io/bind-completed": "yes"}}, "spec": object{"volumeName": name}})
+			claimed[name] = err == nil
+		}
+	}
+}
+
+var named = regexp.MustCompile(`in doubt: the Binding of version (\d+): `)
+
+// kube-scheduler writes nothing where a failure repeats the very same condition.  The version in
+// the text makes it write, and that write is the evidence.
+func TestTheErrorOfADoubtMakesKubeSchedulerWriteTheCondition(t *testing.T) {
+	f, proxy := through(t, oneNode(4))
+	var sent atomic.Int32
+	proxy.Decide(func(r *http.Request) harness.Fate {
+		if harness.IsBinding(r, "doubted") {
+			sent.Add(1)
+			return harness.LoseAsk
+		}
+		return harness.Pass
+	})
+	f.create(harness.Simple("doubted", 600))
+	versions := map[int]bool{}
+	f.until(2*time.Minute, func() (bool, string) {
+		pod := f.pod("doubted")
+		if match := named.FindStringSubmatch(condition(pod)); match != nil {
+			version, _ := strconv.Atoi(match[1])
+			now, _ := strconv.Atoi(harness.Text(pod, "metadata", "resourceVersion"))
+			if now <= version {
+				t.Errorf("the condition names version %d, and the pod is in %d", version, now)
+			}
+			versions[version] = true
+		}
+		return len(versions) >= 3, fmt.Sprintf("%d doubts were written: %s", len(versions), condition(pod))
+	})
+	proxy.Decide(nil)
+	f.bound("doubted")
+	t.Logf("%d Bindings lost, versions %v named, %d filter calls", sent.Load(), versions,
+		f.calls("filter", "doubted"))
+	if calls := f.calls("filter", "doubted"); calls > 8*int(sent.Load())+8 {
+		t.Errorf("%d lost Bindings made %d filter calls", sent.Load(), calls)
+	}
+	if used := f.consistent(); len(used) != 1 || len(f.allocations()) != 1 {
+		t.Errorf("in use are %v", used)
+	}
+}
