@@ -73,7 +73,9 @@ func TestABindingThatMeetsANewerPodCostsOneLookAndOneMore(t *testing.T) {
 // kube-scheduler writes into each refused pod why, often just before it asks again.
 func TestPodsThatWereRefusedBeforeAreBoundInTheirNewVersion(t *testing.T) {
 	const pods = 1000
-	f := start(t, harness.NodeShape{Name: "small", Milli: 100, Product: "Tesla-T4", MiB: 16384})
+	f := start(t, oneNode(8))
+	node := f.must(f.api.Get("/api/v1/nodes"))["items"].([]any)[0]
+	f.patchNode(harness.Text(node, "metadata", "name"), object{"annotations": object{"milligpu.io/cordon": "all"}})
 	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
 	f.check(f.api.CreatePods(f.space, "", pods))
 	f.until(burstLimit, func() (bool, string) {
