@@ -381,6 +381,17 @@ static void judge_kept(const struct sim *sim, const struct truth_pod *pod,
     sim_met(kept ? "preempt/exactly_yes" : "preempt/exactly_no");
 }
 
+/* A doubt holds room of which the API server knows nothing. */
+static bool is_reserved_on(const struct snapshot *snapshot, const struct truth_node *node)
+{
+    const struct node *shown = snapshot_node(snapshot, text_of(node->name));
+
+    for (uint32_t i = 0; shown != NULL && i < shown->allocations; i++)
+        if (shown->allocation[i]->is.state == STATE_RESERVED)
+            return true;
+    return false;
+}
+
 void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
                    const json_t *answer, bool kept[TRUTH_NODES])
 {
@@ -400,7 +411,9 @@ void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct pr
         known += kept[n] ? 1 : 0;
         if (kept[n])
             judge_victims(sim, node, proposal, victims);
-        if (held == NULL)
+        if (held == NULL && is_reserved_on(snapshot, node))
+            sim_met("preempt/beside a doubt");
+        else if (held == NULL)
             judge_kept(sim, pod, node, proposal, kept[n]);
         else if (kept[n] != (strcmp(held->is.node->text, node->name) == 0))
             sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
