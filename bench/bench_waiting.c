@@ -1,0 +1,79 @@
+/* What it costs the writer that a GPU came free while pods wait, none of which it helps. */
+#include <stdio.h>
+
+#include "app/hints.h"
+#include "measure.h"
+
+/* A node whose GPUs do for one part of nine less than anybody waits with. */
+static struct node *freed_node(struct names *names)
+{
+    struct gpu gpu[8];
+
+    for (uint16_t i = 0; i < ARRAY_LEN(gpu); i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "GPU-%u", i);
+        gpu[i] = (struct gpu){.id = names_intern(names, text_of(id)),
+                              .model = names_intern(names, TEXT("A100")),
+                              .milli = 1000,
+                              .mib = 81920,
+                              .index = i};
+    }
+    const struct node_build build = {.name = names_intern(names, TEXT("n")),
+                                     .uid = names_intern(names, TEXT("u")),
+                                     .problem_text = names_intern(names, TEXT("")),
+                                     .source = SOURCE_ANNOTATION,
+                                     .gpus = ARRAY_LEN(gpu),
+                                     .gpu = gpu};
+    return node_new(&build);
+}
+
+static void fill(struct hints *hints, uint32_t pods, uint32_t kinds)
+{
+    for (uint32_t i = 0; i < pods; i++) {
+        char uid[40];
+        struct want want = {
+            .container = "c", .kind = CONTAINER_APP, .parts = 9, .milli = 1 + i % kinds};
+        const struct request request = {.wants = 1, .want = &want};
+        const struct asker asker = {
+            .uid = uid, .namespace = "default", .name = uid, .request = &request, .wall_ms = 1};
+        (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-000000000000", i);
+        hints_refused(hints, &asker, REASON_FEW, "too few");
+    }
+    must(hints_waiting(hints) == pods);
+}
+
+static void measure(const struct node *node, uint32_t pods, uint32_t kinds, uint32_t rounds)
+{
+    struct hints *hints = hints_new();
+    struct series series;
+    char name[128];
+
+    fill(hints, pods, kinds);
+    series_init(&series);
+    for (uint32_t i = 0; i < rounds; i++) {
+        const int64_t begun = cpu_ns();
+        must(!hints_would_fit(hints, 1, &node, 1));
+        series_add(&series, cpu_ns() - begun);
+    }
+    (void)snprintf(name, sizeof name, "waiting.%u_pods.%u_kinds.freed_gpu", pods, kinds);
+    series_say(&series, name);
+    series_done(&series);
+    hints_free(hints);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    struct names *names = names_new();
+    const struct node *node = freed_node(names);
+    const uint32_t rounds = options.quick ? 200 : 2000;
+    measure(node, 1000, 1, rounds);
+    measure(node, WAITING_MAX, 1, rounds);
+    measure(node, WAITING_MAX, WISHES_TRIED_MAX, rounds);
+    node_unref(node);
+    names_free(names);
+    return 0;
+}
