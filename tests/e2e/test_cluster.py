@@ -456,7 +456,9 @@ class Lives(Cluster):
             daemon.process.send_signal(signal.SIGHUP)
             daemon.logs("not reloaded")
             self.assertIn("config.yaml:3", daemon.logged())
-            self.assertEqual(len(daemon.filter(made)["NodeNames"]), 1)
+            # The same pod would get a longer list now: it was offered too little.
+            other = api.create(rig.pod("asks-too", 300))
+            self.assertEqual(len(daemon.filter(other)["NodeNames"]), 1)
 
     def test_five_thousand_pods_are_listed_in_pages(self):
         cluster = json.loads(rig.DEMO.read_text())
