@@ -66,57 +66,41 @@ void api_allocations(struct api_call *call)
 
 /* --- waiting --- */
 
-struct waiters {
-    struct api_call *call;
-    struct api_list list;
-};
-
-/* Under the lock of hints, so what is needed is copied. */
-static void add_waiting(void *user, const struct waiting *waiting)
+static void encode_waiting(struct jw *jw, const struct api_item *item)
 {
-    struct waiters *waiters = user;
-    struct arena *arena = &waiters->call->arena;
-    struct admin_waiting *copy = arena_alloc(arena, sizeof *copy);
-    struct strbuf *bytes = arena_alloc(arena, sizeof *bytes);
-    struct jw jw;
+    const struct waiting *is = item->what;
 
-    *copy = (struct admin_waiting){
-        .uid = waiting->uid,
-        .namespace = waiting->namespace,
-        .name = waiting->name,
-        .request = waiting->request,
-        .text = waiting->text,
-        .offered = waiting->offered,
-        .fitting = waiting->fitting,
-        .since_ms = waiting->since_ms,
-        .last_ms = waiting->last_ms,
-        .asks = waiting->asks,
+    must(is != NULL && is->uid[0] != '\0');
+    const struct admin_waiting waiting = {
+        .uid = is->uid,
+        .namespace = is->namespace,
+        .name = is->name,
+        .request = is->request,
+        .text = is->text,
+        .offered = is->offered,
+        .fitting = is->fitting,
+        .since_ms = is->since_ms,
+        .last_ms = is->last_ms,
+        .asks = is->asks,
     };
-    must(waiting->uid[0] != '\0');
-    strbuf_init(bytes);
-    jw_init(&jw, bytes);
-    admin_waiting(&jw, copy);
-    const struct text text = {bytes->data, bytes->len};
-    const char *json = arena_copy(arena, text);
-    strbuf_done(bytes);
-    api_list_add(waiters->call, &waiters->list,
-                 arena_printf(arena, "%s/%s/%s", waiting->namespace, waiting->name, waiting->uid),
-                 json, NULL);
-}
-
-static void encode_bytes(struct jw *jw, const struct api_item *item)
-{
-    must(item->what != NULL);
-    jw_raw(jw, text_of(item->what));
+    admin_waiting(jw, &waiting);
 }
 
 void api_waiting(struct api_call *call)
 {
-    struct waiters waiters = {.call = call};
+    struct hints *hints = call->app->hints;
+    struct api_list list = {0};
+    struct waiting *waiting;
 
     must(call->status == 200);
-    hints_each(call->app->hints, &waiters, add_waiting);
-    api_list_write(call, &waiters.list, encode_bytes);
+    const size_t count = hints_copy(hints, &call->arena, &waiting);
+    for (size_t i = 0; i < count; i++)
+        api_list_add(call, &list,
+                     arena_printf(&call->arena, "%s/%s/%s", waiting[i].namespace, waiting[i].name,
+                                  waiting[i].uid),
+                     &waiting[i], NULL);
+    api_list_write(call, &list, encode_waiting);
+    hints_copy_done(hints, waiting, count);
 }
 
 /* --- one pod --- */

@@ -596,21 +596,46 @@ static struct waiting waiting_of(const struct kept *kept, char text[OFFER_TEXT_B
     };
 }
 
-void hints_each(struct hints *hints, void *user,
-                void (*visit)(void *user, const struct waiting *waiting))
+static void own(struct waiting *waiting, struct arena *arena)
 {
-    must(visit != NULL);
+    must(waiting->uid != NULL && waiting->text != NULL);
+    waiting->uid = arena_copy(arena, text_of(waiting->uid));
+    waiting->namespace = arena_copy(arena, text_of(waiting->namespace));
+    waiting->name = arena_copy(arena, text_of(waiting->name));
+    waiting->text = arena_copy(arena, text_of(waiting->text));
+}
 
+size_t hints_copy(struct hints *hints, struct arena *arena, struct waiting **out)
+{
     const struct kept *kept;
     char text[OFFER_TEXT_BYTES];
+    size_t count = 0;
 
     lock(hints);
+    struct waiting *copy = arena_array(arena, hints->waiting + 1, sizeof *copy);
     for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;) {
         if (!waits(kept))
             continue;
-        const struct waiting waiting = waiting_of(kept, text);
-        visit(user, &waiting);
+        copy[count] = waiting_of(kept, text);
+        own(&copy[count], arena);
+        if (kept->wish != NULL)
+            copy[count].held = wishes_hold(&hints->wishes, kept->wish->request);
+        count++;
     }
+    must(count == hints->waiting);
+    unlock(hints);
+    *out = copy;
+    return count;
+}
+
+void hints_copy_done(struct hints *hints, struct waiting *waiting, size_t count)
+{
+    must(count == 0 || waiting != NULL);
+
+    lock(hints);
+    for (size_t i = 0; i < count; i++)
+        if (waiting[i].held != NULL)
+            wishes_let_go(&hints->wishes, waiting[i].held);
     unlock(hints);
 }
 
@@ -635,10 +660,7 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
     const bool found = kept != NULL && kept->state != KEPT_IDLE;
     if (found) {
         *out = waiting_of(kept, text);
-        out->uid = arena_copy(arena, text_of(out->uid));
-        out->namespace = arena_copy(arena, text_of(out->namespace));
-        out->name = arena_copy(arena, text_of(out->name));
-        out->text = arena_copy(arena, text_of(out->text));
+        own(out, arena);
         out->request = NULL; /* stays under the lock */
     }
     unlock(hints);

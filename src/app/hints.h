@@ -134,6 +134,7 @@ struct waiting {
     const char *namespace;
     const char *name;
     const struct request *request; /* NULL: the request itself is refused */
+    struct wish *held;             /* keeps the request of a copy; NULL: nothing does */
     const char *text;
     enum reason reason; /* NONE: offered so many of those that fitted */
     uint32_t offered;
@@ -142,9 +143,9 @@ struct waiting {
     int64_t last_ms;  /* UTC */
     uint64_t asks;
 };
-/* Visit under the lock, those that hints_waiting() counts: copy what you need. */
-void hints_each(struct hints *hints, void *user,
-                void (*visit)(void *user, const struct waiting *waiting));
+/* Those that hints_waiting() counts, copied into arena; the requests until hints_copy_done(). */
+size_t hints_copy(struct hints *hints, struct arena *arena, struct waiting **out);
+void hints_copy_done(struct hints *hints, struct waiting *waiting, size_t count);
 /* Has this pod asked, whatever came of it? */
 bool hints_has_asked(struct hints *hints, struct text uid);
 /* Whoever was refused or offered nodes, late or not, and is not being bound. */

@@ -352,6 +352,32 @@ static void a_refused_pod_waits_until_it_is_settled(void **state)
     assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
+static void a_copy_of_who_waits_outlives_them(void **state)
+{
+    struct scene *scene = *state;
+    struct waiting *copy;
+    struct arena arena;
+
+    arena_init(&arena);
+    refuse(scene, "a", 300, 1000);
+    offer(scene, "b", 1000);
+    assert_int_equal(hints_copy(scene->hints, &arena, &copy), 1); /* b is not late yet */
+    (void)late(scene, 2000, 0);
+    hints_copy_done(scene->hints, copy, 1);
+    assert_int_equal(hints_copy(scene->hints, &arena, &copy), 2);
+    hints_settled(scene->hints, TEXT("a"));
+    hints_settled(scene->hints, TEXT("b"));
+    for (int i = 0; i < 2; i++) {
+        const bool refused = strcmp(copy[i].uid, "a") == 0;
+        assert_int_equal(copy[i].request->want[0].milli, 300);
+        assert_int_equal(copy[i].offered, refused ? 0 : 16);
+        assert_string_equal(copy[i].text, refused ? "no GPU with so many milli free"
+                                                  : "offered 16 of 300, not bound");
+    }
+    hints_copy_done(scene->hints, copy, 2);
+    arena_done(&arena);
+}
+
 static void who_has_settled_never_waits_again(void **state)
 {
     struct scene *scene = *state;
@@ -575,6 +601,7 @@ int main(void)
         TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round),
         TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again),
         TEST(a_refused_pod_waits_until_it_is_settled),
+        TEST(a_copy_of_who_waits_outlives_them),
         TEST(who_has_settled_never_waits_again),
         TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it),
         TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has),
