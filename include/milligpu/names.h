@@ -26,6 +26,8 @@ void names_free(struct names *names);
 const struct atom *names_intern(struct names *names, struct text text) MUST_USE;
 const struct atom *names_find(const struct names *names, struct text text); /* NULL if unknown */
 
+size_t names_count(const struct names *names);
+
 static inline struct text atom_text(const struct atom *atom)
 {
     return (struct text){atom->text, atom->len};

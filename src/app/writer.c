@@ -222,6 +222,17 @@ bool writer_idle(const struct writer *writer)
     return writer->flights.count == 0 && writer->keeps == 0;
 }
 
+void writer_tables(const struct writer *writer, struct writer_tables *out)
+{
+    must(out != NULL);
+    *out = (struct writer_tables){.flights = writer->flights.count,
+                                  .doubts = writer->doubts.count,
+                                  .kept = writer->keeps,
+                                  .listed = writer->lists,
+                                  .nodes_seen = writer->nodes_seen.count,
+                                  .names = names_count(ledger_names(writer->ledger))};
+}
+
 static int64_t now_ms(const struct writer *writer)
 {
     return writer->app->clock.now_ms(writer->app->clock.ctx);

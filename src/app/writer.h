@@ -31,4 +31,15 @@ size_t writer_step(struct writer *writer, int64_t wait_ms);
 /* Nothing in flight: no bind waits for an answer. */
 bool writer_idle(const struct writer *writer);
 
+/* How long its tables are: what is gone leaves nothing in them.  Of the writer's thread. */
+struct writer_tables {
+    size_t flights;
+    size_t doubts;
+    size_t kept; /* news of a lost batch */
+    size_t listed;
+    size_t nodes_seen;
+    size_t names; /* atoms: of nodes and GPUs, for good */
+};
+void writer_tables(const struct writer *writer, struct writer_tables *out);
+
 #endif

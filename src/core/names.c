@@ -117,3 +117,9 @@ const struct atom *names_intern(struct names *names, struct text text)
     must(atom->text[atom->len] == '\0');
     return atom;
 }
+
+size_t names_count(const struct names *names)
+{
+    must(names != NULL);
+    return names->count;
+}

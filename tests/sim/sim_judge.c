@@ -813,6 +813,7 @@ void judge_quiet(struct sim *sim)
         if (again == 0)
             judge_told_twice(sim);
     }
+    judge_tables(sim);
     sim_met("quiet");
 }
 
@@ -855,5 +856,6 @@ void judge_empty(struct sim *sim)
         (void)say_leaks(sim, snapshot);
     if (snapshot->allocations != 0)
         sim_violation(sim, "all pods are gone, and %u allocations are left", snapshot->allocations);
+    judge_tables(sim);
     snapshot_unref(snapshot);
 }

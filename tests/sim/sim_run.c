@@ -133,6 +133,15 @@ static void heal_disk(struct sim *sim)
     sim_say(sim, "the disk is well");
 }
 
+static void heal_clock(struct sim *sim)
+{
+    if (sim->clock_heals_ms == 0 || sim->now_ms < sim->clock_heals_ms)
+        return;
+    sim->clock_heals_ms = 0;
+    sim->wall_ms -= sim->clock_ahead_ms;
+    sim_say(sim, "the clock is right again");
+}
+
 void sim_pass(struct sim *sim, int64_t ms)
 {
     const int64_t until = sim->now_ms + ms;
@@ -144,6 +153,7 @@ void sim_pass(struct sim *sim, int64_t ms)
         sim->now_ms = next;
         sim_api_now(sim->api, next);
         heal_disk(sim);
+        heal_clock(sim);
         if (!sim->frozen)
             world_kubelets(sim);
         daemon_step(sim);

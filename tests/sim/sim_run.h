@@ -139,7 +139,9 @@ struct sim {
     struct sim_rules rules;
     int64_t now_ms;
     int64_t wall_ms;
-    struct draw draw; /* for everything that is not a step */
+    int64_t clock_ahead_ms; /* so far, by somebody's mistake */
+    int64_t clock_heals_ms; /* until then; 0: it is not */
+    struct draw draw;       /* for everything that is not a step */
     struct standin *standin;
     struct sim_api *api;
     struct truth truth;
@@ -148,6 +150,7 @@ struct sim {
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* that wake refused pods */
     int64_t events_ms;
+    char rung[64];    /* what the wake-up object says */
     uint64_t changes; /* of the cluster, each of them */
     int64_t look_ms;  /* for who waits for nothing */
     uint64_t operations;
@@ -236,5 +239,6 @@ void judge_nobody_waits(struct sim *sim);
 void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
 bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
 void judge_empty(struct sim *sim);
+void judge_tables(struct sim *sim); /* when all is quiet: nothing is kept of what is gone */
 
 #endif

@@ -179,7 +179,7 @@ static json_t *fetch(struct sim *sim, const char *path)
 
     strbuf_init(&out);
     if (standin_request(sim->standin, "GET", path, TEXT(""), &out) == 200) {
-        object = json_loadb(out.data, out.len, 0, NULL);
+        object = json_loadb(out.data, out.len, JSON_ALLOW_NUL, NULL);
         if (object == NULL)
             sim_violation(sim, "%s is no JSON", path);
     }
@@ -255,6 +255,19 @@ static void wake_everybody(struct sim *sim)
     schedulers_hear(sim);
 }
 
+/* A patch that changes nothing is no event: the API server writes nothing. */
+static bool has_rung(struct sim *sim, const struct sim_effect *effect)
+{
+    json_t *body = json_loadb(effect->body.at, effect->body.len, 0, NULL);
+    json_t *notes = json_object_get(json_object_get(body, "metadata"), "annotations");
+    const char *value = json_string_value(json_object_iter_value(json_object_iter(notes)));
+    const bool changed = value == NULL || strcmp(value, sim->rung) != 0;
+
+    (void)snprintf(sim->rung, sizeof sim->rung, "%s", value != NULL ? value : "");
+    json_decref(body);
+    return changed;
+}
+
 void truth_effect(struct sim *sim, const struct sim_effect *effect)
 {
     static const char pods[] = "/api/v1/namespaces/default/pods/";
@@ -269,7 +282,7 @@ void truth_effect(struct sim *sim, const struct sim_effect *effect)
     if (strcmp(effect->method, "GET") == 0 || effect->status >= 300)
         return;
     sim->changes++;
-    if (strstr(effect->path, "csistoragecapacities") != NULL ||
+    if ((strstr(effect->path, "csistoragecapacities") != NULL && has_rung(sim, effect)) ||
         strncmp(effect->path, "/api/v1/nodes", 13) == 0)
         wake_everybody(sim);
     if (strncmp(effect->path, pods, strlen(pods) - 1) != 0)

@@ -11,8 +11,10 @@
 
 #include "sim_run.h"
 #include "support/disk.h"
+#include "support/hostile.h"
 
 enum { GPUS = 4, MIB = 81920 };
+static const int64_t YEAR_MS = INT64_C(400) * 24 * 3600 * 1000;
 
 static const char pods_path[] = "/api/v1/namespaces/default/pods";
 
@@ -387,28 +389,38 @@ static bool free_name(struct sim *sim, uint32_t *out)
     return false;
 }
 
-/* note: somebody's own text in our annotation, "" for none. */
-static void create_pod(struct sim *sim, struct draw *draw, const struct shape *shape,
-                       const char *node, const char *note)
+/* A pod that is about to be created; NULL: there are enough of them. */
+static struct truth_pod *begin_pod(struct sim *sim, struct draw *draw, const struct shape *shape)
 {
     struct truth *truth = &sim->truth;
     uint32_t name;
-    char text[16];
 
     if (truth->pods == TRUTH_PODS || !free_name(sim, &name))
-        return;
+        return NULL;
     struct truth_pod *pod = &truth->pod[truth->pods++];
     *pod = (struct truth_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
-    pod->strange = note[0] != '\0';
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
                        ? 1U << draw_below(draw, sim->truth.nodes)
                        : TRUTH_ANY;
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
                                       : 1U << draw_below(draw, sim->rules.schedulers);
+    return pod;
+}
+
+/* note: somebody's own text in our annotation, "" for none. */
+static void create_pod(struct sim *sim, struct draw *draw, const struct shape *shape,
+                       const char *node, const char *note)
+{
+    struct truth_pod *pod = begin_pod(sim, draw, shape);
+    char text[16];
+
+    if (pod == NULL)
+        return;
+    pod->strange = note[0] != '\0';
     json_t *notes = notes_object(shape);
     if (note[0] != '\0')
         json_object_set_new(notes, "milligpu.io/allocation", json_string(note));
-    (void)snprintf(text, sizeof text, "p%u", name);
+    (void)snprintf(text, sizeof text, "p%u", pod->name);
     const int status =
         request_json(sim, "POST", pods_path,
                      json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind", "Pod",
@@ -416,7 +428,7 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
                                notes, "spec", spec_object(shape, node)));
     if (status != 201)
         sim_violation(sim, "the stand-in does not take pod %s: %d", text, status);
-    sim_say(sim, "p%u (%s) comes%s%s", name, shape->word, node[0] != '\0' ? ", bound to " : "",
+    sim_say(sim, "p%u (%s) comes%s%s", pod->name, shape->word, node[0] != '\0' ? ", bound to " : "",
             node);
 }
 
@@ -578,6 +590,64 @@ static void ask_otherwise(struct sim *sim, struct truth_pod *pod)
     sim_met("tenant/asks_otherwise");
 }
 
+/* --- what the API server takes and a careless reader does not --- */
+
+static uint32_t below(void *user, uint32_t bound)
+{
+    return draw_below(user, bound);
+}
+
+/* Bound by hand, and as odd as it may be: it counts like a plain one. */
+static void hostile_stranger(struct sim *sim, struct draw *draw, const char *node)
+{
+    const struct shape *shape = &truth_shape[draw_below(draw, 7)]; /* one container, one amount */
+    struct truth_pod *pod = begin_pod(sim, draw, shape);
+    char name[16];
+    char milli[16];
+    const char *const amount[] = {milli};
+    struct strbuf body;
+
+    if (pod == NULL)
+        return;
+    must(shape->wants == 1 && shape->model == NULL && shape->memory == NULL);
+    pod->strange = true;
+    (void)snprintf(name, sizeof name, "p%u", pod->name);
+    (void)snprintf(milli, sizeof milli, "%u", shape->want[0].milli);
+    const struct hostile_pod is = {.namespace = "default",
+                                   .name = name,
+                                   .node = node,
+                                   .resource = "nvidia.com/vgpu",
+                                   .whole_resource = "nvidia.com/gpu",
+                                   .amount = amount,
+                                   .asking = 1};
+    strbuf_init(&body);
+    hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = below});
+    if (request(sim, "POST", pods_path, body.data) != 201)
+        sim_violation(sim, "the stand-in does not take a hostile pod");
+    strbuf_done(&body);
+    sim_met("tenant/hostile_pod");
+    sim_say(sim, "p%u (%s) comes as odd as it can be, bound to %s", pod->name, shape->word, node);
+}
+
+/* Of a pod that is bound: what it holds it holds. */
+static void hostile_edit(struct sim *sim, struct draw *draw, struct truth_pod *pod)
+{
+    char path[160];
+    struct strbuf body;
+
+    if (pod == NULL || pod->node[0] == '\0')
+        return;
+    pod_path(pod, "", path);
+    pod->strange = true;
+    strbuf_init(&body);
+    hostile_pod_patch(&body, &(struct hostile_draw){.user = draw, .below = below});
+    if (request(sim, "PATCH", path, body.data) != 200)
+        sim_violation(sim, "the stand-in does not take a hostile edit of p%u", pod->name);
+    strbuf_done(&body);
+    sim_met("tenant/hostile_edit");
+    sim_say(sim, "p%u says something odd", pod->name);
+}
+
 static void tenant(struct sim *sim, struct draw *draw)
 {
     char note[256];
@@ -586,7 +656,7 @@ static void tenant(struct sim *sim, struct draw *draw)
     const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
     struct truth_pod *pod = some_pod(sim, draw);
 
-    switch (draw_below(draw, 6)) {
+    switch (draw_below(draw, 8)) {
     case 0:
         create_pod(sim, draw, shape, "", forged(sim, draw, shape, note));
         sim_met("tenant/forged_before");
@@ -604,6 +674,12 @@ static void tenant(struct sim *sim, struct draw *draw)
         break;
     case 4:
         ask_otherwise(sim, pod);
+        break;
+    case 5:
+        hostile_stranger(sim, draw, node->name);
+        break;
+    case 6:
+        hostile_edit(sim, draw, pod);
         break;
     default:
         if (pod == NULL)
@@ -661,7 +737,7 @@ static void break_disk(struct sim *sim, struct draw *draw)
 
 static void trouble(struct sim *sim, struct draw *draw)
 {
-    switch (draw_below(draw, 6)) {
+    switch (draw_below(draw, 7)) {
     case 0:
         sim_api_outage(sim->api, sim->now_ms + draw_between(draw, 100, 40000));
         break;
@@ -678,6 +754,14 @@ static void trouble(struct sim *sim, struct draw *draw)
     case 4:
         sim->wall_ms += draw_between(draw, 0, 60000000); /* up to most of a day */
         sim_met("clock/forward");
+        break;
+    case 5:
+        if (sim->clock_heals_ms != 0)
+            break;
+        sim->clock_ahead_ms = YEAR_MS + draw_between(draw, 0, YEAR_MS);
+        sim->wall_ms += sim->clock_ahead_ms;
+        sim->clock_heals_ms = sim->now_ms + draw_between(draw, 10, 10000);
+        sim_met("clock/years");
         break;
     default:
         sim_api_faults(sim->api, draw_chance(draw, 400)

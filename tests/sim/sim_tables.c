@@ -1,0 +1,63 @@
+/*
+ * tables - how long everything is that the daemon keeps: nothing grows with what is gone.
+ */
+#include "sim_run.h"
+
+enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
+
+/* Whom it remembers to have asked. */
+static void judge_hints(const struct sim *sim)
+{
+    struct arena arena;
+    struct waiting waiting;
+
+    arena_init(&arena);
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (truth_alive(pod) && pod->node[0] == '\0')
+            continue;
+        if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
+            sim_violation(sim, "p%u is %s, and is still remembered as one that waits", pod->name,
+                          truth_alive(pod) ? "bound" : "gone");
+    }
+    arena_done(&arena);
+}
+
+static void judge_pods(const struct sim *sim)
+{
+    size_t alive = sim->rules.crowd;
+
+    for (uint32_t i = 0; i < sim->truth.pods; i++)
+        alive += truth_alive(&sim->truth.pod[i]) ? 1 : 0;
+    const size_t known = pods_count(sim->daemon.app.pods);
+    if (known > alive)
+        sim_violation(sim, "%zu pods are known, %zu live", known, alive);
+}
+
+static void judge_writer(const struct sim *sim)
+{
+    struct writer_tables is;
+
+    writer_tables(sim->daemon.writer, &is);
+    if (is.flights + is.doubts + is.kept + is.listed > 0)
+        sim_violation(sim,
+                      "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
+                      "%zu listed",
+                      is.flights, is.doubts, is.kept, is.listed);
+    if (is.nodes_seen > sim->truth.nodes)
+        sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
+                      sim->truth.nodes);
+    const size_t names = (size_t)sim->truth.nodes * (3 + TRUTH_GPUS * NAMES_A_GPU) + NAMES_OTHER;
+    if (is.names > names)
+        sim_violation(sim, "%zu names are kept, nodes and GPUs have %zu", is.names, names);
+}
+
+void judge_tables(struct sim *sim)
+{
+    judge_hints(sim);
+    judge_pods(sim);
+    judge_writer(sim);
+    if (outbox_open(sim->daemon.app.outbox) > 0)
+        sim_violation(sim, "all is quiet, and a Binding is open");
+    sim_met("tables");
+}
