@@ -6,7 +6,7 @@ from typing import List
 
 from tidy import Files, Finding, ROOT, run, tree
 
-SCRIPT = "tests/planted/run"
+SCRIPT = "tests/planted/bugs.py"
 
 
 def bugs() -> list:

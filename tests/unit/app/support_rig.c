@@ -159,12 +159,18 @@ static int wire_start(void *ctx, const struct kube_request *request, struct err 
         rig->rings++;
     if (is_binding(request))
         rig->bindings++;
-    if (strncmp(request->path, "/api/v1/pods?", 13) == 0 && strstr(request->path, "watch") == NULL)
-        rig->pod_lists++;
+    const bool pod_list =
+        strncmp(request->path, "/api/v1/pods?", 13) == 0 && strstr(request->path, "watch") == NULL;
+    rig->pod_lists += pod_list ? 1 : 0;
     if (strikes(rig, RIG_REQUEST))
         return go_wrong(wire, request, err);
     if (is_binding(request) && (rig->lose_requests || rig->lose_answers))
         return lose(wire, request, !rig->lose_requests);
+    if (pod_list && rig->list_takes_ms > 0) {
+        struct rig_late *late = answer_later(wire, request, rig->list_takes_ms);
+        late->status = process(wire, request, &late->body);
+        return 0;
+    }
     return wire->real.start(wire->real.ctx, request, err);
 }
 

@@ -86,7 +86,8 @@ struct rig {
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
     uint32_t rings;
-    uint32_t pod_lists; /* that were begun */
+    uint32_t pod_lists;    /* that were begun */
+    int64_t list_takes_ms; /* a list of pods tells what is when it begins, so much later */
     struct rig_call *calls[256];
     size_t call_count;
 };

@@ -163,6 +163,25 @@ static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
     assert_int_equal(rig_allocations(rig), 0);
 }
 
+/* More news than one batch takes: what is tried again is the oldest, and stays in front. */
+static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
+{
+    struct rig *rig = *state;
+    char name[16];
+
+    rig->disk_full = true;
+    rig_bound_pod(rig, "x", "500", "n2");
+    for (int i = 0; i < BATCH_MAX + 40; i++) {
+        (void)snprintf(name, sizeof name, "plain-%d", i);
+        rig_bound_pod(rig, name, "10", "n3");
+    }
+    rig_delete_pod(rig, "x");
+    rig_pass(rig, 3000); /* in two batches: the first of them is tried, and lost, again and again */
+    rig->disk_full = false;
+    rig_pass(rig, 5000);
+    assert_int_equal(rig_taken(rig, "n2"), 0);
+}
+
 static void one_write_that_fails_in_a_list_releases_nobody(void **state)
 {
     struct rig *rig = *state;
@@ -736,6 +755,23 @@ static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
     assert_int_equal(rig->pod_lists, 1);
 }
 
+/* It shows the pods as they were when it began. */
+static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
+{
+    struct rig *rig = *state;
+
+    lose_ledger_beside_a_grant(rig);
+    rig_pass(rig, 85000);
+    rig->list_takes_ms = 10000;
+    standin_compact(rig->app.standin);
+    rig_pass(rig, 1000);
+    rig_bound_pod(rig, "late", "700", "n1");
+    rig->list_takes_ms = 0;
+    rig_pass(rig, 12000);
+    assert_true(app_ready(&rig->app, NULL));
+    assert_int_equal(rig_taken(rig, "n1"), 1000);
+}
+
 static void who_ends_within_the_wait_waits_again(void **state)
 {
     struct rig *rig = *state;
@@ -818,6 +854,7 @@ int main(void)
         TEST(a_disk_that_heals_needs_no_restart),
         TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten),
         TEST(news_that_follows_a_lost_batch_waits_behind_it),
+        TEST(a_lost_batch_is_tried_again_before_the_news_behind_it),
         TEST(one_write_that_fails_in_a_list_releases_nobody),
         TEST(readiness_returns_when_all_that_was_kept_is_written),
         TEST(a_contradiction_of_the_database_stops_granting),
@@ -846,6 +883,7 @@ int main(void)
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
+        TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it),
         TEST(who_ends_within_the_wait_waits_again),
         TEST(a_new_ledger_waits_where_another_milligpud_hung_the_bell),
         TEST(a_ledger_that_cannot_be_claimed_grants_nothing),

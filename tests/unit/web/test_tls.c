@@ -335,6 +335,7 @@ static void new_connections_are_judged_by_the_new_ca(void **state)
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_false(gets_hello(&stranger, "NORMAL"));
     write_identity(&other_ca, "ca.pem", NULL);
+    assert_true(web_files_changed(site.web)); /* this is what the daemon looks at */
     assert_int_equal(web_reload(site.web, &err), 0);
     assert_false(gets_hello(&scheduler, "NORMAL"));
     assert_true(gets_hello(&stranger, "NORMAL"));

@@ -1,0 +1,323 @@
+"""The bugs that tests/planted/run plants: each the slip of a careful maintainer.
+
+A bug is a piece of source, there exactly once, and what it becomes. `by` is who is to notice it:
+a test as ctest names it, or a program of tests with its arguments.
+"""
+
+from typing import List, NamedTuple
+
+
+class Bug(NamedTuple):
+    name: str
+    story: str
+    file: str
+    old: str
+    new: str
+    by: str
+
+
+BUGS: List[Bug] = [
+    Bug(
+        "no_commit",
+        "skip the commit: the batch is rolled back, and success is said",
+        "src/store/store.c",
+        "const int failed = db_run(store->stmt[ST_COMMIT], err);",
+        "db_rollback(store->db);\n    const int failed = 0;",
+        "unit.store.write",
+    ),
+    Bug(
+        "leak",
+        "forget one release path: a Binding that is certainly void keeps its reservation",
+        "src/app/writer.c",
+        "        command.kind = COMMAND_RELEASE;\n        command.why = asked",
+        "        command.kind = COMMAND_CONFIRM;\n        command.why = asked",
+        "sim 1-60",
+    ),
+    Bug(
+        "no_uid",
+        "drop the uid check: the Binding names the pod without its uid",
+        "src/wire/wire_kube_encode.c",
+        'jw_key(&jw, "uid");\n    jw_str(&jw, allocation->is.uid);\n    write_version',
+        "write_version",
+        "unit.wire.wire_kube_encode",
+    ),
+    Bug(
+        "reply_first",
+        "swap commit and reply: the Binding goes out before the reservation is on disk",
+        "src/app/writer.c",
+        "    if (batch_end(&writer->batch)) {\n        leave_over",
+        "    const bool open = writer->batch.open;\n"
+        "    writer->batch.open = false;\n"
+        "    if (whole)\n        act(writer);\n"
+        "    writer->batch.open = open;\n"
+        "    if (batch_end(&writer->batch)) {\n        leave_over",
+        "sim 1-60",
+    ),
+    Bug(
+        "thousand_and_one",
+        "off by one at 1000: a GPU has one thousandth more than it has",
+        "include/milligpu/node.h",
+        "return taken < gpu->milli ? gpu->milli - (uint32_t)taken : 0;",
+        "return taken <= gpu->milli ? gpu->milli - (uint32_t)taken + 1 : 0;",
+        "unit.core.node",
+    ),
+    Bug(
+        "no_410",
+        "ignore a 410: the watch goes on from the version that is gone",
+        "src/kube/reflector.c",
+        "    return status->code == 410 || strcmp(status->reason, \"Expired\") == 0 ||\n"
+        "           strcmp(status->reason, \"Gone\") == 0;",
+        "    return status->code == 0;",
+        "unit.kube.reflector",
+    ),
+    Bug(
+        "credulous",
+        "trust an annotation: whatever it says of amounts is believed",
+        "src/core/reconcile.c",
+        "        if (!answers(pod, &request->want[w]))\n            return false;\n"
+        "        parts += request->want[w].parts;",
+        "        parts += answers(pod, &request->want[w]) ? request->want[w].parts : pod->shares;",
+        "unit.core.reconcile",
+    ),
+    Bug(
+        "twice",
+        "double apply after restart: what was loaded counts again",
+        "src/core/ledger_restore.c",
+        "struct allocation *allocation = allocation_new(facts);",
+        "struct allocation_facts again = *facts;\n"
+        "        again.unplaced_milli += again.state == STATE_BOUND ? 1 : 0;\n"
+        "        again.origin = ORIGIN_OBSERVED;\n"
+        "        struct allocation *allocation = allocation_new(&again);",
+        "unit.core.ledger_restore",
+    ),
+    Bug(
+        "lost_container",
+        "lose one container of a pod: the last one that asks gets nothing",
+        "src/core/request.c",
+        "for (uint32_t i = 0; i < parser->pod->containers; i++) {",
+        "for (uint32_t i = 0; i < parser->pod->containers - (parser->pod->containers > 1); i++) {",
+        "unit.core.request",
+    ),
+    Bug(
+        "too_early",
+        "release on the deletion timestamp: a pod that is being deleted holds nothing",
+        "src/core/reconcile.c",
+        "    if (pod_ended(pod)) {\n        if (row != NULL)",
+        "    if (pod_ended(pod) || pod->terminating_ms != 0) {\n        if (row != NULL)",
+        "unit.core.reconcile",
+    ),
+    # What lived when planted bugs were first tried by somebody else.
+    Bug(
+        "one_look",
+        "a refusal stands although room came free since its snapshot",
+        "src/app/webhooks.c",
+        "question->last || view_room(question->app->view) == snapshot->room;",
+        "question->last || snapshot->room > 0 || true;",
+        "sim 1-300",
+    ),
+    Bug(
+        "any_names",
+        "the cache of refusals forgets which nodes were asked about",
+        "src/app/hints_answers.c",
+        "           answer->names == key->names && request_eq(",
+        "           request_eq(",
+        "sim 1-60",
+    ),
+    Bug(
+        "room_first",
+        "room that a batch gives is shown before its COMMIT",
+        "src/app/batch.c",
+        "ledger_publish(batch->ledger, give, gives));",
+        "ledger_publish(batch->ledger, NULL, 0));",
+        "sim 1-60",
+    ),
+    Bug(
+        "new_node",
+        "a node that comes wakes nobody",
+        "src/core/ledger.c",
+        "    if (to == NULL || to->gone)\n        return false;\n    /* Where no shares",
+        "    if (from == NULL || to == NULL || to->gone)\n        return false;\n    /* Where no shares",
+        "sim 1-300",
+    ),
+    Bug(
+        "swept",
+        "whom a list does not show any more goes on waiting in the table",
+        "src/app/writer.c",
+        "    hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);\n",
+        "",
+        "sim 1-300",
+    ),
+    Bug(
+        "news_behind",
+        "a lost batch that is tried again stands behind newer news",
+        "src/app/writer.c",
+        "    keep_first(writer, message, keeps);\n    writer->retry_ms",
+        "    for (size_t i = 0; i < keeps; i++) {\n"
+        "        writer->kept =\n"
+        "            xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));\n"
+        "        writer->kept[writer->keeps++] = message[i];\n"
+        "    }\n    writer->retry_ms",
+        "unit.app.writer",
+    ),
+    Bug(
+        "client_ca",
+        "a changed client CA is not seen",
+        "src/web/web_tls.c",
+        "    return mix(mix(mix(14695981039346656037U, rules->cert_file), rules->key_file),\n"
+        "               rules->client_ca_file);",
+        "    return mix(mix(14695981039346656037U, rules->cert_file), rules->key_file);",
+        "unit.web.tls",
+    ),
+    Bug(
+        "list_on_its_way",
+        "a list that is on its way when a new ledger has waited counts as one that began then",
+        "src/app/watcher.c",
+        "    reflector_free(watcher->pods.reflector);\n    watcher->pods.reflector = NULL;\n"
+        "    watcher->pods.watches = 0;\n    watcher->pods.settled = true;\n",
+        "    struct reflector_stats stats;\n"
+        "    reflector_stats(watcher->pods.reflector, &stats);\n"
+        "    watcher->pods.settled = true;\n"
+        "    if (!stats.synced || stats.lists > 1)\n        return INT64_MAX;\n"
+        "    reflector_free(watcher->pods.reflector);\n    watcher->pods.reflector = NULL;\n"
+        "    watcher->pods.watches = 0;\n",
+        "unit.app.writer",
+    ),
+    # And others like them, half of them against whoever waits.
+    Bug(
+        "well_again",
+        "a GPU that is well again, or not cordoned any more, is no room",
+        "src/core/ledger.c",
+        "    if (was != REASON_NONE)\n        return true;\n    const uint32_t mib_from",
+        "    const uint32_t mib_from",
+        "sim 1-300",
+    ),
+    Bug(
+        "taken_back",
+        "a grant that a lost batch takes back is no room: its refusals stay in the cache",
+        "src/core/ledger.c",
+        "    if (gives_room(change->node_after, change->node_before))\n"
+        "        ledger->room_came = true;\n",
+        "",
+        "unit.core.ledger",
+    ),
+    Bug(
+        "sidecars",
+        "an init container is charged without the sidecars that run beside it",
+        "src/core/allocation.c",
+        "        now = sum(life->sidecars, amount);\n",
+        "        now = amount;\n",
+        "unit.core.allocation",
+    ),
+    Bug(
+        "same_ring",
+        "the first wake-up after a restart writes what the first before it wrote: no change",
+        "src/wire/wire_kube_encode.c",
+        "    strbuf_char(&value, ' ');\n    strbuf_str(&value, at);\n",
+        "",
+        "sim 1-300",
+    ),
+    Bug(
+        "plain_init",
+        "a sidecar is read as an init container",
+        "src/wire/wire_kube_pod.c",
+        "    out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;",
+        "    out->is.kind = init && !(sidecar && false) ? CONTAINER_INIT : CONTAINER_APP;",
+        "unit.wire.wire_kube_pod",
+    ),
+    Bug(
+        "surely",
+        "a doubt is written down as none",
+        "src/store/write.c",
+        "    bind_number(&bind, after->is.in_doubt);",
+        "    bind_number(&bind, after->is.in_doubt && after->is.state == STATE_BOUND);",
+        "sim 1-60",
+    ),
+    Bug(
+        "short_log",
+        "a reader keeps the log growing: it is never waited for",
+        "src/store/tend.c",
+        "    failed = checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);",
+        "    failed = checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);",
+        "unit.store.log",
+    ),
+    Bug(
+        "large_page",
+        "a page that is too large is asked for again as large, for ever",
+        "src/kube/reflector.c",
+        "    if (r->page == 1) {\n        relist(r, now_ms, &err);\n        return;\n",
+        "    if (r->page > 0) {\n        relist(r, now_ms, &err);\n        return;\n",
+        "unit.kube.reflector",
+    ),
+    Bug(
+        "last_page",
+        "the watch begins where the last page of a list ended: what happened meanwhile is lost",
+        "src/kube/reflector.c",
+        "    if (rc == 0 && first && !remember(",
+        "    (void)first;\n    if (rc == 0 && !remember(",
+        "unit.kube.reflector",
+    ),
+    Bug(
+        "never_well",
+        "the API server's failures of yesterday still lengthen the pause",
+        "src/kube/reflector.c",
+        "    if (r->failed_ever && now_ms - r->failed_ms >= HEALTHY_MS)\n        r->failures = 0;\n",
+        "",
+        "unit.kube.reflector",
+    ),
+    Bug(
+        "rang_once",
+        "a wake-up that failed is not tried again",
+        "src/app/outbox.c",
+        "        outbox->ring_wanted = true;\n        outbox->ring_not_before_ms",
+        "        outbox->ring_not_before_ms",
+        "sim 1-300",
+    ),
+    Bug(
+        "ready_again",
+        "whoever was refused before nobody wakes when granting begins",
+        "src/app/writer.c",
+        "        wake(writer, some_node(writer));\n    }\n    writer->was_ready",
+        "    }\n    writer->was_ready",
+        "sim 1-300",
+    ),
+    Bug(
+        "short_list",
+        "nobody asks again about a pod whose list was shorter than what fits",
+        "src/app/hints.c",
+        "    kept->due = is_short(kept, offered);",
+        "    kept->due = is_short(kept, offered) && false;",
+        "sim 1-60",
+    ),
+    Bug(
+        "other_copy",
+        "a Binding that a restart left behind is forgotten: a refusal of the second ends both",
+        "src/app/outbox.c",
+        "    call->maybe_sent = binding->sending != SENDING_FIRST;",
+        "    call->maybe_sent = false;",
+        "unit.app.outbox",
+    ),
+    Bug(
+        "unanswered",
+        "a bind of a batch that was lost gets no answer",
+        "src/app/writer.c",
+        "            flight_end(writer, writer->effect[i].uid, text);\n",
+        "            continue;\n",
+        "sim 1-60",
+    ),
+    Bug(
+        "no_purpose",
+        "a client certificate is asked for, and whatever comes is taken",
+        "src/web/web_tls.c",
+        " == 0 && doubts == 0)",
+        " == 0)",
+        "unit.web.tls",
+    ),
+    Bug(
+        "never_quiet",
+        "a call that was let go is still counted: a stop waits for it in vain",
+        "src/web/web_call.c",
+        "    atomic_fetch_sub(&call->web->pending, 1);",
+        "    must(call->web != NULL);",
+        "unit.web.web",
+    ),
+]
