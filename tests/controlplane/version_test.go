@@ -193,6 +193,30 @@ func (f *fixture) bindVolumes(stop <-chan struct{}) {
 	}
 }
 
+// What a tenant writes between our reading and the Binding is judged, or nothing is bound.
+func TestAPodThatIsWrittenToWhileItsBindingIsOnItsWayIsJudgedAgain(t *testing.T) {
+	f, proxy := through(t, oneNode(4))
+	var sent atomic.Int32
+	proxy.Slow(func(r *http.Request) harness.Delay {
+		if harness.IsBinding(r, "moved") && sent.Add(1) == 1 {
+			_, err := f.api.Merge("/api/v1/namespaces/"+f.space+"/pods/moved", object{"metadata": object{
+				"annotations": object{"milligpu.io/gpu-count": "2"}}})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return harness.Delay{}
+	})
+	f.create(harness.Simple("moved", 600))
+	if shares := f.sharesOf(f.bound("moved")); len(shares) != 2 || shares[0].Milli != 300 {
+		t.Errorf("it asks for two halves of 300 and has %v", shares)
+	}
+	if c := f.conflicts(); c.conflicts != 1 || c.gets != 1 || sent.Load() != 2 {
+		t.Errorf("%d Bindings, %.0f conflicts, %.0f GETs", sent.Load(), c.conflicts, c.gets)
+	}
+	f.consistent()
+}
+
 var named = regexp.MustCompile(`in doubt: the Binding of version (\d+): `)
 
 // kube-scheduler writes nothing where a failure repeats the very same condition.  The version in
