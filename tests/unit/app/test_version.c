@@ -325,6 +325,65 @@ static void who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answ
     assert_int_equal(rig_taken(rig, "n1"), 700);
 }
 
+/* Pod a holds 300 on n1 as a milligpud before versions wrote it down. */
+static void reserve_as_before(struct rig *rig)
+{
+    struct ledger *ledger = ledger_new();
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    const struct request request = {.wants = 1, .want = &want};
+    struct pod_record *pod = pods_copy(rig->app.pods, "default", "a");
+    const struct command reserve = {.kind = COMMAND_RESERVE,
+                                    .at_ms = rig->wall_ms,
+                                    .uid = pod->uid,
+                                    .namespace = "default",
+                                    .name = "a",
+                                    .node = "n1",
+                                    .request = &request};
+    const struct store_ops *ops = &rig->real_store;
+    struct change change;
+    struct err err;
+
+    assert_int_equal(store_load(rig->app.store, ledger, &err), 0);
+    assert_int_equal(ledger_decide(ledger, &reserve, &change), VERDICT_OK);
+    assert_int_equal(ops->begin(ops->ctx, &err), 0);
+    assert_int_equal(ops->write(ops->ctx, &reserve, &change, &err), STORE_OK);
+    assert_int_equal(ops->commit(ops->ctx, &err), 0);
+    ledger_apply(ledger, &change);
+    change_done(&change);
+    ledger_free(ledger);
+    pod_record_free(pod);
+    rig_restart(rig);
+    rig_run(rig);
+    assert_int_equal(rig_reserved(rig, "n1"), 300);
+}
+
+static void a_reservation_of_an_older_ledger_ends_as_it_did(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    reserve_as_before(rig);
+    move(rig, "a"); /* what was sent for it may have named no version */
+    rig_pass(rig, 80000);
+    assert_int_equal(rig_reserved(rig, "n1"), 300);
+    rig_pass(rig, 20000);
+    assert_int_equal(rig_reserved(rig, "n1"), 0);
+}
+
+static void a_reservation_of_an_older_ledger_is_sent_as_it_was(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    reserve_as_before(rig);
+    move(rig, "a");
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    assert_int_equal(version_on_n1(rig), 0);
+    assert_int_equal(rig->bindings, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -347,6 +406,8 @@ int main(void)
         TEST(a_conflict_of_another_kind_takes_no_doubt_away_either),
         TEST(a_pod_that_is_gone_ends_its_doubt),
         TEST(an_api_server_that_cannot_be_asked_ends_no_doubt),
+        TEST(a_reservation_of_an_older_ledger_ends_as_it_did),
+        TEST(a_reservation_of_an_older_ledger_is_sent_as_it_was),
         TEST(who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
