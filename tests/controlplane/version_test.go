@@ -124,6 +124,9 @@ func TestPodsWithVolumesAreBoundInTheirNewVersion(t *testing.T) {
 	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
 	go func() { f.bindVolumes(stop); close(done) }()
 	defer func() { close(stop); <-done }()
+	changes, stopWatch, err := f.api.Watch(harness.PodPath(f.space, ""),
+		harness.Text(f.must(f.api.Get(harness.PodPath(f.space, ""))), "metadata", "resourceVersion"))
+	f.check(err)
 	before := f.conflicts()
 	began := time.Now()
 	for i := range pods {
@@ -137,7 +140,16 @@ func TestPodsWithVolumesAreBoundInTheirNewVersion(t *testing.T) {
 		done, err := f.api.AllBound(f.space)
 		return err == nil && done, "pods are not bound"
 	})
-	f.report("with volumes", pods, time.Since(began), before)
+	took := time.Since(began)
+	stopWatch()
+	nominated := map[string]bool{}
+	for change := range changes {
+		if harness.Text(change.Object, "status", "nominatedNodeName") != "" {
+			nominated[harness.Text(change.Object, "metadata", "name")] = true
+		}
+	}
+	t.Logf("%d of %d pods were nominated before they were bound", len(nominated), pods)
+	f.report("with volumes", pods, took, before)
 	f.settled()
 }
 
