@@ -20,6 +20,7 @@ struct node_facts {
     const char *name;
     const char *uid;
     const char *resource_version;
+    int64_t created_ms; /* creationTimestamp, UTC; 0: not known */
     bool unschedulable;
     const char *capacity_milli;    /* status.capacity[resource], as written */
     const char *allocatable_milli; /* status.allocatable[resource] */

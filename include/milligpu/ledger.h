@@ -53,7 +53,9 @@ const char *command_name(enum command_kind kind);
  * RESERVE holds the request's whole GPUs against the node, too.
  * VERSION: no Binding that was sent for this reservation can land any more, since its pod has moved
  * on unbound; the next may be sent when this one's version is on disk.
- * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate).
+ * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate); with
+ * elder it gives up what that other Node shows, but for what a pod holds: where a ledger begins
+ * anew, the order of its first list says nothing about who was first.
  * OBSERVE with request NULL and a pod that names our resource (an amount nobody may ask for, bound
  * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
  * without GPUs, so that nothing is granted there until NODE says what it is, and it leaves with
@@ -70,6 +72,7 @@ struct command {
     uint64_t version;                  /* RESERVE, VERSION: of the pod that was judged */
     const struct pod *pod;             /* OBSERVE: its annotation and whole_gpus */
     const struct inventory *inventory; /* NODE */
+    const struct inventory *elder;     /* NODE without inventory; NULL */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
@@ -146,13 +149,19 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
                                 size_t count) MUST_USE;
 
 /*
- * A UUID is granted on one node only: the first that showed it, for as long as that node shows it
- * or a pod holds it there; what only an annotation names claims nothing.  When it lets go, the GPU
- * of another node may be a duplicate of nothing.  A node that shows such a GPU, of several the one
- * that has shown it longest, or NULL; to be asked after apply and undo, and answered by a NODE
- * command with inventory NULL: until then it is the same node.  Costs what was let go since.
+ * A UUID is granted on one node only: the first Node (uid) that showed it, for as long as that Node
+ * is there, whatever it shows meanwhile, or a pod holds it there; what only an annotation names
+ * claims nothing.  All others are duplicates, and the first is contested.  When it lets go, the one
+ * that came next takes over (after a restart: the first by name).
+ *
+ * A node whose flags do not say so (any more), or NULL; to be asked after apply and undo of
+ * anything, and answered by a NODE command with inventory NULL: until then it is the same node.
+ * Costs what was let go since.
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
+
+/* The node that may grant a UUID, or that keeps others from it; NULL: nobody. */
+const struct node *ledger_claimant(const struct ledger *ledger, struct text id) MUST_USE;
 
 /*
  * Every invariant, recomputed from nothing: an error names the first that is broken, with node,

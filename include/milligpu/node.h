@@ -16,6 +16,7 @@
  *      GPU shrank.
  *   2. A GPU that is charged never disappears: it stays, absent.
  *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
+ *   4. A node that is gone claims nothing; claims are in ascending order, and none is a GPU here.
  */
 #ifndef MILLIGPU_NODE_H
 #define MILLIGPU_NODE_H
@@ -31,6 +32,8 @@ enum gpu_flag {
     GPU_DUPLICATE = 1 << 3, /* the UUID is not this node's: another showed it first, or, of an
                                absent one, none but an annotation names it.  No grants here */
     GPU_OVER = 1 << 4,      /* charged beyond its milli or MiB: no grants, drift */
+    GPU_CONTESTED = 1 << 5, /* another node shows this UUID, too; this one was the first: drift.
+                               Not kept by the store: the ledger finds it anew */
 };
 
 struct gpu {
@@ -64,8 +67,10 @@ struct node {
     int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
+    uint32_t claims;
     struct gpu *gpu;
     const struct allocation **allocation; /* counted; ascending uid */
+    const struct atom **claim; /* UUIDs that this Node showed first and does not show now */
 };
 
 /*
@@ -85,6 +90,8 @@ struct node_build {
     const struct gpu *gpu; /* all but what is counted; any flag but OVER */
     uint32_t allocations;
     const struct allocation *const *allocation;
+    uint32_t claims; /* of those that are no GPU of the node the first GPUS_PER_NODE_MAX are kept */
+    const struct atom *const *claim; /* ascending */
 };
 
 struct node *node_new(const struct node_build *build) MUST_USE;

@@ -96,6 +96,7 @@ struct writer {
     uint64_t epoch;      /* of pod lists */
     uint64_t node_epoch; /* of node lists */
     struct map nodes_seen;
+    struct map ages; /* while the ledger is new: node name to its creationTimestamp */
     bool pods_ended; /* this batch ends a list */
     bool settled;    /* which began after a new ledger's wait */
     int64_t start_ms;
@@ -123,6 +124,7 @@ struct writer *writer_new(struct app *app)
     map_init(&writer->flights);
     map_init(&writer->doubts);
     map_init(&writer->nodes_seen);
+    map_init(&writer->ages);
     writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
     writer->epoch = 1;
     writer->start_ms = app->clock.now_ms(app->clock.ctx);
@@ -200,6 +202,7 @@ void writer_free(struct writer *writer)
     map_done(&writer->flights);
     map_done(&writer->doubts);
     map_done(&writer->nodes_seen);
+    map_done(&writer->ages);
     drift_watch_free(writer->drift);
     batch_done(&writer->batch);
     ledger_free(writer->ledger);
@@ -1033,6 +1036,44 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
     return whole;
 }
 
+/* What has no time is younger than all that have one; of equal age the first by name is older. */
+static bool is_older(const struct writer *writer, const struct node_facts *facts,
+                     const struct node *than)
+{
+    const int64_t age = (int64_t)(intptr_t)map_find(&writer->ages, atom_text(than->name));
+
+    must(strcmp(facts->name, than->name->text) != 0);
+    if (facts->created_ms == age)
+        return strcmp(facts->name, than->name->text) < 0;
+    return facts->created_ms != 0 && (age == 0 || facts->created_ms < age);
+}
+
+/*
+ * The first to show a UUID goes on.  Where the ledger is new nobody knows who that was, and the
+ * order of the list says nothing: then it is the Node that is older, which nobody can choose.
+ */
+static bool give_way(struct writer *writer, const struct node_facts *facts,
+                     const struct inventory *inventory)
+{
+    bool whole = true;
+
+    must(facts->name[0] != '\0');
+    if (!atomic_load(&writer->app->new_ledger))
+        return true;
+    for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
+        const struct node *node = ledger_claimant(writer->ledger, text_of(inventory->gpu[i].id));
+        if (node == NULL || text_is(atom_text(node->name), facts->name) ||
+            !is_older(writer, facts, node))
+            continue;
+        const struct command command = {.kind = COMMAND_NODE,
+                                        .at_ms = writer->wall_ms,
+                                        .node = node->name->text,
+                                        .elder = inventory};
+        whole = run(writer, &command);
+    }
+    return whole;
+}
+
 static bool handle_node(struct writer *writer, const struct node_facts *facts)
 {
     must(facts->name[0] != '\0');
@@ -1046,8 +1087,8 @@ static bool handle_node(struct writer *writer, const struct node_facts *facts)
                                     .at_ms = writer->wall_ms,
                                     .node = facts->name,
                                     .inventory = &inventory};
-    const bool whole =
-        run(writer, &command) && heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
+    const bool whole = give_way(writer, facts, &inventory) && run(writer, &command) &&
+                       heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
     if (whole)
         want_advertised(writer, &inventory, facts);
     arena_done(&arena);
@@ -1055,6 +1096,8 @@ static bool handle_node(struct writer *writer, const struct node_facts *facts)
     if (node != NULL)
         (void)map_put(&writer->nodes_seen, atom_text(node->name),
                       (void *)(uintptr_t)writer->node_epoch);
+    if (node != NULL && atomic_load(&writer->app->new_ledger) && facts->created_ms != 0)
+        (void)map_put(&writer->ages, atom_text(node->name), (void *)(intptr_t)facts->created_ms);
     return whole;
 }
 
@@ -1335,6 +1378,8 @@ static void claim_ledger(struct writer *writer)
         return;
     }
     writer->may_claim = false;
+    map_done(&writer->ages);
+    map_init(&writer->ages);
     atomic_store(&app->new_ledger, false);
     atomic_store(&app->settled_at_ms, 0);
     atomic_store(&app->pods_synced, true);

@@ -78,7 +78,13 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
         say(report, "absent", drift);
     }
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE) {
-        strbuf_str(text, "another node showed this UUID first; nothing is granted here");
+        strbuf_str(text, "another node showed this UUID first; nothing is granted here until "
+                         "that Node is gone and no pod holds it there");
+        say(report, "duplicate_gpu", drift);
+    }
+    if ((gpu->flags & GPU_CONTESTED) != 0) {
+        must((gpu->flags & GPU_DUPLICATE) == 0);
+        strbuf_str(text, "another node shows this UUID, too; this one was the first and goes on");
         say(report, "duplicate_gpu", drift);
     }
     must(text->len == 0);

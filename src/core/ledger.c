@@ -81,7 +81,7 @@ void ledger_free(struct ledger *ledger)
     map_done(&ledger->rivals);
     xfree(ledger->book);
     xfree(ledger->free_slot);
-    xfree(ledger->stale);
+    xfree(ledger->unsettled);
     xfree(ledger->kept);
     names_free(ledger->names); /* last: everything else points into it */
     xfree(ledger);
@@ -175,13 +175,29 @@ static bool owns(const struct node *node, const struct gpu *gpu)
 
 static bool same_claims(const struct node *a, const struct node *b)
 {
-    if (a == NULL || b == NULL || a->gpus != b->gpus)
+    if (a == NULL || b == NULL || a->gpus != b->gpus || a->claims != b->claims)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
             ((a->gpu[i].flags ^ b->gpu[i].flags) & (GPU_DUPLICATE | GPU_ABSENT)) != 0)
             return false;
-    return true;
+    return a->claims == 0 || memcmp(a->claim, b->claim, a->claims * sizeof *a->claim) == 0;
+}
+
+/* Of an id that one node shows there is nothing to settle. */
+static void unsettle(struct ledger *ledger, const struct atom *id)
+{
+    must(id != NULL);
+    must(id->len > 0);
+    if (map_find(&ledger->rivals, atom_text(id)) == NULL)
+        return;
+    for (size_t i = 0; i < ledger->unsettleds; i++)
+        if (ledger->unsettled[i] == id)
+            return;
+    ledger->unsettled = xgrow(ledger->unsettled, ledger->unsettleds, &ledger->unsettled_capacity,
+                              sizeof(struct atom *));
+    ledger->unsettled[ledger->unsettleds++] = id;
+    must(ledger->unsettleds <= ledger->unsettled_capacity);
 }
 
 static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
@@ -200,6 +216,7 @@ static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu
     }
     rivals->slot = xgrow(rivals->slot, rivals->count, &rivals->capacity, sizeof *rivals->slot);
     rivals->slot[rivals->count++] = slot;
+    unsettle(ledger, gpu->id);
 }
 
 static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
@@ -210,6 +227,7 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
         return;
     struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
     size_t at = 0;
+    unsettle(ledger, gpu->id); /* the owner may be alone now */
     must(rivals != NULL && rivals->count > 0);
     while (rivals->slot[at] != slot)
         must(++at < rivals->count);
@@ -219,16 +237,31 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
         rivals_free(map_take(&ledger->rivals, atom_text(gpu->id)));
 }
 
+static void drop_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
+{
+    must(slot < ledger->places);
+    must(value_slot(map_take(&ledger->owners, atom_text(id))) == slot);
+    unsettle(ledger, id);
+}
+
+static void take_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
+{
+    must(slot < ledger->places);
+    must(map_put(&ledger->owners, atom_text(id), slot_value(slot)) == NULL);
+    unsettle(ledger, id);
+}
+
 static void drop_claims(struct ledger *ledger, uint32_t slot, const struct node *node)
 {
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        if ((gpu->flags & GPU_DUPLICATE) != 0) {
+        if ((gpu->flags & GPU_DUPLICATE) != 0)
             leave_as_rival(ledger, slot, gpu);
-        } else if (owns(node, gpu)) {
-            must(value_slot(map_take(&ledger->owners, atom_text(gpu->id))) == slot);
-        }
+        else if (owns(node, gpu))
+            drop_owner(ledger, gpu->id, slot);
     }
+    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
+        drop_owner(ledger, node->claim[i], slot);
 }
 
 static void take_claims(struct ledger *ledger, uint32_t slot, const struct node *node)
@@ -238,23 +271,10 @@ static void take_claims(struct ledger *ledger, uint32_t slot, const struct node 
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             come_as_rival(ledger, slot, gpu);
         else if (owns(node, gpu))
-            must(map_put(&ledger->owners, atom_text(gpu->id), slot_value(slot)) == NULL);
+            take_owner(ledger, gpu->id, slot);
     }
-}
-
-/* What nobody owns may be the first's who shows it.  One is enough: then the rest are rivals. */
-static void find_heirs(struct ledger *ledger, const struct node *node)
-{
-    for (uint32_t i = 0; ledger->rivals.count > 0 && node != NULL && i < node->gpus; i++) {
-        const struct text id = atom_text(node->gpu[i].id);
-        const struct rivals *rivals = map_find(&ledger->rivals, id);
-        if (rivals == NULL || map_find(&ledger->owners, id) != NULL)
-            continue;
-        must(rivals->count > 0);
-        ledger->stale =
-            xgrow(ledger->stale, ledger->stales, &ledger->stale_capacity, sizeof *ledger->stale);
-        ledger->stale[ledger->stales++] = rivals->slot[0];
-    }
+    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
+        take_owner(ledger, node->claim[i], slot);
 }
 
 static void swap_claims(struct ledger *ledger, uint32_t slot, const struct node *from,
@@ -266,8 +286,6 @@ static void swap_claims(struct ledger *ledger, uint32_t slot, const struct node 
         return;
     drop_claims(ledger, slot, from);
     take_claims(ledger, slot, to);
-    find_heirs(ledger, from);
-    find_heirs(ledger, to);
 }
 
 /* The place of a slot, fit to be written to. */
@@ -556,33 +574,42 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     return snapshot;
 }
 
-/* Does it show a GPU that nobody owns, as another's? */
-static bool is_stale(const struct ledger *ledger, const struct node *node)
+/* Whose flags are not what they should be; NULL: nobody's. */
+static const struct node *unsettled_node(const struct ledger *ledger, const struct atom *id)
 {
-    for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
-        const struct gpu *gpu = &node->gpu[i];
-        must(gpu->id != NULL);
-        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
-            map_find(&ledger->owners, atom_text(gpu->id)) == NULL)
-            return true;
+    const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
+    const struct rivals *rivals = map_find(&ledger->rivals, atom_text(id));
+
+    must(id->len > 0);
+    must(rivals == NULL || rivals->count > 0);
+    if (slot == SLOT_NONE)
+        return rivals == NULL ? NULL : ledger_at(ledger, rivals->slot[0]);
+    const struct node *owner = ledger_at(ledger, slot);
+    for (uint32_t i = 0; i < owner->gpus; i++) {
+        const struct gpu *gpu = &owner->gpu[i];
+        if (gpu->id == id && (gpu->flags & GPU_ABSENT) == 0 &&
+            ((gpu->flags & GPU_CONTESTED) != 0) != (rivals != NULL))
+            return owner;
     }
-    return false;
+    return NULL;
 }
 
 const struct node *ledger_stale_duplicate(struct ledger *ledger)
 {
-    const struct node *node = NULL;
-    size_t at = 0;
-
     must(ledger != NULL);
-    must(ledger->stales <= ledger->stale_capacity);
-    while (at < ledger->stales && !is_stale(ledger, node = ledger_at(ledger, ledger->stale[at])))
-        at++;
-    const bool found = at < ledger->stales;
-    /* Whom it finds stays in front until he is healed: the batch that does it may be lost. */
-    ledger->stales -= (uint32_t)at;
-    if (at > 0 && found)
-        memmove(ledger->stale, &ledger->stale[at], ledger->stales * sizeof *ledger->stale);
-    must(!found || node != NULL);
-    return found ? node : NULL;
+    must(ledger->unsettleds <= ledger->unsettled_capacity);
+    for (; ledger->unsettleds > 0; ledger->unsettleds--) {
+        const struct node *node = unsettled_node(ledger, ledger->unsettled[ledger->unsettleds - 1]);
+        if (node != NULL)
+            return node;
+    }
+    return NULL;
+}
+
+const struct node *ledger_claimant(const struct ledger *ledger, struct text id)
+{
+    const uint32_t slot = value_slot(map_find(&ledger->owners, id));
+    must(id.len > 0);
+    must(slot == SLOT_NONE || slot < ledger->places);
+    return slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
 }

@@ -8,6 +8,7 @@ struct totals {
     size_t allocations;
     size_t open;
     size_t owners;
+    size_t rivals;
     uint32_t duplicates;
 };
 
@@ -40,6 +41,16 @@ static const char *broken_allocation(const struct ledger *ledger,
     return NULL;
 }
 
+static bool is_rival(const struct rivals *rivals, uint32_t slot)
+{
+    must(rivals == NULL || rivals->count > 0);
+    must(slot != SLOT_NONE);
+    for (uint32_t i = 0; rivals != NULL && i < rivals->count; i++)
+        if (rivals->slot[i] == slot)
+            return true;
+    return false;
+}
+
 static const char *broken_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
                               const struct gpu *gpu)
 {
@@ -54,6 +65,9 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
     if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name)) &&
         value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
         return "the table of owners has another node for it, or none";
+    if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
+        !is_rival(map_find(&ledger->rivals, atom_text(gpu->id)), slot))
+        return "the table of rivals does not have it";
     return NULL;
 }
 
@@ -67,11 +81,13 @@ static void count(const struct ledger *ledger, const struct node *node, struct t
         totals->open += node->allocation[i]->is.state == STATE_RESERVED;
     for (uint32_t i = 0; i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
+        totals->rivals += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             totals->duplicates++;
         else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
             totals->owners++;
     }
+    totals->owners += node->claims;
 }
 
 static int check_node(const struct ledger *ledger, uint32_t slot, const struct node *node,
@@ -93,6 +109,10 @@ static int check_node(const struct ledger *ledger, uint32_t slot, const struct n
         if (fault != NULL)
             return broken(node, "GPU", node->gpu[i].id->text, fault, err);
     }
+    for (uint32_t i = 0; i < node->claims; i++)
+        if (value_slot(map_find(&ledger->owners, atom_text(node->claim[i]))) != slot)
+            return broken(node, "claim", node->claim[i]->text,
+                          "the table of owners has another node for it, or none", err);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const char *fault = broken_allocation(ledger, node->allocation[i]);
         if (fault != NULL)
@@ -123,6 +143,18 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
     return 0;
 }
 
+static size_t count_rivals(const struct ledger *ledger)
+{
+    const struct rivals *rivals;
+    size_t count = 0;
+
+    for (size_t at = 0; (rivals = map_next(&ledger->rivals, &at)) != NULL;)
+        count += rivals->count;
+    must(count >= ledger->rivals.count);
+    must(ledger->rivals.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
+    return count;
+}
+
 static int check_totals(const struct ledger *ledger, struct err *err)
 {
     struct totals totals = {0};
@@ -144,6 +176,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
         {ledger->open.count, totals.open, "reservations"},
         {ledger->owners.count, totals.owners, "GPUs with an owner"},
         {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
+        {count_rivals(ledger), totals.rivals, "shown duplicates"},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (all[i].is != all[i].should)

@@ -327,6 +327,7 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     must(name != NULL);
     must(name[0] != '\0');
     must(inventory == NULL || command->node == NULL || strcmp(command->node, name) == 0);
+    must(inventory == NULL || command->elder == NULL);
 
     uint32_t slot = ledger_slot(ledger, text_of(name));
     if (slot == SLOT_NONE) {
@@ -340,7 +341,7 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
-    draft_claim(&draft, ledger);
+    draft_claim(&draft, ledger, command->elder);
     const enum verdict verdict = settle_node(&draft, command, out);
     draft_done(&draft);
     return verdict;

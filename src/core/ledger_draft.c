@@ -262,6 +262,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->name = names_intern(ledger->names, text_of(inventory->node));
     must(old == NULL || old->name == build->name);
     build->uid = names_intern(ledger->names, text_of(inventory->uid));
+    draft->another = old != NULL && old->uid != build->uid;
     build->source = inventory->source;
     build->problem = inventory->problem;
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
@@ -279,28 +280,48 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }
 
-static void claim(const struct draft *draft, const struct ledger *ledger, struct gpu *gpu)
+/* Has a pod that lives here a charge on this GPU, by either of its names? */
+static bool charged_here(const struct draft *draft, const struct gpu *gpu)
 {
-    must(draft->build.name != NULL);
-    /* What a node does not show stays whose it was. */
-    if ((gpu->flags & GPU_ABSENT) != 0)
-        return;
-    gpu->flags = (uint16_t)(gpu->flags & ~GPU_DUPLICATE);
-    if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
-        return;
-    const uint32_t owner = value_slot(map_find(&ledger->owners, atom_text(gpu->id)));
-    must(owner == SLOT_NONE || owner < ledger->places);
-    if (owner != SLOT_NONE && owner != draft->slot)
-        gpu->flags |= GPU_DUPLICATE;
+    must(gpu->id != NULL);
+    must(gpu->id != gpu->alias);
+    return draft->old != NULL && (charged_by_id(draft->old, gpu->id) ||
+                                  (gpu->alias != NULL && charged_by_id(draft->old, gpu->alias)));
 }
 
-void draft_claim(struct draft *draft, const struct ledger *ledger)
+static unsigned claim(const struct draft *draft, const struct ledger *ledger, const struct gpu *gpu,
+                      const struct inventory *elder)
+{
+    const struct text id = atom_text(gpu->id);
+
+    must(draft->build.name != NULL);
+    if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+        return 0;
+    const uint32_t owner = value_slot(map_find(&ledger->owners, id));
+    must(owner == SLOT_NONE || owner < ledger->places);
+    if (owner != SLOT_NONE && owner != draft->slot)
+        return GPU_DUPLICATE;
+    if (elder != NULL && shows(elder, id) && !charged_here(draft, gpu))
+        return GPU_DUPLICATE;
+    const struct rivals *rivals = map_find(&ledger->rivals, id);
+    /* It may be one itself, until now. */
+    return rivals != NULL && (rivals->count > 1 || rivals->slot[0] != draft->slot) ? GPU_CONTESTED
+                                                                                   : 0;
+}
+
+void draft_claim(struct draft *draft, const struct ledger *ledger, const struct inventory *elder)
 {
     must(draft->slot <= ledger->places);
     must(draft->gpus <= draft->capacity);
 
-    for (uint32_t i = 0; i < draft->gpus; i++)
-        claim(draft, ledger, &draft->gpu[i]);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
+        /* What a node does not show stays whose it was. */
+        if ((gpu->flags & GPU_ABSENT) == 0)
+            gpu->flags = (uint16_t)(kept | claim(draft, ledger, gpu, elder));
+    }
+    draft->elder = elder;
 }
 
 void draft_absent(struct draft *draft, const struct gpu *gpu)
@@ -331,6 +352,62 @@ static uint32_t merge(const struct node *old, const struct allocation *before,
     return count;
 }
 
+/* To where it sorts; once. */
+static uint32_t add_claim(const struct atom **claim, uint32_t claims, const struct atom *id)
+{
+    uint32_t at = claims;
+
+    must(id != NULL);
+    must(claim != NULL);
+    while (at > 0 && atom_cmp(claim[at - 1], id) > 0)
+        at--;
+    if (at > 0 && claim[at - 1] == id)
+        return claims;
+    memmove(&claim[at + 1], &claim[at], (claims - at) * sizeof(struct atom *));
+    claim[at] = id;
+    return claims + 1;
+}
+
+/* Is it only this pod that kept it, and did the Node before this one show it? */
+static bool left_with(const struct draft *draft, const struct allocation *before,
+                      const struct gpu *gpu)
+{
+    must(gpu->id != NULL);
+    must((gpu->flags & GPU_ABSENT) != 0);
+    if (before == NULL || before->is.node_uid == draft->build.uid)
+        return false;
+    for (uint32_t i = 0; i < before->charges; i++)
+        if (before->charge[i].gpu == gpu->id || before->charge[i].gpu == gpu->alias)
+            return true;
+    return false;
+}
+
+/*
+ * What this Node showed first stays its own while the Node is there, shown or not: an annotation
+ * that cannot be read for a moment gives no GPU away.  What is still charged is a GPU, absent.
+ */
+static uint32_t remember(const struct draft *draft, const struct allocation *before,
+                         const struct atom **out)
+{
+    const struct node *old = draft->old;
+    uint32_t claims = 0;
+
+    must(old == NULL || old->claims <= GPUS_PER_NODE_MAX);
+    if (old == NULL || draft->build.gone || draft->another)
+        return 0;
+    for (uint32_t i = 0; i < old->claims; i++)
+        if (draft->elder == NULL || !shows(draft->elder, atom_text(old->claim[i])))
+            claims = add_claim(out, claims, old->claim[i]);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        const struct gpu *gpu = &draft->gpu[i];
+        if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) == GPU_ABSENT &&
+            gpu_id_is_real(gpu->id, atom_text(draft->build.name)) && !left_with(draft, before, gpu))
+            claims = add_claim(out, claims, gpu->id);
+    }
+    must(claims <= old->claims + draft->gpus);
+    return claims;
+}
+
 static bool gpu_alike(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
@@ -346,15 +423,18 @@ bool node_alike(const struct node *a, const struct node *b)
 
     if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
         a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
-        a->gpus != b->gpus)
+        a->gpus != b->gpus || a->claims != b->claims)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (!gpu_alike(&a->gpu[i], &b->gpu[i]))
             return false;
+    for (uint32_t i = 0; i < a->claims; i++)
+        if (a->claim[i] != b->claim[i])
+            return false;
     return true;
 }
 
-/* since_ms tells for how long problem, gone and flags have been as they are. */
+/* since_ms tells for how long problem, gone and the flags that are kept have been as they are. */
 static bool same_trouble(const struct node *a, const struct node *b)
 {
     must(a->name == b->name);
@@ -363,7 +443,8 @@ static bool same_trouble(const struct node *a, const struct node *b)
     if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
-        if (a->gpu[i].id != b->gpu[i].id || a->gpu[i].flags != b->gpu[i].flags)
+        if (a->gpu[i].id != b->gpu[i].id ||
+            ((a->gpu[i].flags ^ b->gpu[i].flags) & ~(unsigned)GPU_CONTESTED) != 0)
             return false;
     return true;
 }
@@ -385,6 +466,10 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     must(build->allocations <= most);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
+    const uint32_t claims_most = (old != NULL ? old->claims : 0) + draft->gpus + 1;
+    const struct atom **claim = xcalloc(claims_most, sizeof(struct atom *));
+    build->claims = remember(draft, before, claim);
+    build->claim = claim;
 
     struct node *node = NULL;
     if (!build->gone || build->allocations > 0) {
@@ -393,6 +478,8 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
         node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
     }
     build->allocation = NULL;
+    build->claim = NULL;
     xfree(list);
+    xfree(claim);
     return node;
 }

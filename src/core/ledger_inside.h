@@ -44,9 +44,10 @@ struct ledger {
     struct map owners;   /* real GPU id: slot + 1 of the one node that may grant it */
     struct map rivals;   /* real GPU id: struct rivals, owned; none without a slot */
     uint32_t duplicates; /* GPUs with that flag, over all nodes */
-    uint32_t *stale;     /* slots of nodes that may show what nobody owns any more */
-    size_t stales;
-    size_t stale_capacity;
+    /* Ids that several nodes show, and whose owner or rivals changed since they were looked at. */
+    const struct atom **unsettled;
+    size_t unsettleds;
+    size_t unsettled_capacity;
     bool room_came; /* since the last publication that held nothing back */
     uint64_t generation;
     uint64_t room;
@@ -89,6 +90,8 @@ struct draft {
     struct gpu *gpu;        /* room for every GPU that can end up here */
     uint32_t gpus;
     uint32_t capacity;
+    bool another; /* the Node object is another one than before: what that one claimed lapses */
+    const struct inventory *elder; /* what it shows is claimed here no more; NULL */
 };
 
 /* All as old is, with room for more GPUs.  Old may be NULL: gone and empty then. */
@@ -99,8 +102,11 @@ void draft_forget_gpus(struct draft *draft);
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory);
 /* A GPU that the node does not show and a pod names; whose it is its flags say. */
 void draft_absent(struct draft *draft, const struct gpu *gpu);
-/* Set or clear GPU_DUPLICATE of what is shown, by who owns what now. */
-void draft_claim(struct draft *draft, const struct ledger *ledger);
+/*
+ * Set or clear GPU_DUPLICATE and GPU_CONTESTED of what is shown, by who owns what now.  What elder
+ * shows (NULL: nothing) and nobody holds here is given up.
+ */
+void draft_claim(struct draft *draft, const struct ledger *ledger, const struct inventory *elder);
 /* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty. */
 struct node *draft_node(struct draft *draft, const struct allocation *before,
                         const struct allocation *after, int64_t at_ms) MUST_USE;

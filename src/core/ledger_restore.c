@@ -30,6 +30,28 @@ static int check_gpu(const struct ledger *ledger, const struct node_build *build
     return 0;
 }
 
+static int check_claim(const struct ledger *ledger, const struct node_build *build, uint32_t i,
+                       struct err *err)
+{
+    const struct atom *id = build->claim[i];
+    const char *node = build->name->text;
+
+    must(i < build->claims);
+    must(id != NULL);
+    if (build->gone || id->len == 0 || !gpu_id_is_real(id, atom_text(build->name)))
+        return err_set(err, ERR_CORRUPT, "node %s: it cannot claim GPU %s", node, id->text);
+    if (i > 0 && atom_cmp(build->claim[i - 1], id) >= 0)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s twice", node, id->text);
+    if (map_find(&ledger->owners, atom_text(id)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which is another node's", node,
+                       id->text);
+    for (uint32_t k = 0; k < build->gpus; k++)
+        if (build->gpu[k].id == id)
+            return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which it has", node,
+                           id->text);
+    return 0;
+}
+
 static int check_node(const struct ledger *ledger, const struct node_build *build, struct err *err)
 {
     must(build->gpus == 0 || build->gpu != NULL);
@@ -44,6 +66,14 @@ static int check_node(const struct ledger *ledger, const struct node_build *buil
                        NODES_MAX);
     for (uint32_t i = 0; i < build->gpus; i++) {
         const int failed = check_gpu(ledger, build, i, err);
+        if (failed != 0)
+            return failed;
+    }
+    if (build->claims > GPUS_PER_NODE_MAX)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", build->name->text,
+                       GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < build->claims; i++) {
+        const int failed = check_claim(ledger, build, i, err);
         if (failed != 0)
             return failed;
     }

@@ -4,7 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
+enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE | GPU_CONTESTED };
 
 static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
 
@@ -67,7 +67,7 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
     return count;
 }
 
-/* One block: the node, its allocations, its GPUs; room for the worst case. */
+/* One block: the node, its allocations, its claims, its GPUs; room for the worst case. */
 static struct node *make_room(const struct node_build *build, const struct allocation *after)
 {
     must(build->allocations == 0 || build->allocation != NULL);
@@ -75,8 +75,10 @@ static struct node *make_room(const struct node_build *build, const struct alloc
     for (uint32_t i = 0; i < build->allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
     const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
+    const size_t claim_bytes = build->claims * sizeof(struct atom *);
 
-    struct node *node = xmalloc(sizeof *node + allocation_bytes + gpus * sizeof(struct gpu));
+    struct node *node =
+        xmalloc(sizeof *node + allocation_bytes + claim_bytes + gpus * sizeof(struct gpu));
     *node = (struct node){
         .name = build->name,
         .uid = build->uid,
@@ -87,7 +89,8 @@ static struct node *make_room(const struct node_build *build, const struct alloc
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
-    node->gpu = (struct gpu *)(node->allocation + build->allocations + 1);
+    node->claim = (const struct atom **)(node->allocation + build->allocations + 1);
+    node->gpu = (struct gpu *)(node->claim + build->claims);
     atomic_init(&node->refs, 1);
     must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
     return node;
@@ -199,6 +202,17 @@ static void drop_uncharged(struct node *node)
     node->gpus = kept;
 }
 
+static void add_claims(struct node *node, const struct node_build *build)
+{
+    must(build->claims == 0 || (build->claim != NULL && !build->gone));
+    for (uint32_t i = 0; i < build->claims && node->claims < GPUS_PER_NODE_MAX; i++) {
+        must(i == 0 || atom_cmp(build->claim[i - 1], build->claim[i]) < 0);
+        if (find_id(node->gpu, node->gpus, build->claim[i]) == NULL)
+            node->claim[node->claims++] = build->claim[i];
+    }
+    must(node->claims <= build->claims);
+}
+
 static bool is_absent(const struct gpu *gpu)
 {
     return (gpu->flags & GPU_ABSENT) != 0;
@@ -266,6 +280,7 @@ static struct node *assemble(const struct node_build *build, const struct alloca
     add_inventory(node, build);
     add_charges(node);
     drop_uncharged(node);
+    add_claims(node, build);
     sort_gpus(node);
     for (uint32_t i = 0; i < node->gpus; i++)
         if (is_over(&node->gpu[i]))
@@ -299,6 +314,8 @@ struct node *node_with(const struct node *node, const struct allocation *before,
         .gpu = node->gpu,
         .allocations = node->allocations,
         .allocation = node->allocation,
+        .claims = node->claims,
+        .claim = node->claim,
     };
     return assemble(&build, before, after);
 }
@@ -496,6 +513,21 @@ static int check_allocations(const struct node *node, struct err *err)
     return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
+static const char *broken_claims(const struct node *node)
+{
+    must(node->claims <= GPUS_PER_NODE_MAX);
+    must(node->claims == 0 || node->claim != NULL);
+    if (node->gone && node->claims > 0)
+        return "it is gone, and claims a GPU";
+    for (uint32_t i = 0; i < node->claims; i++) {
+        if (i > 0 && atom_cmp(node->claim[i - 1], node->claim[i]) >= 0)
+            return "what it claims stands in the wrong place, or twice";
+        if (find_id(node->gpu, node->gpus, node->claim[i]) != NULL)
+            return "it claims a GPU that it has";
+    }
+    return NULL;
+}
+
 int node_check(const struct node *node, struct err *err)
 {
     must(err != NULL);
@@ -508,7 +540,9 @@ int node_check(const struct node *node, struct err *err)
         failed =
             err_set(err, ERR_CORRUPT, "node %s: its free milli are not what is left on its GPUs",
                     node->name->text);
-    return failed;
+    const char *fault = failed == 0 ? broken_claims(node) : NULL;
+    return fault == NULL ? failed
+                         : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
 void node_audit(const struct node *node)

@@ -174,6 +174,10 @@ static int check_present(sqlite3 *db, struct err *err)
         " WHERE a.alias = b.id OR a.alias = b.alias",
         "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM gpu AS g"
         " JOIN node AS n ON n.name = g.node WHERE n.gone = 1 AND g.flags & 1 = 0",
+        "SELECT 'node ' || c.node || ' claims GPU ' || c.gpu || ', which node ' || g.node || ' has'"
+        " FROM claim AS c JOIN gpu AS g ON g.id = c.gpu WHERE g.node = c.node OR g.flags & 8 = 0",
+        "SELECT 'node ' || c.node || ' is gone, yet claims GPU ' || c.gpu FROM claim AS c"
+        " JOIN node AS n ON n.name = c.node WHERE n.gone = 1",
         "SELECT 'a charge is live on GPU ' || gpu || ', its allocation is not' FROM charge"
         " WHERE live = 1 AND node IS NOT"
         " (SELECT a.lives_on FROM allocation AS a WHERE a.id = charge.allocation)",

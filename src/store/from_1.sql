@@ -1,6 +1,13 @@
 -- Version 1 to 2 (issue 9).  Version 2 is unreleased until that issue lands as a whole: until then it
 -- may grow, here and in schema.sql, and a ledger of it is nobody's.  Afterwards it never changes.
 
+CREATE TABLE claim (
+    gpu  TEXT PRIMARY KEY CHECK (gpu <> ''),
+    node TEXT NOT NULL REFERENCES node (name) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX claim_of ON claim (node, gpu);
+
 ALTER TABLE allocation ADD COLUMN
     version        INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0 AND (version = 0 OR origin = 'granted'));
 

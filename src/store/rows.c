@@ -56,11 +56,13 @@ static struct gpu read_gpu(struct row *row, struct names *names)
 struct node_rows {
     sqlite3_stmt *nodes;
     sqlite3_stmt *gpus;
+    sqlite3_stmt *claims;
     struct names *names;
     struct gpu *gpu;
     uint32_t count;
     uint32_t shown;
     size_t capacity;
+    const struct atom *claim[GPUS_PER_NODE_MAX];
 };
 
 static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
@@ -90,6 +92,32 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     return more;
 }
 
+static int read_claims(struct node_rows *rows, const char *node, uint32_t *out_count,
+                       struct err *err)
+{
+    struct bind bind = bind_start(rows->claims);
+    uint32_t count = 0;
+    int more;
+
+    bind_text(&bind, node);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(rows->claims, err)) > 0) {
+        if (count == ARRAY_LEN(rows->claim)) {
+            more = err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", node,
+                           GPUS_PER_NODE_MAX);
+            break;
+        }
+        struct row row = row_start(rows->claims);
+        rows->claim[count++] = intern(rows->names, row_text(&row));
+        more = row_check(&row, "claim", err);
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(rows->claims); /* repeats the error of the step */
+    *out_count = count;
+    return more;
+}
+
 static int read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
     must(rows->names != NULL);
@@ -105,6 +133,9 @@ static int read_node(struct node_rows *rows, struct node_build *out, struct err 
     int failed = row_check(&row, "node", err);
     if (failed == 0)
         failed = read_gpus(rows, out->name->text, err);
+    if (failed == 0)
+        failed = read_claims(rows, out->name->text, &out->claims, err);
+    out->claim = rows->claim;
     out->gpus = rows->count;
     out->gpu = rows->gpu;
     return failed;
@@ -125,6 +156,9 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           "SELECT id, alias, model, milli, mib, idx, numa, flags FROM gpu"
                           " WHERE node = ? ORDER BY flags & 1, idx, id",
                           &rows.gpus, err);
+    if (more == 0)
+        more =
+            db_prepare(db, "SELECT gpu FROM claim WHERE node = ? ORDER BY gpu", &rows.claims, err);
     while (more == 0 && (more = db_step(rows.nodes, err)) > 0) {
         struct node_build build;
         more = read_node(&rows, &build, err);
@@ -133,6 +167,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
     }
     (void)sqlite3_finalize(rows.nodes); /* repeats the error of the step */
     (void)sqlite3_finalize(rows.gpus);
+    (void)sqlite3_finalize(rows.claims);
     xfree(rows.gpu);
     return more;
 }

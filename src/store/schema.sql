@@ -1,7 +1,7 @@
 -- The ledger of milligpu on disk, version 2.  application_id 0x6d475055 ("mGPU"), user_version 2.
 --
 --   meta                     one row: whose cluster this is
---   node, gpu                the inventory as it is now; nothing of the past
+--   node, gpu, claim         the inventory as it is now; nothing of the past
 --   allocation               one row per reservation or observed pod; released ones stay as history
 --   share, charge            what its containers see; what it takes of each GPU
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
@@ -44,6 +44,14 @@ CREATE TABLE gpu (
 
 CREATE INDEX gpu_id ON gpu (id);
 CREATE INDEX gpu_alias ON gpu (alias) WHERE alias IS NOT NULL;
+
+-- What this Node (its uid) was the first to show, and does not show now: nobody else's while it is there.
+CREATE TABLE claim (
+    gpu  TEXT PRIMARY KEY CHECK (gpu <> ''),
+    node TEXT NOT NULL REFERENCES node (name) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX claim_of ON claim (node, gpu);
 
 CREATE TABLE allocation (
     id             INTEGER PRIMARY KEY,

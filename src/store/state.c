@@ -112,6 +112,14 @@ void state_node(struct strbuf *out, const struct node_build *build)
     add_text(out, "problem_text", build->problem_text->text);
     add_flag(out, "gone", build->gone);
     add_number(out, "since_ms", build->since_ms);
+    for (uint32_t i = 0; i < build->claims; i++) {
+        if (i == 0)
+            key(out, "claims");
+        strbuf_char(out, i == 0 ? '[' : ',');
+        strbuf_json(out, atom_text(build->claim[i]));
+    }
+    if (build->claims > 0)
+        strbuf_char(out, ']');
     key(out, "gpus");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < build->gpus; i++) {
@@ -144,6 +152,8 @@ struct node_build state_build_of(const struct node *node)
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = node->gpu,
+        .claims = node->claims,
+        .claim = node->claim,
     };
 }
 
@@ -189,6 +199,7 @@ void state_command(struct strbuf *out, const struct command *command)
     add_text(out, "node", command->node);
     add_request(out, command->request);
     add_number(out, "version", (int64_t)command->version);
+    add_text(out, "elder", command->elder != NULL ? command->elder->node : NULL);
     add_text(out, "why", command->why);
     add_number(out, "terminating_ms", command->terminating_ms);
     add_flag(out, "differs", command->differs);

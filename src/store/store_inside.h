@@ -67,6 +67,8 @@ struct store_limits {
     X(ST_GPU_SET, "UPDATE gpu SET alias = ?, model = ?, milli = ?, mib = ?, idx = ?, numa = ?,"    \
                   " flags = ? WHERE node = ? AND id = ?")                                          \
     X(ST_GPU_DROP, "DELETE FROM gpu WHERE node = ? AND id = ?")                                    \
+    X(ST_CLAIM_ADD, "INSERT INTO claim (node, gpu) VALUES (?, ?)")                                 \
+    X(ST_CLAIM_DROP, "DELETE FROM claim WHERE node = ? AND gpu = ?")                               \
     X(ST_ALLOCATION_ADD,                                                                           \
       "INSERT INTO allocation (uid, namespace, name, node, node_uid, state, origin, presumed,"     \
       " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \

@@ -37,10 +37,14 @@ static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 
 static bool same_rows(const struct node *a, const struct node *b)
 {
-    if (a == NULL || b == NULL || !same_node_row(a, b) || a->gpus != b->gpus)
+    if (a == NULL || b == NULL || !same_node_row(a, b) || a->gpus != b->gpus ||
+        a->claims != b->claims)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (!same_gpu_row(&a->gpu[i], &b->gpu[i]))
+            return false;
+    for (uint32_t i = 0; i < a->claims; i++)
+        if (a->claim[i] != b->claim[i])
             return false;
     return true;
 }
@@ -92,6 +96,33 @@ static int put_gpu(struct store *store, const struct node *node, const struct gp
     return run_one(&bind, "GPU", after->id->text, err);
 }
 
+static bool claims(const struct node *node, const struct atom *id)
+{
+    must(id != NULL);
+    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
+        if (node->claim[i] == id)
+            return true;
+    return false;
+}
+
+/* Of those that the one node has and the other has not. */
+static int each_claim(struct store *store, enum statement statement, const struct node *of,
+                      const struct node *but, struct err *err)
+{
+    int failed = 0;
+
+    must(of->claims <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; failed == 0 && i < of->claims; i++) {
+        if (claims(but, of->claim[i]))
+            continue;
+        struct bind bind = bind_start(store->stmt[statement]);
+        bind_text(&bind, of->name->text);
+        bind_text(&bind, of->claim[i]->text);
+        failed = run_one(&bind, "the claim of GPU", of->claim[i]->text, err);
+    }
+    return failed;
+}
+
 static int put_inventory(struct store *store, const struct node *before, const struct node *after,
                          struct err *err)
 {
@@ -100,6 +131,10 @@ static int put_inventory(struct store *store, const struct node *before, const s
     int failed = put_node(store, before, after, err);
     for (uint32_t i = 0; failed == 0 && i < after->gpus; i++)
         failed = put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
+    if (failed == 0 && before != NULL)
+        failed = each_claim(store, ST_CLAIM_DROP, before, after, err);
+    if (failed == 0)
+        failed = each_claim(store, ST_CLAIM_ADD, after, before, err);
     return failed;
 }
 

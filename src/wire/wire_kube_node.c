@@ -227,6 +227,7 @@ static void take_meta(struct node_facts *out, const struct meta_reading *meta)
     out->name = meta->is.name;
     out->uid = meta->is.uid;
     out->resource_version = meta->is.resource_version;
+    out->created_ms = meta->created_ms;
     if (meta->unreadable != NULL)
         out->unreadable = meta->unreadable;
 }

@@ -89,6 +89,10 @@ static void restore_node(struct rows *rows)
             gpu[at] = gpu[at - 1];
         gpu[at] = one;
     }
+    const struct atom *claim[2];
+    build.claim = claim;
+    for (uint8_t claims = next(rows) % 4; build.claims < 2 && claims > build.claims;)
+        claim[build.claims++] = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
     if (!is_known_fault(&build) && ledger_restore_node(rows->ledger, &build, &err) < 0)
         must(strncmp(err.text, "node", strlen("node")) == 0);
 }

@@ -254,7 +254,7 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
                   gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
                   gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
     strbuf_printf(out, " index %d charges %d numa %d flags %d\n", gpu->index, gpu->charges,
-                  gpu->numa, gpu->flags);
+                  gpu->numa, gpu->flags & ~GPU_CONTESTED); /* which nobody keeps */
 }
 
 static void dump_allocation(struct strbuf *out, const struct allocation *allocation)
@@ -284,6 +284,8 @@ static void dump_node(struct strbuf *out, const struct node *node)
                   (long long)node->since_ms);
     for (uint32_t i = 0; i < node->gpus; i++)
         dump_gpu(out, &node->gpu[i]);
+    for (uint32_t i = 0; i < node->claims; i++)
+        strbuf_printf(out, "  claim %s\n", node->claim[i]->text);
     for (uint32_t i = 0; i < node->allocations; i++)
         dump_allocation(out, node->allocation[i]);
 }
@@ -344,11 +346,15 @@ static void copy_node(struct ledger *copy, const struct node *node)
 {
     struct err err;
     struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
+    const struct atom **claim = xcalloc(node->claims + 1, sizeof(struct atom *));
+    for (uint32_t i = 0; i < node->claims; i++)
+        claim[i] = translate(copy, node->claim[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
         gpu[i] = node->gpu[i];
         gpu[i].id = translate(copy, gpu[i].id);
         gpu[i].alias = translate(copy, gpu[i].alias);
         gpu[i].model = translate(copy, gpu[i].model);
+        gpu[i].flags = (uint16_t)(gpu[i].flags & ~(unsigned)GPU_CONTESTED);
     }
     const struct node_build build = {
         .name = translate(copy, node->name),
@@ -360,10 +366,13 @@ static void copy_node(struct ledger *copy, const struct node *node)
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = gpu,
+        .claims = node->claims,
+        .claim = claim,
     };
     if (ledger_restore_node(copy, &build, &err) != 0)
         must_fail(__FILE__, __LINE__, err.text);
     xfree(gpu);
+    xfree(claim);
 }
 
 static void copy_allocation(struct ledger *copy, const struct allocation *allocation)

@@ -628,6 +628,39 @@ void rig_node(struct rig *rig, const char *name, const char *milli)
     strbuf_done(&out);
 }
 
+static void add_gpus(struct strbuf *out, const char *uuids)
+{
+    for (unsigned i = 0; *uuids != '\0'; i++) {
+        const int bytes = (int)strcspn(uuids, " ");
+        strbuf_printf(out, "%s{\\\"uuid\\\":\\\"%.*s\\\",\\\"index\\\":%u,\\\"mib\\\":81920}",
+                      i > 0 ? "," : "", bytes, uuids, i);
+        uuids += bytes + (uuids[bytes] == ' ');
+    }
+}
+
+void rig_node_with(struct rig *rig, const char *name, const char *uuids)
+{
+    struct strbuf body;
+    struct strbuf out;
+    char path[256];
+
+    strbuf_init(&body);
+    strbuf_init(&out);
+    strbuf_printf(&body, "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"%s\",",
+                  name);
+    strbuf_str(&body, "\"annotations\":{\"milligpu.io/gpus\":\"[");
+    if (strncmp(uuids, "GPU-", 4) == 0)
+        add_gpus(&body, uuids);
+    else
+        strbuf_str(&body, uuids);
+    strbuf_str(&body, "]\"}}}");
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
+    if (ask(rig, "PATCH", path, body.data, &out) == 404)
+        tell(rig, "POST", "/api/v1/nodes", body.data);
+    strbuf_done(&out);
+    strbuf_done(&body);
+}
+
 void rig_delete_node(struct rig *rig, const char *name)
 {
     char path[256];

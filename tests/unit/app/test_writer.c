@@ -842,10 +842,76 @@ static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
 }
 
+/* z-honest was there first; in a list a-copier comes first. */
+static void show_a_copier(struct rig *rig)
+{
+    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
+    rig_pass(rig, 5000);
+    rig_node_with(rig, "a-copier", "GPU-1 GPU-2");
+    rig_run(rig);
+}
+
+static void assert_honest_goes_on(struct rig *rig, const char *on_copier, const char *on_honest)
+{
+    rig_pod(rig, on_copier, "1000");
+    rig_pod(rig, on_honest, "100");
+    rig_run(rig);
+    assert_string_not_equal(rig_bind(rig, on_copier, "a-copier"), "");
+    assert_string_equal(rig_bind(rig, on_honest, "z-honest"), "");
+}
+
+static void who_showed_a_uuid_first_goes_on(void **state)
+{
+    struct rig *rig = *state;
+
+    show_a_copier(rig);
+    assert_honest_goes_on(rig, "c1", "h1");
+    rig_restart(rig);
+    rig_run(rig);
+    assert_honest_goes_on(rig, "c2", "h2");
+    rig_end_pod(rig, "h1");
+    rig_end_pod(rig, "h2");
+    rig_node_with(rig, "z-honest", "broken"); /* for a moment, over a restart */
+    rig_run(rig);
+    rig_restart(rig);
+    rig_run(rig);
+    rig_pod(rig, "c3", "100");
+    assert_string_not_equal(rig_bind(rig, "c3", "a-copier"), "");
+    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
+    rig_run(rig);
+    assert_honest_goes_on(rig, "c4", "h4");
+}
+
+static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
+{
+    struct rig *rig = *state;
+
+    show_a_copier(rig);
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    assert_honest_goes_on(rig, "c1", "h1");
+    rig_lose_ledger(rig); /* also where its pods are known by their annotations only */
+    rig_run(rig);
+    assert_honest_goes_on(rig, "c2", "h2");
+    rig_end_pod(rig, "h1");
+    rig_end_pod(rig, "h2");
+    rig_run(rig);
+    rig_delete_node(rig, "z-honest");
+    rig_run(rig);
+    rig_node_with(rig, "z-honest", "GPU-1 GPU-2"); /* gone it was, and nobody held it there */
+    rig_run(rig);
+    rig_pod(rig, "c3", "100");
+    rig_pod(rig, "h3", "100");
+    assert_string_equal(rig_bind(rig, "c3", "a-copier"), "");
+    assert_string_not_equal(rig_bind(rig, "h3", "z-honest"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_bind_ends_on_the_api_server_and_in_the_ledger),
+        TEST(who_showed_a_uuid_first_goes_on),
+        TEST(where_a_ledger_begins_anew_the_older_node_goes_on),
         TEST(a_pod_that_the_watch_has_not_shown_is_fetched),
         TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it),
         TEST(binds_that_come_together_are_one_commit),

@@ -218,13 +218,22 @@ static void an_edited_annotation_is_drift_only(void **state)
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
 }
 
-static void one_uuid_on_two_nodes_is_drift_of_the_later(void **state)
+static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
 {
     struct world *world = *state;
     (void)world_node(world, "n1", two_a100, 1);
     (void)world_node(world, "n2", two_a100, 1);
-    assert_int_equal(see(world, "n1", "duplicate_gpu").count, 0);
     assert_int_equal(see(world, "n2", "duplicate_gpu").count, 1);
+    /* And on the first, which goes on. */
+    const struct node *first = ledger_stale_duplicate(world->ledger);
+    assert_non_null(first);
+    const struct command again = {.kind = COMMAND_NODE, .node = first->name->text};
+    const int64_t since_ms = first->since_ms;
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_int_equal(see(world, "n1", "duplicate_gpu").count, 1);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, since_ms);
+    assert_int_equal(world_reserve(world, "on-first", "n1", "100"), VERDICT_OK);
 }
 
 int main(void)
@@ -241,7 +250,7 @@ int main(void)
         IN_A_WORLD(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
         IN_A_WORLD(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
         IN_A_WORLD(an_edited_annotation_is_drift_only),
-        IN_A_WORLD(one_uuid_on_two_nodes_is_drift_of_the_later),
+        IN_A_WORLD(one_uuid_on_two_nodes_is_drift_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,14 @@ static void what_is_counted_is_counted_again(void **state)
                     "the ledger counts 5 GPUs with an owner where there are 4");
     assert_found_at(world, &ledger->duplicates, &none, sizeof none,
                     "the ledger counts 0 duplicate GPUs where there are 1");
+    const struct world_gpu moment = {.id = "GPU-m"};
+    (void)world_node(world, "n5", &moment, 1);
+    (void)world_node(world, "n5", NULL, 0);
+    const struct node *n5 = ledger_node(ledger, TEXT("n5"));
+    assert_int_equal(n5->claims, 1);
+    const struct atom *other = names_intern(ledger_names(ledger), TEXT("GPU-q"));
+    assert_found_at(world, &n5->claim[0], &other, sizeof other,
+                    "node n5: claim GPU-q: the table of owners has another node for it, or none");
 }
 
 static void an_audit_ends_the_program_where_a_check_would_complain(void **state)

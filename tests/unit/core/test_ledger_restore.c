@@ -153,14 +153,77 @@ static void a_stale_duplicate_is_one_after_a_restart(void **state)
     world_note(world, pod, "c0 GPU-a 300 300");
     assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
     (void)world_node(world, "n1", NULL, 0);
+    assert_stale_after_restart(world, NULL); /* it is the first one's, shown or not */
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_DUPLICATE);
     assert_stale_after_restart(world, "n2");
 
-    (void)world_node(world, "n1", &gpu, 1); /* not yet claimed: the first is the first again */
+    (void)world_node(world, "n1", &gpu, 1);  /* not yet claimed: the first is the first again */
+    assert_stale_after_restart(world, "n1"); /* as it is to be told that it is contested */
     (void)world_node(world, "n2", NULL, 0);
-    (void)world_node(world, "n1", NULL, 0);
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_stale_after_restart(world, NULL); /* no node shows it: there is nothing to grant */
+}
+
+static int restore_claims(struct world *world, const char *name, bool gone,
+                          const char *const *claims, struct err *err)
+{
+    const struct atom *claim[GPUS_PER_NODE_MAX + 1];
+    const struct gpu gpu = row_of_gpu(world, "GPU-m", 0, gone ? GPU_ABSENT : GPU_DUPLICATE);
+    struct node_build build = {.name = atom(world, name),
+                               .uid = atom(world, ""),
+                               .problem_text = atom(world, ""),
+                               .gone = gone,
+                               .gpus = 1,
+                               .gpu = &gpu,
+                               .claim = claim};
+    for (; claims[build.claims] != NULL; build.claims++)
+        claim[build.claims] = atom(world, claims[build.claims]);
+    return ledger_restore_node(world->ledger, &build, err);
+}
+
+static void claims_that_cannot_be_are_refused(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    static const struct {
+        bool gone;
+        const char *claims[4];
+        const char *says;
+    } wrong[] = {
+        {true, {"GPU-x"}, "node n2: it cannot claim GPU GPU-x"},
+        {false, {""}, "node n2: it cannot claim GPU "},
+        {false, {"n2/gpu-0"}, "node n2: it cannot claim GPU n2/gpu-0"},
+        {false, {"GPU-x", "GPU-x"}, "node n2: it claims GPU GPU-x twice"},
+        {false, {"GPU-y", "GPU-x"}, "node n2: it claims GPU GPU-x twice"},
+        {false, {"GPU-x", "GPU-a"}, "node n2: it claims GPU GPU-a twice"},
+        {false, {"GPU-a"}, "node n2: it claims GPU GPU-a, which is another node's"},
+        {false, {"GPU-c"}, "node n2: it claims GPU GPU-c, which is another node's"},
+        {false, {"GPU-m"}, "node n2: it claims GPU GPU-m, which it has"},
+    };
+    const struct gpu gpu = row_of_gpu(world, "GPU-a", 0, 0);
+    static const char *const good[] = {"GPU-c", "GPU-d", NULL};
+    assert_int_equal(restore_node(world, "n1", &gpu, 1, &err), 0);
+    assert_int_equal(restore_claims(world, "n3", false, good, &err), 0);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n3"))->claims, 2);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        assert_int_equal(restore_claims(world, "n2", wrong[i].gone, wrong[i].claims, &err),
+                         -ERR_CORRUPT);
+        assert_string_equal(err.text, wrong[i].says);
+    }
+    char many[GPUS_PER_NODE_MAX + 1][8];
+    const char *names[GPUS_PER_NODE_MAX + 2] = {NULL};
+    for (int i = 0; i <= GPUS_PER_NODE_MAX; i++) {
+        (void)snprintf(many[i], sizeof many[i], "GPU-%03d", i);
+        names[i] = many[i];
+    }
+    assert_int_equal(restore_claims(world, "n2", false, names, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n2: it claims more than 64 GPUs");
+    names[GPUS_PER_NODE_MAX] = NULL;
+    assert_int_equal(restore_claims(world, "n2", false, names, &err), 0);
+    ledger_audit(world->ledger);
 }
 
 int main(void)
@@ -172,6 +235,7 @@ int main(void)
         IN_A_WORLD(a_missing_gpu_may_stand_before_those_that_are_there),
         IN_A_WORLD(an_absent_gpu_is_whose_it_was),
         IN_A_WORLD(a_stale_duplicate_is_one_after_a_restart),
+        IN_A_WORLD(claims_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,8 @@ static void what_differs_between_memory_and_disk_is_named(void **state)
          "pod b is one thing on disk and another in memory"},
         {"UPDATE gpu SET flags = 4 WHERE id = 'GPU-b'", "UPDATE gpu SET flags = 0",
          "node n1 is one thing on disk and another in memory"},
+        {"INSERT INTO claim VALUES ('GPU-q', 'n1')", "DELETE FROM claim",
+         "node n1 is one thing on disk and another in memory"},
         {"UPDATE allocation SET state = 'bound', released_ms = 0 WHERE uid = 'c'",
          "UPDATE allocation SET state = 'released' WHERE uid = 'c'",
          "pod c is on disk and not in memory"},
@@ -358,6 +360,20 @@ static void every_check_can_fail(void **state)
          " FROM node WHERE name = 'n1'; INSERT INTO gpu SELECT 'n3', id, alias, model, milli, mib,"
          " idx, numa, flags FROM gpu WHERE id = 'GPU-a'",
          CHECK_MEMORY, "another node's already"},
+        {"INSERT INTO claim VALUES ('GPU-a', 'n2')", CHECK_PRESENT,
+         "node n2 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE gpu SET flags = 8 WHERE id = 'GPU-a' AND node = 'n1';"
+         " INSERT INTO claim VALUES ('GPU-a', 'n1')",
+         CHECK_PRESENT, "node n1 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE node SET gone = 1 WHERE name = 'n2'; UPDATE gpu SET flags = 1 WHERE node = 'n2';"
+         " INSERT INTO claim VALUES ('GPU-q', 'n2')",
+         CHECK_PRESENT, "node n2 is gone, yet claims GPU GPU-q"},
+        {"INSERT INTO claim VALUES ('n2/gpu-9', 'n2')", CHECK_MEMORY,
+         "node n2: it cannot claim GPU n2/gpu-9"},
+        {"INSERT INTO claim VALUES ('GPU-q', 'n2')", CHECK_REPLAY, "node n2"},
+        {"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 65)"
+         " INSERT INTO claim SELECT 'GPU-' || i, 'n2' FROM n",
+         CHECK_PRESENT, "node n2: it claims more than 64 GPUs"},
         {"DELETE FROM journal WHERE seq = 2", CHECK_JOURNAL, "gap"},
         {"UPDATE allocation SET bound_ms = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
         {"UPDATE allocation SET version = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},

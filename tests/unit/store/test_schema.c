@@ -180,6 +180,8 @@ static const struct column gpu[] = {
     {"idx", "0", U16},
     {"numa", "-1", {"-32768", "32767"}, {"-32769", "32768", "NULL", "'x'"}},
     {"flags", "0", {"0", "15"}, {"-1", "16", "NULL", "'x'"}}};
+static const struct column claim[] = {{"gpu", "'GPU-z'", NAMED},
+                                      {"node", "'n1'", {"'n2'"}, {"'n9'", "NULL"}}};
 static const struct column allocation[] = {
     {"uid", "'z'", {"'y'", TEXTS(128)}, {"''", TEXTS(129), "'é' || " TEXTS(127), "NULL", "x'00'"}},
     {"namespace", "''", WORD},
@@ -230,6 +232,7 @@ static const struct {
     {"meta", meta, ARRAY_LEN(meta)},
     {"node", node, ARRAY_LEN(node)},
     {"gpu", gpu, ARRAY_LEN(gpu)},
+    {"claim", claim, ARRAY_LEN(claim)},
     {"allocation", allocation, ARRAY_LEN(allocation)},
     {"share", share, ARRAY_LEN(share)},
     {"charge", charge, ARRAY_LEN(charge)},
@@ -424,6 +427,18 @@ static void an_allocation_goes_forward_and_never_moves(void **state)
     allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
 }
 
+static void a_uuid_is_claimed_once_and_with_its_node(void **state)
+{
+    sqlite3 *db = *state;
+    assert_int_equal(sqlite3_exec(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')", NULL, NULL, NULL),
+                     SQLITE_OK);
+    forbidden(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')");
+    forbidden(db, "INSERT INTO claim VALUES ('GPU-x', 'n1')");
+    assert_int_equal(sqlite3_exec(db, "DELETE FROM node WHERE name = 'n3'", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_counts(db, "SELECT count(*) FROM claim", 0);
+}
+
 static void the_version_of_a_grant_only_rises(void **state)
 {
     sqlite3 *db = *state;
@@ -502,6 +517,7 @@ int main(void)
         IN_A_DATABASE(charges_and_shares_never_change),
         IN_A_DATABASE(charges_and_shares_go_with_their_allocation_only),
         IN_A_DATABASE(an_allocation_goes_forward_and_never_moves),
+        IN_A_DATABASE(a_uuid_is_claimed_once_and_with_its_node),
         IN_A_DATABASE(the_version_of_a_grant_only_rises),
         IN_A_DATABASE(a_release_frees_its_own_charges),
         IN_A_DATABASE(a_charged_gpu_stays_under_one_of_its_names),

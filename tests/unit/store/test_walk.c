@@ -79,7 +79,9 @@ static void step(struct walk *walk)
     struct world *world = &walk->shelf.world;
     char uid[8];
     char node[8];
-    (void)snprintf(uid, sizeof uid, "p%u", draw(walk, PODS));
+    const uint32_t pod = draw(walk, PODS);
+    const char *asks = wants[pod % ARRAY_LEN(wants)]; /* the same, whenever it asks */
+    (void)snprintf(uid, sizeof uid, "p%u", pod);
     (void)snprintf(node, sizeof node, "n%u", draw(walk, NODES));
     const struct command others[] = {
         {.kind = COMMAND_NODE_GONE, .node = node},
@@ -92,14 +94,14 @@ static void step(struct walk *walk)
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
         {.kind = COMMAND_VERSION,
          .uid = uid,
-         .request = world_request(world, wants[draw(walk, ARRAY_LEN(wants))]),
+         .request = world_request(world, draw(walk, 8) == 0 ? wants[0] : asks),
          .version = 2 + draw(walk, 8)},
     };
     const uint32_t what = draw(walk, 24);
     if (what < 4)
         (void)show_node(walk, node);
     else if (what < 9)
-        (void)reserve(walk, uid, node, wants[draw(walk, ARRAY_LEN(wants))]);
+        (void)reserve(walk, uid, node, asks);
     else if (what < 12)
         (void)see_pod(walk, uid, node);
     else

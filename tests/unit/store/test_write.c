@@ -119,6 +119,37 @@ static void every_command_comes_back(void **state)
                      1);
 }
 
+static void what_a_node_showed_first_comes_back(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", two_a100, 2);
+    (void)world_node(world, "n1", two_a100, 1); /* GPU-b is a claim now */
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim WHERE node = 'n1'"
+                                               " AND gpu = 'GPU-b'"),
+                     1);
+    (void)world_node(world, "n1", NULL, 0);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 2);
+    (void)world_node(world, "n1", &two_a100[1], 1);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT count(*) FROM journal WHERE"
+                                  " json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'"),
+                     1);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 0);
+}
+
 /* The change that a command would bring which raises the version: the same, but for it. */
 static void raise_version(struct shelf *shelf, const char *uid, uint64_t version)
 {
@@ -504,6 +535,7 @@ int main(void)
         TEST(a_new_file_is_ours_and_empty),
         TEST(the_writer_uses_a_log_and_leaves_one_file),
         TEST(every_command_comes_back),
+        TEST(what_a_node_showed_first_comes_back),
         TEST(the_version_of_a_binding_is_the_reservations),
         TEST(the_journal_says_what_was_asked_and_what_came_of_it),
         TEST(counts_become_uuids_while_they_are_held),

@@ -21,7 +21,8 @@ static void a_whole_node_is_read(void **state)
 {
     const struct node_facts node = decode(
         *state,
-        "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u1\",\"resourceVersion\":\"9\",\"labels\":{"
+        "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u1\",\"resourceVersion\":\"9\","
+        "\"creationTimestamp\":\"2026-11-22T12:00:00Z\",\"labels\":{"
         "\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.product\":\"NVIDIA-A100-SXM4-80GB\","
         "\"nvidia.com/gpu.memory\":\"81920\",\"nvidia.com/gpu.replicas\":\"1\","
         "\"nvidia.com/gpu.sharing-strategy\":\"none\",\"nvidia.com/mig.capable\":\"true\","
@@ -32,6 +33,7 @@ static void a_whole_node_is_read(void **state)
     assert_string_equal(node.name, "n1");
     assert_string_equal(node.uid, "u1");
     assert_string_equal(node.resource_version, "9");
+    assert_int_equal(node.created_ms, INT64_C(1795348800000));
     assert_true(node.unschedulable);
     assert_string_equal(node.capacity_milli, "8k");
     assert_string_equal(node.allocatable_milli, "7000");
