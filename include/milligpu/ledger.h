@@ -36,7 +36,7 @@ struct ledger;
     X(COMMAND_NOTE, "note")               /* the pod's annotation differs, or no longer does */    \
     X(COMMAND_NODE, "node")               /* a Node as it is now */                                \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
-    X(COMMAND_CLOCK, "clock") /* the wall clock stepped back; a journal row only */
+    X(COMMAND_CLOCK, "clock") /* the wall clock stepped; a journal row only */
 
 enum command_kind {
 #define X(code, word) code,

@@ -79,6 +79,17 @@ void store_close(struct store *store); /* checkpoints; NULL is fine */
 void store_retain(struct store *store, uint32_t days);
 
 /*
+ * For who watches the wall clock: the time of the newest journal entry, and of the clock's last
+ * step beyond STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none.  Not within a batch.
+ */
+static const int64_t STORE_CLOCK_STEP_MS = INT64_C(24) * 60 * 60 * 1000;
+int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms,
+                struct err *err) MUST_USE;
+
+/* The wall clock cannot be believed: nothing is folded nor dropped until it can.  Any thread. */
+void store_doubt_clock(struct store *store, bool doubted);
+
+/*
  * Whose ledger is it, by the uid of the kube-system namespace?  FOREIGN: another cluster's;
  * *out_nobodys: nobody's yet, and the claim makes it this one's.  Not within a batch.
  */

@@ -17,6 +17,7 @@
 #include "audit.h"
 #include "batch.h"
 #include "drift_watch.h"
+#include "wallclock.h"
 #include "webhooks.h"
 
 enum {
@@ -107,6 +108,8 @@ struct writer {
     bool was_ready;
     int64_t tick_ms;
     int64_t wall_ms;
+    struct wallclock wallclock;
+    bool watches_clock; /* since the first batch */
     uint64_t mark;
     uint32_t audit_place;
 };
@@ -1505,17 +1508,43 @@ static bool tick_doubts(struct writer *writer, int64_t now)
     return whole;
 }
 
+/* The newest entry of the journal says where the wall clock was when the one before us ended. */
+static void watch_clock(struct writer *writer)
+{
+    int64_t last_ms = 0;
+    int64_t stepped_ms = 0;
+    struct err err;
+
+    must(!writer->watches_clock);
+    if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0)
+        log_write(LOG_WARN, "the ledger's last time cannot be read", log_str("error", err.text));
+    wallclock_start(&writer->wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
+                    now_ms(writer), last_ms, stepped_ms);
+    writer->watches_clock = true;
+}
+
+/* A step back, however small, and one beyond a day are in the journal; else so time goes. */
 static bool note_clock(struct writer *writer)
 {
     must(!writer->batch.open);
 
+    if (!writer->watches_clock)
+        watch_clock(writer);
+    const int64_t last = writer->wallclock.wall_ms;
     const int64_t wall = writer->app->clock.wall_ms(writer->app->clock.ctx);
-    const int64_t before = writer->wall_ms;
+    const int64_t expected = wallclock_look(&writer->wallclock, wall, now_ms(writer));
+    const bool ahead = wall - expected > STORE_CLOCK_STEP_MS;
 
     writer->wall_ms = wall;
-    if (wall >= before - CLOCK_STEP_MS)
+    store_doubt_clock(writer->app->store, wallclock_is_doubted(&writer->wallclock));
+    if (!ahead && wall >= last - CLOCK_STEP_MS)
         return true;
-    log_write(LOG_WARN, "the wall clock stepped back", log_i64("by_ms", before - wall));
+    const int64_t before = ahead ? expected : last;
+    log_write(LOG_WARN,
+              ahead ? "more than a day went by at once on the wall clock: nothing is dropped "
+                      "from the history until it has gone on for an hour"
+                    : "the wall clock stepped back",
+              log_i64("by_ms", ahead ? wall - before : before - wall));
     const struct command command = {.kind = COMMAND_CLOCK, .at_ms = wall, .clock_from_ms = before};
     return run(writer, &command);
 }

@@ -1,6 +1,9 @@
 -- Version 1 to 2 (issue 9).  Version 2 is unreleased until that issue lands as a whole: until then it
 -- may grow, here and in schema.sql, and a ledger of it is nobody's.  Afterwards it never changes.
 
+ALTER TABLE meta ADD COLUMN
+    stepped_ms INTEGER NOT NULL DEFAULT 0;
+
 CREATE TABLE claim (
     gpu  TEXT PRIMARY KEY CHECK (gpu <> ''),
     node TEXT NOT NULL REFERENCES node (name) ON DELETE CASCADE

@@ -15,7 +15,8 @@ CREATE TABLE meta (
     one        INTEGER PRIMARY KEY CHECK (one = 1),
     cluster    TEXT,                       -- uid of the namespace kube-system; NULL: not claimed yet
     created_ms INTEGER NOT NULL,
-    folded     INTEGER NOT NULL CHECK (folded >= 0) -- journal entries up to here are in the baseline
+    folded     INTEGER NOT NULL CHECK (folded >= 0), -- journal entries up to here are in the baseline
+    stepped_ms INTEGER NOT NULL DEFAULT 0  -- when the wall clock last stepped by more than a day
 ) STRICT;
 
 CREATE TABLE node (

@@ -219,6 +219,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     strbuf_init(&store->result);
     atomic_init(&store->retention_days, rules->retention_days);
     atomic_init(&store->journal_rows, 0);
+    atomic_init(&store->clock_doubted, false);
 
     const int failed = open_all(store, rules, err);
     if (failed != 0) {
@@ -238,6 +239,25 @@ void store_retain(struct store *store, uint32_t days)
 {
     must(store != NULL);
     atomic_store(&store->retention_days, days);
+}
+
+void store_doubt_clock(struct store *store, bool doubted)
+{
+    must(store != NULL);
+    atomic_store(&store->clock_doubted, doubted);
+}
+
+int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms, struct err *err)
+{
+    must(!store->in_batch);
+    store_lock(store);
+    int failed = db_number(store->db,
+                           "SELECT coalesce((SELECT at FROM journal ORDER BY seq DESC LIMIT 1), 0)",
+                           out_last_ms, err);
+    if (failed == 0)
+        failed = db_number(store->db, "SELECT stepped_ms FROM meta", out_stepped_ms, err);
+    store_unlock(store);
+    return failed;
 }
 
 static int begin(void *ctx, struct err *err)

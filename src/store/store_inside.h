@@ -83,7 +83,7 @@ struct store_limits {
     X(ST_CHARGE_ADD, "INSERT INTO charge (allocation, at, node, gpu, milli, mib, live)"            \
                      " VALUES (?, ?, ?, ?, ?, ?, ?)")                                              \
     X(ST_JOURNAL_ADD, "INSERT INTO journal (seq, at, command, result) VALUES (?, ?, ?, ?)")        \
-    X(ST_JOURNAL_OLD, "SELECT seq, at FROM journal ORDER BY seq LIMIT ?")                          \
+    X(ST_JOURNAL_OLD, "SELECT seq, at FROM journal WHERE at <= ? ORDER BY seq LIMIT ?")            \
     X(ST_FOLD_ALLOCATIONS,                                                                         \
       "INSERT INTO baseline (key, seq, state)"                                                     \
       " SELECT 'allocation/' || json_extract(result, '$.allocation.uid'), seq,"                    \
@@ -105,6 +105,7 @@ struct store_limits {
       " (SELECT 'node/' || json_extract(result, '$.node.name') FROM journal"                       \
       " WHERE seq <= ? AND json_extract(result, '$.node.removed') = 1)")                           \
     X(ST_FOLDED, "UPDATE meta SET folded = ?")                                                     \
+    X(ST_STEPPED, "UPDATE meta SET stepped_ms = ?")                                                \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
                     " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)")
@@ -140,6 +141,7 @@ struct store {
     struct strbuf result;
 
     atomic_uint retention_days;
+    atomic_bool clock_doubted;
     atomic_uint_fast64_t journal_rows;
 };
 

@@ -40,17 +40,27 @@ int tend_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 }
 
 static int with_number(struct store *store, enum statement statement, int64_t number,
-                       struct err *err)
+                       int *out_changed, struct err *err)
 {
     must(number > 0);
     struct bind bind = bind_start(store->stmt[statement]);
     bind_number(&bind, number);
-    return bind_run(&bind, NULL, err);
+    return bind_run(&bind, out_changed, err);
 }
 
-/* By seq: an entry that looks younger (the clock was set back) keeps those behind it. */
-static int find_old(struct store *store, int64_t before_ms, int64_t *out_upto, int *out_rows,
-                    struct err *err)
+/* What one round of retention did. */
+struct round {
+    int old;     /* journal entries that are old enough by their own time */
+    int folded;  /* with those between them whose time has not come */
+    int dropped; /* rows of the past */
+};
+
+/*
+ * By seq: an entry that looks younger (the clock was set back) keeps those behind it.  One of a
+ * time that has not come yet (the clock was ahead) tells nothing: those behind it decide.
+ */
+static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int64_t *out_upto,
+                    int *out_rows, struct err *err)
 {
     sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_OLD];
     struct bind bind = bind_start(stmt);
@@ -58,6 +68,7 @@ static int find_old(struct store *store, int64_t before_ms, int64_t *out_upto, i
 
     *out_upto = 0;
     *out_rows = 0;
+    bind_number(&bind, now_ms);
     bind_number(&bind, store->limits.fold);
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(stmt, err)) > 0) {
@@ -74,59 +85,61 @@ static int find_old(struct store *store, int64_t before_ms, int64_t *out_upto, i
     return more < 0 ? more : 0;
 }
 
-static int fold(struct store *store, int64_t upto, struct err *err)
+static int fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
 {
     static const enum statement steps[] = {ST_FOLD_ALLOCATIONS, ST_FOLD_NODES, ST_FOLD_RELEASED,
                                            ST_FOLD_REMOVED,     ST_FOLDED,     ST_JOURNAL_DROP};
     int failed = 0;
 
+    static_assert(ARRAY_LEN(steps) > 0, "the last one says how many entries it dropped");
     must(upto > 0);
     for (size_t i = 0; failed == 0 && i < ARRAY_LEN(steps); i++)
-        failed = with_number(store, steps[i], upto, err);
+        failed = with_number(store, steps[i], upto, out_rows, err);
     return failed;
 }
 
-static int retain(struct store *store, int64_t before_ms, int *out_folded, int *out_dropped,
+static int retain(struct store *store, int64_t now_ms, int64_t before_ms, struct round *out,
                   struct err *err)
 {
     int64_t upto = 0;
 
-    int failed = find_old(store, before_ms, &upto, out_folded, err);
-    if (failed == 0 && *out_folded > 0)
-        failed = fold(store, upto, err);
+    int failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
+    if (failed == 0 && out->old > 0)
+        failed = fold(store, upto, &out->folded, err);
     if (failed != 0)
         return failed;
+    must(out->folded >= out->old);
     struct bind bind = bind_start(store->stmt[ST_PAST_DROP]);
     bind_number(&bind, before_ms);
     bind_number(&bind, store->limits.fold);
-    failed = bind_run(&bind, out_dropped, err);
-    must(failed != 0 || *out_dropped <= store->limits.fold);
+    failed = bind_run(&bind, &out->dropped, err);
+    must(failed != 0 || out->dropped <= store->limits.fold);
     return failed;
 }
 
 int tend_retention(struct store *store, int64_t now_ms, struct err *err)
 {
     const unsigned days = atomic_load(&store->retention_days);
-    int folded = 0;
-    int dropped = 0;
+    struct round round = {0};
 
     must(!store->in_batch);
     /* A clock that was set back would have us wait for it otherwise. */
     const int64_t wait = store->retain_at_ms - now_ms;
-    if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms))
+    if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||
+        atomic_load(&store->clock_doubted))
         return 0;
     store->retain_at_ms = now_ms + store->limits.retain_ms;
     int failed = db_run(store->stmt[ST_BEGIN], err);
     if (failed == 0)
-        failed = retain(store, now_ms - (int64_t)days * day_ms, &folded, &dropped, err);
+        failed = retain(store, now_ms, now_ms - (int64_t)days * day_ms, &round, err);
     if (failed == 0)
         failed = db_run(store->stmt[ST_COMMIT], err);
     if (failed != 0) {
         db_rollback(store->db);
         return err_wrap(err, "retention");
     }
-    atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)folded);
-    if (folded == store->limits.fold || dropped == store->limits.fold)
+    atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)round.folded);
+    if (round.old == store->limits.fold || round.dropped == store->limits.fold)
         store->retain_at_ms = now_ms; /* there is more: go on after the next batch */
     return 0;
 }

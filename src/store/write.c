@@ -308,6 +308,19 @@ static int add_journal(struct store *store, const struct command *command,
     return run_one(&bind, "journal entry", command_name(command->kind), err);
 }
 
+/* A start shall know of it: an hour of doubt is no shorter for that (wallclock.h). */
+static int note_step(struct store *store, const struct command *command, struct err *err)
+{
+    const int64_t step = command->at_ms - command->clock_from_ms;
+
+    must(command->kind == COMMAND_CLOCK);
+    if (step <= STORE_CLOCK_STEP_MS && step >= -STORE_CLOCK_STEP_MS)
+        return 0;
+    struct bind bind = bind_start(store->stmt[ST_STEPPED]);
+    bind_number(&bind, command->at_ms);
+    return run_one(&bind, "the table", "meta", err);
+}
+
 int write_change(struct store *store, const struct command *command, const struct change *change,
                  struct err *err)
 {
@@ -322,6 +335,8 @@ int write_change(struct store *store, const struct command *command, const struc
         failed = put_allocation(store, change->before, change->after, err);
     if (failed == 0 && change->node_before != NULL && !same)
         failed = drop_inventory(store, change->node_before, change->node_after, err);
+    if (failed == 0 && command->kind == COMMAND_CLOCK)
+        failed = note_step(store, command, err);
     if (failed == 0)
         failed = add_journal(store, command, change, err);
     return failed;

@@ -678,6 +678,105 @@ static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
 
+static void count_row(void *user, const struct store_history_row *row)
+{
+    assert_true(row->uid[0] != '\0');
+    ++*(unsigned *)user;
+}
+
+static unsigned history_of(struct rig *rig)
+{
+    const struct store_history_query all = {0};
+    unsigned rows = 0;
+    struct err err;
+    assert_int_equal(store_history(rig->app.store, &all, &rows, count_row, &err), 0);
+    return rows;
+}
+
+static uint64_t journal_of(struct rig *rig)
+{
+    struct store_facts facts;
+    struct err err;
+    assert_int_equal(store_facts(rig->app.store, &facts, &err), 0);
+    return facts.journal_rows;
+}
+
+/* A pod that held a share and ended, with a history of 30 days. */
+static void make_history(struct rig *rig)
+{
+    store_retain(rig->app.store, 30);
+    rig_pod(rig, "past", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "past", "n1"), "");
+    rig_end_pod(rig, "past");
+    rig_pass(rig, 2000);
+    assert_int_equal(history_of(rig), 1);
+}
+
+static void go_on(struct rig *rig, int64_t ms)
+{
+    rig->now_ms += ms;
+    rig->wall_ms += ms;
+    rig_run(rig);
+}
+
+static void a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history(void **state)
+{
+    struct rig *rig = *state;
+    const int64_t ahead_ms = INT64_C(400) * 24 * 3600000;
+
+    make_history(rig);
+    const uint64_t entries = journal_of(rig);
+    rig->wall_ms += ahead_ms;
+    rig_pass(rig, 2000);
+    rig->wall_ms -= ahead_ms;
+    rig_pass(rig, 2000);
+    assert_int_equal(history_of(rig), 1);
+    assert_int_equal(journal_of(rig), entries + 2); /* a step ahead, and a step back */
+    go_on(rig, 2 * 3600000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
+    assert_int_equal(journal_of(rig), entries + 2);
+}
+
+static void what_the_wall_clock_says_for_an_hour_is_so(void **state)
+{
+    struct rig *rig = *state;
+
+    make_history(rig);
+    rig->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(rig, 500);
+    go_on(rig, 3599500);
+    assert_int_equal(history_of(rig), 1);
+    go_on(rig, 61000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 0);
+}
+
+static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
+{
+    struct rig *rig = *state;
+
+    make_history(rig);
+    const uint64_t entries = journal_of(rig);
+    rig->wall_ms += INT64_C(400) * 24 * 3600000;
+    rig_restart(rig);
+    store_retain(rig->app.store, 30);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
+    assert_int_equal(journal_of(rig), entries + 1);
+    /* Its entries say the wrong time, too: the next start is no wiser by them. */
+    go_on(rig, 1800000);
+    rig_restart(rig);
+    store_retain(rig->app.store, 30);
+    go_on(rig, 1000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
+    go_on(rig, 1800000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 0);
+}
+
 static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
 {
     struct rig *rig = *state;
@@ -946,6 +1045,9 @@ int main(void)
         TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not),
         TEST(binds_for_who_is_not_there_are_refused),
         TEST(a_wall_clock_that_steps_back_changes_no_decision),
+        TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history),
+        TEST(what_the_wall_clock_says_for_an_hour_is_so),
+        TEST(a_wrong_wall_clock_at_a_start_erases_no_history),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),

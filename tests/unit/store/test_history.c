@@ -341,6 +341,96 @@ static void a_clock_set_back_loses_nothing_young(void **state)
     shelf_same(shelf);
 }
 
+static void a_clock_that_is_doubted_drops_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(world, day);
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    store_doubt_clock(shelf->store, true);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 401 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    store_doubt_clock(shelf->store, false);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+/* Else the journal grew for 400 days, since the clock was ahead by so much for two seconds. */
+static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct store_facts facts;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(world, day);
+    (void)world_node(world, "n1", two_a100, 2);
+    shelf_save(shelf);
+    at(world, 401 * day);
+    (void)world_reserve(world, "a", "n1", "50");
+    (void)world_step(world, COMMAND_CONFIRM, "a");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* as yet */
+    at(world, 2 * day);
+    (void)world_reserve(world, "b", "n1", "50");
+    shelf_save(shelf);
+    at(world, 9 * day);
+    (void)world_reserve(world, "c", "n1", "50");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 13 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 1);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_int_equal(facts.journal_rows, 1);
+    shelf_turn(shelf);
+}
+
+static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
+{
+    const struct command step = {.kind = COMMAND_CLOCK, .at_ms = to_ms, .clock_from_ms = from_ms};
+    struct change change;
+    struct err err;
+    assert_int_equal(ledger_decide(shelf->world.ledger, &step, &change), VERDICT_OK);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &step, &change, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+}
+
+static void a_step_beyond_a_day_is_known_after_a_start(void **state)
+{
+    struct shelf *shelf = *state;
+    int64_t last, stepped;
+    struct err err;
+    static const struct {
+        int64_t from;
+        int64_t to;
+        bool counts;
+    } steps[] = {{5, 5, false},
+                 {100, 100 + 24 * 3600000, false},
+                 {100, 101 + 24 * 3600000, true},
+                 {200 + 24 * 3600000, 200, false},
+                 {201 + 24 * 3600000, 200, true}};
+    int64_t known = 0;
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(last, 0);
+    assert_int_equal(stepped, 0);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        step_clock(shelf, steps[i].from, steps[i].to);
+        shelf_turn(shelf);
+        known = steps[i].counts ? steps[i].to : known;
+        assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+        assert_int_equal(last, steps[i].to);
+        assert_int_equal(stepped, known);
+    }
+}
+
 static void the_log_is_taken_in_between_batches(void **state)
 {
     struct shelf *shelf = *state;
@@ -513,6 +603,9 @@ int main(void)
         TEST(what_came_again_is_not_forgotten_with_what_it_was),
         TEST(no_retention_forgets_nothing),
         TEST(a_clock_set_back_loses_nothing_young),
+        TEST(a_clock_that_is_doubted_drops_nothing),
+        TEST(an_entry_of_a_time_to_come_holds_up_nothing),
+        TEST(a_step_beyond_a_day_is_known_after_a_start),
         TEST(the_log_is_taken_in_between_batches),
         TEST(a_log_without_end_is_refused),
         TEST(anybody_reads_while_the_writer_writes),

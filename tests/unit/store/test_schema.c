@@ -27,7 +27,7 @@
     "', 0, 0, 0, 0, 0, 1, 1, 1, 0);"
 
 static const char *const before[] = {
-    "INSERT INTO meta VALUES (1, NULL, 0, 3)",
+    "INSERT INTO meta VALUES (1, NULL, 0, 3, 0)",
     "INSERT INTO node VALUES ('n1', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n2', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n3', '', '', '', '', 0, 0)",
@@ -161,7 +161,8 @@ struct column {
 static const struct column meta[] = {{"one", "1", {"1"}, {"0", "2"}},
                                      {"cluster", "NULL", {"''", "'x'"}, {"x'00'"}},
                                      {"created_ms", "0", TIME},
-                                     {"folded", "0", {"0", "1"}, {"-1", "NULL", "'x'"}}};
+                                     {"folded", "0", {"0", "1"}, {"-1", "NULL", "'x'"}},
+                                     {"stepped_ms", "0", TIME}};
 static const struct column node[] = {
     {"name", "'n9'", {"'x'", TEXTS(253)}, {"''", TEXTS(254), "'é' || " TEXTS(252), "x'00'"}},
     {"uid", "''", WORD},

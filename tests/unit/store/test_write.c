@@ -468,7 +468,7 @@ static void the_database_itself_forbids(void **state)
         "DELETE FROM node",
         "DELETE FROM journal",
         "UPDATE journal SET at = 0",
-        "INSERT INTO meta VALUES (2, NULL, 0, 0)",
+        "INSERT INTO meta VALUES (2, NULL, 0, 0, 0)",
         "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0)",
         "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
     };

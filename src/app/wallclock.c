@@ -1,0 +1,38 @@
+#include "wallclock.h"
+
+#include "milligpu/base.h"
+#include "milligpu/store.h"
+
+enum { HOUR_MS = 3600000 };
+
+void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, int64_t last_ms,
+                     int64_t stepped_ms)
+{
+    must(clock != NULL);
+    *clock = (struct wallclock){.wall_ms = last_ms != 0 ? last_ms : wall_ms,
+                                .now_ms = now_ms,
+                                .doubted_until_ms = INT64_MIN};
+    /* Of a step that lies ahead the wall clock came back since, which is another step. */
+    const int64_t since = stepped_ms != 0 ? wall_ms - stepped_ms : INT64_MAX;
+    if (since < HOUR_MS)
+        clock->doubted_until_ms = now_ms + HOUR_MS - (since > 0 ? since : 0);
+}
+
+int64_t wallclock_look(struct wallclock *clock, int64_t wall_ms, int64_t now_ms)
+{
+    must(now_ms >= clock->now_ms);
+    const int64_t expected_ms = clock->wall_ms + (now_ms - clock->now_ms);
+    const int64_t step = wall_ms - expected_ms;
+
+    if (step > STORE_CLOCK_STEP_MS || step < -STORE_CLOCK_STEP_MS)
+        clock->doubted_until_ms = now_ms + HOUR_MS;
+    clock->wall_ms = wall_ms;
+    clock->now_ms = now_ms;
+    return expected_ms;
+}
+
+bool wallclock_is_doubted(const struct wallclock *clock)
+{
+    must(clock != NULL);
+    return clock->now_ms < clock->doubted_until_ms;
+}

@@ -1,0 +1,104 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base.h"
+
+#include "app/wallclock.h"
+
+static const int64_t hour_ms = 3600000;
+static const int64_t day_ms = INT64_C(24) * 3600000;
+static const int64_t wall_ms = INT64_C(1795000000000);
+
+static void a_clock_that_goes_on_is_believed(void **state)
+{
+    struct wallclock clock;
+    (void)state;
+    wallclock_start(&clock, wall_ms, 500, 0, 0);
+    assert_int_equal(wallclock_look(&clock, wall_ms, 500), wall_ms);
+    assert_false(wallclock_is_doubted(&clock));
+    assert_int_equal(wallclock_look(&clock, wall_ms + 7, 1000), wall_ms + 500);
+    /* Nobody looked for three days: that is no step. */
+    (void)wallclock_look(&clock, wall_ms + 3 * day_ms, 1000 + 3 * day_ms);
+    assert_false(wallclock_is_doubted(&clock));
+}
+
+static void a_step_of_less_than_a_day_is_believed(void **state)
+{
+    struct wallclock clock;
+    (void)state;
+    wallclock_start(&clock, wall_ms, 0, 0, 0);
+    (void)wallclock_look(&clock, wall_ms + day_ms, 0);
+    assert_false(wallclock_is_doubted(&clock));
+    (void)wallclock_look(&clock, wall_ms, 0);
+    assert_false(wallclock_is_doubted(&clock));
+}
+
+static void two_seconds_a_year_ahead_are_doubted_for_an_hour(void **state)
+{
+    struct wallclock clock;
+    (void)state;
+    wallclock_start(&clock, wall_ms, 0, 0, 0);
+    assert_int_equal(wallclock_look(&clock, wall_ms + 400 * day_ms, 1000), wall_ms + 1000);
+    assert_true(wallclock_is_doubted(&clock));
+    (void)wallclock_look(&clock, wall_ms + 3000, 3000); /* back again: a step, too */
+    (void)wallclock_look(&clock, wall_ms + hour_ms, hour_ms);
+    assert_true(wallclock_is_doubted(&clock));
+    (void)wallclock_look(&clock, wall_ms + hour_ms + 2999, hour_ms + 2999);
+    assert_true(wallclock_is_doubted(&clock));
+    (void)wallclock_look(&clock, wall_ms + hour_ms + 3000, hour_ms + 3000);
+    assert_false(wallclock_is_doubted(&clock));
+}
+
+static void the_first_look_is_held_against_the_journal(void **state)
+{
+    static const struct {
+        int64_t last_ms;
+        bool doubted;
+    } starts[] = {{0, false},
+                  {wall_ms, false},
+                  {wall_ms - day_ms, false},
+                  {wall_ms + day_ms, false},
+                  {wall_ms - day_ms - 1, true},
+                  {wall_ms + day_ms + 1, true}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        struct wallclock clock;
+        const int64_t last_ms = starts[i].last_ms;
+        wallclock_start(&clock, wall_ms, 9, last_ms, 0);
+        assert_int_equal(wallclock_look(&clock, wall_ms, 9), last_ms != 0 ? last_ms : wall_ms);
+        assert_int_equal(wallclock_is_doubted(&clock), starts[i].doubted);
+    }
+}
+
+static void a_start_does_not_shorten_the_hour(void **state)
+{
+    static const struct {
+        int64_t stepped_ms;
+        int64_t left_ms;
+    } starts[] = {{wall_ms, 3600000},     {wall_ms - 600000, 3000000}, {wall_ms - 3599999, 1},
+                  {wall_ms - 3600000, 0}, {wall_ms - 9000000, 0},      {wall_ms + 600000, 3600000}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        struct wallclock clock;
+        wallclock_start(&clock, wall_ms, 70, wall_ms, starts[i].stepped_ms);
+        (void)wallclock_look(&clock, wall_ms, 70);
+        assert_int_equal(wallclock_is_doubted(&clock), starts[i].left_ms > 0);
+        (void)wallclock_look(&clock, wall_ms + starts[i].left_ms, 70 + starts[i].left_ms);
+        assert_false(wallclock_is_doubted(&clock));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clock_that_goes_on_is_believed),
+        cmocka_unit_test(a_step_of_less_than_a_day_is_believed),
+        cmocka_unit_test(two_seconds_a_year_ahead_are_doubted_for_an_hour),
+        cmocka_unit_test(the_first_look_is_held_against_the_journal),
+        cmocka_unit_test(a_start_does_not_shorten_the_hour),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
