@@ -221,7 +221,7 @@ static void all_is_counted(struct cluster *cluster)
         must(asks->milli == 0 || allocation_milli(held) > 0 || held->is.unplaced_milli > 0);
         must(held->is.held_gpus == asks->whole);
         taken += asks->milli;
-        whole += asks->whole;
+        whole = whole > UINT32_MAX - asks->whole ? UINT32_MAX : whole + asks->whole;
     }
     must(node->held_gpus == whole);
     const uint32_t offered = node_closed(node) == REASON_NONE ? node->free_milli : 0;
