@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@ enum {
     REQUEST_MS = 10000,
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
+    HEAPS_MAX = 2,
+    LARGE_BYTES = 256 * 1024,
     WRITER_WAIT_MS = 200,
     POLL_MAX_MS = 1000,
     AUDIT_LOOK_MS = 100,
@@ -701,9 +704,22 @@ static uint64_t random_seed(void)
     return seed;
 }
 
+/*
+ * Ten threads that hand messages to each other need no heap each: what one allocates another frees,
+ * and every heap keeps the most that it ever held.  And a large page of a list goes back to the
+ * system when it is freed, also after the first one.
+ */
+static void keep_heaps_small(void)
+{
+    (void)mallopt(M_ARENA_MAX, HEAPS_MAX); /* another allocator (a sanitizer's) has none */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+}
+
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
                struct err *err)
 {
+    keep_heaps_small();
+
     struct daemon *daemon = xcalloc(1, sizeof *daemon);
     sigset_t signals;
 
