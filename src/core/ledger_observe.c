@@ -269,11 +269,10 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
     if (allocation != NULL && within(draft, allocation))
         return allocation;
 
-    /* Not to be had: as if it had said nothing.  What it brought, GPUs and names, leaves again. */
+    /* Not to be had: as if it had said nothing.  Names that it brought go; GPUs have no charge. */
     allocation_unref(allocation);
     for (uint32_t i = 0; i < gpus; i++)
         draft->gpu[i] = before[i];
-    draft->gpus = gpus;
     places->shares = 0;
     return NULL;
 }

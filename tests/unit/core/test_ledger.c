@@ -773,9 +773,22 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("b"))->is.unplaced_milli,
                      2000); /* at most what the node has */
-    container[0].amount = "0";
+    const struct world_gpu small = {.id = "GPU-s", .milli = 1};
+    (void)world_node(world, "n2", &small, 1);
+    pod->uid = "d";
+    pod->node = "n2";
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(world->ledger, TEXT("d"))->is.unplaced_milli, 1);
+    container[0].amount = "1e99";
+    pod->uid = "e";
+    pod->node = "n3"; /* of which nothing is known */
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(world->ledger, TEXT("e"))->is.unplaced_milli, 64000);
+    container[0].amount = "-1e99";
     container[1].amount = NULL;
     pod->uid = "c";
+    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME);
+    container[0].amount = "0";
     assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME);
 }
 
@@ -1514,7 +1527,7 @@ static void the_ledger_survives_a_random_walk(void **state)
     uint32_t reason[REASONS] = {0};
     struct memory memory[4] = {{0}};
     uint32_t woken = 0;
-    for (int i = 0; i < walk_steps(200000, 10000); i++) {
+    for (int i = 0; i < walk_steps(200000, 12000); i++) {
         const struct command command = walk_command(world);
         const enum verdict verdict = world_do(world, &command);
         met[command.kind][verdict]++;

@@ -918,9 +918,27 @@ static void shares_carry_the_memory_that_comes_with_them(void **state)
     node_unref(node);
 }
 
+static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
+{
+    (void)state;
+    const struct request whole = {.whole = 1};
+    struct room room = {.free_milli = 700};
+    struct placement placement;
+    memset(&placement, 0xAA, sizeof placement);
+    placement.exact = false;
+    assert_int_equal(place_search(&room, &whole, &placement), REASON_NONE);
+    assert_true(placement.exact);
+    assert_int_equal(placement.parts, 0);
+    assert_int_equal(placement.charge_milli, 0);
+    assert_int_equal(placement.free_milli, 700);
+    room.shared = true;
+    assert_int_equal(place_search(&room, &whole, &placement), REASON_MIXED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_gpus_alone_are_placed_on_no_gpu),
         cmocka_unit_test(what_is_found_is_the_best_of_all_ways),
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
         cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),

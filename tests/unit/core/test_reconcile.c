@@ -138,6 +138,25 @@ static void what_asks_nothing_is_left_alone(void **state)
     assert_string_equal(reconcile(world, pod, NULL), "");
 }
 
+static void no_drift(void *user, const struct drift *drift)
+{
+    (void)user;
+    fail_msg("drift %s", drift->kind);
+}
+
+static void whole_gpus_that_we_bound_need_no_annotation(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    const struct request whole = {.whole = 1};
+    assert_int_equal(world_reserve_for(world, "a", "n1", &whole), VERDICT_OK);
+    struct pod *pod = world_pod(world, "a", "n1");
+    pod->whole_gpus = 1;
+    assert_string_equal(reconcile(world, pod, NULL), "confirm");
+    assert_string_equal(reconcile(world, pod, NULL), "");
+    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, no_drift);
+}
+
 static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
 {
     struct world *world = *state;
@@ -447,6 +466,7 @@ int main(void)
         IN_A_WORLD(a_row_wins_over_the_annotation),
         IN_A_WORLD(what_asks_nothing_is_left_alone),
         IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
+        IN_A_WORLD(whole_gpus_that_we_bound_need_no_annotation),
         IN_A_WORLD(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are),
         IN_A_WORLD(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks),
         IN_A_WORLD(nothing_is_read_behind_the_last_container),

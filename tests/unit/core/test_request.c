@@ -756,6 +756,8 @@ static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **stat
 {
     (void)state;
     start();
+    bench.pod.whole_gpus = 1;
+    assert_int_equal(parse(), REQUEST_WHOLE);
     bench.pod.whole_gpus = 2;
     assert_int_equal(parse(), REQUEST_WHOLE); /* no container names ours */
     assert_int_equal(bench.request.wants, 0);
@@ -807,6 +809,13 @@ static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
     request.whole = 2;
     request_refuse(&request, REASON_ROOM, &refusal);
     assert_non_null(strstr(refusal.text, "beside 2 whole GPUs and"));
+    char text[128];
+    request_format(&request, text, sizeof text);
+    assert_string_equal(text, "300 milli of one GPU, beside 2 whole GPUs of the other resource");
+    request.whole = 1;
+    request.wants = 0;
+    request_format(&request, text, sizeof text);
+    assert_string_equal(text, "1 whole GPU of the other resource");
 }
 
 static enum request_verdict parse_bound(void)
@@ -878,7 +887,17 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     line[2].milli = 749;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
+    line[1].milli = 749;
     line[2].milli = 750;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 500);
+    bench.pod.container[0].amount = "600"; /* which the lines are not, nor their number */
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 200);
+    line[1].milli = 750;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 3, 200);
+    bench.pod.container[0].amount = "1500";
     line[2].gpu = name[1];
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
@@ -893,6 +912,12 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     line[1].milli = 2000;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 1000);
+    bench.pod.container[0].amount = "640";
+    bench.pod.shares = 65; /* 64 of it */
+    for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
+        line[i].milli = 10;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 64, 10);
     bench.pod.container[0].amount = "650";
     bench.pod.shares = 66; /* 65 of it */
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
