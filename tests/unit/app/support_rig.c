@@ -649,10 +649,7 @@ void rig_node_with(struct rig *rig, const char *name, const char *uuids)
     strbuf_printf(&body, "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"%s\",",
                   name);
     strbuf_str(&body, "\"annotations\":{\"milligpu.io/gpus\":\"[");
-    if (strncmp(uuids, "GPU-", 4) == 0)
-        add_gpus(&body, uuids);
-    else
-        strbuf_str(&body, uuids);
+    add_gpus(&body, uuids);
     strbuf_str(&body, "]\"}}}");
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
     if (ask(rig, "PATCH", path, body.data, &out) == 404)

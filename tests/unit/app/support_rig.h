@@ -129,7 +129,7 @@ void rig_delete_pod(struct rig *rig, const char *name);    /* gone at once */
 void rig_terminate_pod(struct rig *rig, const char *name); /* a deletion timestamp */
 void rig_end_pod(struct rig *rig, const char *name);       /* phase Succeeded */
 void rig_node(struct rig *rig, const char *name, const char *milli);
-/* With milligpu.io/gpus: "GPU-1 GPU-2"; or as it stands, where it is no such list: "broken". */
+/* With milligpu.io/gpus: "GPU-1 GPU-2", "" for none. */
 void rig_node_with(struct rig *rig, const char *name, const char *uuids);
 void rig_delete_node(struct rig *rig, const char *name);
 /* spec.nodeName of the pod; "" while unbound; NULL if it is not there. Valid until the next
