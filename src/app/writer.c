@@ -718,7 +718,8 @@ static bool handle_moved(struct writer *writer, const struct message *message)
     bool whole = true;
 
     must(message->outcome == OUTCOME_MOVED && message->pod.node[0] == '\0');
-    if (!pod_ended(&message->pod))
+    /* Whom the watch has shown to be gone the GET does not bring back. */
+    if (!pod_ended(&message->pod) && pods_find(writer->app->pods, message->uid) != NULL)
         (void)pods_put_fetched(writer->app->pods, &message->pod, &writer->app->request_rules);
     for (size_t i = 0; flight != NULL && i < flight->calls; i++)
         whole = try_again(writer, bind_again(flight, i, &message->pod)) && whole;

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "app/message.h"
 #include "support_rig.h"
 
 static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
@@ -155,6 +156,31 @@ static void a_pod_that_asks_0_is_bound_in_the_version_that_was_judged(void **sta
     assert_string_equal(rig_error(call), "");
     assert_int_equal(rig->bindings, 2);
     assert_string_equal(rig_where(rig, "zero"), "n1");
+}
+
+static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    struct pod_record *known = pods_copy(rig->app.pods, "default", "a");
+    struct message *outcome = message_new(MESSAGE_OUTCOME);
+    outcome->outcome = OUTCOME_MOVED;
+    outcome->uid = arena_copy(&outcome->arena, text_of(known->uid));
+    outcome->text = "the pod is not bound";
+    outcome->pod = (struct pod){.uid = outcome->uid,
+                                .namespace = "default",
+                                .name = "a",
+                                .node = "",
+                                .resource_version = "1000000",
+                                .ours = true};
+    rig_delete_pod(rig, "a");
+    rig_run(rig);
+    assert_true(queue_put(rig->app.queue, outcome));
+    rig_run(rig);
+    assert_null(pods_copy(rig->app.pods, "default", "a"));
+    pod_record_free(known);
 }
 
 static void no_time_ends_a_doubt(void **state)
@@ -395,6 +421,7 @@ int main(void)
         TEST(a_pod_gets_what_it_asks_for_when_it_is_bound),
         TEST(a_pod_that_asks_for_what_nobody_may_have_now_is_refused),
         TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged),
+        TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back),
         TEST(no_time_ends_a_doubt),
         TEST(a_doubt_names_the_version_that_was_sent),
         TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt),
