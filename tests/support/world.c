@@ -59,6 +59,28 @@ enum verdict world_do(struct world *world, const struct command *command)
     return verdict;
 }
 
+enum verdict world_do_quickly(struct world *world, const struct command *command)
+{
+    struct change change;
+    const enum verdict verdict = ledger_decide(world->ledger, command, &change);
+
+    world->reason = change.reason;
+    if (verdict == VERDICT_OK)
+        ledger_apply(world->ledger, &change);
+    change_done(&change);
+    return verdict;
+}
+
+void world_show_quickly(struct world *world, const char *node, const struct world_gpu *gpu,
+                        uint32_t gpus)
+{
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = world->now_ms,
+                                    .node = node,
+                                    .inventory = world_inventory(world, node, "uid", gpu, gpus)};
+    must(world_do_quickly(world, &command) == VERDICT_OK);
+}
+
 void world_undo(struct world *world)
 {
     must(world->dones > 0);

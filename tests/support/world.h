@@ -28,6 +28,8 @@ int world_set_up(void **state);
 int world_tear_down(void **state);
 
 enum verdict world_do(struct world *world, const struct command *command);
+/* The same without the audit, and for good: where there are too many for that. */
+enum verdict world_do_quickly(struct world *world, const struct command *command);
 void world_undo(struct world *world);   /* the newest change that is not undone yet */
 void world_settle(struct world *world); /* what was done stays: forget how to undo it */
 
@@ -44,6 +46,9 @@ struct world_gpu {
 struct inventory *world_inventory(struct world *world, const char *node, const char *uid,
                                   const struct world_gpu *gpu, uint32_t gpus);
 enum verdict world_node(struct world *world, const char *node, const struct world_gpu *gpu,
+                        uint32_t gpus);
+/* A Node object quickly: a new one, or another inventory. */
+void world_show_quickly(struct world *world, const char *node, const struct world_gpu *gpu,
                         uint32_t gpus);
 
 /* "300", "2000", "600x2" (two parts of 600), "i700" (init), "s100" (sidecar), joined by '+'. */

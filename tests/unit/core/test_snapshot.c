@@ -24,7 +24,7 @@ static void add_nodes(struct world *world, uint32_t count)
     char name[32];
     for (uint32_t i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "node-%u", i);
-        assert_int_equal(world_node(world, name, two_a100, 2), VERDICT_OK);
+        world_show_quickly(world, name, two_a100, 2);
     }
 }
 
@@ -183,12 +183,11 @@ static void an_index_is_made_anew_seldom(void **state)
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "come-and-go-%u", i);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
-        assert_int_equal(world_node(world, name, two_a100, 1), VERDICT_OK);
+        world_show_quickly(world, name, two_a100, 1);
         const struct snapshot *snapshot = publish(world);
         assert_non_null(snapshot_node(snapshot, text_of(name)));
         snapshot_unref(snapshot);
-        assert_int_equal(world_do(world, &gone), VERDICT_OK);
-        world_settle(world);
+        assert_int_equal(world_do_quickly(world, &gone), VERDICT_OK);
     }
     assert_in_range(world->ledger->indexed, NODES, NODES + 100);
     add_nodes(world, NODES);
