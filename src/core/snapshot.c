@@ -379,7 +379,7 @@ const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
     return NULL;
 }
 
-/* What stands there is the same in both, and so is all that stands beside it: how much of it. */
+/* How much of what begins there both have in common: a book, a page, or 0: that is to be seen. */
 static uint32_t shared_from(const struct snapshot *before, const struct snapshot *after,
                             uint32_t slot)
 {
@@ -387,11 +387,15 @@ static uint32_t shared_from(const struct snapshot *before, const struct snapshot
     must(after->slots % BOOK_NODES == 0);
     if (before == NULL || slot >= before->slots)
         return 0;
-    if (before->book[slot / BOOK_NODES] == after->book[slot / BOOK_NODES])
-        return BOOK_NODES - slot % BOOK_NODES;
-    if (slot_page(before->book, slot) == slot_page(after->book, slot))
-        return PAGE_NODES - slot % PAGE_NODES;
-    return slot_node(before->book, slot) == slot_node(after->book, slot) ? 1 : 0;
+    if (before->book[slot / BOOK_NODES] == after->book[slot / BOOK_NODES]) {
+        must(slot % BOOK_NODES == 0); /* or we would have passed it */
+        return BOOK_NODES;
+    }
+    if (slot_page(before->book, slot) == slot_page(after->book, slot)) {
+        must(slot % PAGE_NODES == 0);
+        return PAGE_NODES;
+    }
+    return 0;
 }
 
 bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
@@ -403,13 +407,13 @@ bool snapshot_next_change(const struct snapshot *before, const struct snapshot *
 
     while (*at < after->slots) {
         const uint32_t shared = shared_from(before, after, *at);
-        const uint32_t slot = *at;
-        *at += shared > 0 ? shared : 1;
-        if (shared > 0)
+        if (shared > 0) {
+            *at += shared;
             continue;
+        }
+        const uint32_t slot = (*at)++;
         *out_after = slot_node(after->book, slot);
         *out_before = before != NULL && slot < before->slots ? slot_node(before->book, slot) : NULL;
-        must(*out_before == NULL || *out_after != *out_before);
         if (*out_before != *out_after)
             return true;
     }

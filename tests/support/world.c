@@ -78,7 +78,8 @@ void world_show_quickly(struct world *world, const char *node, const struct worl
                                     .at_ms = world->now_ms,
                                     .node = node,
                                     .inventory = world_inventory(world, node, "uid", gpu, gpus)};
-    must(world_do_quickly(world, &command) == VERDICT_OK);
+    const enum verdict verdict = world_do_quickly(world, &command);
+    must(verdict == VERDICT_OK || verdict == VERDICT_SAME);
 }
 
 void world_undo(struct world *world)

@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 
 #include "core/ledger_inside.h"
+#include "core/snapshot_inside.h"
 #include "support/world.h"
 
 static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
@@ -19,13 +20,20 @@ static const struct snapshot *publish(struct world *world)
     return ledger_publish(world->ledger, NULL, 0);
 }
 
-static void add_nodes(struct world *world, uint32_t count)
+enum { AHEAD_OF_ALL = 40 };
+
+static void add_nodes_from(struct world *world, uint32_t first, uint32_t count)
 {
     char name[32];
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = first; i < count; i++) {
         (void)snprintf(name, sizeof name, "node-%u", i);
         world_show_quickly(world, name, two_a100, 2);
     }
+}
+
+static void add_nodes(struct world *world, uint32_t count)
+{
+    add_nodes_from(world, 0, count);
 }
 
 static void an_empty_ledger_has_an_empty_snapshot(void **state)
@@ -230,6 +238,95 @@ static void a_publication_touches_what_changed_and_no_more(void **state)
     snapshot_unref(second);
 }
 
+/* At each edge of books and pages, and in their midst: what is found is what a plain look finds. */
+static void every_place_that_differs_is_found_wherever_it_is(void **state)
+{
+    static const uint32_t places[] = {0,
+                                      1,
+                                      PAGE_NODES - 1,
+                                      PAGE_NODES,
+                                      BOOK_NODES - 1,
+                                      BOOK_NODES,
+                                      2 * BOOK_NODES - PAGE_NODES,
+                                      2 * BOOK_NODES - 1,
+                                      2 * BOOK_NODES,
+                                      2 * BOOK_NODES + PAGE_NODES + 7};
+    struct world *world = *state;
+    const struct node *before;
+    const struct node *after;
+    add_nodes(world, 2 * BOOK_NODES + 3 * PAGE_NODES);
+    const struct snapshot *old = publish(world);
+    for (uint32_t set = 1; set < 1U << ARRAY_LEN(places); set = set * 2 + set % 3) {
+        uint32_t at = 0;
+        for (uint32_t i = 0; i < ARRAY_LEN(places); i++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "node-%u", places[i]);
+            if ((set >> i & 1) != 0)
+                world_show_quickly(world, name, two_a100, set % 2 + places[i] % 2);
+        }
+        const struct snapshot *new = publish(world);
+        for (uint32_t slot = 0; slot < new->slots; slot++) {
+            if (slot_node(old->book, slot) == slot_node(new->book, slot))
+                continue;
+            assert_true(snapshot_next_change(old, new, &at, &before, &after));
+            assert_ptr_equal(before, slot_node(old->book, slot));
+            assert_ptr_equal(after, slot_node(new->book, slot));
+        }
+        assert_false(snapshot_next_change(old, new, &at, &before, &after));
+        snapshot_unref(old);
+        old = new;
+    }
+    snapshot_unref(old);
+}
+
+/* The index is everybody's, so it tells of places that an older snapshot does not have. */
+static void an_older_snapshot_knows_no_node_of_later_books(void **state)
+{
+    struct world *world = *state;
+    struct text name[AHEAD_OF_ALL];
+    uint32_t hash[AHEAD_OF_ALL];
+    const struct node *node[AHEAD_OF_ALL];
+    char bytes[AHEAD_OF_ALL][32];
+    add_nodes(world, BOOK_NODES - 4);
+    const struct snapshot *old = publish(world);
+    add_nodes_from(world, BOOK_NODES - 4, BOOK_NODES + 476);
+    (void)world_reserve(world, "late", "node-1400", "300");
+    const struct snapshot *new = publish(world);
+    assert_ptr_equal(old->index, new->index);
+    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++) {
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", BOOK_NODES + 3 * i);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+        assert_null(snapshot_node(old, name[i]));
+        assert_non_null(snapshot_node(new, name[i]));
+    }
+    snapshot_nodes(old, AHEAD_OF_ALL, name, hash, node);
+    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++)
+        assert_null(node[i]);
+    assert_null(snapshot_open(old, TEXT("late")));
+    assert_non_null(snapshot_open(new, TEXT("late")));
+    snapshot_unref(old);
+    snapshot_unref(new);
+}
+
+static void an_index_has_room_for_three_quarters_and_counts_each_once(void **state)
+{
+    (void)state;
+    struct slot_index *index = slot_index_new(0);
+    for (uint32_t i = 0; i < 768; i++) {
+        assert_true(slot_index_has_room(index, 768 - i));
+        assert_false(slot_index_has_room(index, 769 - i));
+        slot_index_add(index, i * 7, i);
+        slot_index_add(index, i * 7, i);
+    }
+    assert_true(slot_index_has_room(index, 0));
+    assert_false(slot_index_has_room(index, 1));
+    slot_index_unref(index);
+    index = slot_index_new(1000);
+    assert_true(slot_index_has_room(index, 1000));
+    slot_index_unref(index);
+}
+
 static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
 {
     struct world *world = *state;
@@ -404,6 +501,9 @@ int main(void)
         IN_A_WORLD(a_node_that_comes_or_goes_costs_no_new_index),
         IN_A_WORLD(an_index_is_made_anew_seldom),
         IN_A_WORLD(a_publication_touches_what_changed_and_no_more),
+        IN_A_WORLD(every_place_that_differs_is_found_wherever_it_is),
+        IN_A_WORLD(an_older_snapshot_knows_no_node_of_later_books),
+        IN_A_WORLD(an_index_has_room_for_three_quarters_and_counts_each_once),
         IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
         IN_A_WORLD(only_open_reservations_are_listed),
         IN_A_WORLD(every_open_reservation_is_listed),
