@@ -46,7 +46,8 @@ struct plant {
     int64_t store_ns; /* CPU in the store, since the last event began */
 };
 
-static int64_t now_ms; /* the clock in the hand */
+static int64_t now_ms;   /* the clock in the hand */
+static uint64_t version; /* resourceVersion of the object that was told last */
 
 static int64_t hand_now(void *ctx)
 {
@@ -257,6 +258,13 @@ static void plant_stop(struct plant *plant)
 
 /* --- one event --- */
 
+/* Each object that is told is newer than those before. */
+static void give_version(struct message *message)
+{
+    message->pod.resource_version =
+        arena_printf(&message->arena, "%llu", (unsigned long long)++version);
+}
+
 static int64_t step(struct plant *plant)
 {
     plant->store_ns = 0;
@@ -315,6 +323,7 @@ static struct message *pod_message(enum message_kind kind, uint32_t pod, const c
     const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
                               json.len};
     must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
+    give_version(message);
     strbuf_done(&json);
     return message;
 }
@@ -360,6 +369,7 @@ static struct message *outcome_message(uint32_t pod, enum bind_outcome outcome)
 
     message->uid = arena_copy(&message->arena, text_of(words.uid));
     message->outcome = outcome;
+    message->version = version; /* its pod was told last */
     message->text = outcome == OUTCOME_BOUND ? NULL : "no answer";
     return message;
 }
@@ -415,7 +425,12 @@ static void live(struct plant *plant, struct costs *costs)
     cluster_node_name(node, host);
     note(plant, costs, POD_ADDED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
     note(plant, costs, POD_CHANGED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
-    note(plant, costs, BIND, take(plant, bind_message(plant, pod, node)));
+    const int64_t bind = take(plant, bind_message(plant, pod, node));
+    if (plant->call.status != 0) {
+        (void)take(plant, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
+        return; /* that node is full */
+    }
+    note(plant, costs, BIND, bind);
     if (plant->next_pod % 2 == 0) {
         note(plant, costs, OUTCOME, take(plant, outcome_message(pod, OUTCOME_BOUND)));
         note(plant, costs, POD_BOUND, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
@@ -535,6 +550,7 @@ static struct message *listed_message(const struct allocation *allocation, const
     const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
                               json.len};
     must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
+    give_version(message);
     strbuf_done(&json);
     return message;
 }
@@ -579,6 +595,7 @@ static void measure(const char *folder, uint32_t nodes, uint32_t events)
         live(&plant, &costs);
         node_events(&plant, &costs);
     }
+    must(costs.of[BIND].count > events / 2);
     for (uint32_t i = 0; i < events; i++)
         live_behind_our_back(&plant, &costs);
     for (uint32_t i = 0; i < events / 4; i++)
