@@ -198,7 +198,7 @@ BUGS: List[Bug] = [
         "    if (gives_room(change->node_after, change->node_before))\n"
         "        ledger->room_came = true;\n",
         "",
-        "unit.core.ledger",
+        "unit.core.snapshot",
     ),
     Bug(
         "sidecars",
@@ -231,14 +231,6 @@ BUGS: List[Bug] = [
         "    bind_number(&bind, after->is.in_doubt);",
         "    bind_number(&bind, after->is.in_doubt && after->is.state == STATE_BOUND);",
         "sim 1-60",
-    ),
-    Bug(
-        "short_log",
-        "a reader keeps the log growing: it is never waited for",
-        "src/store/tend.c",
-        "    failed = checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);",
-        "    failed = checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);",
-        "unit.store.log",
     ),
     Bug(
         "large_page",

@@ -5,6 +5,7 @@
  *   simulate --seconds 60                 fresh ones
  *   simulate --operations 10000000        fresh ones, until so many operations were simulated
  *   simulate --seed 17 [--steps N] [--skip 3-9,12] [--trace]
+ *   simulate --seeds 1-300 --quick        a run that fails is told, and not shortened
  *   simulate --seed 17 --twice            is it the same run, to the byte of its trace?
  *
  * A run that fails ends its process, so runs are made by workers; the first failure is shortened
@@ -55,6 +56,7 @@ struct options {
     bool trace;
     bool strict;
     bool twice;
+    bool quick; /* say that it fails, and leave it as long as it is */
     bool skip[SIM_STEPS_MAX];
 };
 
@@ -279,7 +281,8 @@ static void shorten(struct options *options, uint64_t seed)
 
 static void explain(struct options *options, uint64_t seed)
 {
-    (void)printf("seed %llu fails; shortening\n", (unsigned long long)seed);
+    (void)printf("seed %llu fails%s\n", (unsigned long long)seed,
+                 options->quick ? "" : "; shortening");
     if (options->steps == 0)
         options->steps = sim_steps(seed);
     if (!fails(options, seed, false)) {
@@ -287,8 +290,10 @@ static void explain(struct options *options, uint64_t seed)
                      (unsigned long long)seed);
         return;
     }
-    shorten(options, seed);
-    (void)fails(options, seed, true);
+    if (!options->quick) {
+        shorten(options, seed);
+        (void)fails(options, seed, true);
+    }
     show_log();
     (void)printf("replay: tests/sim/run --seed %llu --steps %u", (unsigned long long)seed,
                  options->steps);
@@ -428,7 +433,7 @@ static int one(struct options *options)
 static _Noreturn void usage(void)
 {
     (void)fputs("usage: simulate [--seeds A-B] [--seconds N] [--operations N] [--jobs N] "
-                "[--strict]\n"
+                "[--strict] [--quick]\n"
                 "       simulate --seed N [--steps N] [--skip A-B,C] [--trace] [--twice]\n",
                 stderr);
     exit(2);
@@ -455,6 +460,8 @@ static bool parse_flag(struct options *options, const char *flag)
         options->strict = true;
     else if (strcmp(flag, "--twice") == 0)
         options->twice = true;
+    else if (strcmp(flag, "--quick") == 0)
+        options->quick = true;
     else
         return false;
     return true;

@@ -862,11 +862,14 @@ static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
     lose_ledger_beside_a_grant(rig);
     rig_pass(rig, 85000);
     rig->list_takes_ms = 10000;
+    rig->pod_lists = 0;
+    rig_pod(rig, "c", "100");
     standin_compact(rig->app.standin);
-    rig_pass(rig, 1000);
+    rig_pass(rig, 3000);
+    assert_int_equal(rig->pod_lists, 1); /* on its way until the wait is over */
     rig_bound_pod(rig, "late", "700", "n1");
     rig->list_takes_ms = 0;
-    rig_pass(rig, 12000);
+    rig_pass(rig, 15000);
     assert_true(app_ready(&rig->app, NULL));
     assert_int_equal(rig_taken(rig, "n1"), 1000);
 }
