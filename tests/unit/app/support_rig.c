@@ -461,18 +461,32 @@ static void to_outbox(void *user, const struct kube_answer *answer)
     outbox_answer(rig->app.outbox, rig->now_ms, answer);
 }
 
-void rig_run(struct rig *rig)
+/* Each of the threads once; true: the writer had something to do. */
+static bool turn(struct rig *rig)
+{
+    (void)watcher_step(rig->watcher, rig->now_ms);
+    rig->watch.ops.poll(rig->watch.ops.ctx, 0, rig, to_watcher);
+    const size_t took = writer_step(rig->writer, 0);
+    (void)outbox_step(rig->app.outbox, rig->now_ms, rig->wall_ms);
+    rig->call.ops.poll(rig->call.ops.ctx, 0, rig, to_outbox);
+    return took > 0;
+}
+
+/* Until nothing moves any more, or until the daemon is ready where that is waited for. */
+static void run(struct rig *rig, bool until_ready)
 {
     int quiet = 0;
 
     for (int i = 0; i < 400 && quiet < 4; i++) {
-        (void)watcher_step(rig->watcher, rig->now_ms);
-        rig->watch.ops.poll(rig->watch.ops.ctx, 0, rig, to_watcher);
-        const size_t took = writer_step(rig->writer, 0);
-        (void)outbox_step(rig->app.outbox, rig->now_ms, rig->wall_ms);
-        rig->call.ops.poll(rig->call.ops.ctx, 0, rig, to_outbox);
-        quiet = took == 0 ? quiet + 1 : 0;
+        if (until_ready && app_ready(&rig->app, NULL))
+            return;
+        quiet = turn(rig) ? 0 : quiet + 1;
     }
+}
+
+void rig_run(struct rig *rig)
+{
+    run(rig, false);
 }
 
 void rig_run_deaf(struct rig *rig)
@@ -491,6 +505,16 @@ void rig_pass(struct rig *rig, int64_t ms)
         rig->wall_ms += 500;
         rig_run(rig);
     }
+}
+
+bool rig_pass_until_ready(struct rig *rig, int64_t ms)
+{
+    for (int64_t passed = 0; passed < ms && !app_ready(&rig->app, NULL); passed += 500) {
+        rig->now_ms += 500;
+        rig->wall_ms += 500;
+        run(rig, true);
+    }
+    return app_ready(&rig->app, NULL);
 }
 
 void rig_settle(struct rig *rig)

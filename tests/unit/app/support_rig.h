@@ -113,6 +113,8 @@ void rig_run(struct rig *rig);
 void rig_run_deaf(struct rig *rig);
 /* Let time pass, half a second at a time. */
 void rig_pass(struct rig *rig, int64_t ms);
+/* No further than to the first moment in which the daemon is ready; false: it did not come. */
+bool rig_pass_until_ready(struct rig *rig, int64_t ms);
 /* Two minutes: every back-off, deadline and doubt has come to its end. */
 void rig_settle(struct rig *rig);
 
