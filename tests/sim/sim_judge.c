@@ -607,12 +607,53 @@ void judge_uncommitted(struct sim *sim)
 
 /* --- quiet --- */
 
+/* Which of its containers asks; NULL: none. */
+static const char *asking(const json_t *object)
+{
+    const json_t *containers = json_object_get(json_object_get(object, "spec"), "containers");
+    size_t i;
+    const json_t *container;
+
+    json_array_foreach (containers, i, container) {
+        const json_t *resources = json_object_get(container, "resources");
+        if (json_object_get(json_object_get(resources, "limits"), "nvidia.com/vgpu") != NULL)
+            return json_string_value(json_object_get(container, "name"));
+    }
+    return NULL;
+}
+
+/* Somebody may have written a count where its shape has none: what it says, where it works out. */
+static uint32_t parts_written(const struct sim *sim, const struct truth_pod *pod,
+                              const struct truth_want *want)
+{
+    char path[96];
+    char key[96];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
+    json_t *object = truth_fetch(sim, path);
+    const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
+    const char *name = asking(object);
+    (void)snprintf(key, sizeof key, "gpu-count.milligpu.io/%s", name != NULL ? name : "");
+    const json_t *count = json_object_get(notes, key);
+    if (count == NULL)
+        count = json_object_get(notes, "milligpu.io/gpu-count");
+    const char *text = json_string_value(count);
+    char *end = NULL;
+    const unsigned long said = text != NULL ? strtoul(text, &end, 10) : 0;
+    const bool whole =
+        text != NULL && strlen(text) == json_string_length(count) && end[strspn(end, " ")] == '\0';
+    json_decref(object);
+    if (!whole || said == 0 || said > 64 || want->milli % said != 0 || want->milli / said > 1000)
+        return parts_of(want);
+    return (uint32_t)said;
+}
+
 /* Milli of those of its parts for which the node has GPUs; a row is not moved for fewer. */
-static uint32_t countable(const struct truth_pod *pod, const struct node *node,
-                          const struct allocation *held)
+static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
+                          const struct node *node, const struct allocation *held)
 {
     const struct truth_want *want = &pod->shape->want[0];
-    const uint32_t parts = parts_of(want);
+    const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : parts_of(want);
     uint32_t gpus = 0;
 
     for (uint32_t i = 0; i < node->gpus; i++)
@@ -633,7 +674,7 @@ static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
 
     if (pod->shape->wants != 1)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
-    if (counted > asked || counted < countable(pod, node, held))
+    if (counted > asked || counted < countable(sim, pod, node, held))
         sim_violation(sim,
                       "p%u was bound by hand and asks %u milli, the ledger counts %u + %u unplaced",
                       pod->name, asked, allocation_milli(held), held->is.unplaced_milli);

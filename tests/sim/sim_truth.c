@@ -171,8 +171,7 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* The object as it is now; NULL if it is gone. */
-static json_t *fetch(struct sim *sim, const char *path)
+json_t *truth_fetch(const struct sim *sim, const char *path)
 {
     struct strbuf out;
     json_t *object = NULL;
@@ -222,7 +221,7 @@ static void refresh(struct sim *sim, const char *path, uint32_t name,
                     const struct sim_effect *effect)
 {
     struct truth *truth = &sim->truth;
-    json_t *object = fetch(sim, path);
+    json_t *object = truth_fetch(sim, path);
     struct truth_pod *pod =
         truth->current[name] != 0 ? &truth->pod[truth->current[name] - 1] : NULL;
     const char *uid = text_at(json_object_get(object, "metadata"), "uid");

@@ -7,6 +7,8 @@
 #ifndef MILLIGPU_TESTS_SIM_TRUTH_H
 #define MILLIGPU_TESTS_SIM_TRUTH_H
 
+#include <jansson.h>
+
 #include "milligpu/base.h"
 
 enum {
@@ -128,6 +130,9 @@ void truth_done(struct truth *truth);
 void truth_effect(struct sim *sim, const struct sim_effect *effect);
 /* A node's new state, which the API server has taken as of version. */
 void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version);
+
+/* The object as it is now; NULL if it is gone. Owned. */
+json_t *truth_fetch(const struct sim *sim, const char *path);
 
 struct truth_pod *truth_find(struct truth *truth, const char *uid);
 struct truth_node *truth_node(struct truth *truth, const char *name);

@@ -569,16 +569,32 @@ static void write_something(struct sim *sim, struct draw *draw, const struct tru
     sim_met("tenant/touches");
 }
 
-/* One GPU, or two halves: what it gets is what it asks for in the version that is bound. */
-static void ask_otherwise(struct sim *sim, struct truth_pod *pod)
+static bool is_shape(const struct truth_pod *pod, const char *word)
 {
+    return strcmp(pod->shape->word, word) == 0;
+}
+
+/* The youngest that waits and asks for one GPU or two halves; NULL: none. */
+static struct truth_pod *who_may_ask_otherwise(struct sim *sim)
+{
+    for (uint32_t i = sim->truth.pods; i > 0; i--) {
+        struct truth_pod *pod = &sim->truth.pod[i - 1];
+        if (truth_alive(pod) && pod->node[0] == '\0' &&
+            (is_shape(pod, "1000") || is_shape(pod, "1000over2")))
+            return pod;
+    }
+    return NULL;
+}
+
+/* One GPU, or two halves: what it gets is what it asks for in the version that is bound. */
+static void ask_otherwise(struct sim *sim)
+{
+    struct truth_pod *pod = who_may_ask_otherwise(sim);
     char path[160];
 
-    if (pod == NULL || !truth_alive(pod) || pod->node[0] != '\0')
+    if (pod == NULL)
         return;
-    const bool one = strcmp(pod->shape->word, "1000") == 0;
-    if (!one && strcmp(pod->shape->word, "1000over2") != 0)
-        return;
+    const bool one = is_shape(pod, "1000");
     for (uint32_t i = 0; i < truth_shapes; i++)
         if (strcmp(truth_shape[i].word, one ? "1000over2" : "1000") == 0)
             pod->shape = &truth_shape[i];
@@ -673,7 +689,7 @@ static void tenant(struct sim *sim, struct draw *draw)
         write_something(sim, draw, pod);
         break;
     case 4:
-        ask_otherwise(sim, pod);
+        ask_otherwise(sim);
         break;
     case 5:
         hostile_stranger(sim, draw, node->name);
