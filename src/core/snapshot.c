@@ -188,7 +188,7 @@ struct slot_index *slot_index_ref(struct slot_index *index)
 void slot_index_unref(struct slot_index *index)
 {
     must(index != NULL);
-    must(index->taken < index->entries);
+    must(index->entries >= ENTRIES_MIN); /* taken is the writer's */
     if (drop(&index->refs))
         xfree(index);
 }
