@@ -50,6 +50,11 @@ int standin_request(struct standin *standin, const char *method, const char *pat
 
 /* resourceVersion of the last write: another one means that something was written. */
 uint64_t standin_version(struct standin *standin);
+/*
+ * Count versions on from there, before anything is in it.  Nobody keeps them over a restart, but a
+ * ledger on disk remembers those that it has seen: they must not come again.
+ */
+void standin_set_version(struct standin *standin, uint64_t version);
 
 /* Forget events up to now: watches that start before get 410. */
 void standin_compact(struct standin *standin);

@@ -293,6 +293,8 @@ static int open_standin(struct daemon *daemon, struct err *err)
     struct app *app = &daemon->app;
 
     app->standin = standin_new("standalone");
+    /* In microseconds no file is read as fast as its objects are counted. */
+    standin_set_version(app->standin, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
     const int rc = standin_load(app->standin, app->settings->standalone, err);
     if (rc < 0)
         return rc;

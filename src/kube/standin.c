@@ -102,6 +102,15 @@ uint64_t standin_version(struct standin *standin)
     return version;
 }
 
+void standin_set_version(struct standin *standin, uint64_t version)
+{
+    must(version > 0);
+    pthread_mutex_lock(&standin->lock);
+    must(standin->rv <= version && standin->compacted == standin->rv);
+    standin->rv = standin->compacted = version;
+    pthread_mutex_unlock(&standin->lock);
+}
+
 /* Also the later pages of lists, as etcd's compaction does. */
 void standin_compact(struct standin *standin)
 {
