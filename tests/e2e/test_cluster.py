@@ -335,14 +335,14 @@ class Lives(Cluster):
         api, daemon = self.pair()
         made = api.create(rig.pod("late", 700))  # the first one ever, so no pod tells of a grant
         node = daemon.filter(made)["NodeNames"][0]
-        api.fault("/binding", "slow", number=1500)
+        api.fault("/binding", "slow", number=4000)
         seen = api.seen("/binding")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self.ask_and_be_cut_off, daemon, made, node)
             daemon.wait(lambda: api.seen("/binding") > seen, "the Binding to be on its way")
             daemon.kill()
             asked.result(10)
-        self.lose_ledger(daemon, "4")
+        self.lose_ledger(daemon, "8")
         daemon.wait(lambda: b"the ledger is new" in daemon.admin("GET", "/readyz")[1], "the reason")
         self.assertIn("the ledger is new", daemon.filter(made)["Error"])
         self.assertIn("granted here before", json.dumps(daemon.get("/api/v1/doctor")))

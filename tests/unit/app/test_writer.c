@@ -172,7 +172,7 @@ static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
     rig->disk_full = true;
     rig_bound_pod(rig, "x", "500", "n2");
     for (int i = 0; i < BATCH_MAX + 40; i++) {
-        (void)snprintf(name, sizeof name, "plain-%d", i);
+        (void)snprintf(name, sizeof name, "plain-%u", (unsigned)i % 1000);
         rig_bound_pod(rig, name, "10", "n3");
     }
     rig_delete_pod(rig, "x");

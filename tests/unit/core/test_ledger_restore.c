@@ -213,7 +213,7 @@ static void claims_that_cannot_be_are_refused(void **state)
                          -ERR_CORRUPT);
         assert_string_equal(err.text, wrong[i].says);
     }
-    char many[GPUS_PER_NODE_MAX + 1][8];
+    char many[GPUS_PER_NODE_MAX + 1][16];
     const char *names[GPUS_PER_NODE_MAX + 2] = {NULL};
     for (int i = 0; i <= GPUS_PER_NODE_MAX; i++) {
         (void)snprintf(many[i], sizeof many[i], "GPU-%03d", i);
