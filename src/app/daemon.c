@@ -713,8 +713,10 @@ static uint64_t random_seed(void)
  */
 static void keep_heaps_small(void)
 {
+    /* NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread yet */
     (void)mallopt(M_ARENA_MAX, HEAPS_MAX); /* another allocator (a sanitizer's) has none */
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    /* NOLINTEND(concurrency-mt-unsafe) */
 }
 
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,

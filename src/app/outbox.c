@@ -592,10 +592,9 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
         return;
     }
     note_status(call);
-    if (status == 409)
-        start_check(outbox, call, now_ms);
-    else if (status == 404 && call->maybe_sent)
-        start_check(outbox, call, now_ms); /* a GET says the same, or what became of the other */
+    if (status == 409 || (status == 404 && call->maybe_sent))
+        start_check(outbox, call, now_ms); /* of a 404 it says the same, or what became of another
+                                              copy */
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else if (passing(status) || (status >= 200 && status < 300)) {

@@ -229,8 +229,10 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
     size_t at = 0;
     unsettle(ledger, gpu->id); /* the owner may be alone now */
     must(rivals != NULL && rivals->count > 0);
-    while (rivals->slot[at] != slot)
-        must(++at < rivals->count);
+    while (rivals->slot[at] != slot) {
+        at++;
+        must(at < rivals->count);
+    }
     for (rivals->count--; at < rivals->count; at++)
         rivals->slot[at] = rivals->slot[at + 1];
     if (rivals->count == 0)

@@ -664,7 +664,7 @@ static enum reason place_wants(const struct room *room, const struct request *re
     const enum reason why = find_all_fits(room, request, fits);
 
     must(request->wants > 0);
-    must(why == REASON_NONE || why <= REASON_ROOM);
+    must(why <= REASON_ROOM);
     if (why != REASON_NONE)
         return why;
     if (request->wants == 1) {

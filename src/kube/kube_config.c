@@ -137,6 +137,7 @@ static const struct doc *get_named(struct reading *in, const struct doc *root, c
                                    const char *name, const char *key)
 {
     must(in->config != NULL && in->err != NULL);
+    must(name != NULL);
     const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
     unsigned index = 0;
 

@@ -486,7 +486,9 @@ static bool deep_enter(struct jr *in, struct deep *deep, bool array)
         return false;
     }
     const uint64_t bit = UINT64_C(1) << (deep->depth % 64);
-    uint64_t *word = &deep->arrays[deep->depth++ / 64];
+    uint64_t *word = &deep->arrays[deep->depth / 64];
+    if (deep->depth++ % 64 == 0)
+        *word = 0; /* the first of its 64 levels */
     *word = array ? *word | bit : *word & ~bit;
     in->at++;
     return true;
