@@ -140,7 +140,7 @@ class Episode:
         if self.truth.wrong:
             raise Violation(self.truth.wrong)
         for whole in self.home.glob("ledger.db.part-*/ledger.db"):
-            self.judge.judge(1, copy(whole, self.scratch / "backup"))
+            self.judge.judge(self.judge.newest, copy(whole, self.scratch / "backup"))
         if self.audit.take(self.ledger):
             self.born = True
             self.audit.compare()

@@ -81,7 +81,7 @@ class Audit:
         self.file = copy(ledger, self.folder)
         born = is_born(self.file)
         if born:
-            self.judge.judge(1, self.file)
+            self.judge.judge(self.judge.newest, self.file)
         elif self.truth.answers > 0:
             raise Violation("the ledger is gone")
         return born

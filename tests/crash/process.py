@@ -224,6 +224,8 @@ class Judge:
     def __init__(self) -> None:
         self.child = subprocess.Popen([rig.TESTS / "crash_ledger", "judge"], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, bufsize=1)
+        assert self.child.stdout is not None
+        self.newest = int(self.child.stdout.readline())  # the version that the daemon writes
 
     def judge(self, version: int, file: pathlib.Path) -> None:
         assert self.child.stdin is not None and self.child.stdout is not None

@@ -1,11 +1,13 @@
 /*
  * crash_ledger - judges ledger files for tests/crash, and migrates one to be killed meanwhile.
  *
- *   crash_ledger judge           a line each way: "VERSION FILE" -> "ok", or what is wrong
+ *   crash_ledger judge           first the version that the daemon writes; then a line each way:
+ *                                "VERSION FILE" -> "ok", or what is wrong
  *   crash_ledger migrate FILE    from this version to a made-up next one
  *
- * Judging opens the file as the daemon would, so it is for copies.  What the daemon writes has the
- * newest version that there is, so the migration that is killed half-way is one of our own.
+ * Judging opens the file as the daemon would, so it is for copies, but never migrates: a file of
+ * another version than was said is wrong.  What the daemon writes has the newest version that
+ * there is, so the migration that is killed half-way is one of our own.
  */
 #include <stdio.h>
 #include <string.h>
@@ -37,22 +39,18 @@ static const struct store_schema *next_schema(void)
     return &next;
 }
 
-static int open_as(unsigned version, const char *file, struct store **out, struct err *err)
-{
-    const struct store_rules rules = {.path = file};
-
-    if (version == store_schema.version)
-        return store_open(&rules, out, err);
-    return store_open_as(&rules, next_schema(), out, err);
-}
-
 /* The audit, which replays the journal too; then what it loads has to pass the ledger's own. */
 static int judge(unsigned version, const char *file, struct err *err)
 {
+    const struct store_rules rules = {.path = file};
+    struct store_schema schema = version == store_schema.version ? store_schema : *next_schema();
     struct store *store = NULL;
-    struct ledger *ledger = ledger_new();
 
-    int failed = open_as(version, file, &store, err);
+    if (version != schema.version)
+        return err_set(err, ERR_INVALID, "no version %u is known here", version);
+    schema.migrations = 0;
+    struct ledger *ledger = ledger_new();
+    int failed = store_open_as(&rules, &schema, &store, err);
     if (failed == 0)
         failed = store_audit(store, err);
     if (failed == 0)
@@ -71,6 +69,8 @@ static int serve(void)
     unsigned version;
     struct err err;
 
+    (void)printf("%u\n", store_schema.version);
+    (void)fflush(stdout);
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (sscanf(line, "%u %4095s", &version, file) != 2)
             return 2;
@@ -83,10 +83,11 @@ static int serve(void)
 
 static int migrate(const char *file)
 {
+    const struct store_rules rules = {.path = file};
     struct store *store = NULL;
     struct err err;
 
-    if (open_as(store_schema.version + 1, file, &store, &err) != 0) {
+    if (store_open_as(&rules, next_schema(), &store, &err) != 0) {
         (void)fprintf(stderr, "%s\n", err.text);
         return 1;
     }
