@@ -440,10 +440,10 @@ static bool take_options(int count, char **words, struct options *out)
 static void print_counters(const struct power *power, int64_t started_ns)
 {
     const struct trace *trace = &power->trace;
-    (void)printf(
-        "load: commits %zu operations %zu checkpoints %u folds %u openings %u copies %zu\n",
-        trace->states - 1, trace->events, trace->checkpoints, trace->folds, trace->reopenings + 1,
-        trace->copies);
+    (void)printf("load: commits %zu operations %zu checkpoints %u folds %u openings %u copies %zu "
+                 "versions %u\n",
+                 trace->states - 1, trace->events, trace->checkpoints, trace->folds,
+                 trace->reopenings + 1, trace->copies, trace->versions);
     (void)printf("points %" PRIu64 " images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
                  " alike %" PRIu64 " contents %" PRIu64 " audited %" PRIu64 " taken-off %" PRIu64
                  " violations %" PRIu64 "\n",

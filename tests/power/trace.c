@@ -154,9 +154,40 @@ static void show_node(struct load *load, const char *node)
     (void)world_node(&load->world, node, gpu, GPUS);
 }
 
+static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400"};
+
+static void reserve(struct load *load, const char *uid, const char *node)
+{
+    struct world *world = &load->world;
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = uid,
+                                    .namespace = "default",
+                                    .name = "pod",
+                                    .node = node,
+                                    .request =
+                                        world_request(world, wants[draw(load, ARRAY_LEN(wants))]),
+                                    .version = (uint64_t)world->now_ms + 1};
+    (void)world_do(world, &command);
+}
+
+/* In a later version the pod asks what it asked before, which is one of these. */
+static void judge_again(struct load *load, const char *uid)
+{
+    struct world *world = &load->world;
+    enum verdict verdict = VERDICT_REFUSED;
+
+    for (size_t i = 0; i < ARRAY_LEN(wants) && verdict == VERDICT_REFUSED; i++) {
+        const struct command command = {.kind = COMMAND_VERSION,
+                                        .uid = uid,
+                                        .request = world_request(world, wants[i]),
+                                        .version = (uint64_t)world->now_ms + 1};
+        verdict = world_do(world, &command);
+    }
+    load->trace->versions += verdict == VERDICT_OK;
+}
+
 static void one_command(struct load *load)
 {
-    static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400"};
     struct world *world = &load->world;
     char uid[16];
     char node[16];
@@ -172,15 +203,17 @@ static void one_command(struct load *load)
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
         {.kind = COMMAND_NODE_GONE, .node = node},
     };
-    const uint32_t what = draw(load, 20);
+    const uint32_t what = draw(load, 22);
     if (what < 2)
         show_node(load, node);
     else if (what < 9)
-        (void)world_reserve(world, uid, node, wants[draw(load, ARRAY_LEN(wants))]);
+        reserve(load, uid, node);
     else if (what < 12)
         (void)world_observe(world, world_pod(world, uid, node), "300");
+    else if (what < 14)
+        judge_again(load, uid);
     else
-        (void)world_do(world, &others[what - 12]);
+        (void)world_do(world, &others[what - 14]);
 }
 
 static void write_all(struct load *load)

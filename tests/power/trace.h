@@ -56,6 +56,7 @@ struct trace {
     uint32_t checkpoints;
     uint32_t folds;
     uint32_t reopenings;
+    uint32_t versions; /* pods that were judged again in a later version */
 };
 
 struct trace_rules {
