@@ -113,7 +113,7 @@ BUGS: List[Bug] = [
         "src/app/webhooks.c",
         "question->last || view_room(question->app->view) == snapshot->room;",
         "question->last || snapshot->room > 0 || true;",
-        "sim 1-300",
+        "unit.app.waking",
     ),
     Bug(
         "any_names",
@@ -214,7 +214,7 @@ BUGS: List[Bug] = [
         "src/wire/wire_kube_encode.c",
         "    strbuf_char(&value, ' ');\n    strbuf_str(&value, at);\n",
         "",
-        "sim 1-300",
+        "unit.wire.wire_kube_encode",
     ),
     Bug(
         "plain_init",
@@ -262,7 +262,7 @@ BUGS: List[Bug] = [
         "src/app/outbox.c",
         "        outbox->ring_wanted = true;\n        outbox->ring_not_before_ms",
         "        outbox->ring_not_before_ms",
-        "sim 1-300",
+        "unit.app.outbox",
     ),
     Bug(
         "ready_again",
@@ -270,7 +270,7 @@ BUGS: List[Bug] = [
         "src/app/writer.c",
         "        wake(writer, some_node(writer));\n    }\n    writer->was_ready",
         "    }\n    writer->was_ready",
-        "sim 1-300",
+        "unit.app.waking",
     ),
     Bug(
         "short_list",
@@ -278,7 +278,7 @@ BUGS: List[Bug] = [
         "src/app/hints.c",
         "    kept->due = is_short(kept, offered);",
         "    kept->due = is_short(kept, offered) && false;",
-        "sim 1-60",
+        "unit.app.waking",
     ),
     Bug(
         "other_copy",
