@@ -218,7 +218,6 @@ static void keep_closed(struct draft *draft, const struct node *old)
 
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        gpu.flags &= (uint16_t)~GPU_OVER;
         gpu.flags |= GPU_CORDONED;
         add_gpu(draft, &gpu);
     }
