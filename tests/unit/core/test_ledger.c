@@ -358,6 +358,44 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
     assert_int_equal(world->ledger->rivals.count, 0);
 }
 
+static void an_id_waits_once_however_often_it_changes_hands(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    for (uint32_t i = 0; i < 5; i++) {
+        (void)world_node(world, "n2", two_a100, 2);
+        (void)world_node(world, "n2", NULL, 0);
+    }
+    assert_int_equal(world->ledger->unsettleds, 2);
+}
+
+static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_node(world, "n2", &two_a100[1], 1);
+    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    assert_non_null(stale);
+    assert_string_equal(stale->name->text, "n1");
+}
+
+static void rivals_leave_one_by_one(void **state)
+{
+    enum { RIVALS = 64 };
+    struct world *world = *state;
+    char name[16];
+    (void)world_node(world, "owner", two_a100, 1);
+    for (uint32_t i = 0; i < RIVALS; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        (void)world_node(world, name, two_a100, 1);
+    }
+    for (uint32_t i = 0; i < RIVALS; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        assert_int_equal(go(world, name), VERDICT_OK);
+    }
+    assert_int_equal(world->ledger->rivals.count, 0);
+}
+
 /* A device plugin restarts, an annotation cannot be read: a copier must not be waiting for that. */
 static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 {
@@ -492,6 +530,71 @@ static void what_a_pod_holds_gives_way_to_no_older_node(void **state)
     const bool on_a = world_gpu(world, "n1", "GPU-a")->charges > 0;
     assert_int_equal(flags_of(world, "n1", on_a ? "GPU-a" : "GPU-b"), 0);
     assert_int_equal(flags_of(world, "n1", on_a ? "GPU-b" : "GPU-a"), GPU_DUPLICATE);
+}
+
+static void only_reservations_are_gone_through_as_open(void **state)
+{
+    struct world *world = *state;
+    size_t at = 0;
+    (void)world_node(world, "n1", two_a100, 2);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_reserve(world, "b", "n1", "300");
+    (void)world_step(world, COMMAND_CONFIRM, "b");
+    assert_ptr_equal(ledger_next_open(world->ledger, &at), ledger_find(world->ledger, TEXT("a")));
+    assert_null(ledger_next_open(world->ledger, &at));
+}
+
+static enum verdict judge_again(struct world *world, uint64_t version,
+                                const struct request *request)
+{
+    const struct command command = {.kind = COMMAND_VERSION,
+                                    .at_ms = world->now_ms,
+                                    .uid = "a",
+                                    .version = version,
+                                    .request = request};
+    return world_do(world, &command);
+}
+
+static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **state)
+{
+    struct world *world = *state;
+    struct change change;
+    static const struct world_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
+    struct request *request = world_request(world, "300+200x2");
+    (void)world_node(world, "n1", gpu, 2);
+    const struct command reserve = {.kind = COMMAND_RESERVE,
+                                    .at_ms = world->now_ms,
+                                    .uid = "a",
+                                    .namespace = "default",
+                                    .name = "a",
+                                    .node = "n1",
+                                    .version = 1,
+                                    .request = request};
+    assert_int_equal(world_do(world, &reserve), VERDICT_OK);
+    const struct command again = {
+        .kind = COMMAND_VERSION, .uid = "a", .version = 1, .request = request};
+    assert_int_equal(ledger_decide(world->ledger, &again, &change), VERDICT_SAME);
+    assert_ptr_equal(change.held, ledger_find(world->ledger, TEXT("a")));
+
+    assert_int_equal(judge_again(world, 2, request), VERDICT_OK);
+    request->memory_mib = 200; /* as much as the smaller part comes with */
+    assert_int_equal(judge_again(world, 3, request), VERDICT_OK);
+    request->memory_mib = 201;
+    assert_int_equal(judge_again(world, 4, request), VERDICT_REFUSED);
+    assert_int_equal(world->reason, REASON_CHANGED);
+    request->memory_mib = 0;
+    request->whole = 1;
+    assert_int_equal(judge_again(world, 4, request), VERDICT_REFUSED);
+    request->whole = 0;
+    static const char *const words[] = {"300+201x2", "300+200", "301+200x2", "300", "300+200x2+1"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        assert_int_equal(judge_again(world, 4, world_request(world, words[i])), VERDICT_REFUSED);
+    assert_int_equal(judge_again(world, 4, request), VERDICT_OK);
+    (void)world_node(world, "n1", gpu, 1); /* the other is missing */
+    assert_int_equal(judge_again(world, 5, request), VERDICT_REFUSED);
+    (void)go(world, "n1");
+    assert_int_equal(judge_again(world, 5, request), VERDICT_REFUSED);
 }
 
 /* Of many that show the UUID of one, one is looked at when that one leaves. */
@@ -1587,6 +1690,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(reserving_answers_in_order_of_precedence),
         IN_A_WORLD(a_life_goes_reserved_bound_released),
+        IN_A_WORLD(only_reservations_are_gone_through_as_open),
+        IN_A_WORLD(what_is_asked_for_now_is_met_in_every_part_or_not_at_all),
         IN_A_WORLD(a_release_ends_every_doubt),
         IN_A_WORLD(whoever_hears_same_is_shown_what_is_there),
         IN_A_WORLD(steps_of_what_is_not_there_are_unknown),
@@ -1599,6 +1704,9 @@ int main(void)
         IN_A_WORLD(an_annotation_takes_no_gpu_from_the_node_that_shows_it),
         IN_A_WORLD(a_stale_duplicate_is_found_wherever_it_is),
         IN_A_WORLD(no_look_for_duplicates_is_made_in_vain),
+        IN_A_WORLD(an_id_waits_once_however_often_it_changes_hands),
+        IN_A_WORLD(an_owner_is_shown_its_rival_on_whichever_gpu),
+        IN_A_WORLD(rivals_leave_one_by_one),
         IN_A_WORLD(the_heir_of_a_gpu_is_found_without_looking_at_the_cluster),
         IN_A_WORLD(the_heir_is_found_again_where_his_turn_is_undone),
         IN_A_WORLD(a_free_place_is_found_at_once),

@@ -152,6 +152,86 @@ static void what_is_counted_is_counted_again(void **state)
                     "node n5: claim GPU-q: the table of owners has another node for it, or none");
 }
 
+static void a_claim_that_cannot_be_as_it_stands_is_named(void **state)
+{
+    struct world *world = *state;
+    struct ledger *ledger = world->ledger;
+    static const struct world_gpu three[] = {
+        {.id = "GPU-m"}, {.id = "GPU-n", .index = 1}, {.id = "GPU-o", .index = 2}};
+    static const struct world_gpu two[] = {{.id = "GPU-r"}, {.id = "GPU-s", .index = 1}};
+    static const struct world_gpu one = {.id = "GPU-t"};
+    const bool gone = true;
+    (void)world_node(world, "n5", three, 3);
+    (void)world_node(world, "n5", NULL, 0);
+    (void)world_node(world, "n6", two, 2);
+    (void)world_node(world, "n6", &two[1], 1);
+    (void)world_node(world, "n7", &one, 1);
+    (void)world_node(world, "n7", NULL, 0);
+    const struct node *n5 = ledger_node(ledger, TEXT("n5"));
+    const struct node *n6 = ledger_node(ledger, TEXT("n6"));
+    const struct node *n7 = ledger_node(ledger, TEXT("n7"));
+    const struct atom *between = names_intern(ledger_names(ledger), TEXT("GPU-nn"));
+    assert_int_equal(n5->claims, 3);
+    assert_int_equal(n6->claims, 1);
+    assert_int_equal(n7->claims, 1);
+    assert_found_at(world, &n5->claim[0], &n5->claim[1], sizeof between,
+                    "node n5: what it claims stands in the wrong place, or twice");
+    assert_found_at(world, &n5->claim[1], &between, sizeof between,
+                    "node n5: claim GPU-nn: the table of owners has another node for it, or none");
+    assert_found_at(world, &n6->claim[0], &n6->gpu[0].id, sizeof between,
+                    "node n6: it claims a GPU that it has");
+    assert_found_at(world, &n7->gone, &gone, sizeof gone, "node n7: it is gone, and claims a GPU");
+}
+
+static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
+{
+    struct world *world = *state;
+    struct ledger *ledger = world->ledger;
+    struct err err;
+    const size_t one = 1;
+    static const struct world_gpu again = {.id = "GPU-a"};
+    (void)world_node(world, "n8", &again, 1);
+    const struct rivals *rivals = map_find(&ledger->rivals, TEXT("GPU-a"));
+    assert_int_equal(rivals->count, 2);
+    assert_found_at(world, &rivals->count, &one, sizeof one,
+                    "node n8: GPU GPU-a: the table of rivals does not have it");
+    void *taken = map_take(&ledger->rivals, TEXT("GPU-a"));
+    assert_found(world, "node n3: GPU GPU-a: the table of rivals does not have it");
+    assert_null(map_put(&ledger->rivals, TEXT("GPU-a"), taken));
+    assert_int_equal(ledger_check(ledger, &err), 0);
+}
+
+/* Also the one in the first place of its table, which is left behind like that. */
+static void every_rival_is_counted(void **state)
+{
+    struct world *world = *state;
+    struct ledger *ledger = world->ledger;
+    size_t at = 0;
+    for (uint32_t i = 0; at != 1 && i < 1000; i++) {
+        char name[2][16];
+        char id[16];
+        (void)snprintf(id, sizeof id, "GPU-%u", i);
+        const struct world_gpu gpu = {.id = id};
+        for (uint32_t k = 0; k < 2; k++) {
+            (void)snprintf(name[k], sizeof name[k], "m%u-%u", i, k);
+            (void)world_node(world, name[k], &gpu, 1);
+        }
+        at = 0;
+        assert_non_null(map_next(&ledger->rivals, &at));
+    }
+    assert_int_equal(at, 1);
+    ledger_audit(ledger);
+}
+
+static void a_place_that_is_free_has_nothing_to_check(void **state)
+{
+    struct world *world = *state;
+    struct err err;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(ledger_check_some(world->ledger, 0, 100, &err), 0);
+}
+
 static void an_audit_ends_the_program_where_a_check_would_complain(void **state)
 {
     struct world *world = *state;
@@ -181,6 +261,10 @@ int main(void)
         IN_A_WORLD(a_node_or_pod_that_cannot_be_looked_up_is_named),
         IN_A_WORLD(a_free_place_is_known),
         IN_A_WORLD(what_is_counted_is_counted_again),
+        IN_A_WORLD(a_claim_that_cannot_be_as_it_stands_is_named),
+        IN_A_WORLD(who_shows_anothers_uuid_stands_among_its_rivals),
+        IN_A_WORLD(every_rival_is_counted),
+        IN_A_WORLD(a_place_that_is_free_has_nothing_to_check),
         IN_A_WORLD(an_audit_ends_the_program_where_a_check_would_complain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "core/ledger_inside.h"
 #include "support/world.h"
 
 static const struct world_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
@@ -180,6 +181,93 @@ static void every_new_trouble_has_its_time(void **state)
     assert_int_equal(since(world), world->now_ms - 1); /* no new trouble */
 }
 
+static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu closed = {.id = "GPU-a", .mib = 1000, .sick = true, .cordoned = true};
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    (void)world_node(world, "n1", &closed, 1);
+    hold_gpu_a(world);
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+}
+
+/* That it has only one name is no reason to keep it. */
+static void what_nobody_holds_gives_way_to_an_older_node(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", a_then_b, 2);
+    const struct command give_way = {.kind = COMMAND_NODE,
+                                     .node = "n1",
+                                     .elder = world_inventory(world, "n2", "u2", a_then_b, 1)};
+    assert_int_equal(world_do(world, &give_way), VERDICT_OK);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, 0);
+}
+
+static enum verdict show_anew(struct world *world, const char *uid)
+{
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .inventory = world_inventory(world, "n1", uid, NULL, 0)};
+    return world_do(world, &command);
+}
+
+static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", a_then_b, 2);
+    assert_int_equal(world_reserve(world, "a", "n1", "2000"), VERDICT_OK);
+    assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->claims, 0);
+}
+
+/* The pod has its GPU by the name that it had when nobody knew its UUID. */
+static void what_a_pod_holds_by_another_name_it_holds(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", counted, 1);
+    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
+    (void)world_node(world, "n1", a_then_b, 1);
+    const struct command give_way = {.kind = COMMAND_NODE,
+                                     .node = "n1",
+                                     .elder = world_inventory(world, "n2", "u2", a_then_b, 1)};
+    assert_int_equal(world_do(world, &give_way), VERDICT_SAME);
+    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
+    assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
+    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->claims, 0);
+}
+
+static void claims_that_differ_make_another_node_wherever_they_differ(void **state)
+{
+    struct world *world = *state;
+    struct names *names = world->ledger->names;
+    const struct atom *empty = names_intern(names, TEXT(""));
+    const struct atom *one[] = {names_intern(names, TEXT("GPU-a")),
+                                names_intern(names, TEXT("GPU-c")),
+                                names_intern(names, TEXT("GPU-e"))};
+    struct node_build build = {.name = names_intern(names, TEXT("n1")),
+                               .uid = empty,
+                               .problem_text = empty,
+                               .claims = 3,
+                               .claim = one};
+    struct node *node = node_new(&build);
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const other[] = {"GPU-b", "GPU-d", "GPU-f"};
+        const struct atom *two[] = {one[0], one[1], one[2]};
+        build.claim = two;
+        struct node *same = node_new(&build);
+        assert_true(node_alike(node, same));
+        node_unref(same);
+        two[i] = names_intern(names, text_of(other[i]));
+        struct node *differs = node_new(&build);
+        assert_false(node_alike(node, differs));
+        node_unref(differs);
+    }
+    node_unref(node);
+}
+
 int main(void)
 {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
@@ -192,6 +280,11 @@ int main(void)
         IN_A_WORLD(a_node_that_cannot_be_read_keeps_its_gpus_closed),
         IN_A_WORLD(another_word_for_the_same_problem_is_a_change),
         IN_A_WORLD(every_new_trouble_has_its_time),
+        IN_A_WORLD(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
+        IN_A_WORLD(what_nobody_holds_gives_way_to_an_older_node),
+        IN_A_WORLD(a_node_anew_inherits_nothing_that_a_pod_gives_back),
+        IN_A_WORLD(what_a_pod_holds_by_another_name_it_holds),
+        IN_A_WORLD(claims_that_differ_make_another_node_wherever_they_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

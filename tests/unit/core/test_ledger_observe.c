@@ -145,6 +145,25 @@ static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
     }
 }
 
+/* A node that shows counts learns UUIDs from annotations; of one that lies it keeps none. */
+static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
+    (void)world_node(world, "n1", gpu, 2);
+    assert_int_equal(
+        observe_noted(world, "a", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1001 1", "100x2"),
+        VERDICT_OK);
+    assert_true(held(world, "a")->presumed);
+    assert_null(world_gpu(world, "n1", "n1/gpu-0")->alias);
+    assert_null(world_gpu(world, "n1", "n1/gpu-1")->alias);
+    assert_int_equal(observe_noted(world, "b", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1 1", "100x2"),
+                     VERDICT_OK);
+    assert_false(held(world, "b")->presumed);
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->alias->text, "GPU-x");
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->alias->text, "GPU-y");
+}
+
 static void an_annotation_differs_be_it_in_its_last_line(void **state)
 {
     struct world *world = *state;
@@ -228,6 +247,7 @@ int main(void)
         IN_A_WORLD(a_request_and_an_annotation_are_read_to_their_end),
         IN_A_WORLD(a_missing_gpu_is_as_its_annotation_says),
         IN_A_WORLD(an_annotation_is_believed_as_far_as_there_is_room),
+        IN_A_WORLD(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
         IN_A_WORLD(an_annotation_differs_be_it_in_its_last_line),
         IN_A_WORLD(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen),
         IN_A_WORLD(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken),

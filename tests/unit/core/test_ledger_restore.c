@@ -171,13 +171,15 @@ static int restore_claims(struct world *world, const char *name, bool gone,
                           const char *const *claims, struct err *err)
 {
     const struct atom *claim[GPUS_PER_NODE_MAX + 1];
-    const struct gpu gpu = row_of_gpu(world, "GPU-m", 0, gone ? GPU_ABSENT : GPU_DUPLICATE);
+    const uint16_t flags = gone ? GPU_ABSENT : GPU_DUPLICATE;
+    const struct gpu gpu[] = {row_of_gpu(world, "GPU-m", 0, flags),
+                              row_of_gpu(world, "GPU-n", 1, flags)};
     struct node_build build = {.name = atom(world, name),
                                .uid = atom(world, ""),
                                .problem_text = atom(world, ""),
                                .gone = gone,
-                               .gpus = 1,
-                               .gpu = &gpu,
+                               .gpus = 2,
+                               .gpu = gpu,
                                .claim = claim};
     for (; claims[build.claims] != NULL; build.claims++)
         claim[build.claims] = atom(world, claims[build.claims]);
@@ -202,6 +204,7 @@ static void claims_that_cannot_be_are_refused(void **state)
         {false, {"GPU-a"}, "node n2: it claims GPU GPU-a, which is another node's"},
         {false, {"GPU-c"}, "node n2: it claims GPU GPU-c, which is another node's"},
         {false, {"GPU-m"}, "node n2: it claims GPU GPU-m, which it has"},
+        {false, {"GPU-n"}, "node n2: it claims GPU GPU-n, which it has"},
     };
     const struct gpu gpu = row_of_gpu(world, "GPU-a", 0, 0);
     static const char *const good[] = {"GPU-c", "GPU-d", NULL};

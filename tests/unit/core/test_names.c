@@ -24,6 +24,7 @@ static void the_same_text_is_the_same_atom(void **state)
     assert_int_equal(one->hash, text_hash(TEXT("node-1")));
     assert_true(text_is(atom_text(one), "node-1"));
     assert_null(names_find(names, TEXT("node-2")));
+    assert_int_equal(names_count(names), 1);
     assert_null(names_find(names, TEXT("xode-1")));
     names_free(names);
 }

@@ -926,6 +926,24 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     assert_want(0, 1, 650);
 }
 
+/* Only the allocation can tell how it was split then. */
+static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells(void **state)
+{
+    (void)state;
+    struct pod_share line[] = {{.container = "c0", .gpu = "GPU-a", .milli = 300},
+                               {.container = "c0", .gpu = "GPU-b", .milli = 300}};
+    start();
+    add(CONTAINER_APP, "600");
+    bench.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
+    assert_int_equal(parse_bound(), REQUEST_REFUSED);
+    assert_int_equal(bench.refusal.why, REASON_UNREADABLE);
+    bench.pod.note = NOTE_OK;
+    bench.pod.share = line;
+    bench.pod.shares = 2;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 300);
+}
+
 static void what_is_not_refused_has_no_reason(void **state)
 {
     (void)state;
@@ -1008,6 +1026,7 @@ int main(void)
         cmocka_unit_test(policy_is_not_asked_about_what_runs),
         cmocka_unit_test(what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used),
         cmocka_unit_test(a_bound_pod_is_split_as_its_allocation_says),
+        cmocka_unit_test(a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells),
         cmocka_unit_test(requests_that_differ_in_whole_gpus_are_two),
         cmocka_unit_test(a_refusal_says_what_whole_gpus_cannot_live_beside),
         cmocka_unit_test(the_peak_is_that_of_the_pods_life),

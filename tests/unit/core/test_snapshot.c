@@ -489,6 +489,90 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
     snapshot_unref(snapshot);
 }
 
+/* The number of a uid that stands in the first place of every table. */
+static uint32_t first_pod(void)
+{
+    char uid[16];
+    for (uint32_t i = 0;; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", i);
+        if (text_hash(text_of(uid)) % 8192 == 0)
+            return i;
+    }
+}
+
+/* Reserves pods up to so many, and all of them are found. */
+static void reserve_up_to(struct world *world, uint32_t *pods, uint32_t most)
+{
+    const uint32_t first = first_pod();
+    char uid[16];
+    for (; *pods < most; ++*pods) {
+        char node[16];
+        (void)snprintf(uid, sizeof uid, "pod-%u", first + *pods);
+        (void)snprintf(node, sizeof node, "node-%u", *pods % 40);
+        const struct command command = {.kind = COMMAND_RESERVE,
+                                        .uid = uid,
+                                        .namespace = "default",
+                                        .name = uid,
+                                        .node = node,
+                                        .request = world_request(world, "1")};
+        assert_int_equal(world_do_quickly(world, &command), VERDICT_OK);
+    }
+    const struct snapshot *snapshot = publish(world);
+    for (uint32_t i = 0; i < *pods; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", first + i);
+        assert_non_null(snapshot_open(snapshot, text_of(uid)));
+    }
+    snapshot_unref(snapshot);
+}
+
+static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **state)
+{
+    struct world *world = *state;
+    struct slot_index *index = world->ledger->open_index;
+    uint32_t pods = 0;
+    size_t at = 0;
+    add_nodes(world, 40);
+    reserve_up_to(world, &pods, 1);
+    assert_non_null(map_next(&world->ledger->open, &at));
+    assert_int_equal(at, 1);
+    for (uint32_t room = 768; room < 4000; room *= 2) {
+        reserve_up_to(world, &pods, room);
+        assert_ptr_equal(world->ledger->open_index, index);
+        slot_index_ref(index);
+        reserve_up_to(world, &pods, room + 1);
+        assert_ptr_not_equal(world->ledger->open_index, index);
+        slot_index_unref(index);
+        index = world->ledger->open_index;
+    }
+}
+
+static void the_index_of_names_is_made_anew_where_it_has_no_room(void **state)
+{
+    struct world *world = *state;
+    struct slot_index *index = slot_index_ref(world->ledger->index);
+    add_nodes(world, 768);
+    assert_ptr_equal(world->ledger->index, index);
+    world_show_quickly(world, "one-more", two_a100, 2);
+    assert_ptr_not_equal(world->ledger->index, index);
+    slot_index_unref(index);
+}
+
+static void what_is_held_back_has_its_room_in_the_index(void **state)
+{
+    struct world *world = *state;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
+    struct slot_index *index = slot_index_ref(world->ledger->index);
+    add_nodes(world, 768);
+    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_ptr_equal(world->ledger->index, index);
+    const struct change *const held[] = {&world->done[0]};
+    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 1);
+    assert_ptr_not_equal(world->ledger->index, index); /* made anew, without the one that left */
+    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
+    snapshot_unref(snapshot);
+    slot_index_unref(index);
+}
+
 int main(void)
 {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
@@ -512,6 +596,9 @@ int main(void)
         IN_A_WORLD(of_several_held_changes_of_a_node_the_first_decides),
         IN_A_WORLD(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
         IN_A_WORLD(a_node_that_left_is_shown_again_where_its_leave_is_held),
+        IN_A_WORLD(the_index_of_reservations_is_made_anew_where_it_has_no_room),
+        IN_A_WORLD(the_index_of_names_is_made_anew_where_it_has_no_room),
+        IN_A_WORLD(what_is_held_back_has_its_room_in_the_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

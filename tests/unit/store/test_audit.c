@@ -362,6 +362,8 @@ static void every_check_can_fail(void **state)
          CHECK_MEMORY, "another node's already"},
         {"INSERT INTO claim VALUES ('GPU-a', 'n2')", CHECK_PRESENT,
          "node n2 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE gpu SET flags = 1 WHERE id = 'GPU-a'; INSERT INTO claim VALUES ('GPU-a', 'n2')",
+         CHECK_PRESENT, "node n2 claims GPU GPU-a, which node n1 has"},
         {"UPDATE gpu SET flags = 8 WHERE id = 'GPU-a' AND node = 'n1';"
          " INSERT INTO claim VALUES ('GPU-a', 'n1')",
          CHECK_PRESENT, "node n1 claims GPU GPU-a, which node n1 has"},

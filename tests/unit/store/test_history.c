@@ -306,6 +306,29 @@ static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
     shelf_turn(shelf);
 }
 
+/* The clock was set back after it. */
+static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct world *world = &shelf->world;
+    struct err err;
+    static const struct {
+        const char *node;
+        int64_t day;
+    } entry[] = {{"n1", 1}, {"n2", 1000}, {"n3", 2}};
+    store_retain(shelf->store, 30);
+    for (size_t i = 0; i < ARRAY_LEN(entry); i++) {
+        at(world, entry[i].day * day);
+        assert_int_equal(world_node(world, entry[i].node, NULL, 0), VERDICT_OK);
+        shelf_save(shelf);
+    }
+    const int64_t now = 1000 * day;
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, now, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, now - 1, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+}
+
 static void no_retention_forgets_nothing(void **state)
 {
     struct shelf *shelf = *state;
@@ -600,6 +623,7 @@ int main(void)
         TEST(retention_takes_a_little_at_a_time),
         TEST(the_past_is_kept_for_all_of_its_days),
         TEST(a_round_of_retention_may_end_with_any_entry),
+        TEST(an_entry_of_this_very_moment_keeps_those_behind_it),
         TEST(what_came_again_is_not_forgotten_with_what_it_was),
         TEST(no_retention_forgets_nothing),
         TEST(a_clock_set_back_loses_nothing_young),
