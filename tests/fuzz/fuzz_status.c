@@ -16,7 +16,7 @@ static bool can_be_shown(const char *line)
     return true;
 }
 
-static void read_as_review(struct text bytes, struct arena *arena, json_t *second)
+static void read_as_review(struct text bytes, struct arena *arena, const struct second *second)
 {
     struct err err = {ERR_NONE, ""};
     bool allowed = false;
@@ -25,8 +25,9 @@ static void read_as_review(struct text bytes, struct arena *arena, json_t *secon
         must(!allowed && err.text[0] != '\0');
         return;
     }
-    json_t *said = second_at(second, "status.allowed");
-    must(json_is_boolean(said) && json_is_true(said) == allowed);
+    must(!second->refused);
+    json_t *said = second_at(second->value, "status.allowed");
+    must(second->value == NULL || (json_is_boolean(said) && json_is_true(said) == allowed));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -55,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(json_number_value(second_at(second.value, "details.retryAfterSeconds")) ==
              (double)status.retry_after_s);
     }
-    read_as_review(bytes, &arena, second.value);
+    read_as_review(bytes, &arena, &second);
     json_decref(second.value);
     arena_done(&arena);
     return 0;
