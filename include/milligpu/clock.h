@@ -7,6 +7,8 @@
 #ifndef MILLIGPU_CLOCK_H
 #define MILLIGPU_CLOCK_H
 
+#include <time.h>
+
 #include "milligpu/base.h"
 
 struct clock_ops {
@@ -17,5 +19,7 @@ struct clock_ops {
 
 void clock_real(struct clock_ops *out);
 int64_t clock_ns(void); /* monotonic; for measuring only */
+/* So long from now on the monotonic clock, for conditions that wait by it. */
+struct timespec clock_deadline(int64_t wait_ms);
 
 #endif

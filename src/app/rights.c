@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/clock.h"
 #include "milligpu/limits.h"
 #include "milligpu/wire_kube.h"
 
@@ -304,24 +304,10 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
 
 /* --- who asks --- */
 
-static struct timespec deadline_in(int64_t wait_ms)
-{
-    struct timespec at;
-
-    must(clock_gettime(CLOCK_MONOTONIC, &at) == 0);
-    at.tv_sec += wait_ms / 1000;
-    at.tv_nsec += wait_ms % 1000 * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_nsec -= 1000000000;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out)
 {
     const int64_t now_ms = rights->app->clock.now_ms(rights->app->clock.ctx);
-    const struct timespec until = deadline_in(wait_ms);
+    const struct timespec until = clock_deadline(wait_ms);
     int rc = 0;
 
     must(wait_ms >= 0 && out != NULL);

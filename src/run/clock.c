@@ -33,3 +33,12 @@ int64_t clock_ns(void)
 {
     return read_clock(CLOCK_MONOTONIC);
 }
+
+struct timespec clock_deadline(int64_t wait_ms)
+{
+    must(wait_ms >= 0);
+
+    const int64_t at_ns = clock_ns() + wait_ms * 1000000;
+
+    return (struct timespec){.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+}

@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <time.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/clock.h"
 
 struct queue {
     pthread_mutex_t lock; /* guards everything below */
@@ -97,23 +97,9 @@ bool queue_put_below(struct queue *queue, void *item, size_t most)
     return open;
 }
 
-static struct timespec deadline_in(int64_t wait_ms)
-{
-    struct timespec at;
-
-    must(clock_gettime(CLOCK_MONOTONIC, &at) == 0);
-    at.tv_sec += wait_ms / 1000;
-    at.tv_nsec += wait_ms % 1000 * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_nsec -= 1000000000;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 static void await_first(struct queue *queue, int64_t wait_ms)
 {
-    const struct timespec until = deadline_in(wait_ms);
+    const struct timespec until = clock_deadline(wait_ms);
 
     must(wait_ms > 0);
     while (queue->count == 0 && !queue->woken) {
