@@ -109,7 +109,8 @@ void sim_api_now(struct sim_api *api, int64_t now_ms);
    poll() are not due any more. */
 int64_t sim_api_next(const struct sim_api *api);
 /* Nothing on its way: no late effect (but those that are later than a minute), no event not yet
-   told; each resource that milligpud watched since sim_api_ops() it watches now. */
+   told; each resource that milligpud asked to watch since sim_api_ops(), even in vain, it watches
+   now. */
 bool sim_api_quiet(const struct sim_api *api);
 
 /* An actor's own request, at once and without faults: schedulers, kubelets, operators. */

@@ -222,6 +222,8 @@ struct call *sim_call_new(struct sim_api *api, struct handle *handle,
     const char *watch = sim_parameter(call->path, "watch");
     call->watch = strcmp(call->method, "GET") == 0 && watch != NULL && *watch != '0' &&
                   *watch != 'f' && call->stream.resource != NULL;
+    if (call->watch)
+        handle->watched |= call->stream.resource->bit;
     struct call **end = call->watch ? &api->watches_end : &api->requests_end;
     call->prev = *end;
     *end = call;

@@ -61,7 +61,7 @@ struct handle {
     bool gone; /* the process that had it */
     struct parcels ready;
     struct parcel *given; /* in deliver just now */
-    unsigned watched;     /* bits of the resources that were ever watched */
+    unsigned watched;     /* bits of the resources of which a watch was ever asked for */
 };
 
 struct stream {

@@ -174,7 +174,6 @@ static void open_stream(struct sim_api *api, struct call *call)
     stream->bookmark_ms = api->now_ms + BOOKMARK_MS + sim_below(api, BOOKMARK_MORE_MS);
     stream->end_ms = api->now_ms + length_s * 1000;
     sim_stream_plan_fault(api, call);
-    call->handle->watched |= stream->resource->bit;
     if (call->fault == SIM_SLOW) {
         sim_meet(api, call, SIM_SLOW);
         call->last_ms = api->now_ms + HELD_MS + sim_below(api, HELD_MORE_MS);

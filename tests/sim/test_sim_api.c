@@ -976,6 +976,22 @@ static void in_an_outage_streams_end_and_connections_are_refused(void **state)
     assert_int_equal(bench->status, 201);
 }
 
+/* Between a list and the first watch that opens, whoever listed is told nothing. */
+static void all_is_not_quiet_while_a_first_watch_finds_nobody(void **state)
+{
+    struct bench *bench = *state;
+
+    sim_api_outage(bench->api, bench->now_ms + 10000);
+    watch_from_now(bench);
+    finish(bench);
+    assert_true(bench->unsent);
+    assert_false(sim_api_quiet(bench->api));
+    pass(bench, 10000);
+    watch_from_now(bench);
+    pass(bench, 100);
+    assert_true(sim_api_quiet(bench->api));
+}
+
 static void what_was_on_its_way_when_the_outage_came_is_unknown(void **state)
 {
     struct bench *bench = *state;
@@ -1334,6 +1350,7 @@ int main(void)
         STREAMS(a_watch_may_be_gone_as_an_answer_or_as_an_event),
         STREAMS(an_event_in_pieces_is_told_with_its_last_one),
         CALM(in_an_outage_streams_end_and_connections_are_refused),
+        CALM(all_is_not_quiet_while_a_first_watch_finds_nobody),
         CALM(what_was_on_its_way_when_the_outage_came_is_unknown),
         FAULTY(without_faults_a_late_effect_comes_at_once),
         CALM(after_a_long_bad_time_a_reflector_agrees_with_the_cluster),
