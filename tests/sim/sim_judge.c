@@ -212,6 +212,51 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       pod->node, sum, room);
 }
 
+/* Different GPUs of the version that these shares lie on; UINT32_MAX: it does not show them all. */
+static uint32_t touched(const struct truth_pod *pod, const struct truth_version *version)
+{
+    const struct truth_gpu *seen[TRUTH_SHARES];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct truth_gpu *gpu = gpu_in(version, pod->share[i].gpu);
+        bool again = false;
+        if (gpu == NULL)
+            return UINT32_MAX;
+        for (uint32_t k = 0; k < count; k++)
+            again = again || seen[k] == gpu;
+        if (!again)
+            seen[count++] = gpu;
+    }
+    return count;
+}
+
+/* Whole GPUs beside shares of the same pod: each is one more than those that the shares lie on.
+   An ill one is there; who hands it out is not ours to ask. */
+static bool leaves_whole(const struct truth_pod *pod, const struct truth_version *version)
+{
+    const uint32_t shares = touched(pod, version);
+    uint32_t there = 0;
+
+    for (uint32_t i = 0; i < version->gpus; i++)
+        there += version->gpu[i].missing ? 0 : 1;
+    return shares <= there && pod->shape->whole <= there - shares;
+}
+
+static void judge_whole(const struct sim *sim, const struct truth_pod *pod)
+{
+    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    bool ok = false;
+
+    if (pod->shape->whole == 0 || pod->shares == 0)
+        return; /* of whole GPUs alone kube-scheduler says how many there are */
+    for (uint32_t v = first_known(node, pod->asked_version); v < node->versions; v++)
+        ok = ok || leaves_whole(pod, &node->was[v]);
+    if (!ok)
+        sim_violation(sim, "p%u (%s): no state of %s has %u GPUs beside those of its shares",
+                      pod->name, pod->shape->word, pod->node, pod->shape->whole);
+}
+
 /* Whole GPUs and other pods' shares: we bind no pod to where the other kind is that we bound. */
 static void judge_company(const struct sim *sim, const struct truth_pod *pod)
 {
@@ -237,6 +282,7 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
     judge_amounts(sim, pod);
     for (uint32_t i = 0; i < pod->shares; i++)
         judge_share(sim, pod, &pod->share[i]);
+    judge_whole(sim, pod);
     judge_company(sim, pod);
     sim_met("grant/%s", pod->shape->word);
 }
@@ -288,7 +334,7 @@ static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const st
 static bool place(struct trial *trial, uint32_t want, uint32_t part)
 {
     if (want == trial->pod.shape->wants)
-        return true;
+        return leaves_whole(&trial->pod, &trial->node->is);
     if (part == parts_of(&trial->pod.shape->want[want]))
         return place(trial, want + 1, 0);
     for (uint32_t i = 0; i < trial->node->is.gpus; i++)
@@ -672,7 +718,10 @@ static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
     const uint32_t asked = truth_peak(pod->shape);
     const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
 
-    if (pod->shape->wants != 1)
+    if (held->is.held_gpus != pod->shape->whole)
+        sim_violation(sim, "p%u was bound by hand and asks %u whole GPUs, the ledger counts %u",
+                      pod->name, pod->shape->whole, held->is.held_gpus);
+    if (pod->shape->wants != 1 || asked == 0)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
     if (counted > asked || counted < countable(sim, pod, node, held))
         sim_violation(sim,

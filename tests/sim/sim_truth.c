@@ -70,6 +70,17 @@ const struct shape truth_shape[] = {
     {"0", 1, {{"c", WANT_APP, 0, 0}}, .ours = true},
     {"plain", 0, {{0}}, .ours = false},
     {"whole", 0, {{0}}, .ours = false, .whole = 1},
+    {"300&whole", 1, {{"c", WANT_APP, 300, 0}}, .grantable = true, .ours = true, .whole = 1},
+    {"1000over2&whole", 1, {{"c", WANT_APP, 1000, 2}}, .grantable = true, .ours = true, .whole = 1},
+    {"500+300&2whole",
+     2,
+     {{"a", WANT_APP, 500, 0}, {"b", WANT_APP, 300, 0}},
+     .grantable = true,
+     .ours = true,
+     .whole = 2,
+     .apart = true},
+    {"1500&whole", 1, {{"c", WANT_APP, 1500, 0}}, .ours = true, .whole = 1},
+    {"0&whole", 1, {{"c", WANT_APP, 0, 0}}, .ours = true, .whole = 1, .apart = true},
 };
 const uint32_t truth_shapes = ARRAY_LEN(truth_shape);
 

@@ -44,6 +44,7 @@ struct shape {
     const char *memory;  /* gpu-memory */
     uint32_t memory_mib; /* the same as a number */
     uint32_t whole;      /* GPUs of the other resource */
+    bool apart;          /* asked by a container that asks nothing else */
 };
 
 extern const struct shape truth_shape[];

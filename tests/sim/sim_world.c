@@ -336,6 +336,23 @@ static json_t *container_object(const struct truth_want *want)
     return container;
 }
 
+/* The first app asks for them, or one that asks nothing else. */
+static void ask_whole(const struct shape *shape, json_t *apps)
+{
+    static const char *const kinds[] = {"limits", "requests"};
+    char count[16];
+
+    if (shape->apart)
+        json_array_append_new(apps, json_pack("{s:s,s:s}", "name", "whole", "image", "none"));
+    json_t *container = json_array_get(apps, shape->apart ? json_array_size(apps) - 1 : 0);
+    if (json_object_get(container, "resources") == NULL)
+        json_object_set_new(container, "resources", json_pack("{s:{},s:{}}", kinds[0], kinds[1]));
+    (void)snprintf(count, sizeof count, "%u", shape->whole);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        json_object_set_new(json_object_get(json_object_get(container, "resources"), kinds[i]),
+                            "nvidia.com/gpu", json_string(count));
+}
+
 static json_t *spec_object(const struct shape *shape, const char *node)
 {
     json_t *apps = json_array();
@@ -347,9 +364,7 @@ static json_t *spec_object(const struct shape *shape, const char *node)
     if (json_array_size(apps) == 0)
         json_array_append_new(apps, json_pack("{s:s,s:s}", "name", "plain", "image", "none"));
     if (shape->whole > 0)
-        json_object_set_new(json_array_get(apps, 0), "resources",
-                            json_pack("{s:{s:s},s:{s:s}}", "limits", "nvidia.com/gpu", "1",
-                                      "requests", "nvidia.com/gpu", "1"));
+        ask_whole(shape, apps);
     json_t *spec = json_pack("{s:o}", "containers", apps);
     if (json_array_size(inits) > 0)
         json_object_set(spec, "initContainers", inits);
