@@ -17,7 +17,7 @@
  *
  * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
  * them.  They have no place where shares live, and beside shares of the same pod each needs a GPU
- * more.
+ * more: inside a node fewer touched GPUs then come before rule 1.
  *
  * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room and a
  * placement are some 2 KiB each, at home on the stack.

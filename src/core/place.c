@@ -322,6 +322,7 @@ struct table {
     struct way *best;
     uint64_t
         *cost; /* of best: rule 1 above rule 2; apart, because most offers end at a look at it */
+    uint64_t touch; /* above rule 1: what a GPU costs beside whole ones, which it is none of */
 };
 
 /* A loaf that the GPU at hand can take. */
@@ -330,6 +331,9 @@ struct loaf {
     uint32_t step;
     uint64_t cost;
 };
+
+/* Sums over a node of rules 1 and 2 stay below it, that of all GPUs below NO_WAY. */
+static const uint64_t ONE_TOUCHED = (uint64_t)1 << 55;
 
 static uint64_t cost_of(uint32_t charge_milli, uint32_t left_milli)
 {
@@ -438,8 +442,8 @@ static uint32_t list_loaves(const struct table *table, uint32_t gpu, struct loaf
         const uint32_t charge = table->charge[loaf];
         if ((loaf & ~wants) != 0 || charge > room->free_milli || !mib_fits(table, room, loaf))
             continue;
-        list[count++] =
-            (struct loaf){loaf, table->step[loaf], cost_of(charge, room->free_milli - charge)};
+        list[count++] = (struct loaf){loaf, table->step[loaf],
+                                      table->touch + cost_of(charge, room->free_milli - charge)};
     }
     must(count < LOAVES_MAX);
     return count;
@@ -502,6 +506,7 @@ static enum reason place_exactly(const struct room *room, const struct request *
     CLEANUP(xfreep) uint64_t *many_costs = NULL;
     struct table table = {.room = room, .request = request, .fits = fits, .states = states};
 
+    table.touch = request->whole > 0 ? ONE_TOUCHED : 0;
     must(request->wants <= EXACT_WANTS_MAX);
     must(states <= EXACT_STATES_MAX);
     if (states > STATES_ON_STACK) {
@@ -520,7 +525,7 @@ static enum reason place_exactly(const struct room *room, const struct request *
     if (cost == NO_WAY)
         return REASON_ROOM;
     start_placement(out, room, true);
-    out->charge_milli = (uint32_t)(cost >> 32);
+    out->charge_milli = (uint32_t)(cost % ONE_TOUCHED >> 32);
     out->left_milli = (uint32_t)cost;
     for (uint32_t w = 0; w < request->wants; w++) {
         must(count_of(way->on[w]) == request->want[w].parts);

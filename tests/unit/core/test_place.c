@@ -59,6 +59,7 @@ struct judge {
     uint32_t on[WANTS]; /* bit g: a part on GPU g */
     bool found;
     uint64_t ways;
+    uint32_t best_touches;
     struct placement best;
 };
 
@@ -99,6 +100,25 @@ static bool part_may_lie(const struct judge *judge, uint32_t want, uint32_t gpu)
            room->mib * milli / room->milli >= judge->request->memory_mib;
 }
 
+static uint32_t touched(const struct judge *judge)
+{
+    uint32_t set = 0;
+
+    for (uint32_t w = 0; w < judge->request->wants; w++)
+        set |= judge->on[w];
+    return (uint32_t)__builtin_popcount(set);
+}
+
+/* Each whole GPU is one that is there and that no share lies on. */
+static bool leaves_whole(const struct judge *judge)
+{
+    uint32_t there = 0;
+
+    for (uint32_t gpu = 0; gpu < judge->room->gpus; gpu++)
+        there += judge->room->gpu[gpu].closed != REASON_ABSENT;
+    return touched(judge) + judge->request->whole <= there;
+}
+
 /* False if it does not fit. */
 static bool write_down(const struct judge *judge, struct placement *out)
 {
@@ -120,9 +140,13 @@ static bool write_down(const struct judge *judge, struct placement *out)
     return true;
 }
 
-/* Rules 1, 2, 5. */
-static bool judged_better(const struct placement *a, const struct placement *b)
+/* Rules 1, 2, 5; beside whole GPUs the fewest before all. */
+static bool is_better(const struct judge *judge, const struct placement *a)
 {
+    const struct placement *b = &judge->best;
+
+    if (judge->request->whole > 0 && touched(judge) != judge->best_touches)
+        return touched(judge) < judge->best_touches;
     if (a->charge_milli != b->charge_milli)
         return a->charge_milli < b->charge_milli;
     if (a->left_milli != b->left_milli)
@@ -138,11 +162,13 @@ static void try_all(struct judge *judge, uint32_t want)
 {
     if (want == judge->request->wants) {
         struct placement placement;
-        if (!write_down(judge, &placement))
+        if (!write_down(judge, &placement) || !leaves_whole(judge))
             return;
         judge->ways++;
-        if (!judge->found || judged_better(&placement, &judge->best))
+        if (!judge->found || is_better(judge, &placement)) {
             judge->best = placement;
+            judge->best_touches = touched(judge);
+        }
         judge->found = true;
         return;
     }
@@ -195,6 +221,7 @@ static void draw_room(uint64_t *seed, uint32_t gpus_max, struct room *out)
 {
     out->gpus = 1 + draw(seed, gpus_max);
     out->closed = REASON_NONE;
+    out->shared = false;
     out->free_milli = 0;
     const uint32_t closed = draw(seed, 40);
     if (closed < 2)
@@ -212,6 +239,7 @@ static void draw_setting(uint64_t *seed, uint32_t gpus_max, uint32_t wants_max, 
     out->model[0] = "a100";
     out->request = (struct request){.want = out->want, .model = out->model};
     out->request.wants = 1 + draw(seed, wants_max);
+    out->request.whole = draw(seed, 4) == 0 ? 1 + draw(seed, 3) : 0;
     out->request.models = draw(seed, 6) == 0;
     const uint32_t memory = draw(seed, 8);
     out->request.memory_mib = memory == 0 ? 200 : 0;
@@ -918,6 +946,26 @@ static void shares_carry_the_memory_that_comes_with_them(void **state)
     node_unref(node);
 }
 
+static void shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can(void **state)
+{
+    (void)state;
+    struct want wants[] = {{.container = "a", .parts = 1, .milli = 500},
+                           {.container = "b", .parts = 1, .milli = 300}};
+    struct request request = {.wants = 2, .want = wants, .whole = 2};
+    struct room room = {0};
+    struct placement placement;
+
+    /* Both halves would be as tight as the large one, and come first. */
+    set_room(&room, 3);
+    room.gpu[0].milli = room.gpu[0].free_milli = 500;
+    room.gpu[1].milli = room.gpu[1].free_milli = 500;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    assert_int_equal(placement.part[0].gpu, 2);
+    assert_int_equal(placement.part[1].gpu, 2);
+    request.whole = 3;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
 static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
 {
     (void)state;
@@ -938,6 +986,7 @@ static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can),
         cmocka_unit_test(whole_gpus_alone_are_placed_on_no_gpu),
         cmocka_unit_test(what_is_found_is_the_best_of_all_ways),
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
