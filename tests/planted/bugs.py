@@ -312,4 +312,20 @@ BUGS: List[Bug] = [
         "    must(call->web != NULL);",
         "unit.web.web",
     ),
+    Bug(
+        "both_hold_one",
+        "a pod of both resources holds its shares, and nothing of the whole GPUs",
+        "src/core/ledger_decide.c",
+        "        .held_gpus = command->request->whole,\n        .reserved_ms",
+        "        .held_gpus = command->request->wants > 0 ? 0 : command->request->whole,\n        .reserved_ms",
+        "sim 1-60",
+    ),
+    Bug(
+        "no_gpu_beside",
+        "whole GPUs are found on those of the same pod's shares",
+        "src/core/place.c",
+        "    return request->whole <= there - count_of(touched);",
+        "    return request->whole <= there;",
+        "sim 1-60",
+    ),
 ]
