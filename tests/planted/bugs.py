@@ -328,4 +328,21 @@ BUGS: List[Bug] = [
         "    return request->whole <= there;",
         "sim 1-60",
     ),
+    Bug(
+        "squatter_counts",
+        "of who names its node and asks more than it has, what no GPU has is counted, too",
+        "src/core/ledger_observe.c",
+        "places->unplaced_milli += there == 0 ? want->milli : 0;",
+        "places->unplaced_milli += there < UINT32_MAX ? want->milli : 0;",
+        "sim 1-60",
+    ),
+    Bug(
+        "squatter_fits",
+        "who finds no room where it runs already is counted on GPUs that others have not filled",
+        "src/core/ledger_observe.c",
+        "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))\n            continue;",
+        "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on) ||\n"
+        "            (places->shares > 0 && taken[i] >= gpu->milli))\n            continue;",
+        "sim 1-60",
+    ),
 ]

@@ -242,6 +242,7 @@ void daemon_boot(struct sim *sim)
     daemon->webhooks = webhooks_new(app);
     daemon->up = true;
     daemon->told_nodes = daemon->applied_nodes = 0;
+    daemon->told_pods = daemon->applied_pods = 0;
     daemon->next_ms = sim->now_ms;
     const int failed = writer_load(daemon->writer, &err);
     if (failed < 0 || disk_is_cut()) {
@@ -353,8 +354,10 @@ static void turn_of_writer(struct sim *sim)
         return;
     if (writer_step(daemon->writer, 0) > 0)
         sooner(sim, 1);
-    if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim))
+    if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;
+        daemon->applied_pods = daemon->told_pods;
+    }
     if (atomic_load(&daemon->app.settled_at_ms) != 0)
         sim_met("ledger/settles");
     if (daemon_ready(sim))

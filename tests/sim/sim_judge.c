@@ -118,16 +118,6 @@ static const struct truth_gpu *gpu_in(const struct truth_version *version, const
     return NULL;
 }
 
-/* The first version of the node that the writer may have decided by. */
-static uint32_t first_known(const struct truth_node *node, uint64_t version)
-{
-    uint32_t first = 0;
-
-    while (first + 1 < node->versions && node->was[first + 1].version <= version)
-        first++;
-    return first;
-}
-
 static uint32_t mib_of(const struct truth_gpu *gpu, uint32_t milli)
 {
     return (uint32_t)((uint64_t)gpu->mib * milli / gpu->milli);
@@ -195,7 +185,7 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
 
     if (node == NULL)
         sim_violation(sim, "p%u is bound to %s, which never was", pod->name, pod->node);
-    for (uint32_t v = first_known(node, pod->asked_version); v < node->versions; v++) {
+    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++) {
         const struct truth_gpu *gpu = gpu_in(&node->was[v], share->gpu);
         if (gpu != NULL && gpu->milli > room)
             room = gpu->milli;
@@ -250,7 +240,7 @@ static void judge_whole(const struct sim *sim, const struct truth_pod *pod)
 
     if (pod->shape->whole == 0 || pod->shares == 0)
         return; /* of whole GPUs alone kube-scheduler says how many there are */
-    for (uint32_t v = first_known(node, pod->asked_version); v < node->versions; v++)
+    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++)
         ok = ok || leaves_whole(pod, &node->was[v]);
     if (!ok)
         sim_violation(sim, "p%u (%s): no state of %s has %u GPUs beside those of its shares",
@@ -284,6 +274,7 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
         judge_share(sim, pod, &pod->share[i]);
     judge_whole(sim, pod);
     judge_company(sim, pod);
+    judge_beside_squatters(sim, pod);
     sim_met("grant/%s", pod->shape->word);
 }
 
@@ -362,7 +353,9 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
             (victim != NULL && victim[i]))
             continue;
         if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && asks(other)))
-            return FIT_NO;          /* whole GPUs and shares of others have no place together */
+            return FIT_NO; /* whole GPUs and shares of others have no place together */
+        if (shares && squat_fills(other, node))
+            return FIT_NO;
         sure = sure && other->ours; /* where others lie is the ledger's choice */
     }
     if (!shares)
@@ -751,6 +744,8 @@ static uint32_t judge_cluster_is_held(struct sim *sim, const struct snapshot *sn
                           allocation_state_name(held->is.state));
         if (!pod->ours)
             judge_adopted(sim, pod, node, held);
+        if (!pod->ours)
+            judge_squatter(sim, pod, node, held);
     }
     return count;
 }

@@ -98,6 +98,8 @@ static void told(void *user, const char *resource, uint64_t version)
     sim->operations++;
     if (strcmp(resource, "nodes") == 0 && version > sim->daemon.told_nodes)
         sim->daemon.told_nodes = version;
+    if (strcmp(resource, "pods") == 0 && version > sim->daemon.told_pods)
+        sim->daemon.told_pods = version;
 }
 
 static void effect(void *user, const struct sim_effect *effect)

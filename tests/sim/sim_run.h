@@ -91,10 +91,12 @@ struct sim_daemon {
     struct watcher *watcher;
     struct claim *claim;
     struct webhooks *webhooks;
-    int64_t next_ms;             /* when it wants to be stepped again */
-    int64_t boot_ms;             /* when it is started again, while it is down */
-    uint64_t told_nodes;         /* resourceVersion up to which it was told of nodes */
-    uint64_t applied_nodes;      /* and up to which the writer knows */
+    int64_t next_ms;        /* when it wants to be stepped again */
+    int64_t boot_ms;        /* when it is started again, while it is down */
+    uint64_t told_nodes;    /* resourceVersion up to which it was told of nodes */
+    uint64_t applied_nodes; /* and up to which the writer knows */
+    uint64_t told_pods;     /* the same of pods */
+    uint64_t applied_pods;
     int64_t disk_heals_ms;       /* 0: the disk is well */
     uint64_t writes;             /* changes that the store took */
     const struct snapshot *seen; /* the one that was judged last */
@@ -228,6 +230,7 @@ void world_end_all(struct sim *sim); /* every pod goes */
 
 /* judge */
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);
+void judge_beside_squatters(struct sim *sim, const struct truth_pod *pod);
 void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
 /* Sets kept. */
 void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
@@ -237,6 +240,11 @@ void judge_uncommitted(struct sim *sim); /* what is shown before the COMMIT take
 void judge_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */
 void judge_nobody_waits(struct sim *sim);
 void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
+/* A living stranger, all is quiet. */
+void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
+                    const struct allocation *held);
+/* It lives there and leaves room for no share. */
+bool squat_fills(const struct truth_pod *pod, const struct truth_node *node);
 bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
 void judge_empty(struct sim *sim);
 void judge_tables(struct sim *sim); /* when all is quiet: nothing is kept of what is gone */

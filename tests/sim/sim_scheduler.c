@@ -505,12 +505,11 @@ static void send_bind(struct sim *sim, struct sim_call *call)
                   "{\"PodName\":\"p%u\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
                   "\"Node\":\"%s\"}",
                   pod->name, pod->uid, call->node);
-    if (!pod->asked) {
-        pod->asked = true;
+    if (!pod->asked || sim->daemon.applied_nodes < pod->asked_version)
         pod->asked_version = sim->daemon.applied_nodes;
-    } else if (sim->daemon.applied_nodes < pod->asked_version) {
-        pod->asked_version = sim->daemon.applied_nodes;
-    }
+    if (!pod->asked || sim->daemon.applied_pods < pod->asked_pods)
+        pod->asked_pods = sim->daemon.applied_pods;
+    pod->asked = true;
     if (!daemon_call(sim, call)) {
         call->sent = true;
         call->lost = true;

@@ -173,6 +173,15 @@ void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version)
     node->was[node->versions++] = node->is;
 }
 
+uint32_t truth_first_known(const struct truth_node *node, uint64_t version)
+{
+    uint32_t first = 0;
+
+    while (first + 1 < node->versions && node->was[first + 1].version <= version)
+        first++;
+    return first;
+}
+
 /* --- pods --- */
 
 static const char *text_at(const json_t *object, const char *key)
@@ -220,6 +229,7 @@ static void became_bound(struct sim *sim, struct truth_pod *pod, const json_t *o
     (void)snprintf(pod->node, sizeof pod->node, "%s",
                    text_at(json_object_get(object, "spec"), "nodeName"));
     pod->bound_ms = sim->now_ms;
+    pod->bound_version = pod->version;
     if (!sim->settling) /* at the end who runs goes on running */
         pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 50, 60000);
     pod->ours = effect->ours;

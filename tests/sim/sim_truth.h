@@ -49,6 +49,9 @@ struct shape {
 
 extern const struct shape truth_shape[];
 extern const uint32_t truth_shapes;
+/* What no node of ours has: for who names its node itself. */
+extern const struct shape truth_squatter[];
+extern const uint32_t truth_squatters;
 
 /* --- nodes --- */
 
@@ -105,7 +108,9 @@ struct truth_pod {
     bool answered;          /* a bind of it was answered with success */
     bool strange;           /* somebody else wrote our annotation on it */
     bool asked;             /* a bind was asked for */
-    uint64_t asked_version; /* what the writer knew of nodes then */
+    uint64_t asked_version; /* what the writer knew of nodes then; of a stranger, when it came */
+    uint64_t asked_pods;    /* and of pods */
+    uint64_t bound_version; /* of the object, when it was bound */
     int64_t created_ms;
     int64_t bound_ms;
     int64_t kubelet_ms;  /* when something happens to it next; 0: nothing */
@@ -142,6 +147,9 @@ static inline bool truth_alive(const struct truth_pod *pod)
 {
     return pod->there && !pod->ended;
 }
+
+/* The first version of the node, as an index, that the writer may have decided by. */
+uint32_t truth_first_known(const struct truth_node *node, uint64_t version);
 
 /* What the pod takes on one GPU over its life: the peak (design 2). */
 uint32_t truth_charge(const struct truth_pod *pod, const char *gpu);

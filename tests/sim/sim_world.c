@@ -414,6 +414,7 @@ static struct truth_pod *begin_pod(struct sim *sim, struct draw *draw, const str
         return NULL;
     struct truth_pod *pod = &truth->pod[truth->pods++];
     *pod = (struct truth_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
+    pod->asked_version = sim->daemon.applied_nodes;
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
                        ? 1U << draw_below(draw, sim->truth.nodes)
                        : TRUTH_ANY;
@@ -679,6 +680,19 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct truth_pod *p
     sim_say(sim, "p%u says something odd", pod->name);
 }
 
+/* They name their node themselves, nobody is asked: more than it has, or as much as they may. */
+static void squat(struct sim *sim, struct draw *draw, const char *node)
+{
+    const uint32_t pods = draw_chance(draw, 300) ? 2 + draw_below(draw, 3) : 1;
+
+    for (uint32_t i = 0; i < pods; i++)
+        create_pod(sim, draw,
+                   draw_chance(draw, 700) ? &truth_squatter[draw_below(draw, truth_squatters)]
+                                          : &truth_shape[draw_below(draw, truth_shapes)],
+                   node, "");
+    sim_met("tenant/squats");
+}
+
 static void tenant(struct sim *sim, struct draw *draw)
 {
     char note[256];
@@ -687,7 +701,7 @@ static void tenant(struct sim *sim, struct draw *draw)
     const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
     struct truth_pod *pod = some_pod(sim, draw);
 
-    switch (draw_below(draw, 8)) {
+    switch (draw_below(draw, 9)) {
     case 0:
         create_pod(sim, draw, shape, "", forged(sim, draw, shape, note));
         sim_met("tenant/forged_before");
@@ -711,6 +725,9 @@ static void tenant(struct sim *sim, struct draw *draw)
         break;
     case 6:
         hostile_edit(sim, draw, pod);
+        break;
+    case 7:
+        squat(sim, draw, node->name);
         break;
     default:
         if (pod == NULL)

@@ -1,0 +1,151 @@
+/*
+ * squat - pods that name their node themselves and ask for more than it has.
+ *
+ * The API server takes them, and no scheduler is asked.  What of them cannot be had is not counted;
+ * what can be is closed to others from the moment that milligpud was told, until they are gone.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim_run.h"
+
+enum { GPU_MILLI_MAX = 1000 };
+
+const struct shape truth_squatter[] = {
+    {"64000", 1, {{"c", WANT_APP, 64000, 0}}, .grantable = true, .ours = true},
+    {"64000over64", 1, {{"c", WANT_APP, 64000, 64}}, .grantable = true, .ours = true},
+    {"6400over64", 1, {{"c", WANT_APP, 6400, 64}}, .grantable = true, .ours = true},
+    {"65000", 1, {{"c", WANT_APP, 65000, 0}}, .ours = true},
+    {"4294967000", 1, {{"c", WANT_APP, 4294967000, 0}}, .ours = true},
+    {"64000&64whole", 1, {{"c", WANT_APP, 64000, 0}}, .grantable = true, .ours = true, .whole = 64},
+    {"64whole", 0, {{0}}, .ours = false, .whole = 64},
+    {"4000000000whole", 0, {{0}}, .ours = false, .whole = 4000000000},
+};
+const uint32_t truth_squatters = ARRAY_LEN(truth_squatter);
+
+/* Bound by somebody else, and milligpud knew it when it was first asked about the pod. */
+static bool was_known(const struct truth_pod *squatter, const struct truth_pod *pod)
+{
+    return truth_alive(squatter) && squatter->node[0] != '\0' && !squatter->ours &&
+           squatter->bound_version <= pod->asked_pods && strcmp(squatter->node, pod->node) == 0;
+}
+
+/* It asks for each GPU that any node has, and for all of it. */
+static bool fills(const struct truth_pod *pod)
+{
+    const struct shape *shape = pod->shape;
+
+    return truth_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->wants == 1 &&
+           shape->grantable && shape->want[0].milli >= TRUTH_GPUS * GPU_MILLI_MAX &&
+           (shape->want[0].count == 0 ||
+            shape->want[0].milli / shape->want[0].count == GPU_MILLI_MAX);
+}
+
+/* Was the GPU there all the time, from the first state that milligpud may have counted it by? */
+static bool was_there(const struct truth_node *node, uint32_t gpu, const struct truth_pod *squatter)
+{
+    for (uint32_t v = truth_first_known(node, squatter->asked_version); v < node->versions; v++)
+        if (!node->was[v].there || node->was[v].gpu[gpu].missing)
+            return false;
+    return true;
+}
+
+bool squat_fills(const struct truth_pod *pod, const struct truth_node *node)
+{
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        if (!was_there(node, i, pod))
+            return false;
+    return fills(pod);
+}
+
+static bool is_named(const struct truth_version *version, uint32_t gpu, const char *id)
+{
+    return strcmp(version->gpu[gpu].id, id) == 0 || strcmp(version->gpu[gpu].alias, id) == 0;
+}
+
+static void judge_shares(const struct sim *sim, const struct truth_pod *pod,
+                         const struct truth_node *node, const struct truth_pod *squatter)
+{
+    for (uint32_t s = 0; s < pod->shares; s++)
+        for (uint32_t i = 0; i < node->is.gpus; i++)
+            if (is_named(&node->is, i, pod->share[s].gpu) && was_there(node, i, squatter))
+                sim_violation(sim, "p%u was granted GPU %s, which p%u (%s) squats all the time",
+                              pod->name, pod->share[s].gpu, squatter->name, squatter->shape->word);
+}
+
+void judge_beside_squatters(struct sim *sim, const struct truth_pod *pod)
+{
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *other = &sim->truth.pod[i];
+        if (other == pod || !was_known(other, pod))
+            continue;
+        if ((pod->shape->whole > 0 && truth_peak(other->shape) > 0) ||
+            (other->shape->whole > 0 && pod->shares > 0))
+            sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s), which was known there",
+                          pod->name, pod->shape->word, pod->node, other->name, other->shape->word);
+        if (fills(other))
+            judge_shares(sim, pod, truth_node(&sim->truth, pod->node), other);
+        sim_met("grant/beside a stranger");
+    }
+}
+
+/* --- all is quiet --- */
+
+/* What the node showed at most since then; 0: it was without GPUs for a while. */
+static uint32_t most_gpus(const struct truth_node *node, const struct truth_pod *squatter)
+{
+    uint32_t most = 0;
+
+    for (uint32_t v = truth_first_known(node, squatter->asked_version); v < node->versions; v++) {
+        uint32_t there = 0;
+        for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
+            there += node->was[v].gpu[i].missing ? 0 : 1;
+        if (there == 0)
+            return 0;
+        most = there > most ? there : most;
+    }
+    return most;
+}
+
+/* At most what the node has: parts of one container lie on different GPUs. */
+static void judge_most(const struct sim *sim, const struct truth_pod *pod,
+                       const struct truth_node *node, const struct allocation *held)
+{
+    const uint32_t most = most_gpus(node, pod) * GPU_MILLI_MAX;
+    const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
+
+    if (pod->shape->wants != 1 || most == 0)
+        return;
+    if (counted > most)
+        sim_violation(sim, "p%u (%s) counts %u milli of %s, which has %u", pod->name,
+                      pod->shape->word, counted, pod->node, most);
+    if (truth_peak(pod->shape) > most)
+        sim_met("quiet/squatted");
+}
+
+static uint32_t free_on(const struct node *node, const char *id)
+{
+    const struct gpu *gpu = node_gpu(node, text_of(id));
+
+    return gpu != NULL ? gpu_free(gpu) : 0;
+}
+
+void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
+                    const struct allocation *held)
+{
+    const struct truth_node *node = truth_node(&sim->truth, pod->node);
+
+    if (node == NULL)
+        return; /* bound to a node that never was */
+    judge_most(sim, pod, node, held);
+    if (pod->shape->whole > 0 && shown->held_gpus == 0)
+        sim_violation(sim, "%s is open to shares beside p%u (%s)", pod->node, pod->name,
+                      pod->shape->word);
+    if (!fills(pod) || shown->unplaced_milli > 0)
+        return; /* the whole node is closed */
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        if (was_there(node, i, pod) && free_on(shown, node->is.gpu[i].id) > 0)
+            sim_violation(sim, "GPU %s has %u milli free, and p%u (%s) squats it",
+                          node->is.gpu[i].id, free_on(shown, node->is.gpu[i].id), pod->name,
+                          pod->shape->word);
+}
