@@ -30,7 +30,8 @@ struct metric_info {
 const struct metric_info *metric_info(enum metric_id id);
 
 /* labels: the finished text inside the braces, e.g. "verb=\"filter\""; NULL for none.  At most
-   METRIC_SERIES_MAX series per metric; more abort: label sets are closed. */
+   METRIC_SERIES_MAX series per metric: the last one stands for all that come too late, with
+   "other" as the value of each label. */
 enum { METRIC_SERIES_MAX = 256 };
 void metric_add(enum metric_id id, const char *labels, uint64_t by);
 void metric_set(enum metric_id id, const char *labels, int64_t value);

@@ -62,6 +62,35 @@ static struct series *find(struct family *family, const char *labels)
     return NULL;
 }
 
+/* The last place is for all labels that come when the others are taken. */
+static char *others(enum metric_id id)
+{
+    const char *label = infos[id].labels;
+    struct strbuf text;
+
+    must(label[0] != '\0');
+    strbuf_init(&text);
+    while (*label != '\0') {
+        const size_t len = strcspn(label, ",");
+        strbuf_printf(&text, "%s%.*s=\"other\"", text.len > 0 ? "," : "", (int)len, label);
+        label += label[len] == ',' ? len + 1 : len;
+    }
+    return strbuf_steal(&text);
+}
+
+static struct series *add(enum metric_id id, const char *labels)
+{
+    struct family *family = &families[id];
+    const size_t at = atomic_load(&family->used);
+
+    must(at < METRIC_SERIES_MAX);
+    struct series *series = xcalloc(1, sizeof *series);
+    series->labels = at < METRIC_SERIES_MAX - 1 ? xstrdup(labels) : others(id);
+    atomic_store(&family->series[at], series);
+    atomic_store(&family->used, at + 1);
+    return series;
+}
+
 static struct series *series_of(enum metric_id id, const char *labels)
 {
     const char *text = labels != NULL ? labels : "";
@@ -75,14 +104,10 @@ static struct series *series_of(enum metric_id id, const char *labels)
         return series;
     must(pthread_mutex_lock(&adding) == 0);
     series = find(family, text);
-    if (series == NULL) {
-        const size_t at = atomic_load(&family->used);
-        must(at < METRIC_SERIES_MAX);
-        series = xcalloc(1, sizeof *series);
-        series->labels = xstrdup(text);
-        atomic_store(&family->series[at], series);
-        atomic_store(&family->used, at + 1);
-    }
+    if (series == NULL)
+        series = atomic_load(&family->used) < METRIC_SERIES_MAX
+                     ? add(id, text)
+                     : atomic_load(&family->series[METRIC_SERIES_MAX - 1]);
     must(pthread_mutex_unlock(&adding) == 0);
     return series;
 }

@@ -184,6 +184,32 @@ static void *scrape(void *arg)
     return arg;
 }
 
+/* A peer chooses some labels, such as the status of its answers: it must not end the process. */
+static void more_labels_than_there_is_place_for_count_as_other(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 1000; code++) {
+        char labels[64];
+        (void)snprintf(labels, sizeof labels, "call=\"made_up\",code=\"%d\"", code);
+        metric_add(M_API_REQUESTS, labels, 1);
+    }
+    metric_add(M_API_REQUESTS, "call=\"made_up\",code=\"7\"", 1);
+    expose();
+    const long long other = value_of("milligpu_api_requests_total{call=\"other\",code=\"other\"}");
+    const char *line = page.data;
+    long long sum = 0;
+    int series = 0;
+    while ((line = strstr(line, "\nmilligpu_api_requests_total{")) != NULL) {
+        line = strchr(line, '}') + 1;
+        sum += strtoll(line, NULL, 10);
+        series++;
+    }
+    assert_int_equal(series, METRIC_SERIES_MAX);
+    assert_int_equal(sum, 1001);
+    assert_int_equal(other, 1000 - (METRIC_SERIES_MAX - 1));
+    assert_int_equal(value_of("milligpu_api_requests_total{call=\"made_up\",code=\"7\"}"), 2);
+}
+
 static void threads_lose_no_count_while_others_read(void **state)
 {
     (void)state;
@@ -282,6 +308,7 @@ int main(void)
         TEST(a_histogram_of_counts_counts_up),
         TEST(a_sample_is_escaped_as_prometheus_reads_it),
         TEST(the_series_of_a_metric_can_be_visited),
+        TEST(more_labels_than_there_is_place_for_count_as_other),
         TEST(threads_lose_no_count_while_others_read),
         TEST(names_follow_the_rules_of_prometheus),
         TEST(the_document_equals_its_table),
