@@ -18,6 +18,7 @@
 /* A child with its two pipes. */
 struct child {
     pid_t pid;
+    int64_t deadline_ms;
     int out;
     int complaints;
     struct strbuf text;
@@ -27,6 +28,7 @@ struct child {
 enum {
     SAID_BYTES_MAX = 256,
     STOP_LOOK_MS = 100,
+    END_LOOK_MS = 5, /* its end comes right behind its last byte, or it lingers */
 };
 
 static int64_t clock_now_ms(void)
@@ -160,19 +162,29 @@ static bool drain(int *fd, struct strbuf *into, size_t max)
     return true;
 }
 
+/* How long it may still take; negative: no longer. */
+static int64_t child_may(const struct child *child, const atomic_bool *stop, struct err *err)
+{
+    must(child->deadline_ms > 0);
+    const int64_t left = child->deadline_ms - clock_now_ms();
+
+    if (left <= 0)
+        return err_set(err, ERR_TIMEOUT, "no end after %d s", EXEC_TIMEOUT_MS / 1000);
+    if (atomic_load(stop))
+        return err_set(err, ERR_UNAVAILABLE, "stopping");
+    return left;
+}
+
 static int child_read(struct child *child, const atomic_bool *stop, struct err *err)
 {
     must(child->text.data != NULL);
-    const int64_t deadline_ms = clock_now_ms() + EXEC_TIMEOUT_MS;
 
     while (child->out >= 0 || child->complaints >= 0) {
         struct pollfd fds[2] = {{.fd = child->out, .events = POLLIN},
                                 {.fd = child->complaints, .events = POLLIN}};
-        const int64_t left = deadline_ms - clock_now_ms();
-        if (left <= 0)
-            return err_set(err, ERR_TIMEOUT, "no end after %d s", EXEC_TIMEOUT_MS / 1000);
-        if (atomic_load(stop))
-            return err_set(err, ERR_UNAVAILABLE, "stopping");
+        const int64_t left = child_may(child, stop, err);
+        if (left < 0)
+            return -1;
         if (poll(fds, 2, left < STOP_LOOK_MS ? (int)left : STOP_LOOK_MS) < 0 && errno != EINTR)
             return err_set(err, ERR_IO, "poll: %m");
         if (fds[0].revents != 0)
@@ -185,14 +197,36 @@ static int child_read(struct child *child, const atomic_bool *stop, struct err *
     return 0;
 }
 
-static int child_end(struct child *child, struct err *err)
+/* Who has closed both pipes may still linger. */
+static int child_await(const struct child *child, const atomic_bool *stop, int *status,
+                       struct err *err)
+{
+    must(child->pid > 0);
+
+    for (;;) {
+        const pid_t ended = waitpid(child->pid, status, WNOHANG);
+        if (ended == child->pid)
+            return 0;
+        if (ended < 0 && errno != EINTR)
+            return err_set(err, ERR_IO, "waitpid: %m");
+        if (child_may(child, stop, err) < 0)
+            return -1;
+        (void)poll(NULL, 0, END_LOOK_MS);
+    }
+}
+
+static void child_kill(const struct child *child)
+{
+    must(child->pid > 0);
+    (void)kill(-child->pid, SIGKILL); /* it may be gone already */
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static int child_verdict(const struct child *child, int status, struct err *err)
 {
     must(child->text.data != NULL);
-    int status = 0;
 
-    while (waitpid(child->pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return err_set(err, ERR_IO, "waitpid: %m");
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     size_t len = child->said.len < SAID_BYTES_MAX ? child->said.len : SAID_BYTES_MAX;
@@ -248,15 +282,14 @@ static int read_credential(struct text text, const char *api_version, struct exe
 static int child_talk(struct child *child, const atomic_bool *stop, struct err *err)
 {
     must(child->text.data != NULL);
-    int rc = child_read(child, stop, err);
-    struct err ignored;
+    int status = 0;
 
-    if (rc < 0) {
-        (void)kill(-child->pid, SIGKILL); /* it may be gone already */
-        (void)child_end(child, &ignored); /* the first reason is the one to tell */
-        return rc;
+    child->deadline_ms = clock_now_ms() + EXEC_TIMEOUT_MS;
+    if (child_read(child, stop, err) < 0 || child_await(child, stop, &status, err) < 0) {
+        child_kill(child);
+        return -1;
     }
-    return child_end(child, err);
+    return child_verdict(child, status, err);
 }
 
 int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out, struct err *err)

@@ -472,6 +472,21 @@ static void a_plugin_that_hangs_does_not_hold_up_the_end(void **state)
     assert_int_equal(take(bench, 1001), AUTH_WAIT);
 }
 
+static void a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end(void **state)
+{
+    struct bench *bench = *state;
+
+    assert_int_equal(load_plugin(bench, "#!/bin/sh\nexec sleep 600 >&- 2>&-\n", ""), 0);
+    assert_int_equal(take(bench, 1000), AUTH_WAIT);
+    /* Long enough for it to have closed them. */
+    (void)poll(NULL, 0, 200);
+    assert_int_equal(take(bench, 1001), AUTH_WAIT);
+    (void)alarm(20);
+    kube_config_free(bench->config);
+    bench->config = NULL;
+    (void)alarm(0);
+}
+
 static void wrong_plugins_are_named(void **state)
 {
     struct bench *bench = *state;
@@ -541,6 +556,7 @@ int main(void)
         TEST(a_plugin_runs_again_when_its_token_ends_or_is_refused),
         TEST(a_plugin_that_fails_is_quoted),
         TEST(a_plugin_that_hangs_does_not_hold_up_the_end),
+        TEST(a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end),
         TEST(wrong_plugins_are_named),
         TEST(base64_goes_both_ways),
     };
