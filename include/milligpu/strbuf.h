@@ -28,7 +28,11 @@ void strbuf_u64(struct strbuf *buf, uint64_t number);
 void strbuf_printf(struct strbuf *buf, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* remove bytes at from */
 
-/* A JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
+/* A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, and what is odd (text.h) is
+   escaped. */
 void strbuf_json(struct strbuf *buf, struct text text);
+
+/* Somebody else's text, for people: odd characters as text_show() has them. */
+void strbuf_shown(struct strbuf *buf, struct text text);
 
 #endif

@@ -30,7 +30,24 @@ struct text text_trim(struct text text);
 /* The piece before the first separator; *rest goes behind it.  False at the end of rest. */
 bool text_cut(struct text *rest, char separator, struct text *out);
 
-/* Copy, terminated; what does not fit ends in "..." and not inside a UTF-8 sequence. */
+/* How many bytes the UTF-8 sequence at has; 0: it is none. */
+size_t text_sequence(struct text text, size_t at);
+
+/*
+ * Somebody else's text, for people.  A character that a terminal obeys, or that turns, hides or
+ * joins what stands around it, is odd: control characters, bidirectional marks, overrides and
+ * isolates, what has no width, separators of lines.  It is shown as JSON would write it, \u202e.
+ *
+ * text_odd: the code of the odd character of so many bytes (text_sequence) at; -1: it is none.
+ * text_show: what a person may see of the character at, terminated; bytes that are no UTF-8
+ * become U+FFFD.  Returns how many bytes of text that was.
+ */
+enum { TEXT_SHOWN_MAX = 7 };
+int32_t text_odd(struct text text, size_t at, size_t bytes);
+size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX]);
+
+/* A copy for people, terminated: odd characters are shown, and what does not fit ends in "..." and
+   not inside a character. */
 void text_clip(struct text text, char *out, size_t bytes);
 
 /* Seeded, not for keeping on disk. */

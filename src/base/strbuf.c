@@ -127,43 +127,6 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
     buf->data[buf->len] = '\0';
 }
 
-static bool continues(struct text text, size_t at, unsigned char least, unsigned char most)
-{
-    if (at >= text.len)
-        return false;
-    const unsigned char c = (unsigned char)text.at[at];
-    return c >= least && c <= most;
-}
-
-/*
- * How many bytes the UTF-8 sequence at has, 0 if it is none.  The bounds of the second byte
- * keep out overlong forms, surrogates and what lies beyond U+10FFFF.
- */
-static size_t sequence(struct text text, size_t at)
-{
-    must(at < text.len);
-
-    const unsigned char lead = (unsigned char)text.at[at];
-    if (lead < 0x80)
-        return 1;
-    if (lead >= 0xC2 && lead <= 0xDF)
-        return continues(text, at + 1, 0x80, 0xBF) ? 2 : 0;
-    if (lead >= 0xE0 && lead <= 0xEF) {
-        const unsigned char least = lead == 0xE0 ? 0xA0 : 0x80;
-        const unsigned char most = lead == 0xED ? 0x9F : 0xBF;
-        return continues(text, at + 1, least, most) && continues(text, at + 2, 0x80, 0xBF) ? 3 : 0;
-    }
-    if (lead >= 0xF0 && lead <= 0xF4) {
-        const unsigned char least = lead == 0xF0 ? 0x90 : 0x80;
-        const unsigned char most = lead == 0xF4 ? 0x8F : 0xBF;
-        const bool whole = continues(text, at + 1, least, most) &&
-                           continues(text, at + 2, 0x80, 0xBF) &&
-                           continues(text, at + 3, 0x80, 0xBF);
-        return whole ? 4 : 0;
-    }
-    return 0;
-}
-
 static void escape(struct strbuf *buf, char c)
 {
     static const char hex[] = "0123456789abcdef";
@@ -179,6 +142,15 @@ static void escape(struct strbuf *buf, char c)
     strbuf_add(buf, (char[]){'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]}, 6);
 }
 
+/* Does the character have to be written in another way?  Of the odd ones all are: whoever reads
+   our JSON on a terminal must not have it obeyed. */
+static bool is_escaped(struct text text, size_t at, size_t bytes)
+{
+    const unsigned char c = (unsigned char)text.at[at];
+
+    return c < 0x20 || c == '"' || c == '\\' || (c >= 0x7f && text_odd(text, at, bytes) >= 0);
+}
+
 void strbuf_json(struct strbuf *buf, struct text text)
 {
     must(text.at != NULL || text.len == 0);
@@ -188,18 +160,33 @@ void strbuf_json(struct strbuf *buf, struct text text)
     size_t at = 0;
     while (at < text.len) {
         const char c = text.at[at];
-        const size_t bytes = sequence(text, at);
-        if (bytes > 0 && (unsigned char)c >= 0x20 && c != '"' && c != '\\') {
+        const size_t bytes = text_sequence(text, at);
+        if (bytes > 0 && !is_escaped(text, at, bytes)) {
             at += bytes;
             continue;
         }
         strbuf_add(buf, text.at + plain, at - plain);
-        if (bytes == 0)
-            strbuf_str(buf, "\xEF\xBF\xBD");
-        else
+        if (bytes == 1 && (unsigned char)c < 0x7f) {
             escape(buf, c);
-        plain = ++at;
+            at++;
+        } else {
+            char shown[TEXT_SHOWN_MAX];
+            at += text_show(text, at, shown);
+            strbuf_str(buf, shown);
+        }
+        plain = at;
     }
     strbuf_add(buf, text.at + plain, at - plain);
     strbuf_char(buf, '"');
+}
+
+void strbuf_shown(struct strbuf *buf, struct text text)
+{
+    char shown[TEXT_SHOWN_MAX];
+
+    must(text.at != NULL || text.len == 0);
+    for (size_t at = 0; at < text.len;) {
+        at += text_show(text, at, shown);
+        strbuf_str(buf, shown);
+    }
 }

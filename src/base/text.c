@@ -79,23 +79,136 @@ bool text_cut(struct text *rest, char separator, struct text *out)
     return true;
 }
 
+/* --- for people --- */
+
+static bool continues(struct text text, size_t at, unsigned char least, unsigned char most)
+{
+    if (at >= text.len)
+        return false;
+    const unsigned char c = (unsigned char)text.at[at];
+    return c >= least && c <= most;
+}
+
+/* The bounds of the second byte keep out overlong forms, surrogates and what lies beyond
+   U+10FFFF. */
+size_t text_sequence(struct text text, size_t at)
+{
+    must(at < text.len);
+
+    const unsigned char lead = (unsigned char)text.at[at];
+    if (lead < 0x80)
+        return 1;
+    if (lead >= 0xC2 && lead <= 0xDF)
+        return continues(text, at + 1, 0x80, 0xBF) ? 2 : 0;
+    if (lead >= 0xE0 && lead <= 0xEF) {
+        const unsigned char least = lead == 0xE0 ? 0xA0 : 0x80;
+        const unsigned char most = lead == 0xED ? 0x9F : 0xBF;
+        return continues(text, at + 1, least, most) && continues(text, at + 2, 0x80, 0xBF) ? 3 : 0;
+    }
+    if (lead >= 0xF0 && lead <= 0xF4) {
+        const unsigned char least = lead == 0xF0 ? 0x90 : 0x80;
+        const unsigned char most = lead == 0xF4 ? 0x8F : 0xBF;
+        const bool whole = continues(text, at + 1, least, most) &&
+                           continues(text, at + 2, 0x80, 0xBF) &&
+                           continues(text, at + 3, 0x80, 0xBF);
+        return whole ? 4 : 0;
+    }
+    return 0;
+}
+
+/* Of two and three bytes: no odd one is longer. */
+static int32_t code_of(struct text text, size_t at, size_t bytes)
+{
+    const unsigned char *c = (const unsigned char *)text.at + at;
+
+    must(bytes >= 1 && bytes <= 4);
+    if (bytes == 1)
+        return c[0];
+    if (bytes == 2)
+        return (c[0] & 0x1F) << 6 | (c[1] & 0x3F);
+    return bytes == 3 ? (c[0] & 0x0F) << 12 | (c[1] & 0x3F) << 6 | (c[2] & 0x3F) : INT32_MAX;
+}
+
+int32_t text_odd(struct text text, size_t at, size_t bytes)
+{
+    static const struct {
+        int32_t first;
+        int32_t last;
+    } odd[] = {
+        {0x0000, 0x001F}, /* control characters */
+        {0x007F, 0x009F}, /* and the further ones: U+009B begins an escape sequence */
+        {0x061C, 0x061C}, /* the Arabic letter mark */
+        {0x200B, 0x200F}, /* no width; marks of direction */
+        {0x2028, 0x202E}, /* ends of lines and paragraphs; embeddings and overrides */
+        {0x2060, 0x206F}, /* no width; isolates */
+        {0xFEFF, 0xFEFF}, /* no width */
+        {0xFFF9, 0xFFFB}, /* annotations that are not shown */
+    };
+
+    must(at < text.len && bytes > 0);
+    const int32_t code = code_of(text, at, bytes);
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+        if (code >= odd[i].first && code <= odd[i].last)
+            return code;
+    return -1;
+}
+
+static void show_odd(unsigned code, char out[TEXT_SHOWN_MAX])
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char named[] = "\nn\tt\rr"; /* the character, then its letter */
+
+    must(code <= 0xFFFF);
+    for (size_t i = 0; i + 1 < sizeof named; i += 2)
+        if (code == (unsigned char)named[i]) {
+            memcpy(out, (char[]){'\\', named[i + 1], '\0'}, 3);
+            return;
+        }
+    memcpy(out,
+           (char[]){'\\', 'u', hex[code >> 12], hex[code >> 8 & 15], hex[code >> 4 & 15],
+                    hex[code & 15], '\0'},
+           TEXT_SHOWN_MAX);
+}
+
+size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX])
+{
+    static const char none[] = "\xEF\xBF\xBD";
+    const size_t bytes = text_sequence(text, at);
+    const int32_t odd = bytes > 0 ? text_odd(text, at, bytes) : -1;
+
+    if (odd >= 0) {
+        show_odd((unsigned)odd, out);
+    } else if (bytes == 0) {
+        memcpy(out, none, sizeof none);
+    } else {
+        memcpy(out, text.at + at, bytes);
+        out[bytes] = '\0';
+    }
+    return bytes > 0 ? bytes : 1;
+}
+
 void text_clip(struct text text, char *out, size_t bytes)
 {
     static const char mark[] = "...";
+    char shown[TEXT_SHOWN_MAX];
+    size_t len = 0;
+    size_t kept = 0; /* so far the mark still fits behind it */
+
     must(text.at != NULL || text.len == 0);
     must(bytes >= sizeof mark);
-
-    if (text.len < bytes) {
-        if (text.len > 0)
-            memcpy(out, text.at, text.len);
-        out[text.len] = '\0';
-        return;
+    for (size_t at = 0; at < text.len;) {
+        at += text_show(text, at, shown);
+        const size_t more = strlen(shown);
+        if (len + more >= bytes) {
+            memcpy(out + kept, mark, sizeof mark);
+            return;
+        }
+        memcpy(out + len, shown, more);
+        len += more;
+        if (len + sizeof mark <= bytes)
+            kept = len;
     }
-    size_t kept = bytes - sizeof mark;
-    while (kept > 0 && ((unsigned char)text.at[kept] & 0xC0) == 0x80)
-        kept--;
-    memcpy(out, text.at, kept);
-    memcpy(out + kept, mark, sizeof mark);
+    out[len] = '\0';
 }
 
 /* Multiply to twice the width and fold: every bit of either side reaches every bit. */

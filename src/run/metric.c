@@ -188,13 +188,10 @@ void metric_sample(struct strbuf *out, enum metric_id id, const char *label, str
     CLEANUP(strbuf_done) struct strbuf clean;
 
     must(label != NULL && label[0] != '\0');
-    /* JSON and Prometheus escape quote, backslash and line feed alike; the other control
-       characters have no escape here, and one would spoil the whole page. */
+    /* JSON and Prometheus escape quote, backslash and line feed alike; Prometheus knows no other
+       escape, and one would spoil the whole page: what is odd goes in as it is shown. */
     strbuf_init(&clean);
-    for (size_t i = 0; i < value.len; i++) {
-        const bool odd = (unsigned char)value.at[i] < ' ' && value.at[i] != '\n';
-        strbuf_char(&clean, odd ? ' ' : value.at[i]);
-    }
+    strbuf_shown(&clean, value);
     strbuf_printf(out, "%s{%s=", metric_info(id)->name, label);
     strbuf_json(out, (struct text){clean.data, clean.len});
     strbuf_printf(out, "} %lld\n", (long long)number);

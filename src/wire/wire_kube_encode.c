@@ -357,19 +357,14 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     return 0;
 }
 
-/* Text of at most max bytes, not cut inside a UTF-8 sequence. */
-static struct text cut(const char *string, size_t limit)
+/* Of at most so many bytes; kubectl writes to a terminal what is in an Event. */
+static void write_clipped(struct jw *jw, const char *string, size_t limit)
 {
-    must(string != NULL);
+    char shown[EVENT_NOTE_MAX + 1];
 
-    struct text text = text_of(string);
-    if (text.len <= limit)
-        return text;
-    while (limit > 0 && ((unsigned char)text.at[limit] & 0xC0) == 0x80)
-        limit--;
-    text.len = limit;
-    must(text.len <= limit);
-    return text;
+    must(string != NULL && limit < sizeof shown);
+    text_clip(text_of(string), shown, limit + 1);
+    jw_str(jw, shown);
 }
 
 static void write_regarding(struct jw *jw, const struct kube_event_facts *facts)
@@ -425,16 +420,16 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     jw_key(&jw, "reportingController");
     jw_str(&jw, "milligpu.io/milligpud");
     jw_key(&jw, "reportingInstance");
-    jw_text(&jw, cut(facts->instance, WORD_MAX));
+    write_clipped(&jw, facts->instance, WORD_MAX);
     jw_key(&jw, "action");
-    jw_text(&jw, cut(facts->action, WORD_MAX));
+    write_clipped(&jw, facts->action, WORD_MAX);
     jw_key(&jw, "reason");
-    jw_text(&jw, cut(facts->reason, WORD_MAX));
+    write_clipped(&jw, facts->reason, WORD_MAX);
     jw_key(&jw, "type");
     jw_str(&jw, facts->warning ? "Warning" : "Normal");
     write_regarding(&jw, facts);
     jw_key(&jw, "note");
-    jw_text(&jw, cut(facts->note, EVENT_NOTE_MAX));
+    write_clipped(&jw, facts->note, EVENT_NOTE_MAX);
     jw_object_end(&jw);
 }
 

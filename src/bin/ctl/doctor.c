@@ -22,14 +22,6 @@ static struct look look_of(const struct screen *screen, const char *status)
     return (struct look){"FAILED", screen->colors ? "\033[31m" : ""};
 }
 
-/* A byte of somebody else's text must not steer a terminal. */
-static void put_plain(FILE *out, const char *text)
-{
-    must(text != NULL);
-    for (; *text != '\0'; text++)
-        (void)fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
-}
-
 static void put_check(const struct ctl *ctl, const struct value *check)
 {
     FILE *out = ctl->screen.out;
@@ -39,11 +31,9 @@ static void put_check(const struct ctl *ctl, const struct value *check)
     must(check != NULL);
     (void)fprintf(out, "%s%-7s%s  %-10s  ", look.color, look.word,
                   look.color[0] != '\0' ? "\033[0m" : "", value_str(check, "name"));
-    put_plain(out, value_str(check, "text"));
-    if (fix[0] != '\0') {
-        (void)fprintf(out, "\n%21sdo: ", "");
-        put_plain(out, fix);
-    }
+    (void)fputs(value_str(check, "text"), out);
+    if (fix[0] != '\0')
+        (void)fprintf(out, "\n%21sdo: %s", "", fix);
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 

@@ -64,7 +64,7 @@ const char *play_best(const struct value *scores, const struct value *names)
 enum { REASONS_MAX = 16 };
 
 struct reason {
-    struct text text;
+    const char *text;
     uint32_t nodes;
 };
 
@@ -74,10 +74,10 @@ static size_t count_reasons(const struct value *map, struct reason *reason, size
     value_each(node, map)
     {
         size_t i = 0;
-        while (i < count && !text_eq(reason[i].text, node->text))
+        while (i < count && strcmp(reason[i].text, node->shown) != 0)
             i++;
         if (i == count && count < REASONS_MAX)
-            reason[count++] = (struct reason){.text = node->text};
+            reason[count++] = (struct reason){.text = node->shown};
         if (i < count)
             reason[i].nodes++;
     }
@@ -91,7 +91,7 @@ static int by_nodes(const void *a, const void *b)
     must(left->nodes > 0 && right->nodes > 0);
     if (left->nodes != right->nodes)
         return left->nodes > right->nodes ? -1 : 1;
-    return strcmp(left->text.at, right->text.at);
+    return strcmp(left->text, right->text);
 }
 
 void play_reasons(struct strbuf *out, const struct value *answer)
@@ -105,9 +105,8 @@ void play_reasons(struct strbuf *out, const struct value *answer)
         strbuf_str(out, "no node, and no reason was given");
     qsort(reason, count, sizeof *reason, by_nodes);
     for (size_t i = 0; i < count; i++) {
-        strbuf_printf(out, "%s%u %s: ", i > 0 ? "; " : "", reason[i].nodes,
-                      reason[i].nodes == 1 ? "node" : "nodes");
-        strbuf_text(out, reason[i].text);
+        strbuf_printf(out, "%s%u %s: %s", i > 0 ? "; " : "", reason[i].nodes,
+                      reason[i].nodes == 1 ? "node" : "nodes", reason[i].text);
     }
 }
 
@@ -377,9 +376,7 @@ static int read_names(struct play *play, struct err *err)
         return same_err(err);
     value_each(node, value_get(nodes, "items"))
     {
-        struct value *name = value_new(arena, VALUE_STRING);
-        name->text = text_of(value_str(node, "name"));
-        value_append(play->names, name);
+        value_append(play->names, value_new_string(arena, text_of(value_str(node, "name"))));
     }
     return play->names->count > 0 ? 0
                                   : err_set(err, ERR_NOT_FOUND,

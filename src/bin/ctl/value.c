@@ -10,6 +10,7 @@ struct value *value_new(struct arena *arena, enum value_kind kind)
     must(kind <= VALUE_OBJECT);
     value->kind = kind;
     value->text = TEXT("");
+    value->shown = "";
     value->key = TEXT("");
     return value;
 }
@@ -30,6 +31,27 @@ static struct text keep(struct arena *arena, struct text text)
 {
     must(text.at != NULL || text.len == 0);
     return (struct text){arena_copy(arena, text), text.len};
+}
+
+/* What comes from elsewhere may hold anything, and a terminal would obey it. */
+static const char *show(struct arena *arena, struct text kept)
+{
+    CLEANUP(strbuf_done) struct strbuf shown;
+
+    must(kept.at[kept.len] == '\0');
+    strbuf_init(&shown);
+    strbuf_shown(&shown, kept);
+    const struct text text = {shown.data, shown.len};
+    return text_eq(text, kept) ? kept.at : arena_copy(arena, text);
+}
+
+struct value *value_new_string(struct arena *arena, struct text text)
+{
+    struct value *value = value_new(arena, VALUE_STRING);
+
+    value->text = keep(arena, text);
+    value->shown = show(arena, value->text);
+    return value;
 }
 
 /* --- reading --- */
@@ -64,11 +86,13 @@ static struct value *read_array(struct jr *in)
 
 static struct value *read_scalar(struct jr *in, enum value_kind kind)
 {
-    struct value *value = value_new(in->arena, kind);
     struct text text;
 
     must(kind < VALUE_ARRAY);
     const bool good = kind == VALUE_STRING ? jr_string(in, &text) : jr_raw(in, &text);
+    if (good && kind == VALUE_STRING)
+        return value_new_string(in->arena, text);
+    struct value *value = value_new(in->arena, kind);
     if (good)
         value->text = keep(in->arena, text);
     return value;
@@ -152,8 +176,8 @@ const char *value_str(const struct value *value, const char *path)
 {
     const struct value *found = value_at(value, path);
 
-    must(found == NULL || found->text.at != NULL);
-    return found != NULL && found->kind == VALUE_STRING ? found->text.at : "";
+    must(found == NULL || found->shown != NULL);
+    return found != NULL ? found->shown : "";
 }
 
 int64_t value_int(const struct value *value, const char *path)
@@ -212,11 +236,8 @@ void value_set(struct arena *arena, struct value *object, const char *key, struc
 
 void value_set_str(struct arena *arena, struct value *object, const char *key, const char *text)
 {
-    struct value *value = value_new(arena, VALUE_STRING);
-
     must(text != NULL);
-    value->text = keep(arena, text_of(text));
-    value_set(arena, object, key, value);
+    value_set(arena, object, key, value_new_string(arena, text_of(text)));
 }
 
 /* --- writing --- */

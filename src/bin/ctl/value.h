@@ -19,9 +19,10 @@ enum value_kind { VALUE_NULL, VALUE_BOOL, VALUE_NUMBER, VALUE_STRING, VALUE_ARRA
 
 struct value {
     enum value_kind kind;
-    uint32_t count;   /* of children */
-    struct text key;  /* in an object; terminated */
-    struct text text; /* of a scalar; terminated */
+    uint32_t count;    /* of children */
+    struct text key;   /* in an object; terminated */
+    struct text text;  /* of a scalar, as it was written; terminated */
+    const char *shown; /* of a string: for people (text_show), mostly text itself; else "" */
     struct value *first;
     struct value *last;
     struct value *next;
@@ -44,11 +45,12 @@ int value_parse_yaml(struct text bytes, struct arena *arena, struct value **out,
 /* Dotted: "metadata.name".  A null counts as absent. */
 const struct value *value_at(const struct value *value, const char *path);
 const struct value *value_get(const struct value *value, const char *key); /* key may have dots */
-const char *value_str(const struct value *value, const char *path);
+const char *value_str(const struct value *value, const char *path);        /* as it is shown */
 int64_t value_int(const struct value *value, const char *path);
 bool value_true(const struct value *value, const char *path);
 
 struct value *value_new(struct arena *arena, enum value_kind kind) MUST_USE;
+struct value *value_new_string(struct arena *arena, struct text text) MUST_USE;
 void value_append(struct value *array, struct value *take_item);
 /* Replaces what has that key. */
 void value_set(struct arena *arena, struct value *object, const char *key,

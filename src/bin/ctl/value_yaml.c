@@ -96,9 +96,12 @@ static struct value *make_scalar(struct reader *reader, const yaml_event_t *even
 {
     const struct text text = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    struct value *value = value_new(reader->arena, plain ? value_plain_kind(text) : VALUE_STRING);
+    const enum value_kind kind = plain ? value_plain_kind(text) : VALUE_STRING;
 
     must(event->type == YAML_SCALAR_EVENT);
+    if (kind == VALUE_STRING)
+        return value_new_string(reader->arena, text);
+    struct value *value = value_new(reader->arena, kind);
     value->text = (struct text){arena_copy(reader->arena, text), text.len};
     if (value->kind == VALUE_BOOL)
         value->text = text.at[0] == 't' || text.at[0] == 'T' ? TEXT("true") : TEXT("false");
@@ -286,7 +289,7 @@ static void emit_value(yaml_emitter_t *emitter, const struct value *value, int d
     }
 }
 
-void value_write_yaml(struct strbuf *out, const struct value *value)
+static void write_document(struct strbuf *out, const struct value *value, bool unicode)
 {
     yaml_emitter_t emitter;
     yaml_event_t event;
@@ -294,7 +297,7 @@ void value_write_yaml(struct strbuf *out, const struct value *value)
     must(value != NULL);
     must(yaml_emitter_initialize(&emitter) != 0); /* fails without memory only */
     yaml_emitter_set_output(&emitter, append_bytes, out);
-    yaml_emitter_set_unicode(&emitter, 1);
+    yaml_emitter_set_unicode(&emitter, unicode);
     yaml_emitter_set_width(&emitter, -1);
     emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
     emit(&emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
@@ -302,4 +305,31 @@ void value_write_yaml(struct strbuf *out, const struct value *value)
     emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
     emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
     yaml_emitter_delete(&emitter);
+}
+
+/* Is anything in it that a terminal would obey, but for the ends of lines? */
+static bool is_odd(struct text text)
+{
+    for (size_t at = 0; at < text.len;) {
+        const size_t bytes = text_sequence(text, at);
+        must(bytes > 0);
+        if (text.at[at] != '\n' && text_odd(text, at, bytes) >= 0)
+            return true;
+        at += bytes;
+    }
+    return false;
+}
+
+/* libyaml takes what turns text around for printable: then all that is not ASCII is escaped. */
+void value_write_yaml(struct strbuf *out, const struct value *value)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    write_document(&text, value, true);
+    if (is_odd((struct text){text.data, text.len})) {
+        strbuf_reset(&text);
+        write_document(&text, value, false);
+    }
+    strbuf_text(out, (struct text){text.data, text.len});
 }

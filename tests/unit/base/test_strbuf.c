@@ -110,7 +110,11 @@ static void json_is_escaped_and_always_utf8(void **state)
         ROW("plain", "\"plain\""),
         ROW("a\"b\\c/d", "\"a\\\"b\\\\c/d\""),
         ROW("\b\f\n\r\t", "\"\\b\\f\\n\\r\\t\""),
-        ROW("\0\x01\x1f\x7f", "\"\\u0000\\u0001\\u001f\x7f\""),
+        ROW("\0\x01\x1f\x7f", "\"\\u0000\\u0001\\u001f\\u007f\""),
+        ROW("a\xE2\x80\xAE"
+            "b\xC2\x9B"
+            "31m",
+            "\"a\\u202eb\\u009b31m\""), /* turned, coloured */
         ROW("\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80\""),
         ROW("\x80", "\"" BAD "\""),
         ROW("a\xC3", "\"a" BAD "\""),

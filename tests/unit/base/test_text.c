@@ -205,6 +205,39 @@ static void clip_marks_what_it_cuts(void **state)
     assert_string_equal(out, "");
 }
 
+static void what_a_terminal_would_obey_is_shown_instead(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *shown;
+    } row[] = {
+        {"plain \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80",
+         "plain \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80"},
+        {"\x1B[2J\x1B]0;title\x07", "\\u001b[2J\\u001b]0;title\\u0007"},
+        {"\xC2\x9B"
+         "31m",
+         "\\u009b31m"},
+        {"one\ntwo\r\t\x7F", "one\\ntwo\\r\\t\\u007f"},
+        {"gpj.\xE2\x80\xAEgnp", "gpj.\\u202egnp"},
+        {"\xE2\x80\x8B\xE2\x81\xA6\xEF\xBB\xBF\xD8\x9C", "\\u200b\\u2066\\ufeff\\u061c"},
+        {"\xE2\x80\xA8\xE2\x80\xA9", "\\u2028\\u2029"},
+        {"\xE2\x80\x90\xE2\x80\xA7\xE2\x80\xAF\xE2\x81\x9F\xC2\xA0", /* beside the odd ones */
+         "\xE2\x80\x90\xE2\x80\xA7\xE2\x80\xAF\xE2\x81\x9F\xC2\xA0"},
+        {"a\xFFz\xC3", "a\xEF\xBF\xBDz\xEF\xBF\xBD"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char out[128];
+        text_clip(text_of(row[i].text), out, sizeof out);
+        assert_string_equal(out, row[i].shown);
+    }
+    char cut[9];
+    text_clip(TEXT("ab\x1B"
+                   "c"),
+              cut, sizeof cut); /* the shown form would not fit */
+    assert_string_equal(cut, "ab...");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +245,7 @@ int main(void)
         cmocka_unit_test(hash_depends_on_every_byte_and_on_the_length),
         cmocka_unit_test(hash_fills_all_buckets),
         cmocka_unit_test(hash_is_another_with_another_seed),
+        cmocka_unit_test(what_a_terminal_would_obey_is_shown_instead),
         cmocka_unit_test(globs_match),
         cmocka_unit_test(globs_agree_with_their_definition),
         cmocka_unit_test(the_worst_glob_ends_soon),

@@ -166,6 +166,24 @@ static void yaml_that_is_written_reads_back_the_same(void **state)
     assert_non_null(strstr(out.data, "\"yes\""));
 }
 
+static void odd_text_is_shown_and_written_escaped_and_stays_what_it_was(void **state)
+{
+    static const char text[] = "{\"a\":\"\\u001b[31m\\u202e\xc3\xa4\"}";
+    const struct value *value = json(text);
+    CLEANUP(strbuf_done) struct strbuf out;
+    (void)state;
+    assert_string_equal(value_str(value, "a"), "\\u001b[31m\\u202e\xc3\xa4");
+    assert_string_equal(value_at(value, "a")->text.at, "\x1b[31m\xe2\x80\xae\xc3\xa4");
+    strbuf_init(&out);
+    value_write_json(&out, value);
+    assert_string_equal(out.data, text);
+    strbuf_reset(&out);
+    value_write_yaml(&out, value);
+    assert_null(strchr(out.data, '\x1b'));
+    assert_null(strstr(out.data, "\xe2\x80\xae"));
+    assert_json(yaml(out.data)->first, text);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -184,11 +202,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_read_is_written_again),  TEST(pretty_json_has_a_line_for_each_member),
-        TEST(broken_json_names_the_place),    TEST(deep_nesting_is_refused_in_both_notations),
-        TEST(what_is_not_there_is_empty),     TEST(an_object_is_changed_in_place),
-        TEST(yaml_documents_become_an_array), TEST(plain_yaml_words_have_their_kind),
-        TEST(broken_yaml_names_its_line),     TEST(yaml_that_is_written_reads_back_the_same),
+        TEST(what_is_read_is_written_again),
+        TEST(pretty_json_has_a_line_for_each_member),
+        TEST(broken_json_names_the_place),
+        TEST(deep_nesting_is_refused_in_both_notations),
+        TEST(what_is_not_there_is_empty),
+        TEST(an_object_is_changed_in_place),
+        TEST(yaml_documents_become_an_array),
+        TEST(plain_yaml_words_have_their_kind),
+        TEST(broken_yaml_names_its_line),
+        TEST(yaml_that_is_written_reads_back_the_same),
+        TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

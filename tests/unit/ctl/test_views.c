@@ -282,12 +282,62 @@ static void doctor_fails_when_a_check_failed(void **state)
     static const char failed[] = "{\"checks\":[{\"name\":\"api\",\"status\":\"failed\",\"text\":"
                                  "\"no \\u001b[2J answer\",\"fix\":\"mend it\"}]}";
     assert_int_equal(show("doctor", show_doctor, failed), CTL_NO);
-    assert_string_equal(shown.out, "FAILED   api         no ?[2J answer\n"
+    assert_string_equal(shown.out, "FAILED   api         no \\u001b[2J answer\n"
                                    "                     do: mend it\n");
     shown_free(&shown);
     assert_int_equal(show("doctor -o json", show_doctor, failed), CTL_NO);
     shown_free(&shown);
     assert_int_equal(show("doctor", show_doctor, "{}"), CTL_NO);
+}
+
+/* Whatever a tenant writes into an annotation, or a node shows as its model. */
+static void text_of_others_does_not_steer_the_terminal(void **state)
+{
+#define ODD "\\u001b]0;x\\u0007\\u202e\\u009b2J"
+    static const char node[] = "{\"name\":\"n" ODD "\",\"model\":\"" ODD "\",\"stateText\":\"" ODD
+                               "\",\"gpus\":[{\"id\":\"" ODD "\",\"model\":\"" ODD
+                               "\",\"state\":\"" ODD "\"}],\"allocations\":[{\"namespace\":\"" ODD
+                               "\",\"name\":\"" ODD "\",\"state\":\"" ODD "\"}]}";
+    static const char pod[] = "{\"namespace\":\"d\",\"name\":\"p\",\"request\":\"" ODD
+                              "\",\"text\":\"" ODD "\",\"node\":\"" ODD "\",\"reason\":\"" ODD
+                              "\",\"waiting\":{\"text\":\"" ODD "\",\"request\":\"" ODD
+                              "\"},\"annotation\":\"" ODD "\",\"history\":[{\"why\":\"" ODD "\"}]}";
+    static const char list[] =
+        "{\"items\":[{\"namespace\":\"" ODD "\",\"name\":\"" ODD "\",\"node\":\"" ODD
+        "\",\"text\":\"" ODD "\",\"request\":\"" ODD "\",\"kind\":\"" ODD "\",\"gpu\":\"" ODD
+        "\",\"why\":\"" ODD "\",\"state\":\"" ODD "\",\"origin\":\"" ODD "\",\"uid\":\"" ODD
+        "\"}]}";
+    static const struct {
+        const char *words;
+        int (*view)(struct ctl *ctl, const struct value *value);
+        const char *json;
+    } row[] = {
+        {"node n", show_node, node},
+        {"pod p", show_pod, pod},
+        {"allocations", show_allocations, list},
+        {"waiting", show_waiting, list},
+        {"history x", show_history, list},
+        {"drift", show_drift, list},
+    };
+    static const char *const formats[] = {"", " -o wide", " -o name", " -o json", " -o yaml"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row) * ARRAY_LEN(formats); i++) {
+        char words[64];
+        if (i > 0)
+            shown_free(&shown);
+        (void)snprintf(words, sizeof words, "%s%s", row[i % ARRAY_LEN(row)].words,
+                       formats[i / ARRAY_LEN(row)]);
+        (void)show(words, row[i % ARRAY_LEN(row)].view, row[i % ARRAY_LEN(row)].json);
+        for (size_t at = 0; at < shown.out_bytes; at++) {
+            const unsigned char c = (unsigned char)shown.out[at];
+            if ((c < ' ' && c != '\n') || c >= 0x7f)
+                fail_msg("%s: byte %02x in %s", words, c, shown.out);
+        }
+        if (strcasestr(shown.out, "u202e") == NULL && strstr(words, "-o name") == NULL)
+            fail_msg("%s shows nothing of it: %s", words, shown.out);
+    }
+#undef ODD
 }
 
 static void answers_of_another_shape_are_shown_without_harm(void **state)
@@ -366,6 +416,7 @@ int main(void)
         TEST(drift_and_waiting_have_their_lines),
         TEST(summary_shouts_when_nothing_is_granted),
         TEST(doctor_fails_when_a_check_failed),
+        TEST(text_of_others_does_not_steer_the_terminal),
         TEST(answers_of_another_shape_are_shown_without_harm),
         TEST(moments_are_absolute_or_so_long_ago),
     };

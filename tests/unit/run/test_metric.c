@@ -124,7 +124,7 @@ static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
                         "# HELP milligpu_free_milli Milli-GPU that new shares can take.\n"
                         "# TYPE milligpu_free_milli gauge\n"
                         "milligpu_free_milli{model=\"A100\"} 700\n"
-                        "milligpu_free_milli{model=\"a\\\"b\\\\c\\nd e \"} -1\n"
+                        "milligpu_free_milli{model=\"a\\\"b\\\\c\\\\nd\\\\te\\\\u0001\"} -1\n"
                         "milligpu_free_milli{model=\"\xef\xbf\xbd\xc3\xa4\"} 0\n");
 }
 

@@ -222,7 +222,7 @@ static void an_event_is_complete_and_cut(void **state)
     struct bench *bench = *state;
     char note[1400];
     memset(note, 'x', sizeof note);
-    memcpy(note + 999, "\xC3\xA9", 2); /* stands across the limit */
+    memcpy(note + 996, "\xC3\xA9", 2); /* stands where the text has to end */
     note[sizeof note - 1] = '\0';
     struct kube_event_facts facts = {.namespace = "team",
                                      .name = "web-0.1",
@@ -253,11 +253,16 @@ static void an_event_is_complete_and_cut(void **state)
     event_encode(&bench->out, &facts);
     const char *written = strstr(bench->out.data, "\"note\":\"");
     assert_non_null(written);
-    assert_int_equal(strlen(written), strlen("\"note\":\"") + 999 + strlen("\"}"));
+    assert_int_equal(strlen(written), strlen("\"note\":\"") + 996 + strlen("...\"}"));
     assert_non_null(strstr(bench->out.data,
                            "\"regarding\":{\"apiVersion\":\"v1\",\"kind\":\"Node\","
                            "\"name\":\"web-0\"}"));
     assert_non_null(strstr(bench->out.data, "\"type\":\"Normal\""));
+
+    facts.note = "\x1b[2J\xE2\x80\xAE"; /* kubectl would write it to a terminal as it is */
+    strbuf_reset(&bench->out);
+    event_encode(&bench->out, &facts);
+    assert_non_null(strstr(bench->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
 }
 
 static void the_bell_and_the_patches(void **state)
