@@ -17,6 +17,7 @@
  *   2. A GPU that is charged never disappears: it stays, absent.
  *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
  *   4. A node that is gone claims nothing; claims are in ascending order, and none is a GPU here.
+ *   5. While pods hold a made-up name that no GPU here goes by, each that could be it is unsure.
  */
 #ifndef MILLIGPU_NODE_H
 #define MILLIGPU_NODE_H
@@ -34,13 +35,16 @@ enum gpu_flag {
     GPU_OVER = 1 << 4,      /* charged beyond its milli or MiB: no grants, drift */
     GPU_CONTESTED = 1 << 5, /* another node shows this UUID, too; this one was the first: drift.
                                Not kept by the store: the ledger finds it anew */
+    GPU_UNSURE = 1 << 6,    /* indexes moved, and a pod holds an index: maybe this GPU.  No
+                               grants; counted anew with each change of the node */
 };
 
 struct gpu {
     const struct atom *id;
     const struct atom
         *alias; /* "<node>/gpu-<index>"; where that is the id, the UUID by which a pod's
-                                 annotation knows the index; NULL: it has no second name */
+                                 annotation knows the index; NULL: it has no second name (a UUID:
+                                 indexes moved, and which index it was is not known) */
     const struct atom *model; /* never NULL; empty when not known */
     uint32_t milli;
     uint32_t mib;
@@ -87,7 +91,7 @@ struct node_build {
     bool gone;
     int64_t since_ms;
     uint32_t gpus;
-    const struct gpu *gpu; /* all but what is counted; any flag but OVER */
+    const struct gpu *gpu; /* all but what is counted; any flag but OVER and UNSURE */
     uint32_t allocations;
     const struct allocation *const *allocation;
     uint32_t claims; /* of those that are no GPU of the node the first GPUS_PER_NODE_MAX are kept */
@@ -117,6 +121,9 @@ enum reason gpu_closed(const struct gpu *gpu);
 
 /* Why no GPU of this node does: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or REASON_NONE. */
 enum reason node_closed(const struct node *node);
+
+/* Not made up by us: it may turn up on another node, and then only one of the two may grant it. */
+bool gpu_id_is_real(const struct atom *id, struct text node);
 
 /* Bytewise: the order of names (place.h, rule 4) and of ids. */
 int atom_cmp(const struct atom *a, const struct atom *b);

@@ -75,6 +75,7 @@ void drift_of(const struct node *node, void *user,
     X("excluded", "the node's GPUs are left out, or what it says of them cannot be read")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
     X("duplicate_gpu", "one UUID on two nodes")                                                    \
+    X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \
     X("node_gone", "the node is gone, its pods are not")
 
 #endif

@@ -82,6 +82,12 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
                          "that Node is gone and no pod holds it there");
         say(report, "duplicate_gpu", drift);
     }
+    if ((gpu->flags & GPU_UNSURE) != 0) {
+        must((gpu->flags & GPU_ABSENT) == 0);
+        strbuf_str(text, "indexes moved, and pods hold a GPU of this node by its index: it may be "
+                         "this one; nothing is granted here until they have ended");
+        say(report, "unsure_gpu", drift);
+    }
     if ((gpu->flags & GPU_CONTESTED) != 0) {
         must((gpu->flags & GPU_DUPLICATE) == 0);
         strbuf_str(text, "another node shows this UUID, too; this one was the first and goes on");

@@ -156,15 +156,6 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
     return NULL;
 }
 
-bool gpu_id_is_real(const struct atom *id, struct text node)
-{
-    const struct text text = atom_text(id);
-    must(text.len > 0);
-    must(node.len > 0);
-    return text.len <= node.len || memcmp(text.at, node.at, node.len) != 0 ||
-           text.at[node.len] != '/';
-}
-
 /* Does this GPU keep other nodes from granting it? */
 static bool owns(const struct node *node, const struct gpu *gpu)
 {

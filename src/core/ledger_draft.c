@@ -87,21 +87,34 @@ static bool shows(const struct inventory *inventory, struct text id)
     return false;
 }
 
+/* Does a pod that lives there hold this GPU, by either of its names? */
+static bool charged(const struct node *node, const struct gpu *gpu)
+{
+    must(gpu->id != NULL);
+    must(gpu->id != gpu->alias);
+    return charged_by_id(node, gpu->id) || (gpu->alias != NULL && charged_by_id(node, gpu->alias));
+}
+
 /*
  * The other way round of an alias: counts have replaced UUIDs (the node side was taken away,
- * say), and pods hold the GPU by its UUID.  It keeps it, or the same GPU would be given twice.
+ * say), and pods hold the GPU.  It keeps its UUID, or the same GPU would be given twice: now, or
+ * when UUIDs come back at other indexes.
  */
-static const struct gpu *known_by_uuid(const struct node *old, const struct inventory *inventory,
+static const struct gpu *known_by_uuid(const struct draft *draft, const struct inventory *inventory,
                                        const struct gpu_facts *facts)
 {
+    const struct node *old = draft->old;
+
     must(facts->id != NULL);
     must(facts >= inventory->gpu && facts < inventory->gpu + inventory->gpus);
     if (old == NULL || facts->alias != NULL)
         return NULL;
     for (uint32_t i = 0; i < old->gpus; i++) {
         const struct gpu *gpu = &old->gpu[i];
-        if (gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id) &&
-            !shows(inventory, atom_text(gpu->id)) && charged_by_id(old, gpu->id))
+        const bool absent = (gpu->flags & GPU_ABSENT) != 0;
+        const bool by_name = gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id);
+        if ((draft->moved ? !absent && gpu->index == facts->index : by_name && charged(old, gpu)) &&
+            gpu_id_is_real(gpu->id, atom_text(old->name)) && !shows(inventory, atom_text(gpu->id)))
             return gpu;
     }
     return NULL;
@@ -117,20 +130,20 @@ static bool keeps_alias(const struct node *old, const struct inventory *inventor
            !shows(inventory, atom_text(gpu->alias));
 }
 
-static const struct atom *alias_of(const struct node *old, const struct inventory *inventory,
+/* An index means the GPU that shows it, unless another is known to have been it. */
+static const struct atom *alias_of(const struct draft *draft, const struct inventory *inventory,
                                    const struct atom *id, const struct atom *proposed)
 {
+    const struct node *old = draft->old;
+
     must(id != NULL);
     must(proposed != NULL);
     must(id != proposed);
-
     for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
-        if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
+        if (old->gpu[i].id == id &&
+            (draft->moved ? old->gpu[i].alias != NULL : keeps_alias(old, inventory, &old->gpu[i])))
             return old->gpu[i].alias;
-    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
-        if (old->gpu[i].alias == proposed && keeps_alias(old, inventory, &old->gpu[i]))
-            return NULL; /* another GPU's, for now */
-    return proposed;
+    return draft->moved ? NULL : proposed;
 }
 
 static bool shows_counts(const struct inventory *inventory)
@@ -141,6 +154,79 @@ static bool shows_counts(const struct inventory *inventory)
         if (inventory->gpu[i].alias != NULL)
             return false;
     return true;
+}
+
+/* Is it another GPU than this that counts count there? */
+static bool another_there(const struct node *old, const struct gpu *gpu, uint32_t index)
+{
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(index <= UINT16_MAX);
+    for (uint32_t i = 0; i < old->gpus; i++)
+        if ((old->gpu[i].flags & GPU_ABSENT) == 0 && old->gpu[i].index == index)
+            return &old->gpu[i] != gpu;
+    return gpu->index != index;
+}
+
+/* Does it contradict what is known of this GPU's index, which a pod holds? */
+static bool contradicts(const struct node *old, const struct inventory *inventory,
+                        const struct gpu *gpu)
+{
+    const bool counts = shows_counts(inventory);
+
+    must(gpu->alias != NULL);
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    if (!charged_by_id(old, gpu->alias) || (!counts && !keeps_alias(old, inventory, gpu)))
+        return false;
+    for (uint32_t i = 0; i < inventory->gpus; i++) {
+        const struct gpu_facts *facts = &inventory->gpu[i];
+        const char *name = facts->alias != NULL ? facts->alias : facts->id;
+        const bool its_index = text_is(atom_text(gpu->alias), name);
+        if (facts->alias != NULL && text_is(atom_text(gpu->id), facts->id) != its_index)
+            return true;
+        if (counts && its_index && another_there(old, gpu, facts->index))
+            return true;
+    }
+    return false;
+}
+
+/* Does it go by another index than it shows, or by none? */
+static bool out_of_place(const struct gpu *gpu)
+{
+    const struct atom *alias = gpu->alias;
+    uint32_t index = gpu->index;
+    uint32_t at = alias != NULL ? alias->len : 0;
+
+    must(gpu->id != alias);
+    must(alias == NULL || at > 0);
+    for (bool more = true; more; more = index > 0) {
+        if (at == 0 || alias->text[--at] != (char)('0' + index % 10))
+            return true;
+        index /= 10;
+    }
+    return at == 0 || alias->text[at - 1] != '-';
+}
+
+/*
+ * Have indexes moved (a reboot) where pods hold GPUs by their index?  That they had is remembered
+ * while a pod holds an index that no GPU goes by.
+ */
+static bool indexes_moved(const struct node *old, const struct inventory *inventory)
+{
+    bool stray = false;
+    bool out = false;
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(old == NULL || old->name != NULL);
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        const bool absent = (gpu->flags & GPU_ABSENT) != 0;
+        const bool real = gpu_id_is_real(gpu->id, atom_text(old->name));
+        if (real && gpu->alias != NULL && contradicts(old, inventory, gpu))
+            return true;
+        stray = stray || (absent && !real);
+        out = out || (!absent && real && out_of_place(gpu));
+    }
+    return stray && out;
 }
 
 /*
@@ -168,7 +254,7 @@ static const struct atom *uuid_of(const struct node *old, const struct inventory
 static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
                             const struct inventory *inventory, const struct gpu_facts *facts)
 {
-    const struct gpu *known = known_by_uuid(draft->old, inventory, facts);
+    const struct gpu *known = known_by_uuid(draft, inventory, facts);
     struct gpu gpu = {
         .id = names_intern(ledger->names, text_of(facts->id)),
         .model = names_intern(ledger->names, text_of(facts->model)),
@@ -178,11 +264,11 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         .numa = (int16_t)facts->numa,
     };
     if (facts->alias != NULL)
-        gpu.alias = alias_of(draft->old, inventory, gpu.id,
-                             names_intern(ledger->names, text_of(facts->alias)));
+        gpu.alias =
+            alias_of(draft, inventory, gpu.id, names_intern(ledger->names, text_of(facts->alias)));
     if (known != NULL) {
         must(gpu.alias == NULL);
-        gpu.alias = gpu.id;
+        gpu.alias = draft->moved ? known->alias : gpu.id;
         gpu.id = known->id;
     } else if (facts->alias == NULL && shows_counts(inventory)) {
         gpu.alias = uuid_of(draft->old, inventory, gpu.id, facts->index);
@@ -267,25 +353,22 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
     build->gone = false;
     draft->gpus = 0;
+    draft->moved = indexes_moved(old, inventory);
+    const bool counts = shows_counts(inventory);
     for (uint32_t i = 0; i < inventory->gpus; i++) {
-        const struct gpu gpu = shown_gpu(draft, ledger, inventory, &inventory->gpu[i]);
+        const struct gpu_facts *facts = &inventory->gpu[i];
+        /* One more than there was: it may be any of those that are missing. */
+        if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
+            continue;
+        const struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
         add_gpu(draft, &gpu);
     }
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
     else if (old != NULL)
         offer_old(draft, inventory, old, draft->gpus);
-    must(draft->gpus >= inventory->gpus);
+    must(draft->gpus >= inventory->gpus || draft->moved);
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
-}
-
-/* Has a pod that lives here a charge on this GPU, by either of its names? */
-static bool charged_here(const struct draft *draft, const struct gpu *gpu)
-{
-    must(gpu->id != NULL);
-    must(gpu->id != gpu->alias);
-    return draft->old != NULL && (charged_by_id(draft->old, gpu->id) ||
-                                  (gpu->alias != NULL && charged_by_id(draft->old, gpu->alias)));
 }
 
 static unsigned claim(const struct draft *draft, const struct ledger *ledger, const struct gpu *gpu,
@@ -300,7 +383,7 @@ static unsigned claim(const struct draft *draft, const struct ledger *ledger, co
     must(owner == SLOT_NONE || owner < ledger->places);
     if (owner != SLOT_NONE && owner != draft->slot)
         return GPU_DUPLICATE;
-    if (elder != NULL && shows(elder, id) && !charged_here(draft, gpu))
+    if (elder != NULL && shows(elder, id) && (draft->old == NULL || !charged(draft->old, gpu)))
         return GPU_DUPLICATE;
     const struct rivals *rivals = map_find(&ledger->rivals, id);
     /* It may be one itself, until now. */

@@ -76,9 +76,6 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 
-/* Not made up by us: it may turn up on another node, and then only one of the two may grant it. */
-bool gpu_id_is_real(const struct atom *id, struct text node);
-
 /*
  * The next object of a node, in the making.  gpu[] holds what the node shows and, flagged absent,
  * what it does not: node_new() keeps of those what a charge names.
@@ -90,6 +87,7 @@ struct draft {
     struct gpu *gpu;        /* room for every GPU that can end up here */
     uint32_t gpus;
     uint32_t capacity;
+    bool moved;   /* indexes say nothing: a GPU whose index a pod holds shows another one now */
     bool another; /* the Node object is another one than before: what that one claimed lapses */
     const struct inventory *elder; /* what it shows is claimed here no more; NULL */
 };

@@ -29,6 +29,15 @@ static uint32_t sum(uint32_t a, uint32_t b)
     return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
 }
 
+bool gpu_id_is_real(const struct atom *id, struct text node)
+{
+    const struct text text = atom_text(id);
+    must(text.len > 0);
+    must(node.len > 0);
+    return text.len <= node.len || memcmp(text.at, node.at, node.len) != 0 ||
+           text.at[node.len] != '/';
+}
+
 static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const struct atom *id)
 {
     must(id != NULL);
@@ -251,6 +260,26 @@ static bool is_over(const struct gpu *gpu)
     return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
 }
 
+/* A made-up name that pods hold, and no GPU that is shown goes by. */
+static bool is_stray(const struct node *node, const struct gpu *gpu)
+{
+    must(gpu >= node->gpu);
+    must(gpu < node->gpu + node->gpus);
+    return is_absent(gpu) && gpu->charges > 0 && !gpu_id_is_real(gpu->id, atom_text(node->name));
+}
+
+/* It has no index of its own: then it may be the one behind such a name. */
+static bool is_unsure(const struct node *node, const struct gpu *gpu)
+{
+    must(node->gpus > 0);
+    if (is_absent(gpu) || gpu->alias != NULL || !gpu_id_is_real(gpu->id, atom_text(node->name)))
+        return false;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (is_stray(node, &node->gpu[i]))
+            return true;
+    return false;
+}
+
 /* Of the GPUs that take new shares; none does where the whole node is closed. */
 static uint32_t count_free(const struct node *node)
 {
@@ -282,9 +311,10 @@ static struct node *assemble(const struct node_build *build, const struct alloca
     drop_uncharged(node);
     add_claims(node, build);
     sort_gpus(node);
-    for (uint32_t i = 0; i < node->gpus; i++)
-        if (is_over(&node->gpu[i]))
-            node->gpu[i].flags |= GPU_OVER;
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        struct gpu *gpu = &node->gpu[i];
+        gpu->flags |= (is_over(gpu) ? GPU_OVER : 0) | (is_unsure(node, gpu) ? GPU_UNSURE : 0);
+    }
     node->free_milli = count_free(node);
     return node;
 }
@@ -384,7 +414,7 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
 
 enum reason gpu_closed(const struct gpu *gpu)
 {
-    if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) != 0)
+    if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE | GPU_UNSURE)) != 0)
         return REASON_ABSENT;
     if ((gpu->flags & GPU_UNHEALTHY) != 0)
         return REASON_UNHEALTHY;
@@ -460,6 +490,8 @@ static int check_gpu(const struct node *node, uint32_t i, struct err *err)
         {gpu->charges == fresh.charges, "it does not count the pods that hold it"},
         {((gpu->flags & GPU_OVER) != 0) == is_over(&fresh),
          "it is wrong about being charged beyond its size"},
+        {((gpu->flags & GPU_UNSURE) != 0) == is_unsure(node, gpu),
+         "it is wrong about being the one that a pod may hold by another name"},
         {!is_absent(gpu) || gpu->charges > 0, "it is absent, and nobody holds it"},
         {find_id(node->gpu, node->gpus, gpu->id) == gpu, "it is there twice"},
         {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},

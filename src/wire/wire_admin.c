@@ -89,8 +89,8 @@ const char *admin_gpu_state(const struct gpu *gpu)
         const char *word;
     } states[] = {
         /* What keeps shares away most surely comes first. */
-        {GPU_ABSENT, "absent"},       {GPU_DUPLICATE, "duplicate"}, {GPU_OVER, "over"},
-        {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
+        {GPU_ABSENT, "absent"}, {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
+        {GPU_OVER, "over"},     {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(states); i++)

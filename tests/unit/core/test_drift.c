@@ -91,6 +91,24 @@ static void over_and_absent_name_their_gpu(void **state)
     assert_string_equal(absent.last.gpu->id->text, "GPU-a");
 }
 
+static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu counted[] = {{.index = 0}, {.index = 1}};
+    const struct world_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
+    const struct world_gpu first = {.id = "GPU-a", .index = 0};
+    (void)world_node(world, "n1", counted, 2);
+    (void)world_reserve(world, "p0", "n1", "1000");
+    (void)world_reserve(world, "p1", "n1", "400");
+    (void)world_node(world, "n1", &first, 1);
+    assert_int_equal(see(world, "n1", "unsure_gpu").count, 0);
+    (void)world_node(world, "n1", moved, 2);
+    struct sighting unsure = see(world, "n1", "unsure_gpu");
+    assert_int_equal(unsure.count, 1);
+    assert_string_equal(unsure.last.gpu->id->text, "GPU-b");
+    assert_int_equal(see(world, "n1", "absent").count, 1);
+}
+
 static void mixed_needs_both(void **state)
 {
     struct world *world = *state;
@@ -243,6 +261,7 @@ int main(void)
         IN_A_WORLD(a_node_in_order_has_no_drift),
         IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),
         IN_A_WORLD(over_and_absent_name_their_gpu),
+        IN_A_WORLD(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
         IN_A_WORLD(mixed_needs_both),
         IN_A_WORLD(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
         IN_A_WORLD(a_share_on_no_gpu_is_unplaced),

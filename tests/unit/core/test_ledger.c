@@ -203,10 +203,14 @@ static void made_up_names_become_aliases_and_back(void **state)
     assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
     assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
 
+    /* Also by whom it is held by that name only; when nobody holds it, that is forgotten. */
     (void)world_step(world, COMMAND_RELEASE, "b");
+    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_SAME);
+    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+    (void)world_step(world, COMMAND_RELEASE, "a");
     (void)world_node(world, "n1", two_counted, 2);
     assert_null(world_gpu(world, "n1", "GPU-a"));
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
 }
 
 static void a_made_up_name_stays_with_its_gpu_when_indexes_move(void **state)

@@ -61,6 +61,96 @@ static void a_made_up_name_that_is_shown_is_no_other_gpus_alias(void **state)
     assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
 }
 
+/* "GPU-a 300, n1/gpu-1 absent 400": the GPUs of n1. */
+static const char *shown(const struct world *world)
+{
+    static char text[256];
+    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s%s%s %u", i > 0 ? ", " : "",
+                               gpu->id->text, (gpu->flags & GPU_ABSENT) != 0 ? " absent" : "",
+                               (gpu->flags & GPU_UNSURE) != 0 ? " unsure" : "",
+                               gpu->used_milli + gpu->reserved_milli);
+    }
+    return text;
+}
+
+/* A pod that is bound, and whose annotation says so, by an index of n1. */
+static void hold_index(struct world *world, const char *uid, const char *line, const char *milli)
+{
+    struct pod *pod = world_pod(world, uid, "n1");
+    world_note(world, pod, line);
+    assert_int_equal(world_observe(world, pod, milli), VERDICT_OK);
+}
+
+static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", counted, 2);
+    hold_index(world, "p0", "c0 n1/gpu-0 300 300", "300");
+    hold_index(world, "p1", "c0 n1/gpu-1 400 400", "400");
+    (void)world_node(world, "n1", a_then_b, 1); /* GPU-b is late */
+    assert_string_equal(shown(world), "GPU-a 300, n1/gpu-1 absent 400");
+    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_OK);
+    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_SAME);
+    assert_string_equal(shown(world), "GPU-b unsure 0, GPU-a 300, n1/gpu-1 absent 400");
+    assert_int_equal(world_reserve(world, "q", "n1", "900"), VERDICT_REFUSED);
+    assert_int_equal(world_reserve(world, "q", "n1", "700"), VERDICT_OK);
+
+    /* Who proved that indexes have moved ends; that they have is not forgotten. */
+    (void)world_step(world, COMMAND_RELEASE, "p0");
+    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_SAME);
+    assert_string_equal(shown(world), "GPU-b unsure 0, GPU-a 700, n1/gpu-1 absent 400");
+    (void)world_step(world, COMMAND_RELEASE, "p1");
+    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    assert_string_equal(shown(world), "GPU-b 0, GPU-a 700");
+    assert_int_equal(world_reserve(world, "r", "n1", "900"), VERDICT_OK);
+}
+
+static void an_index_means_nothing_once_another_is_known_to_have_moved(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu three[] = {
+        {.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}, {.index = 2, .mib = 1000}};
+    const struct world_gpu moved[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
+                                      {.id = "GPU-c", .index = 1, .mib = 1000},
+                                      {.id = "GPU-a", .index = 2, .mib = 1000}};
+    (void)world_node(world, "n1", three, 3);
+    hold_index(world, "p0", "c0 n1/gpu-0 300 300", "300");
+    (void)world_node(world, "n1", a_then_b, 1);
+    (void)world_node(world, "n1", moved, 3);
+    /* That its index is 1 now does not make GPU-c what index 1 was. */
+    hold_index(world, "p1", "c0 n1/gpu-1 400 400 1", "400");
+    assert_string_equal(shown(world),
+                        "GPU-b unsure 0, GPU-c unsure 0, GPU-a 300, n1/gpu-1 absent 400");
+}
+
+static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", counted, 2);
+    assert_int_equal(world_reserve(world, "p", "n1", "300"), VERDICT_OK);
+    (void)world_node(world, "n1", a_then_b, 2);
+    (void)world_node(world, "n1", counted, 2);
+    (void)world_node(world, "n1", b_then_a, 2);
+    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
+    /* Counts that replace moved UUIDs count them where they were last. */
+    (void)world_node(world, "n1", counted, 2);
+    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
+    assert_int_equal(world_reserve(world, "q", "n1", "800"), VERDICT_OK);
+    assert_string_equal(shown(world), "GPU-b 800, GPU-a 300");
+    (void)world_node(world, "n1", a_then_b, 2);
+    assert_string_equal(shown(world), "GPU-a 300, GPU-b 800");
+    const struct world_gpu alone = b_then_a[1];
+    (void)world_node(world, "n1", &alone, 1);
+    (void)world_node(world, "n1", counted, 2);
+    assert_string_equal(shown(world), "GPU-a 300, GPU-b absent 800");
+}
+
 /* What stands behind the last of them is nobody's: the sanitizer would tell. */
 static void gpus_and_charges_are_read_to_their_end(void **state)
 {
@@ -274,6 +364,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_gpu_that_is_shown_takes_no_other_gpus_place),
         IN_A_WORLD(a_made_up_name_that_is_shown_is_no_other_gpus_alias),
+        IN_A_WORLD(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing),
+        IN_A_WORLD(an_index_means_nothing_once_another_is_known_to_have_moved),
+        IN_A_WORLD(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved),
         IN_A_WORLD(gpus_and_charges_are_read_to_their_end),
         IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
         IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),
