@@ -95,6 +95,7 @@ struct writer {
     bool listing;
     int64_t listed_ms;   /* when that list was asked for */
     uint64_t epoch;      /* of pod lists */
+    uint64_t heard;      /* the version of a pod up to which the watch has told everything */
     uint64_t node_epoch; /* of node lists */
     struct map nodes_seen;
     struct map ages; /* while the ledger is new: node name to its creationTimestamp */
@@ -638,6 +639,26 @@ static bool handle_bind(struct writer *writer, struct message **message)
     return reserve(writer, bind, record);
 }
 
+/* In order: whoever is not in the table in a version before this one has gone. */
+static void hear(struct writer *writer, const struct pod *pod)
+{
+    const uint64_t version = version_number(pod->resource_version);
+
+    must(pod->uid[0] != '\0');
+    if (version <= VERSION_MAX && version > writer->heard)
+        writer->heard = version;
+}
+
+/* The watch has not told of it yet, and will. */
+static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
+{
+    const uint64_t version = version_number(fetched->resource_version);
+
+    must(fetched->uid[0] != '\0');
+    return pods_find(writer->app->pods, fetched->uid) == NULL &&
+           (version == 0 || version > writer->heard);
+}
+
 static bool handle_fetched(struct writer *writer, struct message **message)
 {
     must((*message)->kind == MESSAGE_FETCHED);
@@ -646,7 +667,7 @@ static bool handle_fetched(struct writer *writer, struct message **message)
     const struct message *fetched = *message;
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
-        !pod_ended(&fetched->pod) && pods_find(writer->app->pods, fetched->bind.uid) == NULL)
+        !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
         (void)pods_put_fetched(writer->app->pods, &fetched->pod, &writer->app->request_rules);
     return handle_bind(writer, message);
 }
@@ -1166,8 +1187,10 @@ static bool handle(struct writer *writer, struct message **message)
         drop_list(writer);
         return true;
     case MESSAGE_POD:
+        hear(writer, &is->pod);
         return handle_pod(writer, &is->pod);
     case MESSAGE_POD_DELETED:
+        hear(writer, &is->pod);
         return handle_pod_deleted(writer, &is->pod);
     case MESSAGE_NODES_BEGIN:
         writer->node_epoch++;

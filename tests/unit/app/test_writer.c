@@ -485,6 +485,20 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
     assert_int_equal(rig_taken(rig, "n1"), 300);
 }
 
+static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1"); /* so it is asked for */
+    tell(rig, MESSAGE_POD, "a", 0);
+    tell(rig, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before */
+    rig_run_deaf(rig);
+    assert_non_null(strstr(rig_error(call), "unknown_pod"));
+    assert_int_equal(pods_count(rig->app.pods), 0);
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+}
+
 static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
 {
     struct rig *rig = *state;
@@ -1037,6 +1051,7 @@ int main(void)
         TEST(a_pod_bound_behind_our_back_is_adopted),
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
         TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some),
+        TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone),
         TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
         TEST(a_list_that_is_tried_again_spares_whom_it_spared),
         TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
