@@ -113,7 +113,7 @@ BUGS: List[Bug] = [
         "src/app/webhooks.c",
         "question->last || view_room(question->app->view) == snapshot->room;",
         "question->last || snapshot->room > 0 || true;",
-        "unit.app.waking",
+        "sim 1-300",
     ),
     Bug(
         "any_names",
@@ -214,7 +214,7 @@ BUGS: List[Bug] = [
         "src/wire/wire_kube_encode.c",
         "    strbuf_char(&value, ' ');\n    strbuf_str(&value, at);\n",
         "",
-        "unit.wire.wire_kube_encode",
+        "sim 1-60",
     ),
     Bug(
         "plain_init",
@@ -262,7 +262,7 @@ BUGS: List[Bug] = [
         "src/app/outbox.c",
         "        outbox->ring_wanted = true;\n        outbox->ring_not_before_ms",
         "        outbox->ring_not_before_ms",
-        "unit.app.outbox",
+        "sim 1-60",
     ),
     Bug(
         "ready_again",
@@ -270,7 +270,7 @@ BUGS: List[Bug] = [
         "src/app/writer.c",
         "        wake(writer, some_node(writer));\n    }\n    writer->was_ready",
         "    }\n    writer->was_ready",
-        "unit.app.waking",
+        "sim 1-60",
     ),
     Bug(
         "short_list",
@@ -278,7 +278,7 @@ BUGS: List[Bug] = [
         "src/app/hints.c",
         "    kept->due = is_short(kept, offered);",
         "    kept->due = is_short(kept, offered) && false;",
-        "unit.app.waking",
+        "sim 1-60",
     ),
     Bug(
         "other_copy",

@@ -191,7 +191,7 @@ static void close_parts(struct sim *sim)
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
     sim_api_gone(sim->api);
-    daemon->up = false;
+    daemon->up = daemon->doomed = false;
     snapshot_unref(daemon->seen);
     daemon->seen = NULL;
     for (size_t i = 0; i < SIM_CALLS; i++)
@@ -374,18 +374,29 @@ static void turn_of_outbox(struct sim *sim)
     daemon->call_ops.poll(daemon->call_ops.ctx, 0, sim, to_outbox);
 }
 
-void daemon_turn(struct sim *sim)
+static void take_turn(struct sim *sim, enum turn whose)
 {
     static void (*const turn[])(struct sim *) = {[TURN_WATCHER] = turn_of_watcher,
                                                  [TURN_WRITER] = turn_of_writer,
                                                  [TURN_OUTBOX] = turn_of_outbox};
-    const enum turn whose = (enum turn)draw_below(&sim->draw, TURNS);
 
     if (sim->daemon.turning[whose] || disk_is_cut())
         return;
     sim->daemon.turning[whose] = true;
     turn[whose](sim);
     sim->daemon.turning[whose] = false;
+}
+
+void daemon_turn(struct sim *sim)
+{
+    take_turn(sim, (enum turn)draw_below(&sim->draw, TURNS));
+}
+
+void daemon_hears(struct sim *sim)
+{
+    take_turn(sim, TURN_WATCHER);
+    take_turn(sim, TURN_OUTBOX);
+    take_turn(sim, TURN_WRITER);
 }
 
 void daemon_step(struct sim *sim)
@@ -395,6 +406,10 @@ void daemon_step(struct sim *sim)
     if (!daemon->up) {
         if (sim->now_ms >= daemon->boot_ms)
             daemon_boot(sim);
+        return;
+    }
+    if (daemon->doomed) {
+        daemon_kill(sim);
         return;
     }
     daemon->next_ms = sim->now_ms + TICK_MS;

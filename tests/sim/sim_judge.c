@@ -910,7 +910,7 @@ bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t nod
            fit_of(sim, pod, &sim->truth.node[node], NULL) == FIT_YES;
 }
 
-static bool would_fit(const struct sim *sim, const struct truth_pod *pod)
+bool judge_fits_somewhere(const struct sim *sim, const struct truth_pod *pod)
 {
     for (uint32_t n = 0; n < sim->truth.nodes; n++)
         if (judge_fits(sim, pod, n))
@@ -924,7 +924,7 @@ void judge_nobody_waits(struct sim *sim)
         const struct truth_pod *pod = &sim->truth.pod[i];
         if (!truth_alive(pod) || pod->node[0] != '\0' || pod->terminating)
             continue;
-        if (would_fit(sim, pod))
+        if (judge_fits_somewhere(sim, pod))
             sim_violation(sim, "p%u (%s) waits, and there is room for it", pod->name,
                           pod->shape->word);
         sim_met("waits");

@@ -11,6 +11,7 @@
  * A run that fails ends its process, so runs are made by workers; the first failure is shortened
  * (steps are left out while it still fails) and printed with the command that replays it.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -129,7 +130,8 @@ static void make_folder(uint32_t job)
 
     (void)snprintf(folder, sizeof folder, "%s/simulate-%d-%u", base != NULL ? base : "/tmp",
                    (int)getpid(), job);
-    if (mkdir(folder, 0700) < 0) {
+    /* A run that failed leaves its folder, and numbers of processes come again. */
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST) {
         perror(folder);
         exit(2);
     }

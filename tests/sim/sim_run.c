@@ -16,7 +16,10 @@ enum {
     WAIT_MS = 420000,
     EVENTS_MAX = 2000000,
     START_MS = 1000000,
-    BETWEEN_MAX = 3
+    BETWEEN_MAX = 3,
+    LOOK_MS = 250,
+    WAIT_WITHIN_MS = 8,
+    LONG_WAIT_MS = 400,
 };
 
 /* --- chance (splitmix64) --- */
@@ -121,7 +124,7 @@ static int64_t next_event(const struct sim *sim, int64_t until_ms)
         next = least(next, sim->daemon.disk_heals_ms);
     for (uint32_t i = 0; i < sim->rules.schedulers; i++)
         next = least(next, scheduler_next(sim, &sim->scheduler[i]));
-    if (!sim->frozen)
+    if (!sim_is_still(sim))
         next = least(next, world_next(sim));
     return next > sim->now_ms ? next : sim->now_ms + 1;
 }
@@ -156,7 +159,7 @@ void sim_pass(struct sim *sim, int64_t ms)
         sim_api_now(sim->api, next);
         heal_disk(sim);
         heal_clock(sim);
-        if (!sim->frozen)
+        if (!sim_is_still(sim))
             world_kubelets(sim);
         daemon_step(sim);
         for (uint32_t i = 0; i < sim->rules.schedulers; i++)
@@ -167,25 +170,31 @@ void sim_pass(struct sim *sim, int64_t ms)
     }
 }
 
+static void wait_within(struct sim *sim, int64_t ms)
+{
+    sim->now_ms += ms;
+    sim->wall_ms += ms;
+    sim_api_now(sim->api, sim->now_ms);
+    if (!sim_is_still(sim))
+        world_kubelets(sim);
+}
+
 /* Somebody stands in the middle of something; the processor was taken from it for a while. */
 void sim_interleave(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
 
-    if (daemon->between >= BETWEEN_MAX || !draw_chance(&sim->draw, 300))
+    if (daemon->between >= BETWEEN_MAX || !draw_chance(&sim->draw, sim->pressing ? 800 : 300))
         return;
     daemon->between++;
     const uint32_t pieces = 1 + draw_below(&sim->draw, 6);
     for (uint32_t i = 0; i < pieces && !disk_is_cut(); i++) {
-        if (draw_chance(&sim->draw, 300)) {
-            const int64_t ms = draw_between(&sim->draw, 1, 8);
-            sim->now_ms += ms;
-            sim->wall_ms += ms;
-            sim_api_now(sim->api, sim->now_ms);
-            if (!sim->frozen)
-                world_kubelets(sim);
-        }
-        if (draw_chance(&sim->draw, 700))
+        const bool news = draw_chance(&sim->draw, 500);
+        if (draw_chance(&sim->draw, news ? 700 : 300))
+            wait_within(sim, draw_between(&sim->draw, 1, news ? LONG_WAIT_MS : WAIT_WITHIN_MS));
+        if (news)
+            daemon_hears(sim);
+        else if (draw_chance(&sim->draw, 600))
             daemon_turn(sim);
         else
             scheduler_step(sim, &sim->scheduler[draw_below(&sim->draw, sim->rules.schedulers)]);
@@ -323,6 +332,8 @@ static void step(struct sim *sim, uint32_t i)
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
     sim_pass(sim, pauses[a < b ? a : b] + draw_below(&draw, 5));
+    while (sim->breath_ms != 0)
+        sim_pass(sim, LOOK_MS);
     if (draw_chance(&draw, 3))
         be_quiet(sim);
 }

@@ -93,6 +93,7 @@ struct sim_daemon {
     struct webhooks *webhooks;
     int64_t next_ms;        /* when it wants to be stepped again */
     int64_t boot_ms;        /* when it is started again, while it is down */
+    bool doomed;            /* it is killed before its next turn */
     uint64_t told_nodes;    /* resourceVersion up to which it was told of nodes */
     uint64_t applied_nodes; /* and up to which the writer knows */
     uint64_t told_pods;     /* the same of pods */
@@ -138,6 +139,7 @@ struct sim {
     bool trace;
     bool settling; /* no more faults, other plugins agree with everything */
     bool frozen;   /* schedulers and kubelets do nothing */
+    bool pressing; /* what a scheduler asks now has another answer in a moment */
     struct sim_rules rules;
     int64_t now_ms;
     int64_t wall_ms;
@@ -152,9 +154,13 @@ struct sim {
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* that wake refused pods */
     int64_t events_ms;
-    char rung[64];    /* what the wake-up object says */
-    uint64_t changes; /* of the cluster, each of them */
-    int64_t look_ms;  /* for who waits for nothing */
+    char rung[64];          /* what the wake-up object says */
+    uint64_t changes;       /* of the cluster, each of them */
+    int64_t look_ms;        /* for who waits for nothing */
+    int64_t breath_ms;      /* until then the cluster holds its breath; 0: it does not */
+    uint64_t breath_events; /* when that began */
+    uint64_t faults;        /* that were met at the last look */
+    int64_t faults_ms;      /* when there were new ones */
     uint64_t operations;
     uint32_t step;
     char ledger[256];
@@ -171,6 +177,12 @@ struct sim_plan {
 };
 void sim_run(const struct sim_plan *plan, uint64_t *out_operations);
 uint32_t sim_steps(uint64_t seed); /* how many it wants */
+
+/* Schedulers and kubelets do nothing. */
+static inline bool sim_is_still(const struct sim *sim)
+{
+    return sim->frozen || sim->breath_ms != 0;
+}
 
 /* Is pod i one of the victims on that node? */
 static inline bool proposes(const struct proposal *proposal, const struct sim *sim, uint32_t i,
@@ -204,6 +216,8 @@ void daemon_stop(struct sim *sim);        /* in good order */
 void daemon_step(struct sim *sim);
 /* One of its threads that stands at the beginning of its turn, if there is one. */
 void daemon_turn(struct sim *sim);
+/* Each of them in the order in which news go through. */
+void daemon_hears(struct sim *sim);
 /* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */
 bool daemon_call(struct sim *sim, struct sim_call *call);
 const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
@@ -224,6 +238,8 @@ void world_begin(struct sim *sim);
 void world_step(struct sim *sim, struct draw *draw);
 void world_kubelets(struct sim *sim); /* pods whose time has come */
 int64_t world_next(const struct sim *sim);
+/* For a pod that fits nowhere some others end, now: schedulers know it, milligpud not yet. */
+bool world_makes_room(struct sim *sim, const struct truth_pod *pod);
 void world_evict(struct sim *sim, struct truth_pod *pod);
 void world_calm(struct sim *sim);    /* end every trouble */
 void world_end_all(struct sim *sim); /* every pod goes */
@@ -245,7 +261,11 @@ void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct n
                     const struct allocation *held);
 /* It lives there and leaves room for no share. */
 bool squat_fills(const struct truth_pod *pod, const struct truth_node *node);
+/* This pod has just been refused; room is what the daemon showed before. */
+void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod,
+                   uint64_t room);
 bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
+bool judge_fits_somewhere(const struct sim *sim, const struct truth_pod *pod);
 void judge_empty(struct sim *sim);
 void judge_tables(struct sim *sim); /* when all is quiet: nothing is kept of what is gone */
 

@@ -647,6 +647,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     struct sim_call *call = &scheduler->asking;
     struct view_of_pod *view = &scheduler->view[i];
     struct truth_pod *pod = &sim->truth.pod[i];
+    const bool first = view->state == VIEW_UNSEEN;
     struct answer fits;
 
     if (believes_bound(sim, scheduler, pod)) {
@@ -657,7 +658,10 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
         view->state = VIEW_DONE;
         return;
     }
+    if (!sim->settling && draw_chance(&sim->draw, first ? 150 : 10))
+        sim->pressing = world_makes_room(sim, pod);
     view->events = sim->events;
+    const uint64_t room = sim->daemon.up ? view_room(sim->daemon.app.view) : 0;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
         refused(sim, view, false);
         write_condition(sim, pod, "no node");
@@ -672,9 +676,11 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
         write_condition(sim, pod, "no node has room");
         if (!sim->settling && draw_chance(&sim->draw, 50))
             scheduler_preempt(sim, pod);
+        waits_refused(sim, view, pod, room);
     } else if (!assume(sim, scheduler, i, choose(sim, call, pod, &fits))) {
         back_off(sim, view);
     }
+    sim->pressing = false;
 }
 
 /* When the next of its pods may be due, for what it knows now. */
@@ -708,7 +714,7 @@ void schedulers_hear(struct sim *sim)
 static void step_alone(struct sim *sim, struct scheduler *scheduler)
 {
     step_calls(sim, scheduler);
-    if (sim->now_ms < scheduler->cycle_ms || sim->frozen)
+    if (sim->now_ms < scheduler->cycle_ms || sim_is_still(sim))
         return;
     /* Whoever waits longest; where it began last time does not matter. */
     const uint32_t from = draw_below(&sim->draw, sim->truth.pods);
@@ -734,7 +740,7 @@ void scheduler_step(struct sim *sim, struct scheduler *scheduler)
 
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)
 {
-    int64_t next = sim->frozen ? INT64_MAX : scheduler->cycle_ms;
+    int64_t next = sim_is_still(sim) ? INT64_MAX : scheduler->cycle_ms;
 
     for (size_t i = 0; i < SIM_CALLS; i++) {
         const struct sim_call *call = &sim->call[i];

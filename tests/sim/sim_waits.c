@@ -6,6 +6,11 @@
  * refused by what milligpud knows, and milligpud owes it a wake-up.  So when all is told and
  * nothing on its way, a pod that fits and was refused and has not been woken since will wait for
  * nothing.
+ *
+ * In a busy cluster something happens every other second and wakes everybody, owed or not.  So now
+ * and then, when somebody who fits was refused, the cluster holds its breath: nobody moves but
+ * milligpud and the API server, until somebody is woken or it has been looked at for long enough.
+ * Sometimes milligpud is killed at that very moment; the next one owes what it did not say.
  */
 #include <string.h>
 
@@ -14,12 +19,29 @@
 enum {
     OWED_MS = 3000, /* a wake-up may come so late: there is a pause between two of them */
     LOOK_MS = 250,
+    FAULTY_MS = 3500, /* after a fault: Retry-After holds all up for so long */
+    BREATH_MS = 25000,
 };
 
-/* Everything is told, nothing on its way. */
-static bool is_quiet(const struct sim *sim)
+/* Something went wrong a moment ago: what is owed is late with reason. */
+static bool is_faulty(struct sim *sim)
 {
-    if (!daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
+    const uint64_t *met = sim_api_met(sim->api);
+    uint64_t faults = 0;
+
+    for (uint32_t i = 0; i < SIM_FAULTS; i++)
+        if (i != SIM_BOOKMARK && i != SIM_CHUNKS)
+            faults += met[i];
+    if (faults != sim->faults)
+        sim->faults_ms = sim->now_ms;
+    sim->faults = faults;
+    return sim->now_ms - sim->faults_ms < FAULTY_MS;
+}
+
+/* Everything is told, nothing on its way. */
+static bool is_quiet(struct sim *sim)
+{
+    if (is_faulty(sim) || !daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
         scheduler_binding(sim) > 0 || !sim_api_quiet(sim->api))
         return false;
     const struct snapshot *snapshot = daemon_view(sim);
@@ -60,8 +82,36 @@ static void look(struct sim *sim, struct view_of_pod *view, const struct truth_p
                       pod->name, pod->shape->word, (long long)(sim->now_ms - view->owed_ms));
 }
 
+static void breathe(struct sim *sim)
+{
+    if (sim->breath_ms == 0 || (sim->events == sim->breath_events && sim->now_ms < sim->breath_ms))
+        return;
+    sim_say(sim, "the cluster goes on");
+    sim->breath_ms = 0;
+}
+
+void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod,
+                   uint64_t room)
+{
+    if (sim->settling || sim_is_still(sim) || !sim->daemon.up || !is_owed(sim, view, pod))
+        return;
+    const bool overtaken = view_room(sim->daemon.app.view) != room;
+    if (overtaken)
+        sim_met("wake_up/overtaken");
+    if (!overtaken && !draw_chance(&sim->draw, 300))
+        return;
+    sim->breath_ms = sim->now_ms + BREATH_MS;
+    sim->breath_events = sim->events;
+    sim->daemon.doomed =
+        !overtaken && sim->rules.crash_per_mille > 0 && draw_chance(&sim->draw, 400);
+    sim_met(sim->daemon.doomed ? "wake_up/dies_with_it" : "wake_up/breath");
+    sim_say(sim, "p%u (%s) was refused and fits: the cluster holds its breath", pod->name,
+            pod->shape->word);
+}
+
 void judge_waiting(struct sim *sim)
 {
+    breathe(sim);
     if (sim->now_ms < sim->look_ms)
         return;
     sim->look_ms = sim->now_ms + LOOK_MS;

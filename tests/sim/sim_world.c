@@ -13,7 +13,7 @@
 #include "support/disk.h"
 #include "support/hostile.h"
 
-enum { GPUS = 4, MIB = 81920 };
+enum { GPUS = 4, MIB = 81920, MAKE_ROOM = 3 };
 static const int64_t YEAR_MS = INT64_C(400) * 24 * 3600 * 1000;
 
 static const char pods_path[] = "/api/v1/namespaces/default/pods";
@@ -486,6 +486,28 @@ void world_evict(struct sim *sim, struct truth_pod *pod)
 {
     delete_pod(sim, pod, false);
     pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
+}
+
+bool world_makes_room(struct sim *sim, const struct truth_pod *pod)
+{
+    const uint32_t from = draw_below(&sim->draw, sim->truth.pods);
+    uint32_t ended = 0;
+
+    if (!pod->shape->grantable || judge_fits_somewhere(sim, pod))
+        return false;
+    for (uint32_t k = 0; k < sim->truth.pods && ended < MAKE_ROOM; k++) {
+        struct truth_pod *other = &sim->truth.pod[(from + k) % sim->truth.pods];
+        if (!truth_alive(other) || !other->ours || other->shares == 0)
+            continue;
+        end_pod(sim, other, true);
+        other->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 20000);
+        ended++;
+        if (judge_fits_somewhere(sim, pod)) {
+            sim_met("pod/makes_room");
+            return true;
+        }
+    }
+    return false;
 }
 
 static void kubelet(struct sim *sim, struct truth_pod *pod)
