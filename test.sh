@@ -45,11 +45,15 @@ step_clang() {
 
 step_release() {
     preset release
-    local program header
+    local program looks sign
+    local signs=('Position-Independent Executable' BIND_NOW GNU_RELRO __memcpy_chk)
+    # Marks of indirect branches, and a look at each page of a large stack frame.
+    [ "$(uname -m)" != x86_64 ] || signs+=(endbr64 'or[lq] +\$0x0,(0x[0-9a-f]+)?\(%rsp\)')
     for program in build/release/bin/milligpud build/release/bin/milligpuctl; do
-        header=$(readelf --wide --file-header --dynamic --program-headers "$program")
-        for sign in 'Position-Independent Executable' BIND_NOW GNU_RELRO; do
-            grep -q "$sign" <<<"$header" || { echo "$program lacks $sign"; return 1; }
+        looks=$(readelf --wide --file-header --dynamic --program-headers --dyn-syms "$program"
+            objdump --disassemble --no-show-raw-insn "$program")
+        for sign in "${signs[@]}"; do
+            grep -qE "$sign" <<<"$looks" || { echo "$program lacks $sign"; return 1; }
         done
         if strings -d "$program" | grep -F "$PWD"; then
             echo "$program names the folder it was built in"

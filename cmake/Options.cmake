@@ -68,12 +68,24 @@ if(MILLIGPU_ANALYZE)
 endif()
 
 if(MILLIGPU_HARDEN)
+    include(CheckCCompilerFlag)
     include(CheckIPOSupported)
     check_ipo_supported(RESULT MILLIGPU_IPO LANGUAGES C)
     set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ${MILLIGPU_IPO})
     target_compile_options(milligpu_options INTERFACE
-        -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+        -fstack-protector-strong -U_FORTIFY_SOURCE
         -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    # What not every compiler and processor has.  Of zeroed automatic variables a forgotten one
+    # tells nobody what was on the stack; where that costs, the variable is UNSET (base.h).
+    foreach(option IN ITEMS -D_FORTIFY_SOURCE=3 -fstack-clash-protection -fcf-protection=full
+                            -ftrivial-auto-var-init=zero)
+        string(MAKE_C_IDENTIFIER "MILLIGPU_HAS${option}" has)
+        check_c_compiler_flag("-O2 -U_FORTIFY_SOURCE ${option}" ${has})
+        if(${has})
+            target_compile_options(milligpu_options INTERFACE ${option})
+            target_link_options(milligpu_options INTERFACE ${option}) # it compiles there, too
+        endif()
+    endforeach()
     target_link_options(milligpu_options INTERFACE -Wl,-z,relro,-z,now -Wl,--as-needed)
     include(CheckPIESupported)
     check_pie_supported()

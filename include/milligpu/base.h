@@ -28,6 +28,14 @@
 #define NONNULL_RETURN           __attribute__((returns_nonnull))
 #define UNUSED                   __attribute__((unused))
 
+/* Of a large variable that somebody fills before it is read, in what is done for each node: the
+   compiler does not zero it, as it does with all others in a release (cmake/Options.cmake). */
+#if __has_attribute(uninitialized)
+#define UNSET __attribute__((uninitialized))
+#else
+#define UNSET
+#endif
+
 /* Only of an array: a pointer does not compile. */
 #define ARRAY_LEN(a)                                                                               \
     (sizeof(a) / sizeof((a)[0]) +                                                                  \

@@ -486,7 +486,7 @@ static bool fits_any(const struct request *request, const struct node *const *no
 
     must(request_asks(request));
     for (size_t i = 0; i < nodes && !fits; i++) {
-        struct room room;
+        UNSET struct room room;
         room_of(node[i], &room);
         fits = place_search(&room, request, placement) == REASON_NONE;
     }

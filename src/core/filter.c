@@ -82,7 +82,7 @@ static enum reason judge(const struct asking *asking, const struct node *node,
                          struct placement *placement, struct rank *rank)
 {
     const struct request *request = asking->question->request;
-    struct room room;
+    UNSET struct room room;
 
     must(node != NULL);
     room_of(node, &room);
@@ -307,8 +307,8 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
 enum reason preempt_ask(const struct node *node, const struct request *request,
                         const struct allocation *held, const struct text *victims, uint32_t count)
 {
-    struct room room;
-    struct placement placement;
+    UNSET struct room room;
+    UNSET struct placement placement;
 
     must(request_asks(request));
     if (held != NULL)

@@ -500,8 +500,8 @@ static void visit_gpu(struct table *table, uint32_t gpu)
 static enum reason place_exactly(const struct room *room, const struct request *request,
                                  const gpu_set *fits, uint32_t states, struct placement *out)
 {
-    struct way few[STATES_ON_STACK];
-    uint64_t few_costs[STATES_ON_STACK];
+    UNSET struct way few[STATES_ON_STACK];
+    UNSET uint64_t few_costs[STATES_ON_STACK];
     CLEANUP(xfreep) struct way *many = NULL;
     CLEANUP(xfreep) uint64_t *many_costs = NULL;
     struct table table = {.room = room, .request = request, .fits = fits, .states = states};
@@ -551,8 +551,8 @@ static bool charge_with(const struct greedy *greedy, uint32_t want, uint32_t gpu
 {
     const struct request *request = greedy->request;
     const struct gpu_room *room = &greedy->room->gpu[gpu];
-    uint32_t milli[CONTAINERS_MAX];
-    uint32_t mib[CONTAINERS_MAX];
+    UNSET uint32_t milli[CONTAINERS_MAX];
+    UNSET uint32_t mib[CONTAINERS_MAX];
 
     must((greedy->on[want] & one_gpu(gpu)) == 0);
     must((greedy->fits[want] & one_gpu(gpu)) != 0);
@@ -594,8 +594,8 @@ static uint32_t cheapest(gpu_set among, const int64_t *cost)
 static bool put_want(struct greedy *greedy, uint32_t want)
 {
     const uint32_t parts = greedy->request->want[want].parts;
-    int64_t cost[GPUS_PER_NODE_MAX];
-    uint32_t charge[GPUS_PER_NODE_MAX];
+    UNSET int64_t cost[GPUS_PER_NODE_MAX];
+    UNSET uint32_t charge[GPUS_PER_NODE_MAX];
     gpu_set possible = 0;
 
     must(greedy->on[want] == 0);
@@ -665,7 +665,7 @@ static enum reason place_greedily(const struct room *room, const struct request 
 static enum reason place_wants(const struct room *room, const struct request *request,
                                struct placement *out)
 {
-    gpu_set fits[CONTAINERS_MAX];
+    UNSET gpu_set fits[CONTAINERS_MAX];
     const enum reason why = find_all_fits(room, request, fits);
 
     must(request->wants > 0);
