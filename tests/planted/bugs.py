@@ -345,4 +345,30 @@ BUGS: List[Bug] = [
         "            (places->shares > 0 && taken[i] >= gpu->milli))\n            continue;",
         "sim 1-60",
     ),
+    Bug(
+        "odd_is_gone",
+        "a Node that cannot be read counts as gone",
+        "src/app/writer.c",
+        "        return handle_node(writer, &is->node);",
+        "        return is->node.gpus_error != NULL || is->node.unreadable != NULL\n"
+        "                   ? node_gone(writer, is->node.name)\n"
+        "                   : handle_node(writer, &is->node);",
+        "sim 1-60",
+    ),
+    Bug(
+        "odd_cordon",
+        "a cordon that cannot be read is none",
+        "src/wire/wire_kube_node.c",
+        '    node->cordon = "all";\n',
+        "    node->cordon = NULL;\n",
+        "sim 1-60",
+    ),
+    Bug(
+        "odd_counts",
+        "where the annotation of a Node's GPUs cannot be read, its counts do",
+        "src/core/inventory.c",
+        "    if (facts->gpus_error != NULL) {",
+        "    if (facts->gpus_error != NULL && !shown) {",
+        "sim 1-60",
+    ),
 ]

@@ -892,6 +892,7 @@ void judge_quiet(struct sim *sim)
                           snapshot->opens, doubts);
         while ((node = snapshot_next(snapshot, &at)) != NULL)
             drift_of(node, NULL, met_drift);
+        judge_odd_nodes(sim, snapshot);
         judge_proposals(sim);
         judge_file(sim, snapshot);
         snapshot_unref(snapshot);

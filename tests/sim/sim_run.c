@@ -51,6 +51,11 @@ bool draw_chance(struct draw *draw, uint32_t per_mille)
     return draw_below(draw, 1000) < per_mille;
 }
 
+uint32_t draw_any(void *draw, uint32_t below)
+{
+    return draw_below(draw, below);
+}
+
 /* --- words --- */
 
 /* The folder's name is another one in each process; nothing else is. */
@@ -227,6 +232,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->power = draw_chance(draw, 500);
     rules->crowd = draw_chance(draw, 40) ? 700 : 0;
     rules->picky = draw_chance(draw, 250);
+    rules->odd_per_mille = draw_chance(draw, 400) ? 10 + draw_below(draw, 50) : 0;
     /* The present is made anew of annotations and nodes, so it is as good as they are. */
     rules->loses =
         rules->tenant_per_mille == 0 && rules->node_per_mille == 0 && draw_chance(draw, 700);
@@ -352,6 +358,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     sim_say(sim, "no more trouble");
     be_quiet(sim);
     sim->settling = true;
+    odd_mend_all(sim);
     for (uint32_t i = 0; i < sim->truth.pods; i++)
         sim->truth.pod[i].kubelet_ms = 0; /* who runs goes on running */
     sim_pass(sim, WAIT_MS);

@@ -39,6 +39,7 @@ uint64_t draw_next(struct draw *draw);
 uint32_t draw_below(struct draw *draw, uint32_t below); /* 0 gives 0 */
 int64_t draw_between(struct draw *draw, int64_t least, int64_t most);
 bool draw_chance(struct draw *draw, uint32_t per_mille);
+uint32_t draw_any(void *draw, uint32_t below); /* the same as draw_below */
 
 /* How this run is: drawn first, so that runs differ in what they try hardest ("swarm testing"). */
 struct sim_rules {
@@ -49,6 +50,7 @@ struct sim_rules {
     uint32_t crash_per_mille;  /* of steps */
     uint32_t disk_per_mille;   /* of steps: full or broken for a while */
     uint32_t node_per_mille;   /* of steps: something about a node changes */
+    uint32_t odd_per_mille;    /* of steps: a Node says what cannot be read */
     uint32_t tenant_per_mille; /* of steps: somebody writes our annotations, or binds by hand */
     uint32_t shortlist;
     bool full_nodes; /* schedulers send Node objects */
@@ -243,6 +245,21 @@ bool world_makes_room(struct sim *sim, const struct truth_pod *pod);
 void world_evict(struct sim *sim, struct truth_pod *pod);
 void world_calm(struct sim *sim);    /* end every trouble */
 void world_end_all(struct sim *sim); /* every pod goes */
+
+int world_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
+uint64_t world_version(struct sim *sim); /* resourceVersion now */
+uint32_t world_milli(const struct truth_node *node);
+json_t *world_gpus(const struct truth_node *node); /* as its source shows them; owned */
+json_t *world_labels(const struct truth_node *node);
+json_t *world_amounts(const struct truth_node *node);
+
+/* odd */
+void world_odd_node(struct sim *sim, struct draw *draw);
+bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw);
+void odd_mend(struct sim *sim, struct truth_node *node);
+void odd_mend_all(struct sim *sim);
+void odd_forget(struct truth_node *node); /* it is deleted */
+void judge_odd_nodes(struct sim *sim, const struct snapshot *snapshot);
 
 /* judge */
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);

@@ -243,7 +243,7 @@ static json_t *ask(struct sim *sim, struct sim_call *call)
         return NULL; /* it died in the middle */
     if (call->web.status == 0)
         sim_violation(sim, "%s was not answered at once", call->web.path);
-    answer = json_loadb(call->web.answer.data, call->web.answer.len, 0, NULL);
+    answer = json_loadb(call->web.answer.data, call->web.answer.len, JSON_ALLOW_NUL, NULL);
     if (answer == NULL)
         sim_violation(sim, "%s was answered with something that is no JSON", call->web.path);
     return answer;
@@ -521,7 +521,7 @@ static void send_bind(struct sim *sim, struct sim_call *call)
 
 static const char *error_of(struct sim *sim, const struct sim_call *call, json_t **out)
 {
-    *out = json_loadb(call->web.answer.data, call->web.answer.len, 0, NULL);
+    *out = json_loadb(call->web.answer.data, call->web.answer.len, JSON_ALLOW_NUL, NULL);
     if (*out == NULL || call->web.status != 200)
         sim_violation(sim, "bind was answered with status %d", call->web.status);
     const char *error = json_string_value(json_object_get(*out, "Error"));

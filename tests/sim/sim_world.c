@@ -28,7 +28,7 @@ static int request(struct sim *sim, const char *method, const char *path, const 
     return status;
 }
 
-static int request_json(struct sim *sim, const char *method, const char *path, json_t *take_body)
+int world_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body)
 {
     char *body = json_dumps(take_body, JSON_COMPACT);
     const int status = request(sim, method, path, body);
@@ -40,14 +40,14 @@ static int request_json(struct sim *sim, const char *method, const char *path, j
 
 /* --- nodes --- */
 
-static uint64_t version_now(struct sim *sim)
+uint64_t world_version(struct sim *sim)
 {
     struct strbuf out;
 
     strbuf_init(&out);
     if (standin_request(sim->standin, "GET", "/api/v1/nodes?limit=1", TEXT(""), &out) != 200)
         sim_violation(sim, "the stand-in does not list");
-    json_t *list = json_loadb(out.data, out.len, 0, NULL);
+    json_t *list = json_loadb(out.data, out.len, JSON_ALLOW_NUL, NULL);
     const char *version =
         json_string_value(json_object_get(json_object_get(list, "metadata"), "resourceVersion"));
     if (version == NULL)
@@ -58,7 +58,7 @@ static uint64_t version_now(struct sim *sim)
     return number;
 }
 
-static json_t *gpus_annotation(const struct truth_node *node)
+json_t *world_gpus(const struct truth_node *node)
 {
     json_t *list = json_array();
 
@@ -78,7 +78,7 @@ static json_t *gpus_annotation(const struct truth_node *node)
     return out;
 }
 
-static uint32_t present(const struct truth_node *node)
+uint32_t world_milli(const struct truth_node *node)
 {
     uint32_t milli = 0;
 
@@ -87,20 +87,20 @@ static uint32_t present(const struct truth_node *node)
     return milli;
 }
 
-static json_t *amounts(uint32_t milli)
+json_t *world_amounts(const struct truth_node *node)
 {
     char text[16];
 
-    (void)snprintf(text, sizeof text, "%u", milli);
+    (void)snprintf(text, sizeof text, "%u", world_milli(node));
     return json_pack("{s:{s:s},s:{s:s}}", "capacity", "nvidia.com/vgpu", text, "allocatable",
                      "nvidia.com/vgpu", text);
 }
 
-static json_t *labels(const struct truth_node *node)
+json_t *world_labels(const struct truth_node *node)
 {
     char count[16];
 
-    (void)snprintf(count, sizeof count, "%u", present(node) / 1000);
+    (void)snprintf(count, sizeof count, "%u", world_milli(node) / 1000);
     return json_pack("{s:s,s:s,s:s}", "nvidia.com/gpu.count", count, "nvidia.com/gpu.memory",
                      "81920", "nvidia.com/gpu.product", "A100-SXM4-80GB");
 }
@@ -115,25 +115,26 @@ static json_t *node_object(const struct truth_node *node)
     if (node->is.cordoned)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
     if (node->source == TRUTH_ANNOTATED)
-        json_object_set_new(notes, "milligpu.io/gpus", gpus_annotation(node));
+        json_object_set_new(notes, "milligpu.io/gpus", world_gpus(node));
     if (node->source == TRUTH_LABELLED) {
-        json_object_set_new(meta, "labels", labels(node));
+        json_object_set_new(meta, "labels", world_labels(node));
     } else {
         json_decref(status);
-        status = amounts(present(node));
+        status = world_amounts(node);
     }
     json_object_set_new(meta, "annotations", notes);
     return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "v1", "kind", "Node", "metadata", meta,
                      "status", status);
 }
 
-static void create_node(struct sim *sim, struct truth_node *node)
+static void create_node(struct sim *sim, struct truth_node *node, bool oddly)
 {
     node->is.there = true;
-    if (request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
+    if (!(oddly && odd_create(sim, node, &sim->draw)) &&
+        world_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
         sim_violation(sim, "the stand-in does not take a node");
-    truth_node_is(sim, node, version_now(sim));
-    sim_say(sim, "node %s comes", node->name);
+    truth_node_is(sim, node, world_version(sim));
+    sim_say(sim, "node %s comes%s", node->name, node->odd ? ", and its GPUs cannot be read" : "");
 }
 
 /* One request that tells of one change. */
@@ -145,16 +146,16 @@ static void patch_node(struct sim *sim, struct truth_node *node, const char *wha
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (node->source == TRUTH_ANNOTATED) {
         patch = json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/gpus",
-                          gpus_annotation(node));
+                          world_gpus(node));
     } else if (node->source == TRUTH_LABELLED) {
-        patch = json_pack("{s:{s:o}}", "metadata", "labels", labels(node));
+        patch = json_pack("{s:{s:o}}", "metadata", "labels", world_labels(node));
     } else {
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node->name);
-        patch = json_pack("{s:o}", "status", amounts(present(node)));
+        patch = json_pack("{s:o}", "status", world_amounts(node));
     }
-    if (request_json(sim, "PATCH", path, patch) != 200)
+    if (world_request_json(sim, "PATCH", path, patch) != 200)
         sim_violation(sim, "the stand-in does not take a change of %s", node->name);
-    truth_node_is(sim, node, version_now(sim));
+    truth_node_is(sim, node, world_version(sim));
     sim_met("node/%s", what);
     sim_say(sim, "node %s: %s", node->name, what);
 }
@@ -166,11 +167,11 @@ static void cordon(struct sim *sim, struct truth_node *node, bool on)
 
     node->is.cordoned = on;
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (request_json(sim, "PATCH", path,
-                     json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/cordon",
-                               value)) != 200)
+    if (world_request_json(sim, "PATCH", path,
+                           json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
+                                     "milligpu.io/cordon", value)) != 200)
         sim_violation(sim, "the stand-in does not take a cordon");
-    truth_node_is(sim, node, version_now(sim));
+    truth_node_is(sim, node, world_version(sim));
     sim_met(on ? "node/cordon" : "node/uncordon");
     sim_say(sim, "node %s is %s", node->name, on ? "cordoned" : "not cordoned");
 }
@@ -182,8 +183,9 @@ static void delete_node(struct sim *sim, struct truth_node *node)
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (request(sim, "DELETE", path, "") >= 300)
         sim_violation(sim, "the stand-in does not delete a node");
+    odd_forget(node);
     node->is.there = node->is.cordoned = false;
-    truth_node_is(sim, node, version_now(sim));
+    truth_node_is(sim, node, world_version(sim));
     sim_met("node/deleted");
     sim_say(sim, "node %s is deleted", node->name);
 }
@@ -284,11 +286,13 @@ static void change_node(struct sim *sim, struct draw *draw)
     const uint32_t what = draw_below(draw, 10);
 
     if (!node->is.there)
-        create_node(sim, node);
+        create_node(sim, node, draw_below(draw, 1000) < 10 * sim->rules.odd_per_mille);
     else if (what == 0)
         delete_node(sim, node);
     else if (what <= 2)
         cordon(sim, node, !node->is.cordoned);
+    else if (node->odd)
+        odd_mend(sim, node);
     else if (node->source == TRUTH_ANNOTATED)
         change_annotated(sim, node, draw);
     else
@@ -318,7 +322,7 @@ static void begin_node(struct sim *sim, uint32_t n)
             gpu->model = "";
         }
     }
-    create_node(sim, node);
+    create_node(sim, node, false);
 }
 
 /* --- pods --- */
@@ -438,10 +442,10 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
         json_object_set_new(notes, "milligpu.io/allocation", json_string(note));
     (void)snprintf(text, sizeof text, "p%u", pod->name);
     const int status =
-        request_json(sim, "POST", pods_path,
-                     json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind", "Pod",
-                               "metadata", "name", text, "namespace", "default", "annotations",
-                               notes, "spec", spec_object(shape, node)));
+        world_request_json(sim, "POST", pods_path,
+                           json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind",
+                                     "Pod", "metadata", "name", text, "namespace", "default",
+                                     "annotations", notes, "spec", spec_object(shape, node)));
     if (status != 201)
         sim_violation(sim, "the stand-in does not take pod %s: %d", text, status);
     sim_say(sim, "p%u (%s) comes%s%s", pod->name, shape->word, node[0] != '\0' ? ", bound to " : "",
@@ -601,7 +605,7 @@ static void write_something(struct sim *sim, struct draw *draw, const struct tru
         return;
     pod_path(pod, "", path);
     (void)snprintf(number, sizeof number, "%u", draw_below(draw, 1000000));
-    (void)request_json(
+    (void)world_request_json(
         sim, "PATCH", path,
         json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "example.com/touched", number));
     sim_met("tenant/touches");
@@ -637,7 +641,7 @@ static void ask_otherwise(struct sim *sim)
         if (strcmp(truth_shape[i].word, one ? "1000over2" : "1000") == 0)
             pod->shape = &truth_shape[i];
     pod_path(pod, "", path);
-    (void)request_json(
+    (void)world_request_json(
         sim, "PATCH", path,
         one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
             : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
@@ -645,11 +649,6 @@ static void ask_otherwise(struct sim *sim)
 }
 
 /* --- what the API server takes and a careless reader does not --- */
-
-static uint32_t below(void *user, uint32_t bound)
-{
-    return draw_below(user, bound);
-}
 
 /* Bound by hand, and as odd as it may be: it counts like a plain one. */
 static void hostile_stranger(struct sim *sim, struct draw *draw, const char *node)
@@ -675,7 +674,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
                                    .amount = amount,
                                    .asking = 1};
     strbuf_init(&body);
-    hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = below});
+    hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = draw_any});
     if (request(sim, "POST", pods_path, body.data) != 201)
         sim_violation(sim, "the stand-in does not take a hostile pod");
     strbuf_done(&body);
@@ -694,7 +693,7 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct truth_pod *p
     pod_path(pod, "", path);
     pod->strange = true;
     strbuf_init(&body);
-    hostile_pod_patch(&body, &(struct hostile_draw){.user = draw, .below = below});
+    hostile_pod_patch(&body, &(struct hostile_draw){.user = draw, .below = draw_any});
     if (request(sim, "PATCH", path, body.data) != 200)
         sim_violation(sim, "the stand-in does not take a hostile edit of p%u", pod->name);
     strbuf_done(&body);
@@ -756,10 +755,10 @@ static void tenant(struct sim *sim, struct draw *draw)
             return;
         pod_path(pod, "", path);
         pod->strange = true;
-        (void)request_json(sim, "PATCH", path,
-                           json_pack("{s:{s:{s:s}}}", "metadata", "annotations",
-                                     "milligpu.io/allocation",
-                                     forged(sim, draw, pod->shape, note)));
+        (void)world_request_json(sim, "PATCH", path,
+                                 json_pack("{s:{s:{s:s}}}", "metadata", "annotations",
+                                           "milligpu.io/allocation",
+                                           forged(sim, draw, pod->shape, note)));
         sim_met("tenant/rewrites");
     }
 }
@@ -896,6 +895,11 @@ void world_step(struct sim *sim, struct draw *draw)
     sum += sim->rules.node_per_mille;
     if (dice < sum) {
         change_node(sim, draw);
+        return;
+    }
+    sum += sim->rules.odd_per_mille;
+    if (dice < sum) {
+        world_odd_node(sim, draw);
         return;
     }
     sum += sim->rules.tenant_per_mille;
