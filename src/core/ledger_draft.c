@@ -304,7 +304,8 @@ static void keep_closed(struct draft *draft, const struct node *old)
 
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        gpu.flags |= GPU_CORDONED;
+        if ((gpu.flags & GPU_ABSENT) == 0) /* absent ones take nothing as it is */
+            gpu.flags |= GPU_CORDONED;
         add_gpu(draft, &gpu);
     }
 }

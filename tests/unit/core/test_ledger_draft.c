@@ -232,6 +232,24 @@ static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 0);
 }
 
+/* As the file has it, and as it is read again. */
+static void
+a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read(void **state)
+{
+    struct world *world = *state;
+    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
+    broken->problem = PROBLEM_ANNOTATION;
+    broken->silent = true;
+
+    (void)world_node(world, "n1", counted, 1);
+    (void)world_reserve(world, "a", "n1", "300");
+    (void)world_node(world, "n1", counted, 0);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
+    (void)world_do(world, &command);
+    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
+}
+
 static void another_word_for_the_same_problem_is_a_change(void **state)
 {
     struct world *world = *state;
@@ -371,6 +389,7 @@ int main(void)
         IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
         IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),
         IN_A_WORLD(a_node_that_cannot_be_read_keeps_its_gpus_closed),
+        IN_A_WORLD(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read),
         IN_A_WORLD(another_word_for_the_same_problem_is_a_change),
         IN_A_WORLD(every_new_trouble_has_its_time),
         IN_A_WORLD(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
