@@ -359,11 +359,55 @@ uint64_t handle_generation(const struct handle *handle)
 
 /* ---- one request ---- */
 
-static void set_method(struct options *set, const struct handle_request *request)
+static size_t body_sent(const struct handle *handle)
+{
+    curl_off_t bytes = 0;
+
+    must(curl_easy_getinfo(handle->easy, CURLINFO_SIZE_UPLOAD_T, &bytes) == CURLE_OK);
+    must(handle->body.len == 0 || handle->body.at != NULL);
+    must(bytes >= 0 && (size_t)bytes <= handle->body.len);
+    return (size_t)bytes;
+}
+
+bool handle_sent_body(const struct handle *handle)
+{
+    must(handle->easy != NULL);
+    return body_sent(handle) == handle->body.len;
+}
+
+/* libcurl asks for more when it has sent what it had. */
+static size_t read_body(char *out, size_t size, size_t count, void *arg)
+{
+    const struct handle *handle = arg;
+    const size_t from = body_sent(handle);
+    const size_t left = handle->body.len - from;
+    const size_t bytes = left < size * count ? left : size * count;
+
+    if (bytes > 0)
+        memcpy(out, handle->body.at + from, bytes);
+    must(bytes <= left);
+    return bytes;
+}
+
+/*
+ * Where a connection breaks, libcurl would send the request again on a new one, and nobody would
+ * know that there are two copies of it.  For that it has to begin its body anew.
+ */
+static int never_again(void *arg, curl_off_t offset, int origin)
+{
+    (void)offset;
+    (void)origin;
+    must(arg != NULL);
+    return CURL_SEEKFUNC_FAIL;
+}
+
+static void set_method(struct options *set, struct handle *handle,
+                       const struct handle_request *request)
 {
     const bool bare = strcmp(request->method, "GET") == 0;
 
     must(!bare || request->body.len == 0);
+    handle->body = request->body;
     if (bare) {
         SET(set, CURLOPT_CUSTOMREQUEST, (char *)NULL);
         SET(set, CURLOPT_HTTPGET, 1L);
@@ -372,7 +416,11 @@ static void set_method(struct options *set, const struct handle_request *request
     SET(set, CURLOPT_POST, 1L);
     SET(set, CURLOPT_CUSTOMREQUEST, request->method);
     SET(set, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
-    SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? request->body.at : "");
+    SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? NULL : "");
+    SET(set, CURLOPT_READFUNCTION, read_body);
+    SET(set, CURLOPT_READDATA, handle);
+    SET(set, CURLOPT_SEEKFUNCTION, never_again);
+    SET(set, CURLOPT_SEEKDATA, handle);
 }
 
 int handle_ask(struct handles *handles, struct handle *handle, const struct handle_request *request,
@@ -391,7 +439,7 @@ int handle_ask(struct handles *handles, struct handle *handle, const struct hand
                   request->content_type != NULL ? request->content_type : "");
     handle->first = (struct curl_slist){strbuf_steal(&text), handle->makeup->headers};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
-    set_method(&set, request);
+    set_method(&set, handle, request);
     /* An event must not wait for a block to be full, and answers to writes are small. */
     const bool large = !request->watch && request->body.len == 0;
     SET(&set, CURLOPT_ACCEPT_ENCODING, large ? "gzip" : NULL);

@@ -22,6 +22,7 @@ struct handle {
     CURL *easy;
     struct makeup *makeup;
     struct curl_slist first; /* "Content-Type: ...", before the headers that all share */
+    struct text body;        /* of the request at hand, borrowed */
     struct handle *next;
 };
 
@@ -48,6 +49,10 @@ struct handle_request {
 };
 int handle_ask(struct handles *handles, struct handle *handle, const struct handle_request *request,
                struct err *err) MUST_USE;
+
+/* Was the body of the request at hand sent, all of it?  Of one that libcurl would have sent again,
+   had it been let, that is not known: false. */
+bool handle_sent_body(const struct handle *handle);
 
 /* Cuts every connection: what is in flight on it fails, what comes gets a new one. */
 void handles_cut(struct handles *handles);

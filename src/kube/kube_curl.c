@@ -328,6 +328,17 @@ static enum err_code code_of(CURLcode code)
     }
 }
 
+/*
+ * The server has ended the stream before it had the whole body: an answer at the head, 429 as a
+ * rule, that libcurl keeps to itself.  Not all of a body is no question: nobody takes what he has
+ * not heard.
+ */
+static bool was_cut_short(const struct call *call, CURLcode code)
+{
+    must(call->state == CALL_ACTIVE && call->handle != NULL);
+    return code == CURLE_HTTP2_STREAM && call->body.len > 0 && !handle_sent_body(call->handle);
+}
+
 static void transfer_failed(struct call *call, CURLcode code)
 {
     struct err err;
@@ -337,7 +348,7 @@ static void transfer_failed(struct call *call, CURLcode code)
         (void)kube_auth_refuse(call->kube->config, handle_generation(call->handle), clock_now_ms());
     (void)err_set(&err, code_of(code), "%s: %s", call->kube->config->server,
                   call->error[0] != '\0' ? call->error : curl_easy_strerror(code));
-    fail(call, nothing_was_sent(call), &err);
+    fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
 static void transfer_ended(struct call *call, CURLcode code)
