@@ -175,13 +175,10 @@ static bool same_claims(const struct node *a, const struct node *b)
     return a->claims == 0 || memcmp(a->claim, b->claim, a->claims * sizeof *a->claim) == 0;
 }
 
-/* Of an id that one node shows there is nothing to settle. */
-static void unsettle(struct ledger *ledger, const struct atom *id)
+static void look_again(struct ledger *ledger, const struct atom *id)
 {
     must(id != NULL);
     must(id->len > 0);
-    if (map_find(&ledger->rivals, atom_text(id)) == NULL)
-        return;
     for (size_t i = 0; i < ledger->unsettleds; i++)
         if (ledger->unsettled[i] == id)
             return;
@@ -189,6 +186,25 @@ static void unsettle(struct ledger *ledger, const struct atom *id)
                               sizeof(struct atom *));
     ledger->unsettled[ledger->unsettleds++] = id;
     must(ledger->unsettleds <= ledger->unsettled_capacity);
+}
+
+/* Of an id that one node shows there is nothing to settle. */
+static void unsettle(struct ledger *ledger, const struct atom *id)
+{
+    must(ledger != NULL);
+    if (map_find(&ledger->rivals, atom_text(id)) != NULL)
+        look_again(ledger, id);
+}
+
+/* Who owns what stays; but what an owner says of its rivals may be wrong now: it was undone. */
+static void unsettle_words(struct ledger *ledger, const struct node *from, const struct node *to)
+{
+    must(from->gpus == to->gpus);
+    for (uint32_t i = 0; i < from->gpus; i++) {
+        must(from->gpu[i].id == to->gpu[i].id);
+        if (((from->gpu[i].flags ^ to->gpu[i].flags) & GPU_CONTESTED) != 0)
+            look_again(ledger, to->gpu[i].id);
+    }
 }
 
 static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
@@ -275,8 +291,10 @@ static void swap_claims(struct ledger *ledger, uint32_t slot, const struct node 
 {
     must(from != NULL || to != NULL);
     must(slot < ledger->places);
-    if (same_claims(from, to))
+    if (same_claims(from, to)) {
+        unsettle_words(ledger, from, to);
         return;
+    }
     drop_claims(ledger, slot, from);
     take_claims(ledger, slot, to);
 }

@@ -400,6 +400,38 @@ static void rivals_leave_one_by_one(void **state)
     assert_int_equal(world->ledger->rivals.count, 0);
 }
 
+static void say_again(struct world *world, const char *node)
+{
+    const struct command again = {.kind = COMMAND_NODE, .node = node};
+    const struct node *stale = ledger_stale_duplicate(world->ledger);
+
+    assert_non_null(stale);
+    assert_string_equal(stale->name->text, node);
+    assert_int_equal(world_do(world, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(world->ledger));
+}
+
+/* A COMMIT fails: what the owner said of its rivals is taken back, and has to be said again. */
+static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
+{
+    struct world *world = *state;
+    (void)node_of(world, "honest", "u1", two_a100, 1);
+    (void)world_node(world, "copier", two_a100, 1);
+    for (int i = 0; i < 2; i++) {
+        say_again(world, "honest");
+        assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_CONTESTED);
+        if (i == 0)
+            world_undo(world);
+    }
+    assert_int_equal(go(world, "copier"), VERDICT_OK);
+    for (int i = 0; i < 2; i++) {
+        say_again(world, "honest");
+        assert_int_equal(flags_of(world, "honest", "GPU-a"), 0);
+        if (i == 0)
+            world_undo(world);
+    }
+}
+
 /* A device plugin restarts, an annotation cannot be read: a copier must not be waiting for that. */
 static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 {
@@ -1714,6 +1746,7 @@ int main(void)
         IN_A_WORLD(the_heir_of_a_gpu_is_found_without_looking_at_the_cluster),
         IN_A_WORLD(the_heir_is_found_again_where_his_turn_is_undone),
         IN_A_WORLD(a_free_place_is_found_at_once),
+        IN_A_WORLD(a_word_about_rivals_that_is_undone_is_said_again),
         IN_A_WORLD(a_node_that_shows_nothing_for_a_moment_keeps_its_uuids),
         IN_A_WORLD(what_a_pod_gives_back_while_its_node_shows_nothing_is_kept),
         IN_A_WORLD(a_claim_lapses_with_its_node_and_goes_to_the_next),
