@@ -40,8 +40,8 @@ struct web_rules {
     void *user;
     void (*handler)(void *user, struct web_call *call);
     /*
-     * A request that never reached the handler: 400, 403, 408, 413, 431, 503; 0: the TLS
-     * handshake failed.  From any thread; must not call web_*.  May be NULL.
+     * A request that never reached the handler: 400, 403, 408, 413, 417, 431, 501, 503, 505; 0:
+     * the TLS handshake failed.  From any thread; must not call web_*.  May be NULL.
      */
     void (*refused)(void *user, int status, const char *why);
 };

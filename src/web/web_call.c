@@ -243,12 +243,12 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 
 static const char too_large[] = "the body is larger than this server takes";
 
-static enum MHD_Result begin(struct web_call *call, const char *path, const char *method)
+static enum MHD_Result begin(struct web_call *call, const char *version)
 {
-    must(path != NULL && method != NULL);
+    must(call->path != NULL && call->method != NULL);
 
-    call->path = path;
-    call->method = method;
+    if (!judge_headers(call, version))
+        return refuse(call, call->refuse, call->refuse_why);
     const char *length =
         MHD_lookup_connection_value(call->peer, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     /* libmicrohttpd has refused what is no number; what overflows is large, too.  An answer
@@ -359,7 +359,6 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
     struct web_call *call = *request;
 
     (void)cls;
-    (void)version;
     must(call != NULL && call->peer == peer);
     const enum call_state state = state_of(call);
     if (state == CALL_ANSWERED)
@@ -367,8 +366,11 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
     if (state == CALL_CUT)
         return MHD_NO;
     must(state == CALL_READING);
-    if (call->method == NULL)
-        return begin(call, path, method);
+    if (call->method == NULL) {
+        call->path = path;
+        call->method = method;
+        return begin(call, version);
+    }
     if (*count == 0)
         return hand_over(call);
     take(call, bytes, *count);

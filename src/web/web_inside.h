@@ -4,6 +4,7 @@
  *   web.c          a listener: start, quiesce, stop
  *   web_accept.c   connections: limits in time, certificates, who is turned away
  *   web_call.c     requests: read, hand over, answer
+ *   web_judge.c    which requests are taken, by their headers
  *   web_tls.c      certificates
  *   web_address.c  "127.0.0.1:8910"
  *
@@ -154,6 +155,9 @@ void call_init(struct web_call *call, struct web *web, struct MHD_Connection *pe
 void call_drop(struct web_call *call);
 /* Answer every call that sleeps with 503; the lock is held. */
 void call_answer_all(struct web *web);
+
+/* Of a request whose headers are complete: is it taken?  If not, call->refuse says why. */
+bool judge_headers(struct web_call *call, const char *version) MUST_USE;
 
 /* The thread that cuts what is too slow. */
 void watch_start(struct web *web);

@@ -1,0 +1,328 @@
+/*
+ * What two readers of HTTP could read differently is refused, and the connection ends with it: what
+ * stands behind is never read as the next request.  By raw bytes, for a client library would mend
+ * them.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/clock.h"
+
+#include "support.h"
+
+#define HOST "Host: localhost\r\n"
+#define POST "POST /echo HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
+/* A whole request, 45 bytes long, as the body of another. */
+#define NEXT       "GET /hello HTTP/1.1\r\nHost: localhost:8080\r\n\r\n"
+#define NEXT_BYTES "45"
+
+static_assert(sizeof NEXT - 1 == 45, "as NEXT_BYTES says");
+
+static struct site site;
+static struct strbuf answer;
+
+static int set_up(void **state)
+{
+    (void)state;
+    site_init(&site);
+    strbuf_init(&answer);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    site_stop(&site);
+    strbuf_done(&answer);
+    return 0;
+}
+
+static size_t answers(void)
+{
+    size_t count = 0;
+
+    for (const char *at = answer.data; (at = strstr(at, "HTTP/1.1 ")) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* All that is answered until the other side ends the connection, which takes well under the limit
+   of a request. */
+static void ask_to_the_end(const char *request)
+{
+    const int64_t start = clock_ns();
+    const int fd = client_open(&site);
+
+    assert_true(fd >= 0);
+    client_send(fd, request);
+    client_read_end(fd, &answer);
+    (void)close(fd);
+    if (clock_ns() - start > 3000000000)
+        fail_msg("only after %d ms: \"%s\"", (int)((clock_ns() - start) / 1000000), request);
+}
+
+static void assert_refused(int status, const char *request)
+{
+    char line[32];
+
+    ask_to_the_end(request);
+    (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(answer.data, line, strlen(line)) != 0)
+        fail_msg("not %d: \"%s\" to \"%s\"", status, answer.data, request);
+    if (answers() != 1)
+        fail_msg("more than one answer: \"%s\" to \"%s\"", answer.data, request);
+    if (strcasestr(answer.data, "\r\nConnection: close\r\n") == NULL)
+        fail_msg("it does not say that it ends: \"%s\" to \"%s\"", answer.data, request);
+    if (atomic_load(&site.handled) != 0)
+        fail_msg("a handler saw something of \"%s\"", request);
+}
+
+#define EACH_IS_REFUSED(status, requests)                                                          \
+    do {                                                                                           \
+        site_start(&site);                                                                         \
+        for (size_t i = 0; i < ARRAY_LEN(requests); i++)                                           \
+            assert_refused(status, (requests)[i]);                                                 \
+        assert_int_equal(atomic_load(&site.refused), ARRAY_LEN(requests));                         \
+        assert_int_equal(atomic_load(&site.last_status), status);                                  \
+    } while (0)
+
+static void a_blank_before_the_colon_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X-Any : 1\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void a_name_that_is_no_token_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X\x01: 1\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n X-Any: 1\r\n" HOST "\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X-\xc3\xa4: 1\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void a_control_character_in_a_value_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\rContent-Length: 5\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void a_folded_header_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void two_hosts_are_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "host: localhost\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\n" HOST "\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void a_length_that_is_said_twice_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\ncontent-length: " NEXT_BYTES "\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+/* The library's own refusals: it may say them twice, or not at all. */
+static void nothing_runs_behind_what_the_library_refuses(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length: +" NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Content-Length: -1\r\n\r\n" NEXT,
+        POST "Content-Length: 0x2d\r\n\r\n" NEXT,
+        POST "Content-Length: 4 5\r\n\r\n" NEXT,
+        POST "Content-Length:\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES ";\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES ", " NEXT_BYTES "\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "Content-Length: none\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "no colon\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\nHost : localhost\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\nHost:\r\n localhost\r\n\r\n" NEXT,
+        "GET /hello\r\n" HOST "\r\n" NEXT,
+        "GET /hello x HTTP/1.1\r\n" HOST "\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n+0\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n-1\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n 5\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n1\r\n{no end\r\n0\r\n\r\n" NEXT,
+    };
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        ask_to_the_end(requests[i]);
+        if (strstr(answer.data, "HTTP/1.1 2") != NULL || atomic_load(&site.handled) != 0)
+            fail_msg("\"%s\" to \"%s\"", answer.data, requests[i]);
+    }
+}
+
+static void a_length_beside_an_encoding_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void an_unknown_encoding_is_refused_at_once(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Transfer-Encoding: gzip\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: identity\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding:\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: gzip\r\n\r\n",
+    };
+    EACH_IS_REFUSED(501, requests);
+}
+
+static void an_encoding_that_is_said_twice_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void an_encoding_in_the_old_version_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "POST /echo HTTP/1.0\r\n" HOST
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(400, requests);
+}
+
+static void an_expectation_that_nobody_knows_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\nExpect:\r\n\r\n" NEXT,
+        "GET /hello HTTP/1.1\r\n" HOST "Expect: 200-ok\r\n\r\n" NEXT,
+        POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue\r\nExpect: bogus\r\n\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(417, requests);
+}
+
+static void another_version_of_http_is_refused(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT,
+        "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT,
+    };
+    EACH_IS_REFUSED(505, requests);
+}
+
+static void what_clients_do_send_is_taken(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        POST "Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Content-Length:" NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Content-Length: \t" NEXT_BYTES "\r\n\r\n" NEXT,
+        POST "Transfer-Encoding: chunked\r\n\r\n2d\r\n" NEXT "\r\n0\r\n\r\n",
+        POST "transfer-encoding: Chunked\r\n\r\n2D;a=b\r\n" NEXT "\r\n0\r\nX-Trailer: 1\r\n\r\n",
+        POST "Content-Length: " NEXT_BYTES "\r\nX-Any: \"a\tb\" \xc3\xa4\r\nX-Any: 2\r\n\r\n" NEXT,
+    };
+    site_start(&site);
+    const int fd = client_open(&site);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        client_ask(fd, requests[i], &answer);
+        if (strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0 || strstr(answer.data, NEXT) == NULL)
+            fail_msg("\"%s\" to \"%s\"", answer.data, requests[i]);
+    }
+    (void)close(fd);
+    assert_int_equal(atomic_load(&site.handled), ARRAY_LEN(requests));
+    assert_int_equal(atomic_load(&site.refused), 0);
+}
+
+static void who_waits_to_be_told_to_go_on_is_told(void **state)
+{
+    (void)state;
+    site_start(&site);
+    ask_to_the_end(POST "Content-Length: " NEXT_BYTES
+                        "\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n" NEXT);
+    assert_int_equal(strncmp(answer.data, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", 38), 0);
+    assert_non_null(strstr(answer.data, NEXT));
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_blank_before_the_colon_is_refused),
+        TEST(a_name_that_is_no_token_is_refused),
+        TEST(a_control_character_in_a_value_is_refused),
+        TEST(a_folded_header_is_refused),
+        TEST(two_hosts_are_refused),
+        TEST(a_length_that_is_said_twice_is_refused),
+        TEST(nothing_runs_behind_what_the_library_refuses),
+        TEST(a_length_beside_an_encoding_is_refused),
+        TEST(an_unknown_encoding_is_refused_at_once),
+        TEST(an_encoding_that_is_said_twice_is_refused),
+        TEST(an_encoding_in_the_old_version_is_refused),
+        TEST(an_expectation_that_nobody_knows_is_refused),
+        TEST(another_version_of_http_is_refused),
+        TEST(what_clients_do_send_is_taken),
+        TEST(who_waits_to_be_told_to_go_on_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
