@@ -7,7 +7,8 @@
  * Every call is answered exactly once.  Until then its body, path and headers stay valid;
  * web_answer() ends that.  Handlers must not block: a slow answer is given later (bind).
  * libmicrohttpd's pitfalls are this layer's: answers are queued on the second callback, bodies
- * live in buffers of our own, answers carry Content-Length.
+ * live in buffers of our own, answers carry Content-Length, what is ambiguous is refused.  Pages in
+ * browsers (Origin) are not served, and bodies are JSON.
  *
  *  W1  A call is answered once: by web_answer(), or with 503 by web_stop(), after which
  *      nobody else may.
@@ -36,12 +37,13 @@ struct web_rules {
     const char *cert_file; /* NULL: plain HTTP */
     const char *key_file;
     const char *client_ca_file; /* NULL: no client certificate is asked for */
-    bool loopback_hosts_only;   /* refuse Host headers that are no loopback name (DNS rebinding) */
+    bool known_hosts_only;      /* Host is a loopback name or one of these (DNS rebinding) */
+    const char *hosts;          /* names or addresses without ports, between commas; or NULL */
     void *user;
     void (*handler)(void *user, struct web_call *call);
     /*
-     * A request that never reached the handler: 400, 403, 408, 413, 417, 431, 501, 503, 505; 0:
-     * the TLS handshake failed.  From any thread; must not call web_*.  May be NULL.
+     * A request that never reached the handler: 400, 403, 408, 413, 415, 417, 431, 501, 503, 505;
+     * 0: the TLS handshake failed.  From any thread; must not call web_*.  May be NULL.
      */
     void (*refused)(void *user, int status, const char *why);
 };

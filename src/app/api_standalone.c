@@ -49,7 +49,6 @@ static void forward(struct api_call *call, const char *method, const char *path,
 
 void api_standalone_create(struct api_call *call)
 {
-    const char *type = web_header(call->web, "Content-Type");
     const struct text body = web_body(call->web);
     struct object_meta meta;
     struct err err;
@@ -57,10 +56,6 @@ void api_standalone_create(struct api_call *call)
 
     if (!has_standin(call))
         return;
-    if (type != NULL && strncmp(type, "application/json", strlen("application/json")) != 0) {
-        api_fail(call, 415, "Content-Type is %.100s: it is application/json", type);
-        return;
-    }
     if (meta_decode(body, &call->arena, &meta, &err) < 0) {
         (void)err_wrap(&err, "the body is not a Pod");
         api_fail_err(call, &err);

@@ -410,6 +410,9 @@ static int start_ports(struct daemon *daemon, struct err *err)
         .cert_file = file_or_null(settings->webhook_cert),
         .key_file = file_or_null(settings->webhook_key),
         .client_ca_file = file_or_null(settings->webhook_client_ca),
+        .known_hosts_only =
+            web_address_is_loopback(settings->webhook_listen) || settings->webhook_hosts[0] != '\0',
+        .hosts = settings->webhook_hosts,
         .user = daemon,
         .handler = webhook_call,
         .refused = turned_away,
@@ -426,7 +429,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
                                .body_bytes_max = ADMIN_BODY_BYTES,
                                .idle_ms = IDLE_MS,
                                .request_ms = REQUEST_MS,
-                               .loopback_hosts_only = true,
+                               .known_hosts_only = true,
+                               .hosts = settings->admin_hosts,
                                .user = daemon,
                                .handler = admin_call,
                                .refused = turned_away};
@@ -437,7 +441,7 @@ static int start_ports(struct daemon *daemon, struct err *err)
     rules.name = "probe";
     rules.listen = settings->probe_listen;
     rules.threads = 1;
-    rules.loopback_hosts_only = false;
+    rules.known_hosts_only = web_address_is_loopback(settings->probe_listen);
     rules.handler = probe_call;
     if (web_start(&rules, &daemon->port[2], err) < 0)
         return err_wrap(err, "probe_listen");

@@ -197,6 +197,10 @@ void api_openapi(struct api_call *call)
     jw_key(&jw, "info");
     jw_object(&jw);
     put(&jw, "title", "milligpu, for operators");
+    put(&jw, "description",
+        "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
+        "Host that is no name of loopback or of admin_hosts (403), and a body that is not "
+        "application/json (415).");
     put(&jw, "version", MILLIGPU_VERSION);
     jw_object_end(&jw);
     put_paths(&jw);

@@ -301,6 +301,36 @@ static int check_listeners(const struct rule *rule)
                   "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
+/* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as it stands in Host, but for the port. */
+static bool is_host(struct text name)
+{
+    const bool bracketed = name.len > 2 && name.at[0] == '[' && name.at[name.len - 1] == ']';
+
+    must(name.len == 0 || name.at != NULL);
+    for (size_t i = 0; i < name.len; i++) {
+        const char c = name.at[i];
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        const bool named = letter || (c >= '0' && c <= '9') || c == '.' || c == '-';
+        if (!named && !(bracketed && (c == ':' || i == 0 || i == name.len - 1)))
+            return false;
+    }
+    return name.len > 0 && name.len <= 253;
+}
+
+static int check_hosts(const struct rule *rule, enum setting_id id, const char *hosts)
+{
+    struct text rest = text_of(hosts);
+    struct text name;
+
+    must(hosts != NULL);
+    while (is_set(hosts) && text_cut(&rest, ',', &name))
+        if (!is_host(text_trim(name)))
+            return broken(rule, id,
+                          "must be names or addresses without ports, between commas, like "
+                          "milligpu.local,10.0.0.7,[fd00::7]");
+    return 0;
+}
+
 static int check_cluster(const struct rule *rule)
 {
     const struct settings *is = rule->values;
@@ -366,6 +396,10 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
         rc = check_tls(&rule);
     if (rc == 0)
         rc = check_listeners(&rule);
+    if (rc == 0)
+        rc = check_hosts(&rule, SETTING_webhook_hosts, set->values.webhook_hosts);
+    if (rc == 0)
+        rc = check_hosts(&rule, SETTING_admin_hosts, set->values.admin_hosts);
     if (rc == 0)
         rc = check_names(&rule);
     return rc;

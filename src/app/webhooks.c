@@ -747,15 +747,6 @@ static const struct {
     {"/preempt", open_preempt},
 };
 
-static bool is_json(struct web_call *call)
-{
-    must(call != NULL);
-
-    const char *type = web_header(call, "Content-Type");
-
-    return type == NULL || strncmp(type, "application/json", strlen("application/json")) == 0;
-}
-
 void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
 {
     const char *base = webhooks->app->settings->base_path;
@@ -768,9 +759,6 @@ void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
         if (strcmp(web_method(call), "POST") != 0) {
             web_set_header(call, "Allow", "POST");
             answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
-        } else if (!is_json(call)) {
-            answer_problem(call, 415, "unsupported media type",
-                           "Content-Type must be application/json");
         } else {
             doors[i].open(webhooks, call);
         }

@@ -200,6 +200,7 @@ static struct web *new_web(const struct web_rules *rules)
     web->rules.cert_file = copy_or_null(rules->cert_file);
     web->rules.key_file = copy_or_null(rules->key_file);
     web->rules.client_ca_file = copy_or_null(rules->client_ca_file);
+    web->rules.hosts = copy_or_null(rules->hosts);
     web->fd = -1;
     must(pthread_condattr_init(&monotonic) == 0);
     must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
@@ -228,6 +229,7 @@ static void free_web(struct web *web)
     free_copy(web->rules.cert_file);
     free_copy(web->rules.key_file);
     free_copy(web->rules.client_ca_file);
+    free_copy(web->rules.hosts);
     xfree(web);
 }
 

@@ -241,7 +241,7 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     return call;
 }
 
-static const char too_large[] = "the body is larger than this server takes";
+const char body_too_large[] = "the body is larger than this server takes";
 
 static enum MHD_Result begin(struct web_call *call, const char *version)
 {
@@ -249,13 +249,7 @@ static enum MHD_Result begin(struct web_call *call, const char *version)
 
     if (!judge_headers(call, version))
         return refuse(call, call->refuse, call->refuse_why);
-    const char *length =
-        MHD_lookup_connection_value(call->peer, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    /* libmicrohttpd has refused what is no number; what overflows is large, too.  An answer
-       now ends the connection, which spares us the body. */
-    if (length != NULL && strtoull(length, NULL, 10) > call->web->rules.body_bytes_max)
-        return refuse(call, 413, too_large);
-    return MHD_YES; /* answered now, a GET would cost its connection */
+    return MHD_YES; /* answered now, a GET would cost its connection; what is refused has to */
 }
 
 static void take(struct web_call *call, const char *bytes, size_t count)
@@ -271,44 +265,7 @@ static void take(struct web_call *call, const char *bytes, size_t count)
     /* Without a Content-Length; the rest is read, until W2 ends it, and forgotten. */
     strbuf_reset(&call->body);
     call->refuse = 413;
-    call->refuse_why = too_large;
-}
-
-static bool host_is_ours(const char *host)
-{
-    char address[80];
-    const char *bracket = strchr(host, ']');
-    const bool has_port = strchr(bracket != NULL ? bracket : host, ':') != NULL;
-
-    must(host != NULL);
-    const int len = snprintf(address, sizeof address, "%s%s", host, has_port ? "" : ":0");
-    if (len < 0 || (size_t)len >= sizeof address)
-        return false;
-    if (strncasecmp(address, "localhost:", 10) == 0)
-        memcpy(address, "localhost", 9);
-    return web_address_is_loopback(address);
-}
-
-static void judge(struct web_call *call)
-{
-    must(call->path != NULL);
-
-    if (call->refuse != 0)
-        return;
-    if (atomic_load(&call->web->stopping)) {
-        call->refuse = 503;
-        call->refuse_why = "the server is stopping";
-        return;
-    }
-    if (!call->web->rules.loopback_hosts_only)
-        return;
-    const char *host =
-        MHD_lookup_connection_value(call->peer, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    if (host == NULL || host_is_ours(host))
-        return;
-    call->refuse = 403;
-    call->refuse_why =
-        "the Host header is no name of this machine's loopback: write localhost or 127.0.0.1";
+    call->refuse_why = body_too_large;
 }
 
 /* The handler returned.  Sleep, unless the answer is there already. */
@@ -337,7 +294,8 @@ static enum MHD_Result hand_over(struct web_call *call)
 {
     struct web *web = call->web;
 
-    judge(call);
+    if (call->refuse == 0 && atomic_load(&web->stopping))
+        return refuse(call, 503, "the server is stopping");
     if (call->refuse != 0)
         return refuse(call, call->refuse, call->refuse_why);
     if (!move(call, CALL_READING, CALL_HANDLING))

@@ -158,6 +158,9 @@ void call_answer_all(struct web *web);
 
 /* Of a request whose headers are complete: is it taken?  If not, call->refuse says why. */
 bool judge_headers(struct web_call *call, const char *version) MUST_USE;
+/* Is it a name of loopback, with or without a port, or among these, between commas? */
+bool judge_host(const char *host, const char *more) MUST_USE;
+extern const char body_too_large[];
 
 /* The thread that cuts what is too slow. */
 void watch_start(struct web *web);

@@ -1,22 +1,23 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "web/web_inside.h"
 
 /*
- * Whether two readers could see different requests in the same bytes.
+ * Who asks, and whether two readers could see different requests in the same bytes.
  *
  * libmicrohttpd 0.9.75, at its strictest, wants a Host and a path without blanks.  It takes a blank
  * before the colon for a part of the name, the first of two headers, and any Transfer-Encoding; of
  * a line that is folded it hangs the rest onto the *name*, and an unknown expectation it passes
  * over.  All of that is judged here, before a byte of the body is read, and a request that is
- * refused at its headers is the last one of its connection.  The library does not show us lines
- * that end without a CR (HTTP allows them), a header without a name, and what follows a NUL.
+ * refused at its headers is the last one of its connection.  What the library does not show us
+ * stands in docs/why/013-what-the-listeners-refuse.md.
  */
 
-enum judged { HOST, LENGTH, ENCODING, EXPECT, JUDGED };
+enum judged { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
 
-static const char *const judged_names[JUDGED] = {"Host", "Content-Length", "Transfer-Encoding",
-                                                 "Expect"};
+static const char *const judged_names[JUDGED] = {"Host",   "Content-Length", "Transfer-Encoding",
+                                                 "Expect", "Origin",         "Content-Type"};
 
 struct headers {
     size_t count[JUDGED];
@@ -127,6 +128,104 @@ static bool judge_framing(struct web_call *call, const struct headers *headers, 
     return true;
 }
 
+/* --- who asks --- */
+
+static bool all_digits(struct text text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return false;
+    return text.len > 0;
+}
+
+/* Host without its port; empty if that is none. */
+static struct text name_of(const char *host)
+{
+    const char *bracket = strchr(host, ']');
+    const char *colon = strchr(bracket != NULL ? bracket : host, ':');
+
+    must(host != NULL);
+    if (colon != NULL && !all_digits(text_of(colon + 1)))
+        return TEXT("");
+    return (struct text){host, colon != NULL ? (size_t)(colon - host) : strlen(host)};
+}
+
+static bool is_loopback(struct text name)
+{
+    char address[80];
+
+    must(name.len == 0 || name.at != NULL);
+    if (name.len == strlen("localhost") && strncasecmp(name.at, "localhost", name.len) == 0)
+        return true;
+    if (name.len == 0 || name.len > 60)
+        return false;
+    (void)snprintf(address, sizeof address, "%.*s:0", TEXT_ARG(name));
+    return web_address_is_loopback(address);
+}
+
+bool judge_host(const char *host, const char *more)
+{
+    const struct text name = name_of(host);
+    struct text rest = text_of(more);
+    struct text listed;
+
+    if (is_loopback(name))
+        return true;
+    must(rest.len == 0 || rest.at != NULL);
+    while (name.len > 0 && text_cut(&rest, ',', &listed)) {
+        listed = text_trim(listed);
+        if (listed.len == name.len && strncasecmp(listed.at, name.at, name.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A page in somebody's browser says Origin, and, where a name was rebound to loopback, Host. */
+static bool judge_sender(struct web_call *call, const struct headers *headers)
+{
+    const struct web_rules *rules = &call->web->rules;
+
+    must(call->refuse == 0);
+    if (headers->count[ORIGIN] > 0)
+        return refuse(call, 403, "Origin: pages in browsers are not served");
+    if (rules->known_hosts_only && headers->count[HOST] > 0 &&
+        !judge_host(headers->value[HOST], rules->hosts))
+        return refuse(call, 403,
+                      "the Host header is no name of this machine's loopback: write localhost or "
+                      "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");
+    return true;
+}
+
+/* --- the body --- */
+
+/* "application/json; charset=utf-8" */
+static bool is_json(const char *type)
+{
+    static const char json[] = "application/json";
+
+    if (type == NULL || strncasecmp(type, json, sizeof json - 1) != 0)
+        return false;
+    type += sizeof json - 1;
+    type += strspn(type, " \t");
+    return *type == '\0' || *type == ';';
+}
+
+static bool judge_body(struct web_call *call, const struct headers *headers)
+{
+    const char *length = headers->value[LENGTH];
+    /* libmicrohttpd has refused what is no number; what overflows is large, too. */
+    const unsigned long long bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
+
+    must(call->refuse == 0);
+    if (headers->count[ENCODING] == 0 && bytes == 0)
+        return true;
+    if (bytes > call->web->rules.body_bytes_max)
+        return refuse(call, 413, body_too_large);
+    if (headers->count[TYPE] != 1 || !is_json(headers->value[TYPE]))
+        return refuse(call, 415, "the Content-Type of a body is application/json");
+    return true;
+}
+
 bool judge_headers(struct web_call *call, const char *version)
 {
     const bool old = strcmp(version, "HTTP/1.0") == 0;
@@ -138,5 +237,6 @@ bool judge_headers(struct web_call *call, const char *version)
     if (!old && strcmp(version, "HTTP/1.1") != 0)
         return refuse(call, 505, "this server speaks HTTP/1.1");
     (void)MHD_get_connection_values(call->peer, MHD_HEADER_KIND, read_header, &headers);
-    return judge_framing(call, &headers, old);
+    return judge_framing(call, &headers, old) && judge_sender(call, &headers) &&
+           judge_body(call, &headers);
 }

@@ -217,7 +217,8 @@ class BadInput(rig.Story):
         peers = []
         for _ in range(8):
             peer = socket.create_connection(("127.0.0.1", self.daemon.port["webhook"]), 10)
-            peer.sendall(b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{")
+            peer.sendall(b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                         b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
             peers.append(peer)
         began = time.monotonic()
         made = self.daemon.create(rig.pod("beside-the-slow", 100))

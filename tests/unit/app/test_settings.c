@@ -229,6 +229,14 @@ static void wrong_values_are_named_with_what_is_right(void **state)
     refuses("--log-level INFO", "debug info warn error");
     refuses("--webhook-listen 8910", "--webhook-listen: webhook_listen: \"8910\" has no port");
     refuses("--probe-listen 127.0.0.1:x", "0 to 65535");
+    refuses("--webhook-hosts milligpu.local:8910", "--webhook-hosts: webhook_hosts: must be names");
+    refuses("--webhook-hosts a,,b", "without ports");
+    refuses("--webhook-hosts=a,", "without ports");
+    refuses("--admin-hosts http://a", "admin_hosts: must be names or addresses without ports");
+    refuses("--admin-hosts *", "admin_hosts");
+    refuses("--admin-hosts fd00::7", "[fd00::7]");
+    refuses("MILLIGPU_ADMIN_HOSTS=[]", "MILLIGPU_ADMIN_HOSTS: admin_hosts");
+    loads("--webhook-hosts milligpu.local,10.0.0.7,[fd00::7] MILLIGPU_ADMIN_HOSTS=a-b.c");
     refuses("MILLIGPU_WAKE=gong", "MILLIGPU_WAKE: wake: \"gong\" is not one of");
     refuses("MILLIGPU_SHORTLIST=-1", "MILLIGPU_SHORTLIST: shortlist:");
     assert_true(load_all(ARGS((char[]){"--ledger=a\nb"}), NULL) < 0);

@@ -1,0 +1,119 @@
+"""What the listeners refuse before anything of ours sees it: pages in browsers, and what HTTP could be read as
+twice."""
+
+import json
+import socket
+import unittest
+
+import rig
+
+
+def ask(port, raw, patience=10):
+    """Everything that is answered until the daemon ends the connection."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), patience) as peer:
+        peer.settimeout(patience)
+        peer.sendall(raw)
+        try:
+            while piece := peer.recv(65536):
+                answer += piece
+        except ConnectionResetError:
+            pass
+    return answer
+
+
+def post(path, body, *headers, host="127.0.0.1", kind="application/json"):
+    lines = [f"POST {path} HTTP/1.1", f"Host: {host}", *([f"Content-Type: {kind}"] if kind else []),
+             f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def status(answer):
+    return int(answer.split(b" ", 2)[1])
+
+
+class Browsers(rig.Story):
+    def bind(self, name):
+        """The bytes of a bind that would be granted."""
+        meta = self.daemon.create(rig.pod(name, 100))["metadata"]
+        return json.dumps({"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"],
+                           "Node": "a100-0"}).encode()
+
+    def state(self, name):
+        return (self.daemon.get("/api/v1/pods/default/" + name).get("allocation") or {}).get("state")
+
+    def test_a_page_binds_no_pod(self):
+        body = self.bind("page")
+        port = self.daemon.port["webhook"]
+        path = "/scheduler/bind"
+        for raw, expected in ((post(path, body, "Origin: http://evil.example"), 403),
+                              (post(path, body, "Origin: null"), 403),
+                              (post(path, body, host="evil.example:8910"), 403),
+                              (post(path, body, kind="text/plain"), 415),
+                              (post(path, body, kind="application/x-www-form-urlencoded"), 415),
+                              (post(path, body, kind=None), 415)):
+            with self.subTest(raw=raw):
+                self.assertEqual(status(ask(port, raw)), expected)
+                self.assertIsNone(self.state("page"))
+        self.assertEqual(status(ask(port, post(path, body))), 200)
+        self.assertEqual(self.state("page"), "bound")
+
+    def test_a_page_makes_no_pod_and_reads_nothing(self):
+        body = json.dumps(rig.pod("made-by-a-page", 100)).encode()
+        path = "/api/v1/standalone/pods"
+        port = self.daemon.port["admin"]
+        self.assertEqual(status(ask(port, post(path, body, "Origin: http://evil.example"))), 403)
+        self.assertEqual(status(ask(port, post(path, body, host="evil.example"))), 403)
+        self.assertEqual(status(ask(port, post(path, body, kind="text/plain"))), 415)
+        for name in ("webhook", "admin", "probe"):
+            get = b"GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+            self.assertEqual(status(ask(self.daemon.port[name], get)), 403, name)
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/pods/default/made-by-a-page")[0], 404)
+
+    def test_what_stands_behind_an_ambiguous_request_never_runs(self):
+        for i, header in enumerate((b"Content-Length : %d", b"Content-Length:\r\n %d", b"Host: localhost\r\nX: %d",
+                                    b"Content-Length: 0\r\nContent-Length: %d",
+                                    b"Transfer-Encoding: chunked\r\nContent-Length: %d",
+                                    b"Transfer-Encoding: identity\r\nX: %d", b"Expect: bogus\r\nX: %d")):
+            with self.subTest(header=header):
+                hidden = post("/scheduler/bind", self.bind(f"hidden-{i}"))
+                answer = ask(self.daemon.port["webhook"],
+                             b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                             + header % len(hidden) + b"\r\n\r\n" + hidden)
+                self.assertIn(status(answer), (400, 417, 501))
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, answer)
+                self.assertIsNone(self.state(f"hidden-{i}"))
+
+
+class Names(unittest.TestCase):
+    def start(self, *flags):
+        daemon = rig.Daemon(rig.DEMO, *flags)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def reach(self, daemon, port, host):
+        get = f"GET /nothing HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+        return status(ask(daemon.port[port], get))
+
+    def test_settings_add_names(self):
+        daemon = self.start("--webhook-hosts", "host.docker.internal", "--admin-hosts", "desk.example,10.0.0.7")
+        self.assertEqual(self.reach(daemon, "webhook", "host.docker.internal:8910"), 404)
+        self.assertEqual(self.reach(daemon, "webhook", "desk.example"), 403)
+        for port in ("admin", "probe"):
+            self.assertEqual(self.reach(daemon, port, "desk.example:1"), 404)
+            self.assertEqual(self.reach(daemon, port, "10.0.0.7"), 404)
+            self.assertEqual(self.reach(daemon, port, "host.docker.internal"), 403)
+
+    def test_off_loopback_any_name_will_do_unless_a_setting_names_some(self):
+        daemon = self.start("--webhook-listen", "0.0.0.0:0", "--insecure-webhooks", "--probe-listen", "0.0.0.0:0")
+        self.assertEqual(self.reach(daemon, "webhook", "milligpu.milligpu-system.svc:8910"), 404)
+        self.assertEqual(self.reach(daemon, "probe", "10.244.0.7:8912"), 404)
+        self.assertEqual(self.reach(daemon, "admin", "10.244.0.7:8911"), 403)
+        daemon = self.start("--webhook-listen", "0.0.0.0:0", "--insecure-webhooks", "--webhook-hosts", "10.96.0.210")
+        self.assertEqual(self.reach(daemon, "webhook", "10.96.0.210:8910"), 404)
+        self.assertEqual(self.reach(daemon, "webhook", "127.0.0.1"), 404)
+        self.assertEqual(self.reach(daemon, "webhook", "10.96.0.211:8910"), 403)
+
+
+if __name__ == "__main__":
+    rig.main()
