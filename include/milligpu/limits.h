@@ -28,10 +28,12 @@ enum {
     REASON_BYTES_MAX = 256,
 
     NODES_MAX = 65536,
-    JSON_DEPTH_MAX = 96,                /* of what is read */
-    JSON_SKIP_DEPTH_MAX = 10240,        /* of what is passed over; Go itself stops at 10,000 */
-    BODY_BYTES_MAX = 64 * 1024 * 1024,  /* a webhook body; 413 beyond */
-    EVENT_BYTES_MAX = 32 * 1024 * 1024, /* one watch event or list item */
+    JSON_DEPTH_MAX = 96,                   /* of what is read */
+    JSON_SKIP_DEPTH_MAX = 10240,           /* of what is passed over; Go itself stops at 10,000 */
+    BODY_BYTES_MAX = 64 * 1024 * 1024,     /* a webhook body; 413 beyond */
+    BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX, /* all of them at once, a quarter of the pod's memory;
+                                              503 beyond */
+    EVENT_BYTES_MAX = 32 * 1024 * 1024,    /* one watch event or list item */
 };
 
 #endif

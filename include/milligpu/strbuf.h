@@ -20,6 +20,7 @@ void strbuf_done(struct strbuf *buf);
 void strbuf_reset(struct strbuf *buf);
 char *strbuf_steal(struct strbuf *buf) MUST_USE; /* yours to xfree; buf is empty again */
 
+void strbuf_reserve(struct strbuf *buf, size_t capacity); /* at least; the terminator counts */
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len);
 void strbuf_char(struct strbuf *buf, char c);
 void strbuf_str(struct strbuf *buf, const char *text);

@@ -27,14 +27,20 @@ struct web;      /* one listener */
 struct web_call; /* one request */
 
 struct web_rules {
-    const char *name;      /* "webhook", "admin", "probe": for logs and metrics */
-    const char *listen;    /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
-    uint32_t threads;      /* epoll pool */
-    uint32_t connections;  /* at most; others wait in the backlog */
+    const char *name;     /* "webhook", "admin", "probe": for logs and metrics */
+    const char *listen;   /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
+    uint32_t threads;     /* epoll pool */
+    uint32_t connections; /* at most; others wait in the backlog */
+    /*
+     * Is there a route that takes a body?  Any other body is not read: its request is handed over
+     * at its headers (web_body_unread), and its connection ends.  NULL: there is none.
+     */
+    bool (*takes_body)(void *user, const char *method, const char *path);
     size_t body_bytes_max; /* 413 beyond, before the bytes are read where Content-Length says so */
-    int64_t idle_ms;       /* keep-alive without a request */
-    int64_t request_ms;    /* from the first byte to the last of a request: 408 and closed */
-    const char *cert_file; /* NULL: plain HTTP */
+    size_t bodies_bytes_max; /* of all connections together, more than that of one: 503 beyond */
+    int64_t idle_ms;         /* keep-alive without a request */
+    int64_t request_ms;      /* from the first byte to the last of a request: 408 and closed */
+    const char *cert_file;   /* NULL: plain HTTP */
     const char *key_file;
     const char *client_ca_file; /* NULL: no client certificate is asked for */
     bool known_hosts_only;      /* Host is a loopback name or one of these (DNS rebinding) */
@@ -59,6 +65,9 @@ void web_quiesce(struct web *web);
 
 /* Calls that are not yet answered. */
 uint32_t web_pending(const struct web *web);
+
+/* What the bodies of requests take up, those that connections keep for their next one included. */
+size_t web_body_bytes(const struct web *web);
 
 /* Answers what is left with 503 and stops.  NULL is fine. */
 void web_stop(struct web *web);
@@ -86,6 +95,8 @@ void web_query_each(struct web_call *call, void *user,
                     void (*name)(void *user, const char *name, const char *value));
 const char *web_header(struct web_call *call, const char *name); /* NULL if absent */
 struct text web_body(const struct web_call *call);
+/* It has a body that takes_body() did not want: it is empty here. */
+bool web_body_unread(const struct web_call *call);
 uint64_t web_id(const struct web_call *call);      /* request id, unique in the process */
 int64_t web_began_ns(const struct web_call *call); /* monotonic, when the request was complete */
 

@@ -40,6 +40,12 @@ const struct api_route *api_route(size_t at)
     return at < ARRAY_LEN(routes) ? &routes[at] : NULL;
 }
 
+bool api_route_takes_body(const struct api_route *route)
+{
+    must(route->method[0] != '\0');
+    return strcmp(route->method, "POST") == 0;
+}
+
 const char *api_parameter_name(enum api_parameter parameter)
 {
     must((size_t)parameter < PARAMETERS);
@@ -113,7 +119,10 @@ const struct snapshot *api_snapshot(struct api_call *call)
 
 /* --- the path --- */
 
-/* Does path have the form of the template?  Braces take one segment that is not empty. */
+/*
+ * Does path have the form of the template?  Braces take one segment that is not empty, and what
+ * they take goes into call, unless that is NULL.
+ */
 static bool matches(struct api_call *call, const char *template, const char *path)
 {
     struct text want = text_of(template);
@@ -137,7 +146,8 @@ static bool matches(struct api_call *call, const char *template, const char *pat
         must(count < API_PLACES_MAX);
         if (piece.len == 0)
             return false;
-        call->place[count++] = arena_copy(&call->arena, piece);
+        if (call != NULL)
+            call->place[count++] = arena_copy(&call->arena, piece);
     }
 }
 
@@ -147,6 +157,16 @@ static bool takes(const struct api_route *route, const char *method)
     must(route != NULL && method != NULL);
     return strcmp(route->method, method) == 0 ||
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+bool api_takes_body(const char *method, const char *path)
+{
+    must(path[0] == '/');
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (api_route_takes_body(&routes[i]) && takes(&routes[i], method) &&
+            matches(NULL, routes[i].path, path))
+            return true;
+    return false;
 }
 
 static bool on_probe(const struct api_route *route)
@@ -288,7 +308,9 @@ static void serve(struct app *app, struct web_call *web, bool probe)
     must(app != NULL && web != NULL);
     arena_init(&call.arena);
     strbuf_init(&call.body);
-    if (find_route(&call, probe)) {
+    if (find_route(&call, probe) && web_body_unread(web)) {
+        api_fail(&call, 413, "%s %.200s takes no body", call.route->method, call.route->path);
+    } else if (call.route != NULL) {
         call.status = call.route->status;
         call.type = call.route->type;
         read_query(&call);

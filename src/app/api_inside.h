@@ -38,6 +38,8 @@ struct api_route {
 };
 
 const struct api_route *api_route(size_t at); /* NULL behind the last */
+/* A POST says what it wants in its body; all else is said by path and query. */
+bool api_route_takes_body(const struct api_route *route);
 /* Is name among the words of list? */
 bool api_lists(const char *list, struct text name);
 

@@ -31,7 +31,8 @@ enum {
     CONNECTIONS = 4096,
     ADMIN_CONNECTIONS = 256,
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
-    IDLE_MS = 120000, /* longer than Go's 90 s: the client closes first */
+    ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES, /* a pod's manifest is the only body there */
+    IDLE_MS = 120000,                          /* longer than Go's 90 s: the client closes first */
     REQUEST_MS = 10000,
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
@@ -208,6 +209,18 @@ static void admin_call(void *user, struct web_call *call)
 {
     struct daemon *daemon = user;
     api_handle(&daemon->app, call);
+}
+
+static bool webhook_takes_body(void *user, const char *method, const char *path)
+{
+    const struct daemon *daemon = user;
+    return webhooks_takes_body(daemon->webhooks, method, path);
+}
+
+static bool admin_takes_body(void *user, const char *method, const char *path)
+{
+    (void)user;
+    return api_takes_body(method, path);
 }
 
 static void probe_call(void *user, struct web_call *call)
@@ -394,17 +407,19 @@ static void address_of(const char *listen, uint16_t port, char *out, size_t byte
     (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
 }
 
-static int start_ports(struct daemon *daemon, struct err *err)
+static int start_webhooks(struct daemon *daemon, struct err *err)
 {
     must(daemon->webhooks != NULL);
 
     const struct settings *settings = daemon->app.settings;
-    struct web_rules rules = {
+    const struct web_rules rules = {
         .name = "webhook",
         .listen = settings->webhook_listen,
         .threads = settings->webhook_threads,
         .connections = CONNECTIONS,
+        .takes_body = webhook_takes_body,
         .body_bytes_max = BODY_BYTES_MAX,
+        .bodies_bytes_max = BODIES_BYTES_MAX,
         .idle_ms = IDLE_MS,
         .request_ms = REQUEST_MS,
         .cert_file = file_or_null(settings->webhook_cert),
@@ -422,18 +437,34 @@ static int start_ports(struct daemon *daemon, struct err *err)
         return err_wrap(err, "webhook_listen");
     address_of(settings->webhook_listen, web_port(daemon->port[0]), daemon->app.webhook_address,
                sizeof daemon->app.webhook_address);
-    rules = (struct web_rules){.name = "admin",
-                               .listen = settings->admin_listen,
-                               .threads = ADMIN_THREADS,
-                               .connections = ADMIN_CONNECTIONS,
-                               .body_bytes_max = ADMIN_BODY_BYTES,
-                               .idle_ms = IDLE_MS,
-                               .request_ms = REQUEST_MS,
-                               .known_hosts_only = true,
-                               .hosts = settings->admin_hosts,
-                               .user = daemon,
-                               .handler = admin_call,
-                               .refused = turned_away};
+    return 0;
+}
+
+/* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
+static int start_ports(struct daemon *daemon, struct err *err)
+{
+    must(daemon->port[0] == NULL);
+
+    const struct settings *settings = daemon->app.settings;
+    struct web_rules rules = {
+        .name = "admin",
+        .listen = settings->admin_listen,
+        .threads = ADMIN_THREADS,
+        .connections = ADMIN_CONNECTIONS,
+        .takes_body = admin_takes_body,
+        .body_bytes_max = ADMIN_BODY_BYTES,
+        .bodies_bytes_max = ADMIN_BODIES_BYTES,
+        .idle_ms = IDLE_MS,
+        .request_ms = REQUEST_MS,
+        .known_hosts_only = true,
+        .hosts = settings->admin_hosts,
+        .user = daemon,
+        .handler = admin_call,
+        .refused = turned_away,
+    };
+
+    if (start_webhooks(daemon, err) < 0)
+        return -(int)err->code;
     if (web_start(&rules, &daemon->port[1], err) < 0)
         return err_wrap(err, "admin_listen");
     if (settings->probe_listen[0] == '\0')
@@ -441,6 +472,7 @@ static int start_ports(struct daemon *daemon, struct err *err)
     rules.name = "probe";
     rules.listen = settings->probe_listen;
     rules.threads = 1;
+    rules.takes_body = NULL;
     rules.known_hosts_only = web_address_is_loopback(settings->probe_listen);
     rules.handler = probe_call;
     if (web_start(&rules, &daemon->port[2], err) < 0)

@@ -148,7 +148,7 @@ static void put_operation(struct jw *jw, const struct api_route *route)
     put(jw, "operationId", route->name + strlen("api_"));
     put(jw, "summary", route->summary);
     put_parameters(jw, route);
-    if (strcmp(route->method, "POST") == 0) {
+    if (api_route_takes_body(route)) {
         jw_key(jw, "requestBody");
         jw_object(jw);
         jw_key(jw, "required");
@@ -199,8 +199,8 @@ void api_openapi(struct api_call *call)
     put(&jw, "title", "milligpu, for operators");
     put(&jw, "description",
         "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
-        "Host that is no name of loopback or of admin_hosts (403), and a body that is not "
-        "application/json (415).");
+        "Host that is no name of loopback or of admin_hosts (403), a body that is not "
+        "application/json (415), and a body where no requestBody is told (413).");
     put(&jw, "version", MILLIGPU_VERSION);
     jw_object_end(&jw);
     put_paths(&jw);

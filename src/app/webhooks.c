@@ -747,23 +747,39 @@ static const struct {
     {"/preempt", open_preempt},
 };
 
-void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
+/* The door at the path, or the number of doors. */
+static size_t door_at(const struct webhooks *webhooks, const char *path)
 {
     const char *base = webhooks->app->settings->base_path;
-    const char *path = web_path(call);
     const size_t length = strlen(base);
+    size_t at = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
-        if (strncmp(path, base, length) != 0 || strcmp(path + length, doors[i].verb) != 0)
-            continue;
-        if (strcmp(web_method(call), "POST") != 0) {
-            web_set_header(call, "Allow", "POST");
-            answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
-        } else {
-            doors[i].open(webhooks, call);
-        }
-        return;
+    must(length > 0 && path != NULL);
+    if (strncmp(path, base, length) != 0)
+        return ARRAY_LEN(doors);
+    while (at < ARRAY_LEN(doors) && strcmp(path + length, doors[at].verb) != 0)
+        at++;
+    return at;
+}
+
+bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path)
+{
+    must(method != NULL);
+    return strcmp(method, "POST") == 0 && door_at(webhooks, path) < ARRAY_LEN(doors);
+}
+
+void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
+{
+    const size_t at = door_at(webhooks, web_path(call));
+
+    must(call != NULL);
+    if (at == ARRAY_LEN(doors)) {
+        answer_problem(call, 404, "not found",
+                       "webhooks are filter, prioritize, bind and preempt below base_path");
+    } else if (strcmp(web_method(call), "POST") != 0) {
+        web_set_header(call, "Allow", "POST");
+        answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
+    } else {
+        doors[at].open(webhooks, call);
     }
-    answer_problem(call, 404, "not found",
-                   "webhooks are filter, prioritize, bind and preempt below base_path");
 }

@@ -40,8 +40,19 @@ char *strbuf_steal(struct strbuf *buf)
     return data;
 }
 
+void strbuf_reserve(struct strbuf *buf, size_t capacity)
+{
+    must(capacity > buf->len && capacity < SIZE_MAX / 8);
+
+    if (capacity <= buf->capacity)
+        return;
+    buf->data = xrealloc(buf->capacity > 0 ? buf->data : NULL, capacity, 1);
+    buf->capacity = capacity;
+    buf->data[buf->len] = '\0';
+}
+
 /* Room for more bytes and the terminator. */
-static void reserve(struct strbuf *buf, size_t more)
+static void make_room(struct strbuf *buf, size_t more)
 {
     must(more < SIZE_MAX / 8);
     must(buf->len < SIZE_MAX / 8);
@@ -50,12 +61,8 @@ static void reserve(struct strbuf *buf, size_t more)
     const size_t need = buf->len + more + 1;
     if (need <= buf->capacity)
         return;
-    size_t capacity = buf->capacity > 0 ? buf->capacity * 2 : 64;
-    if (capacity < need)
-        capacity = need;
-    buf->data = xrealloc(buf->capacity > 0 ? buf->data : NULL, capacity, 1);
-    buf->capacity = capacity;
-    buf->data[buf->len] = '\0';
+    const size_t capacity = buf->capacity > 0 ? buf->capacity * 2 : 64;
+    strbuf_reserve(buf, capacity < need ? need : capacity);
 }
 
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
@@ -64,7 +71,7 @@ void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
         return;
     must(bytes != NULL);
 
-    reserve(buf, len);
+    make_room(buf, len);
     memcpy(buf->data + buf->len, bytes, len);
     buf->len += len;
     buf->data[buf->len] = '\0';
@@ -107,7 +114,7 @@ void strbuf_printf(struct strbuf *buf, const char *fmt, ...)
     va_end(args);
     must(len >= 0);
 
-    reserve(buf, (size_t)len);
+    make_room(buf, (size_t)len);
     va_start(args, fmt);
     const int written = vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);
     va_end(args);

@@ -280,6 +280,7 @@ int web_start(const struct web_rules *rules, struct web **out, struct err *err)
     must((rules->cert_file == NULL) == (rules->key_file == NULL));
     must(rules->client_ca_file == NULL || rules->cert_file != NULL);
     must(rules->request_ms > 0 && rules->idle_ms > 0);
+    must(rules->takes_body == NULL || rules->bodies_bytes_max > rules->body_bytes_max);
 
     struct web *web = new_web(rules);
     const int rc = start(web, err);
@@ -336,6 +337,11 @@ const char *web_name(const struct web *web)
 uint32_t web_pending(const struct web *web)
 {
     return atomic_load(&web->pending);
+}
+
+size_t web_body_bytes(const struct web *web)
+{
+    return atomic_load(&web->body_bytes);
 }
 
 bool web_files_changed(struct web *web)

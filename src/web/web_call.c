@@ -85,6 +85,8 @@ static void compose_problem(struct web_call *call, int status, const char *why)
     strbuf_json(&body, text_of(why));
     strbuf_char(&body, '}');
     compose(call, status, "application/problem+json", &body);
+    if (status == 503)
+        must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
 
 static void let_go(struct web_call *call)
@@ -202,12 +204,11 @@ static void reset(struct web_call *call)
     must(call->response == NULL && call->done == NULL);
 
     free_headers(call);
-    if (call->body.capacity > BODY_KEEP_BYTES)
-        strbuf_done(&call->body);
-    else
-        strbuf_reset(&call->body);
+    body_reset(call);
     call->method = NULL;
     call->path = NULL;
+    call->body_bytes = 0;
+    call->unread = false;
     call->refuse = 0;
     call->refuse_why = NULL;
     call->user = NULL;
@@ -217,7 +218,7 @@ void call_drop(struct web_call *call)
 {
     must(state_of(call) == CALL_WAITING || state_of(call) == CALL_CUT);
     reset(call);
-    strbuf_done(&call->body);
+    body_drop(call);
 }
 
 void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
@@ -239,33 +240,6 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
         call->refuse_why = "a NUL byte in the path or the query";
     }
     return call;
-}
-
-const char body_too_large[] = "the body is larger than this server takes";
-
-static enum MHD_Result begin(struct web_call *call, const char *version)
-{
-    must(call->path != NULL && call->method != NULL);
-
-    if (!judge_headers(call, version))
-        return refuse(call, call->refuse, call->refuse_why);
-    return MHD_YES; /* answered now, a GET would cost its connection; what is refused has to */
-}
-
-static void take(struct web_call *call, const char *bytes, size_t count)
-{
-    must(call->body.len <= call->web->rules.body_bytes_max);
-
-    if (call->refuse != 0)
-        return;
-    if (count <= call->web->rules.body_bytes_max - call->body.len) {
-        strbuf_add(&call->body, bytes, count);
-        return;
-    }
-    /* Without a Content-Length; the rest is read, until W2 ends it, and forgotten. */
-    strbuf_reset(&call->body);
-    call->refuse = 413;
-    call->refuse_why = body_too_large;
 }
 
 /* The handler returned.  Sleep, unless the answer is there already. */
@@ -294,10 +268,8 @@ static enum MHD_Result hand_over(struct web_call *call)
 {
     struct web *web = call->web;
 
-    if (call->refuse == 0 && atomic_load(&web->stopping))
+    if (atomic_load(&web->stopping))
         return refuse(call, 503, "the server is stopping");
-    if (call->refuse != 0)
-        return refuse(call, call->refuse, call->refuse_why);
     if (!move(call, CALL_READING, CALL_HANDLING))
         return MHD_NO;
     must(!call->counted);
@@ -308,6 +280,28 @@ static enum MHD_Result hand_over(struct web_call *call)
     atomic_fetch_add(&web->pending, 1);
     web->rules.handler(web->rules.user, call);
     return settle(call);
+}
+
+/*
+ * The headers are complete.  An answer now ends the connection: right for what is refused, and
+ * what spares us a body that nobody takes; a GET would lose its connection.
+ */
+static enum MHD_Result begin(struct web_call *call, const char *version)
+{
+    must(call->path != NULL && call->method != NULL);
+
+    if (!judge_headers(call, version))
+        return refuse(call, call->refuse, call->refuse_why);
+    return call->unread ? hand_over(call) : MHD_YES;
+}
+
+static enum MHD_Result complete(struct web_call *call)
+{
+    must(!call->unread);
+
+    if (call->refuse != 0) /* while the body came */
+        return refuse(call, call->refuse, call->refuse_why);
+    return hand_over(call);
 }
 
 enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not our form */
@@ -330,8 +324,8 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
         return begin(call, version);
     }
     if (*count == 0)
-        return hand_over(call);
-    take(call, bytes, *count);
+        return complete(call);
+    body_take(call, bytes, *count);
     *count = 0;
     return MHD_YES;
 }
@@ -429,6 +423,12 @@ struct text web_body(const struct web_call *call)
 {
     must(call->method != NULL);
     return (struct text){call->body.data, call->body.len};
+}
+
+bool web_body_unread(const struct web_call *call)
+{
+    must(call->method != NULL);
+    return call->unread;
 }
 
 uint64_t web_id(const struct web_call *call)

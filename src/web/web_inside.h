@@ -5,6 +5,7 @@
  *   web_accept.c   connections: limits in time, certificates, who is turned away
  *   web_call.c     requests: read, hand over, answer
  *   web_judge.c    which requests are taken, by their headers
+ *   web_body.c     their bodies, and the memory that these may have
  *   web_tls.c      certificates
  *   web_address.c  "127.0.0.1:8910"
  *
@@ -34,6 +35,7 @@
 enum {
     CALL_HEADERS_MAX = 8,
     BODY_KEEP_BYTES = 256 * 1024, /* a connection keeps no larger buffer between requests */
+    BODY_KEEP_PART = 4,           /* and none where bodies have more than this part of theirs */
     CONNECTION_BYTES = 32 * 1024, /* libmicrohttpd's own; more costs on every request */
     ANSWER_PATIENCE = 4,          /* times request_ms for the peer to take its answer */
     STOP_PATIENCE_MS = 1000,      /* for last answers to leave */
@@ -64,7 +66,9 @@ struct web_call {
     const char *method; /* NULL until the headers are complete */
     const char *path;
     struct strbuf body;
-    int refuse; /* this status instead of asking the handler; 0: ask */
+    size_t body_bytes; /* at most, as was announced */
+    bool unread;       /* it has a body that nobody takes */
+    int refuse;        /* this status instead of asking the handler; 0: ask */
     const char *refuse_why;
     bool counted; /* in web->open */
     uint64_t id;
@@ -110,8 +114,9 @@ struct web {
     char complaint[256]; /* libmicrohttpd's last, in the thread that starts it */
     atomic_bool quiesced;
     atomic_bool stopping;
-    atomic_uint pending; /* handed over, not answered */
-    atomic_uint open;    /* handed over, answer not yet sent */
+    atomic_uint pending;      /* handed over, not answered */
+    atomic_uint open;         /* handed over, answer not yet sent */
+    atomic_size_t body_bytes; /* taken up by the bodies of all connections */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
@@ -156,11 +161,19 @@ void call_drop(struct web_call *call);
 /* Answer every call that sleeps with 503; the lock is held. */
 void call_answer_all(struct web *web);
 
-/* Of a request whose headers are complete: is it taken?  If not, call->refuse says why. */
+/* Of a request whose headers are complete: false and call->refuse, or call->unread. */
 bool judge_headers(struct web_call *call, const char *version) MUST_USE;
 /* Is it a name of loopback, with or without a port, or among these, between commas? */
 bool judge_host(const char *host, const char *more) MUST_USE;
+
+/* Would so many bytes have room now?  They are claimed as they come. */
+bool body_has_room(const struct web *web, size_t bytes) MUST_USE;
+/* Keep what came, or say in call->refuse why not. */
+void body_take(struct web_call *call, const char *bytes, size_t count);
+void body_reset(struct web_call *call); /* for the next request */
+void body_drop(struct web_call *call);
 extern const char body_too_large[];
+extern const char body_no_room[];
 
 /* The thread that cuts what is too slow. */
 void watch_start(struct web *web);

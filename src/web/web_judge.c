@@ -212,17 +212,25 @@ static bool is_json(const char *type)
 
 static bool judge_body(struct web_call *call, const struct headers *headers)
 {
+    const struct web_rules *rules = &call->web->rules;
     const char *length = headers->value[LENGTH];
     /* libmicrohttpd has refused what is no number; what overflows is large, too. */
     const unsigned long long bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
 
     must(call->refuse == 0);
+    call->body_bytes = length != NULL ? (size_t)bytes : rules->body_bytes_max;
     if (headers->count[ENCODING] == 0 && bytes == 0)
         return true;
-    if (bytes > call->web->rules.body_bytes_max)
+    if (rules->takes_body == NULL || !rules->takes_body(rules->user, call->method, call->path)) {
+        call->unread = true;
+        return true;
+    }
+    if (bytes > rules->body_bytes_max)
         return refuse(call, 413, body_too_large);
     if (headers->count[TYPE] != 1 || !is_json(headers->value[TYPE]))
         return refuse(call, 415, "the Content-Type of a body is application/json");
+    if (!body_has_room(call->web, (size_t)bytes))
+        return refuse(call, 503, body_no_room);
     return true;
 }
 

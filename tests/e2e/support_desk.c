@@ -50,6 +50,12 @@ static void scheduler_call(void *user, struct web_call *call)
     webhooks_handle(desk->webhooks, call);
 }
 
+static bool takes_body(void *user, const char *method, const char *path)
+{
+    const struct desk *desk = user;
+    return api_takes_body(method, path) || webhooks_takes_body(desk->webhooks, method, path);
+}
+
 static struct web *listen_on(struct desk *desk, const char *name,
                              void (*handler)(void *user, struct web_call *call))
 {
@@ -57,7 +63,9 @@ static struct web *listen_on(struct desk *desk, const char *name,
                                     .listen = "127.0.0.1:0",
                                     .threads = 1,
                                     .connections = 16,
+                                    .takes_body = handler != probe_call ? takes_body : NULL,
                                     .body_bytes_max = 1 << 20,
+                                    .bodies_bytes_max = 1 << 24,
                                     .idle_ms = 5000,
                                     .request_ms = 5000,
                                     .user = desk,

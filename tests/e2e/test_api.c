@@ -434,6 +434,25 @@ static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
     answer_done(&answer);
 }
 
+static void a_body_is_taken_where_the_description_has_one(void **state)
+{
+    struct desk *desk = *state;
+    const struct api_route *route;
+
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
+        if (strchr(route->path, '{') != NULL)
+            continue;
+        assert_int_equal(api_takes_body(route->method, route->path),
+                         strcmp(route->method, "POST") == 0);
+        assert_false(api_takes_body("PUT", route->path));
+    }
+    assert_false(api_takes_body("POST", "/api/v1/standalone/pods/a"));
+    refuses(desk->admin, "GET", "/api/v1/nodes", "{}", 413, "GET /api/v1/nodes takes no body");
+    refuses(desk->admin, "GET", "/api/v1/nodes/n1", "{}", 413, "takes no body");
+    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/a/b", "{}", 413, "takes no body");
+    refuses(desk->probe, "GET", "/livez", "{}", 413, "GET /livez takes no body");
+}
+
 static void head_is_get_without_the_body(void **state)
 {
     struct desk *desk = *state;
@@ -1125,6 +1144,7 @@ int main(void)
         desk_test(the_description_knows_every_kind_of_drift),
         desk_test(unknown_paths_are_404),
         desk_test(a_wrong_method_is_405_and_names_the_right_ones),
+        desk_test(a_body_is_taken_where_the_description_has_one),
         desk_test(head_is_get_without_the_body),
         desk_test(parameters_that_nobody_knows_are_refused_by_name),
         desk_test(a_bad_limit_is_refused),

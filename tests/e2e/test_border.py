@@ -1,11 +1,16 @@
-"""What the listeners refuse before anything of ours sees it: pages in browsers, and what HTTP could be read as
-twice."""
+"""What the listeners refuse before anything of ours sees it: pages in browsers, what HTTP could be read as twice, and
+bodies that nobody takes."""
 
 import json
+import pathlib
 import socket
+import time
 import unittest
 
 import rig
+
+PEERS = 100
+BODY = 1024 * 1024
 
 
 def ask(port, raw, patience=10):
@@ -113,6 +118,47 @@ class Names(unittest.TestCase):
         self.assertEqual(self.reach(daemon, "webhook", "10.96.0.210:8910"), 404)
         self.assertEqual(self.reach(daemon, "webhook", "127.0.0.1"), 404)
         self.assertEqual(self.reach(daemon, "webhook", "10.96.0.211:8910"), 403)
+
+
+class Bodies(rig.Story):
+    def memory(self):
+        """Bytes that the daemon has in memory."""
+        for line in pathlib.Path(f"/proc/{self.daemon.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+    def test_the_probe_port_keeps_no_body(self):
+        before = self.memory()
+        peers = []
+        for i in range(PEERS):
+            peer = socket.create_connection(("127.0.0.1", self.daemon.port["probe"]), 10)
+            self.addCleanup(peer.close)
+            path = (b"GET /livez", b"POST /livez", b"POST /nowhere")[i % 3]
+            peer.sendall(path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                         b"Content-Length: 4194304\r\n\r\n")
+            try:
+                peer.sendall(b"x" * BODY)
+            except OSError:
+                pass  # it hung up: right so
+            peers.append(peer)
+        most = before
+        for _ in range(20):  # what it has not read yet it may read now
+            most = max(most, self.memory())
+            time.sleep(0.02)
+        self.assertLess(most - before, PEERS * BODY // 4)
+        self.assertEqual(self.daemon.request("probe", "GET", "/livez")[0], 200)
+
+    def test_what_nobody_takes_is_refused_before_it_is_sent(self):
+        for port, start, expected in (("probe", "GET /livez", 413), ("probe", "POST /livez", 405),
+                                      ("probe", "POST /nowhere", 404), ("admin", "GET /api/v1/nodes", 413),
+                                      ("admin", "POST /api/v1/nodes", 405), ("admin", "PUT /nowhere", 404),
+                                      ("webhook", "GET /scheduler/filter", 405), ("webhook", "POST /filter", 404),
+                                      ("webhook", "POST /scheduler/filter/", 404)):
+            for size in ("Content-Length: 4194304", "Transfer-Encoding: chunked"):
+                with self.subTest(port=port, start=start, size=size):
+                    head = f"{start} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{size}\r\n\r\n"
+                    self.assertEqual(status(ask(self.daemon.port[port], head.encode())), expected)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ struct text web_body(const struct web_call *call)
     return call->body;
 }
 
+bool web_body_unread(const struct web_call *call)
+{
+    return call->unread;
+}
+
 uint64_t web_id(const struct web_call *call)
 {
     must(call->status == 0);

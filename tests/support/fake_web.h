@@ -15,6 +15,7 @@ struct web_call {
     const char *query;        /* "a=1&b=2", not decoded */
     const char *content_type; /* NULL: no such header */
     struct text body;
+    bool unread; /* a body that its route does not take */
     int64_t began_ns;
     int status; /* 0: not answered yet */
     const char *type;

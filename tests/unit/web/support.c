@@ -114,7 +114,7 @@ static void handle(void *user, struct web_call *call)
     must(web_id(call) > 0 && web_began_ns(call) > 0);
     atomic_fetch_add(&site->handled, 1);
     if (strcmp(path, "/hello") == 0) {
-        answer_text(call, 200, "hello");
+        answer_text(call, web_body_unread(call) ? 413 : 200, "hello");
     } else if (strcmp(path, "/echo") == 0) {
         CLEANUP(strbuf_done) struct strbuf body;
         strbuf_init(&body);
@@ -142,6 +142,14 @@ static void refused(void *user, int status, const char *why)
     atomic_store(&site->last_status, status);
 }
 
+static bool takes_body(void *user, const char *method, const char *path)
+{
+    const struct site *site = user;
+
+    must(site->rules.handler == handle);
+    return strcmp(method, "POST") == 0 && strcmp(path, "/hello") != 0;
+}
+
 void site_init(struct site *site)
 {
     memset(site, 0, sizeof *site);
@@ -151,7 +159,9 @@ void site_init(struct site *site)
         .listen = "127.0.0.1:0",
         .threads = 2,
         .connections = 64,
+        .takes_body = takes_body,
         .body_bytes_max = 100000,
+        .bodies_bytes_max = 128 << 20,
         .idle_ms = 10000,
         .request_ms = 10000,
         .user = site,

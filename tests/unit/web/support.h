@@ -1,7 +1,7 @@
 /*
  * support - a listener with a few paths, and clients that can misbehave.
  *
- *   /echo    the body, 200            /hello   "hello"
+ *   /echo    the body, 200            /hello   "hello", takes no body
  *   /about   method, path, query a, header X-Test, host as lines
  *   /later   answered by another thread after a while
  *   /race    answered by another thread at once: before or after the handler returned

@@ -1,5 +1,5 @@
 /*
- * Who may ask.
+ * Who may ask, and how much memory he gets for it.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -16,6 +16,8 @@
 
 #define HOST "Host: localhost\r\n"
 #define JSON "Content-Type: application/json\r\n"
+
+enum { PEERS = 24, BODY = 64 * 1024, BODIES = 512 * 1024 };
 
 static struct site site;
 static struct strbuf answer;
@@ -180,6 +182,162 @@ static void a_body_is_json(void **state)
     assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
 }
 
+/* The handler says what is wrong with it, and the connection ends with its body unread. */
+static void a_body_that_nobody_takes_is_not_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request;
+        int status;
+    } cases[] = {
+        {"POST /hello HTTP/1.1\r\n" HOST JSON "Content-Length: 99\r\n\r\n{", 413},
+        {"GET /hello HTTP/1.1\r\n" HOST JSON "Content-Length: 1000000000\r\n\r\n{", 413},
+        {"GET /hello HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\n{", 413},
+        {"GET /hello HTTP/1.1\r\n" HOST "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n", 413},
+        {"PUT /nowhere HTTP/1.1\r\n" HOST JSON "Content-Length: 99\r\n\r\n{", 404},
+    };
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int fd = client_open(&site);
+        char line[32];
+        client_send(fd, cases[i].request);
+        client_read_end(fd, &answer);
+        (void)close(fd);
+        (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", cases[i].status);
+        if (strncmp(answer.data, line, strlen(line)) != 0)
+            fail_msg("not %d: \"%s\" to \"%s\"", cases[i].status, answer.data, cases[i].request);
+        assert_non_null(strcasestr(answer.data, "\r\nConnection: close\r\n"));
+        assert_int_equal(web_body_bytes(site.web), 0);
+    }
+}
+
+/* So many connections send a body that does not come to its end. */
+static void open_all(int fd[PEERS], const char *head, size_t bytes)
+{
+    CLEANUP(strbuf_done) struct strbuf request;
+
+    strbuf_init(&request);
+    strbuf_str(&request, head);
+    for (size_t i = 0; i < bytes; i++)
+        strbuf_char(&request, 'x');
+    for (size_t i = 0; i < PEERS; i++) {
+        fd[i] = client_open(&site);
+        assert_true(fd[i] >= 0);
+        client_send(fd[i], request.data);
+    }
+}
+
+static void close_all(const int fd[PEERS])
+{
+    for (size_t i = 0; i < PEERS; i++)
+        (void)close(fd[i]);
+}
+
+/* The most that was counted while nobody sent any more. */
+static size_t most_bytes(size_t until)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < 100 && most < until; i++) {
+        const size_t now = web_body_bytes(site.web);
+        most = now > most ? now : most;
+        sleep_ms(5);
+    }
+    return most;
+}
+
+static void a_listener_without_bodies_holds_none(void **state)
+{
+    (void)state;
+    int fd[PEERS];
+    site.rules.takes_body = NULL;
+    site.rules.body_bytes_max = 0;
+    site.rules.bodies_bytes_max = 0;
+    site_start(&site);
+    open_all(fd, "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 1000000\r\n\r\n", BODY);
+    assert_int_equal(most_bytes(1), 0);
+    close_all(fd);
+    open_all(fd, "POST /echo HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n10000\r\n",
+             BODY);
+    assert_int_equal(most_bytes(1), 0);
+    close_all(fd);
+}
+
+static void all_bodies_together_have_a_bound(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {
+        "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 99999\r\n\r\n",
+        "POST /echo HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n1869f\r\n",
+    };
+    site.rules.bodies_bytes_max = BODIES;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
+        int fd[PEERS]; /* 24 times 64 KiB are thrice the bound */
+        open_all(fd, heads[i], BODY);
+        const size_t most = most_bytes(BODIES + 1);
+        assert_in_range(most, BODIES / 2, BODIES);
+        /* What nobody has room for is said before a byte of it. */
+        assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST JSON
+                                   "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n"),
+                         503);
+        assert_non_null(strcasestr(answer.data, "\r\nRetry-After: 1\r\n"));
+        assert_int_equal(atomic_load(&site.last_status), 503);
+        /* Others are served, if with less than all. */
+        assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
+        close_all(fd);
+        for (int wait = 0; wait < 400 && web_body_bytes(site.web) > 0; wait++)
+            sleep_ms(5);
+        assert_int_equal(web_body_bytes(site.web), 0);
+    }
+    assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n{}"),
+                     200);
+}
+
+static void a_body_for_which_room_ran_out_is_answered_when_it_ends(void **state)
+{
+    (void)state;
+    int fd[PEERS];
+    int served = 0;
+    int refused = 0;
+    site.rules.bodies_bytes_max = BODIES;
+    site_start(&site);
+    open_all(fd, "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 65536\r\n\r\n", BODY - 1);
+    sleep_ms(200); /* so that each has met the bound, or will not */
+    for (size_t i = 0; i < PEERS; i++) {
+        client_ask(fd[i], "x", &answer);
+        served += strncmp(answer.data, "HTTP/1.1 200 ", 13) == 0;
+        refused += strncmp(answer.data, "HTTP/1.1 503 ", 13) == 0;
+        if (strncmp(answer.data, "HTTP/1.1 503 ", 13) == 0)
+            assert_non_null(strcasestr(answer.data, "\r\nRetry-After: 1\r\n"));
+    }
+    assert_int_equal(served + refused, PEERS);
+    assert_in_range(served, 1, BODIES / BODY);
+    close_all(fd);
+}
+
+static void what_connections_keep_for_their_next_body_is_counted(void **state)
+{
+    (void)state;
+    int fd[PEERS];
+    site.rules.bodies_bytes_max = BODIES;
+    site_start(&site);
+    open_all(fd, "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 1\r\n\r\n", 1);
+    CLEANUP(strbuf_done) struct strbuf request;
+    strbuf_init(&request);
+    strbuf_printf(&request, "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: %d\r\n\r\n", BODY);
+    for (int i = 0; i < BODY; i++)
+        strbuf_char(&request, 'x');
+    for (size_t i = 0; i < PEERS; i++) {
+        client_read(fd[i], &answer);
+        client_ask(fd[i], request.data, &answer); /* one after the other: there is room */
+        assert_int_equal(strncmp(answer.data, "HTTP/1.1 200 ", 13), 0);
+    }
+    sleep_ms(50);
+    assert_in_range(web_body_bytes(site.web), 1, BODIES / 2);
+    close_all(fd);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -189,6 +347,11 @@ int main(void)
         TEST(a_setting_adds_hosts),
         TEST(pages_in_browsers_are_refused),
         TEST(a_body_is_json),
+        TEST(a_body_that_nobody_takes_is_not_read),
+        TEST(a_listener_without_bodies_holds_none),
+        TEST(all_bodies_together_have_a_bound),
+        TEST(a_body_for_which_room_ran_out_is_answered_when_it_ends),
+        TEST(what_connections_keep_for_their_next_body_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
