@@ -347,6 +347,76 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 	f.succeed("ours") /* which writes its status */
 }
 
+// advertising gives our ServiceAccount what components/advertise gives it, and its policy.
+func (f *fixture) advertising() {
+	f.Helper()
+	text := f.renderWith("components/advertise")
+	var rights []string
+	for _, document := range harness.OfKinds(strings.Split(text, "\n---\n"), "ClusterRole",
+		"ClusterRoleBinding") {
+		if strings.Contains(document, "name: milligpu-advertise") {
+			rights = append(rights, document)
+		}
+	}
+	documents := strings.Join(rights, "\n---\n")
+	_, err := f.w.Kubectl(documents, "apply", "-f", "-")
+	f.check(err)
+	f.Cleanup(func() {
+		_, err := f.w.Kubectl(documents, "delete", "-f", "-")
+		f.check(err)
+	})
+	f.apply("components/advertise")
+}
+
+func TestWhoAdvertisesWritesOneAmountOfANodeAndNothingElse(t *testing.T) {
+	labelled := oneNode(0)
+	labelled.Labels = map[string]string{"nvidia.com/gpu.count": "2"}
+	f := bare(t, labelled)
+	f.advertising()
+	path := "/api/v1/nodes/node-a/status"
+	ours := f.api.As(f.w.account.Token)
+	status := func(name string, value any) object { return object{"status": object{name: value}} }
+	denies := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "403: nodes \"node-a\" is forbidden") &&
+			strings.Contains(err.Error(), "milligpu writes the capacity of nvidia.com/vgpu only")
+	}
+	others := []object{
+		status("addresses", []object{{"type": "InternalIP", "address": "10.9.9.9"}}),
+		status("conditions", []object{{"type": "Ready", "status": "True"}}),
+		status("daemonEndpoints", object{"kubeletEndpoint": object{"Port": 6666}}),
+		status("capacity", object{"cpu": "1000"}),
+		status("capacity", object{"nvidia.com/vgpu": "3000", "nvidia.com/gpu": "9"}),
+		status("allocatable", object{"cpu": "1000"}),
+		{"metadata": object{"labels": object{"nvidia.com/gpu.count": "9"}}},
+		{"metadata": object{"annotations": object{"milligpu.io/gpus": "[]"}}},
+		{"metadata": object{"finalizers": []string{"example.com/stays"}}},
+	}
+	tries := 0
+	f.until(soon, func() (bool, string) {
+		tries++ /* until the policy acts they pass */
+		_, err := ours.Merge(path, status("phase", fmt.Sprint(tries)))
+		return denies(err), fmt.Sprint("the policy does not act: ", err)
+	})
+	before := harness.At(f.must(f.api.Get("/api/v1/nodes/node-a")), "metadata", "resourceVersion")
+	for _, patch := range others {
+		if _, err := ours.Merge(path, patch); !denies(err) {
+			t.Errorf("%v: %v", patch, err)
+		}
+	}
+	after := f.must(f.api.Get("/api/v1/nodes/node-a"))
+	if harness.At(after, "metadata", "resourceVersion") != before {
+		t.Errorf("something was written: %v", after)
+	}
+	f.must(f.api.Merge(path, others[0])) /* others are not concerned */
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--advertise")
+	f.startDaemon()
+	f.until(soon, func() (bool, string) {
+		node := f.must(f.api.Get("/api/v1/nodes/node-a"))
+		seen := harness.Text(node, "status", "capacity", "nvidia.com/vgpu")
+		return seen == "2000" || seen == "2k", "milligpud has not advertised: " + seen
+	})
+}
+
 // mutated waits until a policy has changed a pod as it should, and returns that pod.
 func (f *fixture) mutated(pod harness.PodShape, done func(object) bool) object {
 	f.Helper()

@@ -76,6 +76,11 @@ func NewAPI(url, token string, config *tls.Config) *API {
 	}}
 }
 
+// As is the same client as another user.
+func (a *API) As(token string) *API {
+	return &API{URL: a.URL, token: token, client: a.client}
+}
+
 // StatusError is an answer of 400 and above.
 type StatusError struct {
 	Code    int
