@@ -371,4 +371,12 @@ BUGS: List[Bug] = [
         "    if (facts->gpus_error != NULL && !shown) {",
         "sim 1-60",
     ),
+    Bug(
+        "odd_sticks",
+        "a Node that can be read again stays closed until it is told of once more",
+        "src/core/ledger_draft.c",
+        "    if (facts->cordoned)\n",
+        "    if (facts->cordoned || (draft->old != NULL && draft->old->problem == PROBLEM_ANNOTATION))\n",
+        "sim 1-60",
+    ),
 ]

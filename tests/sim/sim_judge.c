@@ -155,8 +155,8 @@ static bool same_gpu(const struct truth_node *node, const char *a, const char *b
 }
 
 /* What living pods that we bound there hold of this GPU; victims (NULL: nobody) are gone. */
-static uint32_t granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
-                        const bool *victim)
+uint32_t judge_granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
+                       const bool *victim)
 {
     uint32_t sum = 0;
 
@@ -196,7 +196,7 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       "p%u: %u milli, %u MiB of %s: no state of %s since version %llu allows that",
                       pod->name, share->milli, share->mib, share->gpu, pod->node,
                       (unsigned long long)pod->asked_version);
-    const uint32_t sum = granted(sim, node, share->gpu, NULL);
+    const uint32_t sum = judge_granted(sim, node, share->gpu, NULL);
     if (sum > room)
         sim_violation(sim, "GPU %s of %s is granted beyond its size: %u of %u milli", share->gpu,
                       pod->node, sum, room);
@@ -314,7 +314,7 @@ static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const st
     struct truth_share *share = &pod->share[pod->shares++];
     *share = (struct truth_share){.want = want, .milli = milli};
     (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu->id);
-    const uint32_t others = granted(trial->sim, trial->node, gpu->id, trial->victim);
+    const uint32_t others = judge_granted(trial->sim, trial->node, gpu->id, trial->victim);
     const bool fits =
         others + truth_charge(pod, gpu->id) <= gpu->milli && place(trial, want, part + 1);
     pod->shares--;
@@ -698,8 +698,12 @@ static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
     for (uint32_t i = 0; i < node->gpus; i++)
         gpus += (node->gpu[i].flags & GPU_ABSENT) == 0 ? 1 : 0;
     if (!pod->shape->grantable)
-        return 1; /* it closes the node, whatever the number */
-    if (gpus >= parts || held->is.unplaced_milli > 0)
+        return 1;                      /* it closes the node, whatever the number */
+    if (held->is.unplaced_milli > 0) { /* one that cannot be judged is no more than its node has */
+        const uint32_t least = pod->strange ? squat_least(sim, pod) : UINT32_MAX;
+        return least < truth_peak(pod->shape) ? least : truth_peak(pod->shape);
+    }
+    if (gpus >= parts)
         return truth_peak(pod->shape);
     return want->milli / parts * gpus;
 }
@@ -893,6 +897,7 @@ void judge_quiet(struct sim *sim)
         while ((node = snapshot_next(snapshot, &at)) != NULL)
             drift_of(node, NULL, met_drift);
         judge_odd_nodes(sim, snapshot);
+        judge_open_nodes(sim, snapshot);
         judge_proposals(sim);
         judge_file(sim, snapshot);
         snapshot_unref(snapshot);

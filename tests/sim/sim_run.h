@@ -277,6 +277,12 @@ void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothin
 void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
                     const struct allocation *held);
 /* It lives there and leaves room for no share. */
+/* The least that its node had since it came, when it had any. */
+uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod);
+/* Where only pods of ours live nothing is closed. */
+void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot);
+uint32_t judge_granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
+                       const bool *victim);
 bool squat_fills(const struct truth_pod *pod, const struct truth_node *node);
 /* This pod has just been refused; room is what the daemon showed before. */
 void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod,

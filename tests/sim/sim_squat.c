@@ -11,6 +11,7 @@
 
 enum { GPU_MILLI_MAX = 1000 };
 
+/* One container at most. */
 const struct shape truth_squatter[] = {
     {"64000", 1, {{"c", WANT_APP, 64000, 0}}, .grantable = true, .ours = true},
     {"64000over64", 1, {{"c", WANT_APP, 64000, 64}}, .grantable = true, .ours = true},
@@ -148,4 +149,58 @@ void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct n
             sim_violation(sim, "GPU %s has %u milli free, and p%u (%s) squats it",
                           node->is.gpu[i].id, free_on(shown, node->is.gpu[i].id), pod->name,
                           pod->shape->word);
+}
+
+uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod)
+{
+    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++) {
+        uint32_t milli = 0;
+        for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
+            milli += node->was[v].gpu[i].missing ? 0 : node->was[v].gpu[i].milli;
+        if (milli > 0 && milli < least)
+            least = milli;
+    }
+    return least;
+}
+
+/* Somebody else's pod, one with whole GPUs, or a doubt: then it is not to be said. */
+static bool is_ours_alone(const struct sim *sim, const struct truth_node *node,
+                          const struct node *shown)
+{
+    for (uint32_t i = 0; i < shown->allocations; i++)
+        if (shown->allocation[i]->is.state == STATE_RESERVED)
+            return false;
+    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+        const struct truth_pod *pod = &sim->truth.pod[i];
+        if (truth_alive(pod) && strcmp(pod->node, node->name) == 0 &&
+            (!pod->ours || pod->shape->whole > 0))
+            return false;
+    }
+    return true;
+}
+
+void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot)
+{
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        const struct truth_node *node = &sim->truth.node[n];
+        const struct node *shown = snapshot_node(snapshot, text_of(node->name));
+        if (!node->is.there || node->is.cordoned || !is_ours_alone(sim, node, shown))
+            continue;
+        for (uint32_t i = 0; i < node->is.gpus; i++) {
+            const struct truth_gpu *gpu = &node->is.gpu[i];
+            const struct gpu *is = node_gpu(shown, text_of(gpu->id));
+            if (gpu->missing || gpu->ill)
+                continue;
+            const uint32_t taken = judge_granted(sim, node, gpu->id, NULL);
+            const uint32_t room = taken < gpu->milli ? gpu->milli - taken : 0;
+            if (is == NULL || (room > 0 && gpu_closed(is) != REASON_NONE) || gpu_free(is) != room)
+                sim_violation(sim, "GPU %s has %u milli free, the ledger says %u, %s", gpu->id,
+                              room, is != NULL ? gpu_free(is) : 0,
+                              is != NULL ? reason_name(gpu_closed(is)) : "not there");
+            sim_met("quiet/open");
+        }
+    }
 }

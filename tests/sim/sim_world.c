@@ -653,7 +653,9 @@ static void ask_otherwise(struct sim *sim)
 /* Bound by hand, and as odd as it may be: it counts like a plain one. */
 static void hostile_stranger(struct sim *sim, struct draw *draw, const char *node)
 {
-    const struct shape *shape = &truth_shape[draw_below(draw, 7)]; /* one container, one amount */
+    const struct shape *shape = draw_chance(draw, 300)
+                                    ? &truth_squatter[draw_below(draw, truth_squatters)]
+                                    : &truth_shape[draw_below(draw, 7)]; /* one amount */
     struct truth_pod *pod = begin_pod(sim, draw, shape);
     char name[16];
     char milli[16];
@@ -662,7 +664,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
 
     if (pod == NULL)
         return;
-    must(shape->wants == 1 && shape->model == NULL && shape->memory == NULL);
+    must(shape->wants <= 1 && shape->model == NULL && shape->memory == NULL);
     pod->strange = true;
     (void)snprintf(name, sizeof name, "p%u", pod->name);
     (void)snprintf(milli, sizeof milli, "%u", shape->want[0].milli);
@@ -672,7 +674,8 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
                                    .resource = "nvidia.com/vgpu",
                                    .whole_resource = "nvidia.com/gpu",
                                    .amount = amount,
-                                   .asking = 1};
+                                   .asking = shape->wants,
+                                   .whole = shape->whole};
     strbuf_init(&body);
     hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = draw_any});
     if (request(sim, "POST", pods_path, body.data) != 201)
