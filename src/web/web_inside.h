@@ -163,8 +163,6 @@ void call_answer_all(struct web *web);
 
 /* Of a request whose headers are complete: false and call->refuse, or call->unread. */
 bool judge_headers(struct web_call *call, const char *version) MUST_USE;
-/* Is it a name of loopback, with or without a port, or among these, between commas? */
-bool judge_host(const char *host, const char *more) MUST_USE;
 
 /* Would so many bytes have room now?  They are claimed as they come. */
 bool body_has_room(const struct web *web, size_t bytes) MUST_USE;

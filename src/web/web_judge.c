@@ -163,7 +163,8 @@ static bool is_loopback(struct text name)
     return web_address_is_loopback(address);
 }
 
-bool judge_host(const char *host, const char *more)
+/* Is it a name of loopback, with or without a port, or among more, between commas? */
+static bool is_known(const char *host, const char *more)
 {
     const struct text name = name_of(host);
     struct text rest = text_of(more);
@@ -189,7 +190,7 @@ static bool judge_sender(struct web_call *call, const struct headers *headers)
     if (headers->count[ORIGIN] > 0)
         return refuse(call, 403, "Origin: pages in browsers are not served");
     if (rules->known_hosts_only && headers->count[HOST] > 0 &&
-        !judge_host(headers->value[HOST], rules->hosts))
+        !is_known(headers->value[HOST], rules->hosts))
         return refuse(call, 403,
                       "the Host header is no name of this machine's loopback: write localhost or "
                       "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");

@@ -313,6 +313,22 @@ BUGS: List[Bug] = [
         "unit.web.web",
     ),
     Bug(
+        "blank_before_colon",
+        "a blank is part of a header's name: a length that is none, and the body is the next request",
+        "src/web/web_judge.c",
+        "!#$%&'*+-.^_`|~",
+        " !#$%&'*+-.^_`|~",
+        "unit.web.strict",
+    ),
+    Bug(
+        "never_given_back",
+        "what bodies took of their memory is not given back: after some of them all are refused",
+        "src/web/web_body.c",
+        "atomic_fetch_sub(&call->web->body_bytes, call->body.capacity);",
+        "atomic_load(&call->web->body_bytes);",
+        "unit.web.border",
+    ),
+    Bug(
         "both_hold_one",
         "a pod of both resources holds its shares, and nothing of the whole GPUs",
         "src/core/ledger_decide.c",
