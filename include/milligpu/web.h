@@ -108,6 +108,8 @@ void web_attach(struct web_call *call, void *user, void (*done)(void *user));
 
 /* Swallows body (it is reset).  type: "application/json".  Any thread, exactly once. */
 void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body);
+/* The same with what is in a file now; it is read while it is sent, and closed. */
+void web_answer_file(struct web_call *call, int status, const char *type, int take_fd);
 
 /*
  * More headers, at most 8, before the answer; both are copied.  One whose value a header cannot

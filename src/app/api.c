@@ -303,7 +303,7 @@ static void read_query(struct api_call *call)
 
 static void serve(struct app *app, struct web_call *web, bool probe)
 {
-    struct api_call call = {.app = app, .web = web};
+    struct api_call call = {.app = app, .web = web, .file = -1};
 
     must(app != NULL && web != NULL);
     arena_init(&call.arena);
@@ -320,7 +320,10 @@ static void serve(struct app *app, struct web_call *web, bool probe)
     must(call.status >= 200);
     /* What was true a moment ago is no answer to the next question. */
     web_set_header(web, "Cache-Control", "no-store");
-    web_answer(web, call.status, call.type, &call.body);
+    if (call.file >= 0)
+        web_answer_file(web, call.status, call.type, call.file);
+    else
+        web_answer(web, call.status, call.type, &call.body);
     strbuf_done(&call.body);
     arena_done(&call.arena);
 }

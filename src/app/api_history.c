@@ -13,7 +13,6 @@ enum {
     SCAN_ROWS = 1000, /* of one look into the history */
     SCAN_LOOKS = 20,  /* a filter that hits nothing ends after so many, and the page is short */
     BACKUP_MIB_MAX = 256,
-    READ_BYTES = 64 * 1024,
 };
 
 /* Rows that outlive the store's callback. */
@@ -343,22 +342,6 @@ void api_allocations_released(struct api_call *call)
 
 /* --- backup --- */
 
-static int read_file(const char *path, struct strbuf *out, struct err *err)
-{
-    char bytes[READ_BYTES];
-    ssize_t got = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return err_set(err, ERR_IO, "the copy cannot be read: errno %d", errno);
-    while ((got = read(fd, bytes, sizeof bytes)) > 0)
-        strbuf_add(out, bytes, (size_t)got);
-    const int failed = errno;
-    (void)close(fd); /* it was only read */
-    must(got <= 0);
-    return got < 0 ? err_set(err, ERR_IO, "the copy cannot be read: errno %d", failed) : 0;
-}
-
 /*
  * A folder of our own beside the ledger: a disk with room for the one has room for the other.  By
  * its name the next start knows what to remove if this one is killed.
@@ -386,8 +369,10 @@ static int copy_through(struct api_call *call, const char *folder, struct err *e
     must(used > 0 && (size_t)used < sizeof file);
     int rc = store_backup(call->app->store, file, err);
     if (rc == 0)
-        rc = read_file(file, &call->body, err);
-    (void)unlink(file); /* it may never have come to be */
+        call->file = open(file, O_RDONLY | O_CLOEXEC);
+    if (rc == 0 && call->file < 0)
+        rc = err_set(err, ERR_IO, "the copy cannot be read: errno %d", errno);
+    (void)unlink(file); /* it may never have come to be; what is open goes on to be read */
     return rc;
 }
 

@@ -60,6 +60,7 @@ struct api_call {
     int status;
     const char *type;
     struct strbuf body;
+    int file; /* where that is not negative, what is in it is the answer */
 };
 
 /* Another answer than the route's: a problem.  What is in the body already is dropped. */

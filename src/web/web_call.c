@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
@@ -52,13 +53,12 @@ static struct MHD_Response *response_of(struct strbuf *body)
     return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
 }
 
-static void compose(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+static void compose(struct web_call *call, int status, const char *type,
+                    struct MHD_Response *response)
 {
     must(status >= 200 && status <= 599);
-    must(call->response == NULL);
+    must(call->response == NULL && response != NULL);
 
-    struct MHD_Response *response = response_of(take_body);
-    must(response != NULL);
     if (type != NULL)
         must(MHD_add_response_header(response, "Content-Type", type) == MHD_YES);
     if (atomic_load(&call->web->quiesced))
@@ -84,7 +84,7 @@ static void compose_problem(struct web_call *call, int status, const char *why)
         status);
     strbuf_json(&body, text_of(why));
     strbuf_char(&body, '}');
-    compose(call, status, "application/problem+json", &body);
+    compose(call, status, "application/problem+json", response_of(&body));
     if (status == 503)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
@@ -158,12 +158,12 @@ static void wake(struct web_call *call)
     MHD_resume_connection(call->peer);
 }
 
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+static void answer_with(struct web_call *call, int status, const char *type,
+                        struct MHD_Response *response)
 {
     struct web *web = call->web;
 
-    compose(call, status, type, take_body);
-    strbuf_reset(take_body);
+    compose(call, status, type, response);
     let_go(call);
     const int before = atomic_exchange(&call->state, CALL_ANSWERED);
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
@@ -172,6 +172,21 @@ void web_answer(struct web_call *call, int status, const char *type, struct strb
     web_lock(web);
     wake(call);
     web_unlock(web);
+}
+
+void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+{
+    answer_with(call, status, type, response_of(take_body));
+    strbuf_reset(take_body);
+}
+
+void web_answer_file(struct web_call *call, int status, const char *type, int take_fd)
+{
+    struct stat is;
+
+    must(take_fd >= 0);
+    must(fstat(take_fd, &is) == 0);
+    answer_with(call, status, type, MHD_create_response_from_fd64((uint64_t)is.st_size, take_fd));
 }
 
 static void answer_stopping(struct web_call *call)

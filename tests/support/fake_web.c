@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
@@ -105,4 +106,17 @@ void web_answer(struct web_call *call, int status, const char *type, struct strb
     call->status = status;
     if (call->answered != NULL)
         call->answered(call);
+}
+
+void web_answer_file(struct web_call *call, int status, const char *type, int take_fd)
+{
+    struct strbuf body;
+    char bytes[4096];
+    ssize_t got;
+
+    strbuf_init(&body);
+    while ((got = read(take_fd, bytes, sizeof bytes)) > 0)
+        strbuf_add(&body, bytes, (size_t)got);
+    must(got == 0 && close(take_fd) == 0);
+    web_answer(call, status, type, &body);
 }

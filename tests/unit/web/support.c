@@ -126,6 +126,8 @@ static void handle(void *user, struct web_call *call)
         start_later(call);
     } else if (strcmp(path, "/race") == 0) {
         atomic_store(&site->race, call);
+    } else if (strcmp(path, "/file") == 0) {
+        web_answer_file(call, 200, "text/plain", atomic_exchange(&site->file, -1));
     } else if (strcmp(path, "/hold") == 0) {
         hold(site, call);
     } else {

@@ -5,6 +5,7 @@
  *   /about   method, path, query a, header X-Test, host as lines
  *   /later   answered by another thread after a while
  *   /race    answered by another thread at once: before or after the handler returned
+ *   /file    what is in site->file
  *   /hold    not answered before site_release(), with what site_attached counts
  *   else     404
  */
@@ -32,6 +33,7 @@ struct site {
     pthread_t racer;
     atomic_bool racer_ends;
     struct web_call *_Atomic race;
+    atomic_int file; /* what /file answers, once */
 };
 
 /* The usual rules; change site->rules, then site_start(). */

@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -5,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -401,6 +403,37 @@ static void a_client_that_does_not_take_its_answer_is_cut_off(void **state)
     (void)close(fd);
 }
 
+/* A backup is as large as the ledger. */
+static void a_file_is_sent_without_being_held_in_memory(void **state)
+{
+    enum { FILE_BYTES = 64 << 20 };
+    char *bytes = xmalloc(1 << 20);
+    (void)state;
+
+    site_start(&site);
+    const int file = memfd_create("answer", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, FILE_BYTES), 0);
+    assert_int_equal(pwrite(file, "end", 3, FILE_BYTES - 3), 3);
+    atomic_store(&site.file, dup(file));
+    const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    const int fd = client_open(&site);
+    client_send(fd, "GET /file HTTP/1.1\r\nConnection: close\r\n" HEAD);
+    size_t got = 0;
+    char last = '\0';
+    for (ssize_t count; (count = recv(fd, bytes, 1 << 20, 0)) > 0; got += (size_t)count) {
+        if (got == 0)
+            strbuf_text(&answer, (struct text){bytes, (size_t)count < 200 ? (size_t)count : 200});
+        last = bytes[count - 1];
+        assert_true(mallinfo2().uordblks + mallinfo2().hblkhd < before + (4 << 20));
+    }
+    assert_status(200);
+    assert_contains("\r\nContent-Length: 67108864\r\n");
+    assert_true(got > FILE_BYTES && last == 'd');
+    (void)close(fd);
+    (void)close(file);
+    xfree(bytes);
+}
+
 static void an_answer_may_come_later_from_another_thread(void **state)
 {
     (void)state;
@@ -719,6 +752,7 @@ int main(void)
         TEST(an_idle_connection_outlives_the_limit_of_a_request),
         TEST(an_idle_connection_ends_after_its_time),
         TEST(a_client_that_does_not_take_its_answer_is_cut_off),
+        TEST(a_file_is_sent_without_being_held_in_memory),
         TEST(an_answer_may_come_later_from_another_thread),
         TEST(many_calls_sleep_and_wake),
         TEST(an_answer_may_race_with_the_end_of_the_handler),
