@@ -395,4 +395,20 @@ BUGS: List[Bug] = [
         "    if (facts->cordoned || (draft->old != NULL && draft->old->problem == PROBLEM_ANNOTATION))\n",
         "sim 1-60",
     ),
+    Bug(
+        "moment",
+        "a node that shows nothing for a moment loses its UUIDs to who copies them",
+        "src/core/ledger_draft.c",
+        "            claims = add_claim(out, claims, gpu->id);\n",
+        "            claims += 0;\n",
+        "sim 1-150",
+    ),
+    Bug(
+        "first_in_list",
+        "where a ledger begins anew the first in the list has the UUID, not the older Node",
+        "src/app/writer.c",
+        ".elder = inventory};",
+        ".elder = NULL};",
+        "sim 1-60",
+    ),
 ]

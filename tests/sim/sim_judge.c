@@ -196,6 +196,7 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       "p%u: %u milli, %u MiB of %s: no state of %s since version %llu allows that",
                       pod->name, share->milli, share->mib, share->gpu, pod->node,
                       (unsigned long long)pod->asked_version);
+    judge_copies(sim, pod, share);
     const uint32_t sum = judge_granted(sim, node, share->gpu, NULL);
     if (sum > room)
         sim_violation(sim, "GPU %s of %s is granted beyond its size: %u of %u milli", share->gpu,
@@ -295,6 +296,7 @@ struct trial {
     const struct sim *sim;
     const struct truth_node *node;
     const bool *victim;
+    bool bold; /* of a UUID of which it is not known whose it is, it is this node's */
     struct truth_pod pod;
 };
 
@@ -306,7 +308,9 @@ static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const st
     struct truth_pod *pod = &trial->pod;
     const uint32_t milli = pod->shape->want[want].milli / parts_of(&pod->shape->want[want]);
 
-    if (!suits(pod->shape, gpu, milli))
+    const enum copies_whose whose = copies_whose(trial->sim, trial->node, gpu->id);
+    if (!suits(pod->shape, gpu, milli) || whose == COPIES_ANOTHERS ||
+        (whose == COPIES_UNSURE && !trial->bold))
         return false;
     for (uint32_t i = 0; i < pod->shares; i++)
         if (pod->share[i].want == want && strcmp(pod->share[i].gpu, gpu->id) == 0)
@@ -360,9 +364,12 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
     }
     if (!shares)
         return FIT_YES; /* how many whole GPUs there are, kube-scheduler counts */
-    if (!sure)
+    if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
-    return place(&trial, 0, 0) ? FIT_YES : FIT_NO;
+    if (place(&trial, 0, 0))
+        return FIT_YES;
+    trial.bold = true;
+    return place(&trial, 0, 0) ? FIT_UNSURE : FIT_NO;
 }
 
 /* --- an answer --- */
@@ -840,8 +847,10 @@ static void judge_file(struct sim *sim, const struct snapshot *snapshot)
             if (node->gpu[i].used_milli != shown->gpu[i].used_milli ||
                 node->gpu[i].reserved_milli != shown->gpu[i].reserved_milli ||
                 node->gpu[i].milli != shown->gpu[i].milli ||
-                node->gpu[i].flags != shown->gpu[i].flags)
-                sim_violation(sim, "memory and file disagree about GPU %s", shown->gpu[i].id->text);
+                ((node->gpu[i].flags ^ shown->gpu[i].flags) & ~(unsigned)GPU_CONTESTED) != 0)
+                sim_violation(sim, "memory and file disagree about GPU %s: flags %x and %x",
+                              shown->gpu[i].id->text, (unsigned)shown->gpu[i].flags,
+                              (unsigned)node->gpu[i].flags);
         for (uint32_t i = 0; i < node->allocations; i++) {
             const struct allocation *a = node->allocation[i];
             const struct allocation *b = node_allocation(shown, text_of(a->is.uid));

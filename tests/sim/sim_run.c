@@ -240,6 +240,11 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
         rules->crash_per_mille = 20 + draw_below(draw, 60);
         rules->faults_per_mille = 50 + draw_below(draw, 250);
     }
+    rules->copies = draw_chance(draw, 250);
+    if (rules->copies && rules->nodes == 1)
+        rules->nodes = 2;
+    if (rules->copies && !rules->loses)
+        rules->node_per_mille = 100 + draw_below(draw, 100);
 }
 
 uint32_t sim_steps(uint64_t seed)

@@ -57,6 +57,7 @@ struct sim_rules {
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
     bool loses;      /* the ledger is lost now and then, and a new one begins */
+    bool copies;     /* nodes show UUIDs of others */
     bool picky;      /* another extender agrees to one node only, for many pods */
     uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
 };
@@ -260,6 +261,21 @@ void odd_mend(struct sim *sim, struct truth_node *node);
 void odd_mend_all(struct sim *sim);
 void odd_forget(struct truth_node *node); /* it is deleted */
 void judge_odd_nodes(struct sim *sim, const struct snapshot *snapshot);
+
+/* one node's change */
+void world_patch_node(struct sim *sim, struct truth_node *node, const char *what);
+
+/* copies */
+enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };
+enum copies_whose copies_whose(const struct sim *sim, const struct truth_node *node,
+                               const char *id);
+bool copies_at(const struct sim *sim,
+               const struct truth_node *node); /* shown there and elsewhere */
+void copies_begin(struct sim *sim);
+bool copies_step(struct sim *sim, struct truth_node *node, struct draw *draw); /* false: nothing */
+void copies_node_gone(struct sim *sim, const struct truth_node *node);
+void judge_copies(const struct sim *sim, const struct truth_pod *pod,
+                  const struct truth_share *share);
 
 /* judge */
 void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);

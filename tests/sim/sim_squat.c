@@ -46,7 +46,7 @@ static bool fills(const struct truth_pod *pod)
 static bool was_there(const struct truth_node *node, uint32_t gpu, const struct truth_pod *squatter)
 {
     for (uint32_t v = truth_first_known(node, squatter->asked_version); v < node->versions; v++)
-        if (!node->was[v].there || node->was[v].gpu[gpu].missing)
+        if (!node->was[v].there || gpu >= node->was[v].gpus || node->was[v].gpu[gpu].missing)
             return false;
     return true;
 }
@@ -192,7 +192,7 @@ void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot)
         for (uint32_t i = 0; i < node->is.gpus; i++) {
             const struct truth_gpu *gpu = &node->is.gpu[i];
             const struct gpu *is = node_gpu(shown, text_of(gpu->id));
-            if (gpu->missing || gpu->ill)
+            if (gpu->missing || gpu->ill || copies_whose(sim, node, gpu->id) != COPIES_ITS_OWN)
                 continue;
             const uint32_t taken = judge_granted(sim, node, gpu->id, NULL);
             const uint32_t room = taken < gpu->milli ? gpu->milli - taken : 0;

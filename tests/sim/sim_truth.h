@@ -21,6 +21,7 @@ enum {
     TRUTH_WANTS = 4,
     TRUTH_SHARES = 16,
     TRUTH_VERSIONS = 512,
+    TRUTH_COPIES = 64,
 };
 
 #define TRUTH_ANY UINT32_MAX /* of nodes, as bits */
@@ -64,6 +65,7 @@ struct truth_gpu {
     uint32_t mib;
     bool ill;
     bool missing; /* not in the inventory at the moment */
+    bool copy;    /* the UUID is of another node */
 };
 
 enum truth_source { TRUTH_ANNOTATED, TRUTH_COUNTED, TRUTH_LABELLED };
@@ -122,7 +124,16 @@ struct truth_pod {
     struct truth_share share[TRUTH_SHARES]; /* ours: as granted */
 };
 
+/* A UUID that another node has shown, too. */
+struct truth_copied {
+    char id[TRUTH_ID];
+    uint32_t owner; /* which node it was copied from */
+    bool known;     /* milligpud knew it as that node's, which has been there ever since */
+};
+
 struct truth {
+    uint32_t copies;
+    struct truth_copied copied[TRUTH_COPIES];
     uint32_t nodes;
     struct truth_node node[TRUTH_NODES];
     uint32_t pods;

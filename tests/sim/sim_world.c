@@ -13,7 +13,7 @@
 #include "support/disk.h"
 #include "support/hostile.h"
 
-enum { GPUS = 4, MIB = 81920, MAKE_ROOM = 3 };
+enum { GPUS = 4, MIB = 81920, MAKE_ROOM = 3, NODE_AGE_MS = 2000 };
 static const int64_t YEAR_MS = INT64_C(400) * 24 * 3600 * 1000;
 
 static const char pods_path[] = "/api/v1/namespaces/default/pods";
@@ -138,7 +138,7 @@ static void create_node(struct sim *sim, struct truth_node *node, bool oddly)
 }
 
 /* One request that tells of one change. */
-static void patch_node(struct sim *sim, struct truth_node *node, const char *what)
+void world_patch_node(struct sim *sim, struct truth_node *node, const char *what)
 {
     char path[64];
     json_t *patch;
@@ -185,6 +185,7 @@ static void delete_node(struct sim *sim, struct truth_node *node)
         sim_violation(sim, "the stand-in does not delete a node");
     odd_forget(node);
     node->is.there = node->is.cordoned = false;
+    copies_node_gone(sim, node);
     truth_node_is(sim, node, world_version(sim));
     sim_met("node/deleted");
     sim_say(sim, "node %s is deleted", node->name);
@@ -215,7 +216,7 @@ static void name_gpus(struct sim *sim, struct truth_node *node)
         (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-late-%u", n, i);
         gpu->mib = MIB;
     }
-    patch_node(sim, node, "gets_uuids");
+    world_patch_node(sim, node, "gets_uuids");
 }
 
 static bool has_aliases(const struct truth_node *node)
@@ -230,30 +231,30 @@ static void change_annotated(struct sim *sim, struct truth_node *node, struct dr
     switch (draw_below(draw, 6)) {
     case 0:
         gpu->ill = !gpu->ill;
-        patch_node(sim, node, gpu->ill ? "ill" : "well");
+        world_patch_node(sim, node, gpu->ill ? "ill" : "well");
         break;
     case 1:
         gpu->missing = !gpu->missing;
-        patch_node(sim, node, gpu->missing ? "loses_a_gpu" : "gpu_returns");
+        world_patch_node(sim, node, gpu->missing ? "loses_a_gpu" : "gpu_returns");
         break;
     case 2:
         gpu->milli = gpu->milli == 1000 ? 500 : 1000;
         gpu->mib = gpu->milli == 1000 ? MIB : MIB / 2;
-        patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
+        world_patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
         break;
     case 3:
         if (!has_aliases(node)) { /* an alias is of an index */
             rotate_indexes(node);
-            patch_node(sim, node, "other_indexes");
+            world_patch_node(sim, node, "other_indexes");
         }
         break;
     case 4:
         keep_first(node, 0);
-        patch_node(sim, node, "all_missing");
+        world_patch_node(sim, node, "all_missing");
         break;
     default:
         keep_first(node, node->is.gpus);
-        patch_node(sim, node, "all_there");
+        world_patch_node(sim, node, "all_there");
     }
 }
 
@@ -262,11 +263,11 @@ static void change_counted(struct sim *sim, struct truth_node *node, struct draw
     switch (draw_below(draw, 4)) {
     case 0:
         keep_first(node, 0);
-        patch_node(sim, node, "plugin_restarts");
+        world_patch_node(sim, node, "plugin_restarts");
         break;
     case 1:
         keep_first(node, 1 + draw_below(draw, node->is.gpus));
-        patch_node(sim, node, "other_count");
+        world_patch_node(sim, node, "other_count");
         break;
     case 2:
         if (node->source == TRUTH_COUNTED && draw_chance(draw, 300)) {
@@ -276,7 +277,7 @@ static void change_counted(struct sim *sim, struct truth_node *node, struct draw
         break;
     default:
         keep_first(node, node->is.gpus);
-        patch_node(sim, node, "plugin_back");
+        world_patch_node(sim, node, "plugin_back");
     }
 }
 
@@ -293,6 +294,8 @@ static void change_node(struct sim *sim, struct draw *draw)
         cordon(sim, node, !node->is.cordoned);
     else if (node->odd)
         odd_mend(sim, node);
+    else if (copies_step(sim, node, draw))
+        return;
     else if (node->source == TRUTH_ANNOTATED)
         change_annotated(sim, node, draw);
     else
@@ -305,7 +308,9 @@ static void begin_node(struct sim *sim, uint32_t n)
     const uint32_t kind = draw_below(&sim->draw, 10);
 
     (void)snprintf(node->name, sizeof node->name, "n%u", n);
-    node->source = kind < 5 ? TRUTH_ANNOTATED : kind < 8 ? TRUTH_COUNTED : TRUTH_LABELLED;
+    node->source = kind < 5 || sim->rules.copies ? TRUTH_ANNOTATED
+                   : kind < 8                    ? TRUTH_COUNTED
+                                                 : TRUTH_LABELLED;
     node->is.gpus = 1 + draw_below(&sim->draw, GPUS);
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct truth_gpu *gpu = &node->is.gpu[i];
@@ -877,8 +882,12 @@ void world_crowd(struct sim *sim)
 void world_begin(struct sim *sim)
 {
     sim->truth.nodes = sim->rules.nodes;
-    for (uint32_t i = 0; i < sim->truth.nodes; i++)
-        begin_node(sim, i);
+    /* The last by name is the oldest. */
+    for (uint32_t i = sim->truth.nodes; i > 0; i--) {
+        begin_node(sim, i - 1);
+        sim->wall_ms += NODE_AGE_MS;
+    }
+    copies_begin(sim);
 }
 
 void world_step(struct sim *sim, struct draw *draw)

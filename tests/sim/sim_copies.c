@@ -1,0 +1,201 @@
+/*
+ * copies - nodes that show UUIDs of another: a cloned image, for a while or for ever.
+ *
+ * A UUID is granted on one node at a time.  Where milligpud knew whose it was before anybody copied
+ * it, that node goes on for as long as its Node is there, whatever it shows meanwhile; the copier
+ * gets nothing.  In all other cases it is milligpud's choice, so the judge does not know who fits.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim_run.h"
+
+/* --- whose it is --- */
+
+static struct truth_copied *copied_of(const struct sim *sim, const char *id)
+{
+    struct truth *truth = (struct truth *)(uintptr_t)&sim->truth;
+
+    for (uint32_t i = 0; i < truth->copies; i++)
+        if (strcmp(truth->copied[i].id, id) == 0)
+            return &truth->copied[i];
+    return NULL;
+}
+
+/* Else a new ledger may have begun while it did not. */
+static bool has_always_shown(const struct truth_node *node, const char *id)
+{
+    for (uint32_t v = 0; v < node->versions; v++) {
+        bool shown = false;
+        for (uint32_t i = 0; i < node->was[v].gpus; i++)
+            shown =
+                shown || (strcmp(node->was[v].gpu[i].id, id) == 0 && !node->was[v].gpu[i].missing);
+        if (!shown)
+            return false;
+    }
+    return true;
+}
+
+enum copies_whose copies_whose(const struct sim *sim, const struct truth_node *node, const char *id)
+{
+    const struct truth_copied *copied = copied_of(sim, id);
+
+    if (copied == NULL)
+        return COPIES_ITS_OWN;
+    if (!copied->known ||
+        (sim->rules.loses && !has_always_shown(&sim->truth.node[copied->owner], id)))
+        return COPIES_UNSURE;
+    return copied->owner == node - sim->truth.node ? COPIES_ITS_OWN : COPIES_ANOTHERS;
+}
+
+bool copies_at(const struct sim *sim, const struct truth_node *node)
+{
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        if (copied_of(sim, node->is.gpu[i].id) != NULL)
+            return true;
+    return false;
+}
+
+/* The Node is gone, and whoever comes next may take over. */
+void copies_node_gone(struct sim *sim, const struct truth_node *node)
+{
+    for (uint32_t i = 0; i < sim->truth.copies; i++)
+        if (sim->truth.copied[i].owner == node - sim->truth.node)
+            sim->truth.copied[i].known = false;
+}
+
+/* Has milligpud written down that the UUIDs are that node's? */
+static bool is_known(const struct sim *sim, const struct truth_node *node)
+{
+    return sim->rules.loses || sim->daemon.applied_nodes >= node->is.version;
+}
+
+/* --- what nodes do --- */
+
+static void copy(struct sim *sim, struct truth_node *node, const struct truth_node *from,
+                 uint32_t at)
+{
+    const struct truth_gpu *gpu = &from->is.gpu[at];
+
+    if (copied_of(sim, gpu->id) == NULL) {
+        must(sim->truth.copies < TRUTH_COPIES);
+        struct truth_copied *copied = &sim->truth.copied[sim->truth.copies++];
+        *copied = (struct truth_copied){.owner = (uint32_t)(from - sim->truth.node),
+                                        .known = !gpu->missing && is_known(sim, from)};
+        (void)snprintf(copied->id, sizeof copied->id, "%s", gpu->id);
+    }
+    struct truth_gpu *mine = &node->is.gpu[node->is.gpus];
+    *mine = *gpu;
+    mine->alias[0] = '\0';
+    mine->index = node->is.gpus++;
+    mine->copy = true;
+    mine->missing = mine->ill = false;
+}
+
+static bool has(const struct truth_node *node, const char *id)
+{
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        if (strcmp(node->is.gpu[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* One UUID of that node, or as many as there is place for. */
+static bool copy_from(struct sim *sim, struct truth_node *node, const struct truth_node *from,
+                      bool all)
+{
+    bool any = false;
+
+    if (from == node || !from->is.there || from->source != TRUTH_ANNOTATED)
+        return false;
+    for (uint32_t i = 0; i < from->is.gpus && node->is.gpus < TRUTH_GPUS && (all || !any); i++)
+        if (!from->is.gpu[i].copy && !has(node, from->is.gpu[i].id)) {
+            copy(sim, node, from, i);
+            any = true;
+        }
+    return any;
+}
+
+static void come_and_go(struct sim *sim, struct truth_node *node)
+{
+    bool any = false;
+    bool shows = false;
+
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        shows = shows || (node->is.gpu[i].copy && !node->is.gpu[i].missing);
+    for (uint32_t i = 0; i < node->is.gpus; i++) {
+        any = any || node->is.gpu[i].copy;
+        if (node->is.gpu[i].copy)
+            node->is.gpu[i].missing = shows;
+    }
+    if (any)
+        world_patch_node(sim, node, shows ? "is_itself_again" : "is_a_copy_again");
+}
+
+/* Whoever is copied shows nothing for a moment, or all again. */
+static void blink(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->truth.copies; i++) {
+        struct truth_node *owner = &sim->truth.node[sim->truth.copied[i].owner];
+        if (!owner->is.there || owner->odd)
+            continue;
+        const bool shows = !owner->is.gpu[0].missing;
+        for (uint32_t g = 0; g < owner->is.gpus; g++)
+            owner->is.gpu[g].missing = shows;
+        world_patch_node(sim, owner, shows ? "copied_and_shows_nothing" : "copied_and_shows_all");
+        return;
+    }
+}
+
+bool copies_step(struct sim *sim, struct truth_node *node, struct draw *draw)
+{
+    if (!sim->rules.copies || node->source != TRUTH_ANNOTATED || !draw_chance(draw, 500))
+        return false;
+    const struct truth_node *from = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    const bool all = draw_chance(draw, 300);
+
+    switch (draw_below(draw, 3)) {
+    case 0:
+        if (copy_from(sim, node, from, all))
+            world_patch_node(sim, node, all ? "is_a_clone" : "copies_a_uuid");
+        break;
+    case 1:
+        come_and_go(sim, node);
+        break;
+    default:
+        blink(sim);
+    }
+    return true;
+}
+
+/* Where ledgers are lost nodes do not change: of two that show the same the older goes on. */
+void copies_begin(struct sim *sim)
+{
+    if (!sim->rules.copies || !sim->rules.loses)
+        return;
+    for (uint32_t n = 0; n + 1 < sim->truth.nodes; n++)
+        if (copy_from(sim, &sim->truth.node[n], &sim->truth.node[n + 1], true))
+            world_patch_node(sim, &sim->truth.node[n], "is_a_clone");
+}
+
+/* --- what must hold --- */
+
+void judge_copies(const struct sim *sim, const struct truth_pod *pod,
+                  const struct truth_share *share)
+{
+    const struct truth_node *here = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+
+    must(here != NULL);
+    if (copies_whose(sim, here, share->gpu) == COPIES_ANOTHERS)
+        sim_violation(sim, "p%u was granted GPU %s on %s, and another node showed it first",
+                      pod->name, share->gpu, pod->node);
+    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+        const struct truth_node *node = &sim->truth.node[n];
+        const uint32_t sum = node != here ? judge_granted(sim, node, share->gpu, NULL) : 0;
+        if (sum > 0)
+            sim_violation(sim, "GPU %s is granted on %s to p%u, and %u milli of it on %s",
+                          share->gpu, pod->node, pod->name, sum, node->name);
+    }
+    if (copied_of(sim, share->gpu) != NULL)
+        sim_met("grant/of_a_copied_uuid");
+}
