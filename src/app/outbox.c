@@ -19,7 +19,8 @@ enum {
     RING_PAUSE_MS = 250,
     RING_PER_POD_MS = 10,
     RING_PAUSE_MAX_MS = 1000,
-    RING_RETRY_MS = 1000,
+    RING_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
+    RING_RETRY_MAX_MS = 10000,
     IDLE_MS = 1000,
     SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
 };
@@ -101,6 +102,7 @@ struct outbox {
     size_t spare_capacity;
     uint64_t serial; /* never comes round: 44 bits of it stand in an id */
     bool ringing;
+    uint32_t ring_tries; /* that failed, since one did not */
     int64_t ring_not_before_ms;
 };
 
@@ -692,6 +694,21 @@ static int64_t ring_pause_ms(size_t waiting)
     return stretch > RING_PAUSE_MS ? stretch : RING_PAUSE_MS;
 }
 
+/* After a failure.  Whoever waits is not kept for longer than that once a wake-up gets through. */
+static int64_t ring_retry_ms(const struct outbox *outbox)
+{
+    const uint64_t failures = outbox->stats.ring_failures;
+    const uint32_t draw = text_hash((struct text){(const char *)&failures, sizeof failures});
+    int64_t pause_ms = RING_RETRY_MS;
+
+    must(outbox->ring_tries > 0);
+    for (uint32_t i = 1; i < outbox->ring_tries && pause_ms < RING_RETRY_MAX_MS; i++)
+        pause_ms *= 2;
+    if (pause_ms > RING_RETRY_MAX_MS)
+        pause_ms = RING_RETRY_MAX_MS;
+    return pause_ms - (int64_t)draw % (pause_ms / 4);
+}
+
 static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64_t now_ms)
 {
     must(outbox->ringing);
@@ -702,13 +719,15 @@ static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64
     outbox->stats.bell_failing = !rang;
     if (rang) {
         outbox->stats.rings++;
+        outbox->ring_tries = 0;
         outbox->ring_not_before_ms = now_ms + ring_pause_ms(outbox->ring_waiting);
     } else {
         outbox->stats.ring_failures++;
         (void)snprintf(outbox->stats.bell_error, sizeof outbox->stats.bell_error, "%s",
                        call->last_error);
+        outbox->ring_tries++;
         outbox->ring_wanted = true;
-        outbox->ring_not_before_ms = now_ms + RING_RETRY_MS;
+        outbox->ring_not_before_ms = now_ms + ring_retry_ms(outbox);
     }
     unlock(outbox);
     drop_call(outbox, call);
@@ -740,6 +759,8 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
 
     if (!good)
         note_status(call);
+    if (!good && call->retry_after_s > 0)
+        flow_shut(outbox->flow, now_ms, now_ms + call->retry_after_s * 1000);
     if (call->kind == CALL_RING && call->status == 404 && strcmp(outbox->rules.wake, "bell") == 0) {
         hang_bell(outbox, call, now_ms);
         return;

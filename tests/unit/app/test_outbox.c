@@ -592,6 +592,62 @@ static void a_ring_that_failed_is_tried_again_and_shown(void **state)
     assert_int_equal(script->started, 2);
 }
 
+/* In steps of 50 ms, until one more request goes out. */
+static int64_t until_next(struct script *script)
+{
+    const uint32_t before = script->started;
+    const int64_t since = script->now;
+
+    while (script->started == before && script->now - since < 60000) {
+        script->now += 50;
+        step(script);
+    }
+    assert_int_equal(script->started, before + 1);
+    return script->now - since;
+}
+
+static void rings_that_fail_go_out_less_and_less_often_and_none_is_lost(void **state)
+{
+    struct script *script = *state;
+    int64_t pause_ms[12];
+    bool differ = false;
+
+    outbox_ring(script->outbox, 1, NULL);
+    step(script);
+    for (size_t i = 0; i < ARRAY_LEN(pause_ms); i++) {
+        if (i % 2 == 0)
+            say(script, 500, "");
+        else
+            lose(script, true);
+        pause_ms[i] = until_next(script);
+        differ = differ || (i > 5 && pause_ms[i] != pause_ms[i - 1]);
+    }
+    assert_in_range(pause_ms[0], 750, 1050);
+    assert_in_range(pause_ms[1], 1500, 2050);
+    assert_in_range(pause_ms[2], 3000, 4050);
+    for (size_t i = 4; i < ARRAY_LEN(pause_ms); i++)
+        assert_in_range(pause_ms[i], 7500, 10050);
+    assert_true(differ); /* many of us do not come all at once */
+
+    say(script, 200, "{}");
+    outbox_ring(script->outbox, 1, NULL);
+    (void)until_next(script);
+    say(script, 500, "");
+    assert_in_range(until_next(script), 750, 1050);
+}
+
+static void retry_after_to_a_ring_holds_all_that_goes_out(void **state)
+{
+    struct script *script = *state;
+
+    outbox_ring(script->outbox, 1, NULL);
+    step(script);
+    say_to(script, script->last.id, 429, 3);
+    send(script);
+    assert_int_equal(script->started, 1);
+    assert_in_range(until_next(script), 2950, 3050);
+}
+
 static void few_events_fly_at_once_and_those_beyond_the_bound_are_dropped(void **state)
 {
     struct script *script = *state;
@@ -898,6 +954,8 @@ int main(void)
         TEST(however_many_wait_the_next_ring_is_a_second_away_at_most),
         TEST(a_ring_that_is_wished_for_while_another_is_answered_is_no_race),
         TEST(a_ring_that_failed_is_tried_again_and_shown),
+        TEST(rings_that_fail_go_out_less_and_less_often_and_none_is_lost),
+        TEST(retry_after_to_a_ring_holds_all_that_goes_out),
         TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped),
         TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once),
         TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice),
