@@ -1,14 +1,31 @@
 #include "milligpu/log.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "milligpu/clock.h"
+#include "milligpu/metric.h"
 #include "milligpu/strbuf.h"
+
+enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
+
+/* The lines of one message; what finds no place shares the last. */
+struct tally {
+    const char *msg;
+    int64_t began_ms;
+    uint32_t lines;
+    int64_t left_out; /* since the last one that was written */
+};
 
 static atomic_int least_level = LOG_INFO;
 static atomic_bool as_json;
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static struct tally tallies[MESSAGES_MAX];
+static uint32_t pace_lines = LOG_LINES_MAX;
+static int64_t pace_ms = LOG_PACE_MS;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -18,6 +35,50 @@ void log_set(enum log_level least, bool json)
 
     atomic_store(&least_level, (int)least);
     atomic_store(&as_json, json);
+}
+
+void log_set_pace(uint32_t lines, int64_t per_ms)
+{
+    must(lines > 0 && per_ms > 0);
+    must(pthread_mutex_lock(&counting) == 0);
+    pace_lines = lines;
+    pace_ms = per_ms;
+    must(pthread_mutex_unlock(&counting) == 0);
+}
+
+static struct tally *tally_of(const char *msg)
+{
+    size_t at = 0;
+
+    while (at + 1 < MESSAGES_MAX && tallies[at].msg != NULL && strcmp(tallies[at].msg, msg) != 0)
+        at++;
+    if (tallies[at].msg == NULL)
+        tallies[at] = (struct tally){.msg = msg, .began_ms = INT64_MIN / 2};
+    must(at < MESSAGES_MAX);
+    return &tallies[at];
+}
+
+/* May one more line of this message be written?  How many were left out before it? */
+static bool may_write(const char *msg, int64_t *out_left_out)
+{
+    const int64_t now_ms = clock_ns() / 1000000;
+
+    must(pthread_mutex_lock(&counting) == 0);
+    struct tally *tally = tally_of(msg);
+    if (now_ms - tally->began_ms >= pace_ms) {
+        tally->began_ms = now_ms;
+        tally->lines = 0;
+    }
+    const bool may = tally->lines < pace_lines;
+    if (may) {
+        tally->lines++;
+        *out_left_out = tally->left_out;
+        tally->left_out = 0;
+    } else {
+        tally->left_out++;
+    }
+    must(pthread_mutex_unlock(&counting) == 0);
+    return may;
 }
 
 bool log_wants(enum log_level level)
@@ -99,14 +160,12 @@ static void add_plain(struct strbuf *line, enum log_level level, const char *msg
     }
 }
 
-void log_event(enum log_level level, const char *msg, const struct log_field *field, size_t count)
+static void write_line(enum log_level level, const char *msg, const struct log_field *field,
+                       size_t count)
 {
     struct strbuf line;
 
-    must(level <= LOG_ERROR);
     must(msg != NULL && (field != NULL || count == 0));
-    if (!log_wants(level))
-        return;
     strbuf_init(&line);
     if (atomic_load(&as_json))
         add_json(&line, level, msg, field, count);
@@ -117,4 +176,23 @@ void log_event(enum log_level level, const char *msg, const struct log_field *fi
     const ssize_t written = write(STDERR_FILENO, line.data, line.len);
     (void)written;
     strbuf_done(&line);
+}
+
+void log_event(enum log_level level, const char *msg, const struct log_field *field, size_t count)
+{
+    struct log_field all[FIELDS_MAX + 1];
+    int64_t left_out = 0;
+
+    must(level <= LOG_ERROR && count <= FIELDS_MAX);
+    if (!log_wants(level))
+        return;
+    if (level > LOG_DEBUG && !may_write(msg, &left_out)) {
+        metric_add(M_LOG_SUPPRESSED, NULL, 1);
+        return;
+    }
+    if (count > 0)
+        memcpy(all, field, count * sizeof *field);
+    if (left_out > 0)
+        all[count++] = log_i64("suppressed", left_out);
+    write_line(level, msg, all, count);
 }

@@ -5,12 +5,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
 static int kept_stderr = -1;
 static FILE *caught;
@@ -147,7 +149,7 @@ enum { THREADS = 4, LINES = 500 };
 static void *write_lines(void *arg)
 {
     for (int i = 0; i < LINES; i++)
-        log_write(LOG_INFO, "line", log_str("a", "0123456789012345678901234567890123456789"),
+        log_write(LOG_DEBUG, "line", log_str("a", "0123456789012345678901234567890123456789"),
                   log_str("by", arg));
     return NULL;
 }
@@ -174,6 +176,73 @@ static void lines_of_several_threads_do_not_mix(void **state)
     assert_int_equal(count, THREADS * LINES);
 }
 
+/* Lines that end so. */
+static unsigned count_lines(const char *end)
+{
+    unsigned count = 0;
+
+    look();
+    for (const char *at = text; (at = strstr(at, end)) != NULL; at++)
+        count++;
+    return count;
+}
+
+static void add_up(void *user, const char *labels, int64_t value)
+{
+    (void)labels;
+    *(int64_t *)user += value;
+}
+
+static int64_t left_out(void)
+{
+    int64_t sum = 0;
+
+    metric_each(M_LOG_SUPPRESSED, &sum, add_up);
+    return sum;
+}
+
+static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
+{
+    static const struct timespec pause = {.tv_nsec = 500 * 1000 * 1000};
+    const int64_t before = left_out();
+
+    (void)state;
+    log_set_pace(20, 400);
+    for (int i = 0; i < 1000; i++)
+        log_write(LOG_WARN, "a tenant did it", log_i64("i", i));
+    log_plain(LOG_ERROR, "another matter");
+    const unsigned lines = count_lines(" warn  a tenant did it i=");
+    assert_in_range(lines, 20, 200); /* of a machine that stood still some, but far from all */
+    assert_int_equal(count_lines(" another matter\n"), 1);
+    assert_int_equal(left_out() - before, 1000 - lines);
+    (void)nanosleep(&pause, NULL);
+    log_plain(LOG_WARN, "a tenant did it");
+    log_plain(LOG_WARN, "a tenant did it");
+    assert_int_equal(count_lines(" a tenant did it\n"), 1);
+    char last[64];
+    (void)snprintf(last, sizeof last, " a tenant did it suppressed=%u\n", 1000 - lines);
+    if (lines == 20) /* else some of them were told of on the way */
+        assert_int_equal(count_lines(last), 1);
+    log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
+}
+
+static void debug_tells_all_and_messages_without_number_share_a_bound(void **state)
+{
+    static char name[200][8];
+
+    (void)state;
+    for (int i = 0; i < 500; i++)
+        log_plain(LOG_DEBUG, "talk");
+    assert_int_equal(count_lines(" talk\n"), 500);
+    log_set_pace(2, LOG_PACE_MS);
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(name[i], sizeof name[i], "m%d", i);
+        log_plain(LOG_INFO, name[i]);
+    }
+    assert_in_range(count_lines(" info  m"), 2, 64);
+    log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, catch, let_go)
@@ -184,6 +253,8 @@ int main(void)
         TEST(what_is_below_the_level_costs_nothing),
         TEST(levels_have_names),
         TEST(lines_of_several_threads_do_not_mix),
+        TEST(of_one_message_so_many_lines_are_written_and_no_more),
+        TEST(debug_tells_all_and_messages_without_number_share_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
