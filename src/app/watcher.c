@@ -14,6 +14,7 @@ enum {
     /* Nodes take some 20 KiB each while they wait; and binds must find room. */
     QUEUE_SHARE = 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
+    TOLD_MAX = 1024,
 };
 
 /* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
@@ -35,7 +36,8 @@ struct stream {
     enum message_kind deleted;
     atomic_int_fast64_t *heard;
     uint64_t watches;
-    bool settled; /* it was begun after a new ledger's wait */
+    uint32_t told[TOLD_MAX]; /* what was complained of already, by hashes; the latest stay */
+    bool settled;            /* it was begun after a new ledger's wait */
 };
 
 struct watcher {
@@ -54,11 +56,23 @@ static void put(struct stream *stream, struct message *take_message)
         message_free(take_message); /* we are stopping */
 }
 
-/* Seen all the same; it is shown where the object is. */
-static void complain(const struct stream *stream, const char *name, const char *unreadable)
+/*
+ * Seen all the same; it is shown where the object is.  Of each object once: whoever may write it
+ * may write it again, and again.
+ */
+static void complain(struct stream *stream, const char *uid, const char *name,
+                     const char *unreadable)
 {
-    must(unreadable[0] != '\0');
+    const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
+    uint32_t *slot = &stream->told[told % TOLD_MAX];
+    char labels[64];
 
+    must(unreadable[0] != '\0');
+    (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
+    metric_add(M_UNREADABLE, labels, 1);
+    if (*slot == told)
+        return;
+    *slot = told;
     log_write(LOG_WARN, "an object of the API server can be read in part only",
               log_str("resource", stream->resource), log_str("name", name),
               log_str("error", unreadable));
@@ -77,7 +91,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
     if (rc == 0)
         message->pod = *pod_keep(&pod, &message->arena);
     if (rc == 0 && pod.ours && pod.unreadable != NULL)
-        complain(stream, pod.name, pod.unreadable);
+        complain(stream, pod.uid, pod.name, pod.unreadable);
     if (object.len > SCRATCH_KEEP_BYTES)
         arena_done(scratch);
     else
@@ -96,7 +110,7 @@ static int decode_node(struct stream *stream, struct message *message, struct te
         node_decode(kept, &stream->watcher->app->wire_rules, &message->arena, &message->node, err);
 
     if (rc == 0 && node->unreadable != NULL)
-        complain(stream, node->name, node->unreadable);
+        complain(stream, node->uid, node->name, node->unreadable);
     return rc;
 }
 

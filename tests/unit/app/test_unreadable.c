@@ -8,8 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
 
 #include "support/hostile.h"
 #include "support_rig.h"
@@ -437,12 +441,63 @@ static void whatever_comes_is_asked_about_bound_and_counted(void **state)
     (void)state;
 }
 
+static void add_up(void *user, const char *labels, int64_t value)
+{
+    if (strcmp(labels, "resource=\"pods\"") == 0)
+        *(int64_t *)user += value;
+}
+
+static int64_t unreadable_pods(void)
+{
+    int64_t sum = 0;
+
+    metric_each(M_UNREADABLE, &sum, add_up);
+    return sum;
+}
+
+/* How often the log says it, while a is written again and again. */
+static uint32_t lines_about(struct rig *rig, int times)
+{
+    char line[512], edit[32];
+    uint32_t lines = 0;
+    FILE *caught = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+
+    must(caught != NULL && kept >= 0 && dup2(fileno(caught), STDERR_FILENO) >= 0);
+    log_set(LOG_WARN, false);
+    for (int i = 0; i < times; i++) {
+        (void)snprintf(edit, sizeof edit, "\"note\":\"%d\"", i);
+        rig_annotate(rig, "a", edit);
+        rig_run(rig);
+    }
+    log_set(LOG_ERROR, false);
+    must(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
+    must(fseek(caught, 0, SEEK_SET) == 0);
+    while (fgets(line, sizeof line, caught) != NULL)
+        lines += strstr(line, "can be read in part only") != NULL;
+    must(fclose(caught) == 0);
+    return lines;
+}
+
+static void what_cannot_be_read_is_said_once_and_counted_always(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    hide(rig, "a");
+    const int64_t before = unreadable_pods();
+    assert_int_equal(lines_about(rig, 50), 1);
+    assert_true(unreadable_pods() - before >= 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart),
         TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410),
         TEST(its_end_is_heard),
+        TEST(what_cannot_be_read_is_said_once_and_counted_always),
         TEST(its_deletion_is_heard),
         TEST(with_a_lost_ledger_its_allocation_is_believed),
         TEST(a_stranger_that_cannot_be_read_closes_its_node),
