@@ -396,6 +396,20 @@ struct rig *rig_new(const char *const *nodes)
     return rig;
 }
 
+const char *const rig_two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
+
+int rig_set_up(void **state)
+{
+    *state = rig_new(rig_two_nodes);
+    return 0;
+}
+
+int rig_tear_down(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
 void rig_free(struct rig *rig)
 {
     stop(rig);

@@ -97,6 +97,10 @@ struct rig *rig_new(const char *const *nodes);
 /* No node, nothing has run yet.  ledger: ":memory:" or a file; borrowed. */
 struct rig *rig_new_on(const char *ledger);
 void rig_free(struct rig *rig);
+/* Before and after a test of cmocka: n1 and n2, of one GPU each. */
+extern const char *const rig_two_nodes[];
+int rig_set_up(void **state);
+int rig_tear_down(void **state);
 /* The process ends, calls in flight with it; another starts on the same ledger. */
 void rig_restart(struct rig *rig);
 /* The same, on a new ledger in memory that is nobody's yet. */

@@ -22,12 +22,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
 /* "300 300": what the pods on each GPU of n1 come to. */
 static const char *taken(struct rig *rig)
 {
@@ -147,7 +141,7 @@ static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **
     assert_int_equal(drift(rig), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
 
 int main(void)
 {

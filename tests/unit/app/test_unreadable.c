@@ -18,21 +18,7 @@
 #include "support/hostile.h"
 #include "support_rig.h"
 
-static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
-
-static int set_up(void **state)
-{
-    *state = rig_new(two_nodes);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_set_up, rig_tear_down)
 
 /* What the API server answers with 200. */
 static void annotate(struct rig *rig, const char *path, const char *annotations)
@@ -410,7 +396,7 @@ static void each_bound_one_is_counted(struct rig *rig)
 static void whatever_comes_is_asked_about_bound_and_counted(void **state)
 {
     for (uint64_t round = 1; round <= ROUNDS; round++) {
-        struct rig *rig = rig_new(two_nodes);
+        struct rig *rig = rig_new(rig_two_nodes);
         uint64_t chance = round;
         const struct hostile_draw draw = {&chance, below};
 

@@ -11,20 +11,6 @@
 #include "app/message.h"
 #include "support_rig.h"
 
-static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
-
-static int set_up(void **state)
-{
-    *state = rig_new(two_nodes);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
 /* Of the one reservation on n1. */
 static uint64_t version_on_n1(struct rig *rig)
 {
@@ -410,7 +396,7 @@ static void a_reservation_of_an_older_ledger_is_sent_as_it_was(void **state)
     assert_int_equal(rig->bindings, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
 {

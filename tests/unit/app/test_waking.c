@@ -12,20 +12,6 @@
 
 enum { MANY = 20, NAMES_BYTES = 16 * MANY };
 
-static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
-
-static int set_up(void **state)
-{
-    *state = rig_new(two_nodes);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
 /* Twenty nodes, of which an answer names two at first. */
 static const char *widen(struct rig *rig)
 {
@@ -518,7 +504,7 @@ static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once
     assert_int_equal(passed(rig_filter(rig, "b", "new")), 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
 {

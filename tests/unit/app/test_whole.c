@@ -21,12 +21,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
 /* Whole GPUs that n1 is seen to hold. */
 static uint32_t held(struct rig *rig)
 {
@@ -201,7 +195,7 @@ static void the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share(void **st
     assert_false(atomic_load(&rig->app.safe_mode));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
 
 int main(void)
 {

@@ -12,20 +12,6 @@
 #include "store/store_inside.h"
 #include "support_rig.h"
 
-static const char *const two_nodes[] = {"n1", "1000", "n2", "1000", NULL};
-
-static int set_up(void **state)
-{
-    *state = rig_new(two_nodes);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
 static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
 {
     struct rig *rig = *state;
@@ -818,7 +804,7 @@ static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(
     strbuf_done(&out);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 /* --- a new ledger --- */
 
