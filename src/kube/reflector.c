@@ -10,6 +10,7 @@
 enum {
     BACKOFF_FIRST_MS = 800,
     BACKOFF_MAX_MS = 30 * 1000,
+    RETRY_AFTER_MAX_S = 60,     /* whatever the server says: meanwhile we hear nothing */
     HEALTHY_MS = 2 * 60 * 1000, /* after so long without a failure backoff begins anew */
     AT_ONCE_MS = 1000,          /* a watch that ends sooner, with nothing, is a failure */
     OVERTIME_MS = 30 * 1000,    /* the server is asked to end a watch; then we do */
@@ -143,8 +144,10 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
     wait_ms += random_below(r, wait_ms / 2);
     if (wait_ms > BACKOFF_MAX_MS)
         wait_ms = BACKOFF_MAX_MS - random_below(r, BACKOFF_MAX_MS / 4);
-    if (r->retry_after_s * 1000 > wait_ms)
-        wait_ms = r->retry_after_s * 1000;
+    const int64_t told_s =
+        r->retry_after_s < RETRY_AFTER_MAX_S ? r->retry_after_s : RETRY_AFTER_MAX_S;
+    if (told_s * 1000 > wait_ms)
+        wait_ms = told_s * 1000;
     must(wait_ms > 0);
     r->failures++;
     r->failed_ms = now_ms;

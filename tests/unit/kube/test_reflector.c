@@ -422,6 +422,20 @@ static void too_many_requests_is_waited_out(void **state)
     assert_true(is_listing(bench));
 }
 
+/* Whatever it says: who does not ask for an hour does not hear for an hour. */
+static void retry_after_is_obeyed_for_a_minute_and_no_longer(void **state)
+{
+    struct bench *bench = *state;
+
+    whole(bench, 503,
+          "{\"kind\":\"Status\",\"reason\":\"ServiceUnavailable\",\"message\":\"later\","
+          "\"details\":{\"retryAfterSeconds\":2147483647}}");
+    step(bench);
+    assert_int_equal(bench->wait_ms, 60 * SECOND);
+    later(bench, 60 * SECOND);
+    assert_true(is_listing(bench));
+}
+
 static void a_forbidden_list_is_reported_and_tried_again(void **state)
 {
     struct bench *bench = *state;
@@ -902,6 +916,7 @@ int main(void)
         TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones),
         TEST(one_object_beyond_all_bounds_ends_no_list),
         TEST(too_many_requests_is_waited_out),
+        TEST(retry_after_is_obeyed_for_a_minute_and_no_longer),
         TEST(a_forbidden_list_is_reported_and_tried_again),
         TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well),
         TEST(a_request_that_cannot_start_is_tried_later),
