@@ -195,14 +195,7 @@ static void make_parts(struct plant *plant)
 
     standin_ops(app->standin, &plant->watch_ops);
     standin_ops(app->standin, &plant->call_ops);
-    app->outbox = outbox_new(&(struct outbox_rules){.ops = &plant->call_ops,
-                                                    .wire = &app->wire_rules,
-                                                    .wake = "off",
-                                                    .namespace = "milligpu",
-                                                    .instance = "bench",
-                                                    .resource = cluster_wire.resource,
-                                                    .user = plant,
-                                                    .result = take_result});
+    desk_outbox(&plant->desk, &plant->call_ops, plant, take_result);
     plant->writer = writer_new(app);
     plant->watcher = watcher_new(app, &plant->watch_ops);
     must(writer_load(plant->writer, &err) == 0);

@@ -229,14 +229,7 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t nodes)
                                         .tend = timed_tend};
     fill_ledger(plant);
     plant->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
-    app->outbox = outbox_new(&(struct outbox_rules){.ops = &plant->nowhere,
-                                                    .wire = &app->wire_rules,
-                                                    .wake = "off",
-                                                    .namespace = "milligpu",
-                                                    .instance = "bench",
-                                                    .resource = cluster_wire.resource,
-                                                    .user = plant,
-                                                    .result = no_result});
+    desk_outbox(&plant->desk, &plant->nowhere, plant, no_result);
     plant->writer = writer_new(app);
     must(writer_load(plant->writer, &err) == 0);
     must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));

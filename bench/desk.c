@@ -37,6 +37,21 @@ void desk_init(struct desk *desk)
     atomic_store(&app->pods_synced, true);
 }
 
+void desk_outbox(struct desk *desk, const struct kube_ops *ops, void *user,
+                 void (*result)(void *user, struct message *take_message))
+{
+    const struct outbox_rules rules = {.ops = ops,
+                                       .wire = &desk->app.wire_rules,
+                                       .wake = desk->settings.wake,
+                                       .namespace = desk->settings.namespace,
+                                       .instance = "bench",
+                                       .resource = cluster_wire.resource,
+                                       .user = user,
+                                       .result = result};
+
+    desk->app.outbox = outbox_new(&rules);
+}
+
 void desk_done(struct desk *desk)
 {
     struct app *app = &desk->app;

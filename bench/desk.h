@@ -16,6 +16,9 @@ struct desk {
 };
 void desk_init(struct desk *desk);
 void desk_done(struct desk *desk);
+/* An outbox that wakes nobody. */
+void desk_outbox(struct desk *desk, const struct kube_ops *ops, void *user,
+                 void (*result)(void *user, struct message *take_message));
 
 /* Ask, and be answered at once. */
 void desk_ask(struct desk *desk, struct web_call *call, struct text body);
