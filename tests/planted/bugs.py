@@ -411,4 +411,12 @@ BUGS: List[Bug] = [
         ".elder = NULL};",
         "sim 1-60",
     ),
+    Bug(
+        "old_minimum",
+        "the minimum is what it was before it was raised: 50",
+        "src/core/request.c",
+        "    if (want->milli >= parser->rules->min_milli)\n",
+        "    if (want->milli >= parser->rules->min_milli || want->milli >= 50)\n",
+        "sim 1-60",
+    ),
 ]

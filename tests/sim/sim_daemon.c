@@ -110,9 +110,9 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .whole_resource = "nvidia.com/gpu",
                                   .base_path = "/scheduler",
                                   .shortlist = sim->rules.shortlist,
-                                  .refusal_names = 100,
-                                  .min_milli = 10,
-                                  .step_milli = 1,
+                                  .refusal_names = sim->policy.refusal_names,
+                                  .min_milli = sim->policy.min_milli,
+                                  .step_milli = sim->policy.step_milli,
                                   .http_timeout_ms = 5000,
                                   .inventory_from_labels = true,
                                   .events = true,
@@ -224,6 +224,7 @@ void daemon_boot(struct sim *sim)
         boot_failed(sim, &err);
         return;
     }
+    policy_draw(sim);
     fill_settings(sim, &daemon->settings);
     fill_app(sim);
     sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);

@@ -71,20 +71,11 @@ static void read_annotation(const struct sim *sim, struct truth_pod *pod, const 
     json_decref(note);
 }
 
-static uint32_t parts_of(const struct truth_want *want)
-{
-    if (want->milli == 0)
-        return 0;
-    if (want->count > 0)
-        return want->count;
-    return want->milli > 1000 ? want->milli / 1000 : 1;
-}
-
 static void judge_amounts(const struct sim *sim, const struct truth_pod *pod)
 {
     for (uint32_t w = 0; w < pod->shape->wants; w++) {
         const struct truth_want *want = &pod->shape->want[w];
-        const uint32_t parts = parts_of(want);
+        const uint32_t parts = truth_parts(want);
         uint32_t found = 0;
         for (uint32_t i = 0; i < pod->shares; i++) {
             if (pod->share[i].want != w)
@@ -271,6 +262,7 @@ void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
     if (!pod->shape->grantable && pod->shares > 0)
         sim_violation(sim, "p%u got shares for a request that cannot be granted", pod->name);
     judge_amounts(sim, pod);
+    judge_policy(sim, pod);
     for (uint32_t i = 0; i < pod->shares; i++)
         judge_share(sim, pod, &pod->share[i]);
     judge_whole(sim, pod);
@@ -306,7 +298,7 @@ static bool place(struct trial *trial, uint32_t want, uint32_t part);
 static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct truth_gpu *gpu)
 {
     struct truth_pod *pod = &trial->pod;
-    const uint32_t milli = pod->shape->want[want].milli / parts_of(&pod->shape->want[want]);
+    const uint32_t milli = pod->shape->want[want].milli / truth_parts(&pod->shape->want[want]);
 
     const enum copies_whose whose = copies_whose(trial->sim, trial->node, gpu->id);
     if (!suits(pod->shape, gpu, milli) || whose == COPIES_ANOTHERS ||
@@ -330,7 +322,7 @@ static bool place(struct trial *trial, uint32_t want, uint32_t part)
 {
     if (want == trial->pod.shape->wants)
         return leaves_whole(&trial->pod, &trial->node->is);
-    if (part == parts_of(&trial->pod.shape->want[want]))
+    if (part == truth_parts(&trial->pod.shape->want[want]))
         return place(trial, want + 1, 0);
     for (uint32_t i = 0; i < trial->node->is.gpus; i++)
         if (place_on(trial, want, part, &trial->node->is.gpu[i]))
@@ -349,7 +341,9 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
 
     const bool shares = asks(pod);
 
-    if (!node->is.there || (shares && (!pod->shape->grantable || node->is.cordoned)))
+    if (!node->is.there ||
+        (shares &&
+         (!pod->shape->grantable || !policy_allows(&sim->policy, pod->shape) || node->is.cordoned)))
         return FIT_NO;
     for (uint32_t i = 0; i < sim->truth.pods; i++) {
         const struct truth_pod *other = &sim->truth.pod[i];
@@ -690,7 +684,7 @@ static uint32_t parts_written(const struct sim *sim, const struct truth_pod *pod
         text != NULL && strlen(text) == json_string_length(count) && end[strspn(end, " ")] == '\0';
     json_decref(object);
     if (!whole || said == 0 || said > 64 || want->milli % said != 0 || want->milli / said > 1000)
-        return parts_of(want);
+        return truth_parts(want);
     return (uint32_t)said;
 }
 
@@ -699,7 +693,7 @@ static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
                           const struct node *node, const struct allocation *held)
 {
     const struct truth_want *want = &pod->shape->want[0];
-    const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : parts_of(want);
+    const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : truth_parts(want);
     uint32_t gpus = 0;
 
     for (uint32_t i = 0; i < node->gpus; i++)

@@ -57,6 +57,7 @@ struct sim_rules {
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
     bool loses;      /* the ledger is lost now and then, and a new one begins */
+    bool resets;     /* settings are other ones after a restart */
     bool copies;     /* nodes show UUIDs of others */
     bool picky;      /* another extender agrees to one node only, for many pods */
     uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
@@ -165,6 +166,7 @@ struct sim {
     uint64_t faults;        /* that were met at the last look */
     int64_t faults_ms;      /* when there were new ones */
     uint64_t operations;
+    struct sim_policy policy;
     uint32_t step;
     char ledger[256];
 };
@@ -264,6 +266,12 @@ void judge_odd_nodes(struct sim *sim, const struct snapshot *snapshot);
 
 /* one node's change */
 void world_patch_node(struct sim *sim, struct truth_node *node, const char *what);
+
+/* policy */
+void policy_draw(struct sim *sim); /* before a start */
+bool policy_allows(const struct sim_policy *policy, const struct shape *shape);
+void policy_asked(const struct sim *sim, struct truth_pod *pod);
+void judge_policy(const struct sim *sim, const struct truth_pod *pod); /* that was granted */
 
 /* copies */
 enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };

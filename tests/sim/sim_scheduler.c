@@ -510,6 +510,7 @@ static void send_bind(struct sim *sim, struct sim_call *call)
     if (!pod->asked || sim->daemon.applied_pods < pod->asked_pods)
         pod->asked_pods = sim->daemon.applied_pods;
     pod->asked = true;
+    policy_asked(sim, pod);
     if (!daemon_call(sim, call)) {
         call->sent = true;
         call->lost = true;

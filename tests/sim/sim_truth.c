@@ -137,6 +137,15 @@ static uint32_t most(const struct life *life)
     return running > life->peak ? running : life->peak;
 }
 
+uint32_t truth_parts(const struct truth_want *want)
+{
+    if (want->milli == 0)
+        return 0;
+    if (want->count > 0)
+        return want->count;
+    return want->milli > 1000 ? want->milli / 1000 : 1;
+}
+
 uint32_t truth_charge(const struct truth_pod *pod, const char *gpu)
 {
     struct life life = {0};

@@ -98,6 +98,13 @@ struct truth_share {
     uint32_t mib;
 };
 
+/* What the daemon's settings say of requests. */
+struct sim_policy {
+    uint32_t min_milli; /* 0: nobody said */
+    uint32_t step_milli;
+    uint32_t refusal_names;
+};
+
 struct truth_pod {
     const struct shape *shape;
     uint32_t name;
@@ -108,13 +115,14 @@ struct truth_pod {
     bool there;
     bool ended;
     bool terminating;
-    bool ours;              /* our Binding bound it */
-    bool answered;          /* a bind of it was answered with success */
-    bool strange;           /* somebody else wrote our annotation on it */
-    bool asked;             /* a bind was asked for */
-    uint64_t asked_version; /* what the writer knew of nodes then; of a stranger, when it came */
-    uint64_t asked_pods;    /* and of pods */
-    uint64_t bound_version; /* of the object, when it was bound */
+    bool ours;                /* our Binding bound it */
+    bool answered;            /* a bind of it was answered with success */
+    bool strange;             /* somebody else wrote our annotation on it */
+    bool asked;               /* a bind was asked for */
+    uint64_t asked_version;   /* what the writer knew of nodes then; of a stranger, when it came */
+    uint64_t asked_pods;      /* and of pods */
+    uint64_t bound_version;   /* of the object, when it was bound */
+    struct sim_policy policy; /* when a bind of it was asked for that held nothing */
     int64_t created_ms;
     int64_t bound_ms;
     int64_t kubelet_ms;  /* when something happens to it next; 0: nothing */
@@ -164,6 +172,8 @@ static inline bool truth_alive(const struct truth_pod *pod)
 /* The first version of the node, as an index, that the writer may have decided by. */
 uint32_t truth_first_known(const struct truth_node *node, uint64_t version);
 
+/* In how many equal parts it is asked. */
+uint32_t truth_parts(const struct truth_want *want);
 /* What the pod takes on one GPU over its life: the peak (design 2). */
 uint32_t truth_charge(const struct truth_pod *pod, const char *gpu);
 /* What it asks altogether, as if everything were on one GPU. */
