@@ -234,6 +234,16 @@ void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms
     expose(watch);
 }
 
+size_t drift_watch_told(const struct drift_watch *watch)
+{
+    size_t sum = 0;
+
+    must(watch != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        sum += watch->count[i];
+    return sum;
+}
+
 void drift_watch_work(const struct drift_watch *watch, struct drift_watch_work *out)
 {
     must(out != NULL);

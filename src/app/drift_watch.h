@@ -24,6 +24,8 @@ struct drift_watch_work {
     uint64_t nodes;  /* compared with what they were */
     uint64_t drifts; /* seen there, before and after */
 };
+/* How much is drift now, for all that was told. */
+size_t drift_watch_told(const struct drift_watch *watch);
 void drift_watch_work(const struct drift_watch *watch, struct drift_watch_work *out);
 
 #endif

@@ -38,7 +38,8 @@ struct writer_tables {
     size_t kept; /* news of a lost batch */
     size_t listed;
     size_t nodes_seen;
-    size_t names; /* atoms: of nodes and GPUs, for good */
+    size_t drifts; /* that were told and have not healed */
+    size_t names;  /* atoms: of nodes and GPUs, for good */
 };
 void writer_tables(const struct writer *writer, struct writer_tables *out);
 

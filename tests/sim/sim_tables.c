@@ -1,7 +1,12 @@
 /*
  * tables - how long everything is that the daemon keeps: nothing grows with what is gone.
  */
+#include <sqlite3.h>
+
+#include "milligpu/reconcile.h"
+
 #include "sim_run.h"
+#include "store/store_inside.h"
 
 enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
 
@@ -34,6 +39,55 @@ static void judge_pods(const struct sim *sim)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
 }
 
+static void count_drift(void *user, const struct drift *drift)
+{
+    size_t *count = user;
+
+    (void)drift;
+    ++*count;
+}
+
+static size_t drift_in(const struct snapshot *snapshot)
+{
+    const struct node *node;
+    uint32_t at = 0;
+    size_t count = 0;
+
+    while ((node = snapshot_next(snapshot, &at)) != NULL)
+        drift_of(node, &count, count_drift);
+    return count;
+}
+
+/* What healed is forgotten, once. */
+static void judge_drift(const struct sim *sim, const struct writer_tables *is)
+{
+    const struct snapshot *snapshot = daemon_view(sim);
+    const size_t drifts = drift_in(snapshot);
+
+    snapshot_unref(snapshot);
+    if (is->drifts != drifts)
+        sim_violation(sim, "%zu drifts are told of, there are %zu", is->drifts, drifts);
+}
+
+/* No statement is left over, and none stands in the middle: it would hold up each checkpoint. */
+static void judge_store(const struct sim *sim)
+{
+    const struct store *store = sim->daemon.app.store;
+    uint32_t statements = 0;
+
+    for (sqlite3_stmt *stmt = sqlite3_next_stmt(store->db, NULL); stmt != NULL;
+         stmt = sqlite3_next_stmt(store->db, stmt)) {
+        statements++;
+        if (sqlite3_stmt_busy(stmt))
+            sim_violation(sim, "all is quiet, and this still runs: %s", sqlite3_sql(stmt));
+    }
+    if (statements > ARRAY_LEN(store->stmt))
+        sim_violation(sim, "%u statements are open, the store has %zu", statements,
+                      ARRAY_LEN(store->stmt));
+    if (!sqlite3_get_autocommit(store->db))
+        sim_violation(sim, "all is quiet, and a transaction is open");
+}
+
 static void judge_writer(const struct sim *sim)
 {
     struct writer_tables is;
@@ -47,6 +101,7 @@ static void judge_writer(const struct sim *sim)
                       "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
                       "%zu listed",
                       is.flights, is.doubts, is.kept, is.listed);
+    judge_drift(sim, &is);
     if (is.nodes_seen > sim->truth.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
                       sim->truth.nodes);
@@ -60,6 +115,7 @@ void judge_tables(struct sim *sim)
     judge_hints(sim);
     judge_pods(sim);
     judge_writer(sim);
+    judge_store(sim);
     if (outbox_open(sim->daemon.app.outbox) > 0)
         sim_violation(sim, "all is quiet, and a Binding is open");
     sim_met("tables");
