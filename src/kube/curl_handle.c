@@ -359,34 +359,37 @@ uint64_t handle_generation(const struct handle *handle)
 
 /* ---- one request ---- */
 
-static size_t body_sent(const struct handle *handle)
+bool handle_sent_body(const struct handle *handle)
 {
     curl_off_t bytes = 0;
 
-    must(curl_easy_getinfo(handle->easy, CURLINFO_SIZE_UPLOAD_T, &bytes) == CURLE_OK);
-    must(handle->body.len == 0 || handle->body.at != NULL);
-    must(bytes >= 0 && (size_t)bytes <= handle->body.len);
-    return (size_t)bytes;
-}
-
-bool handle_sent_body(const struct handle *handle)
-{
     must(handle->easy != NULL);
-    return body_sent(handle) == handle->body.len;
+    must(curl_easy_getinfo(handle->easy, CURLINFO_SIZE_UPLOAD_T, &bytes) == CURLE_OK);
+    return bytes >= (curl_off_t)handle->body.len;
 }
 
-/* libcurl asks for more when it has sent what it had. */
 static size_t read_body(char *out, size_t size, size_t count, void *arg)
 {
-    const struct handle *handle = arg;
-    const size_t from = body_sent(handle);
-    const size_t left = handle->body.len - from;
-    const size_t bytes = left < size * count ? left : size * count;
+    struct handle *handle = arg;
 
+    must(handle->given <= handle->body.len);
+    const size_t left = handle->body.len - handle->given;
+    const size_t bytes = left < size * count ? left : size * count;
     if (bytes > 0)
-        memcpy(out, handle->body.at + from, bytes);
-    must(bytes <= left);
+        memcpy(out, handle->body.at + handle->given, bytes);
+    handle->given += bytes;
     return bytes;
+}
+
+/* On a connection, also on another one after nothing of the body was sent on the first. */
+static int begin_body(void *arg, char *remote, char *local, int remote_port, int local_port)
+{
+    struct handle *handle = arg;
+
+    (void)remote, (void)local, (void)remote_port, (void)local_port;
+    must(handle->given <= handle->body.len);
+    handle->given = 0;
+    return CURL_PREREQFUNC_OK;
 }
 
 /*
@@ -408,6 +411,7 @@ static void set_method(struct options *set, struct handle *handle,
 
     must(!bare || request->body.len == 0);
     handle->body = request->body;
+    handle->given = 0;
     if (bare) {
         SET(set, CURLOPT_CUSTOMREQUEST, (char *)NULL);
         SET(set, CURLOPT_HTTPGET, 1L);
@@ -419,6 +423,8 @@ static void set_method(struct options *set, struct handle *handle,
     SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? NULL : "");
     SET(set, CURLOPT_READFUNCTION, read_body);
     SET(set, CURLOPT_READDATA, handle);
+    SET(set, CURLOPT_PREREQFUNCTION, begin_body);
+    SET(set, CURLOPT_PREREQDATA, handle);
     SET(set, CURLOPT_SEEKFUNCTION, never_again);
     SET(set, CURLOPT_SEEKDATA, handle);
 }

@@ -23,6 +23,7 @@ struct handle {
     struct makeup *makeup;
     struct curl_slist first; /* "Content-Type: ...", before the headers that all share */
     struct text body;        /* of the request at hand, borrowed */
+    size_t given;            /* of it, to libcurl, on the connection at hand */
     struct handle *next;
 };
 
