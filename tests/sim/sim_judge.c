@@ -908,6 +908,7 @@ void judge_quiet(struct sim *sim)
             judge_told_twice(sim);
     }
     judge_tables(sim);
+    judge_history(sim);
     sim_met("quiet");
 }
 
@@ -951,5 +952,6 @@ void judge_empty(struct sim *sim)
     if (snapshot->allocations != 0)
         sim_violation(sim, "all pods are gone, and %u allocations are left", snapshot->allocations);
     judge_tables(sim);
+    judge_history(sim);
     snapshot_unref(snapshot);
 }

@@ -148,6 +148,8 @@ struct sim {
     int64_t now_ms;
     int64_t wall_ms;
     int64_t clock_ahead_ms; /* so far, by somebody's mistake */
+    int64_t forward_ms;     /* all smaller steps ahead, that are believed */
+    bool years;             /* it was ahead that far once */
     int64_t clock_heals_ms; /* until then; 0: it is not */
     struct draw draw;       /* for everything that is not a step */
     struct standin *standin;
@@ -314,6 +316,7 @@ void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth
 bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
 bool judge_fits_somewhere(const struct sim *sim, const struct truth_pod *pod);
 void judge_empty(struct sim *sim);
-void judge_tables(struct sim *sim); /* when all is quiet: nothing is kept of what is gone */
+void judge_history(struct sim *sim); /* the same */
+void judge_tables(struct sim *sim);  /* when all is quiet: nothing is kept of what is gone */
 
 #endif

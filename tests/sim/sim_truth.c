@@ -238,6 +238,7 @@ static void became_bound(struct sim *sim, struct truth_pod *pod, const json_t *o
     (void)snprintf(pod->node, sizeof pod->node, "%s",
                    text_at(json_object_get(object, "spec"), "nodeName"));
     pod->bound_ms = sim->now_ms;
+    pod->bound_forward_ms = sim->forward_ms;
     pod->bound_version = pod->version;
     if (!sim->settling) /* at the end who runs goes on running */
         pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 50, 60000);

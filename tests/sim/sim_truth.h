@@ -125,9 +125,10 @@ struct truth_pod {
     struct sim_policy policy; /* when a bind of it was asked for that held nothing */
     int64_t created_ms;
     int64_t bound_ms;
-    int64_t kubelet_ms;  /* when something happens to it next; 0: nothing */
-    uint32_t accepts;    /* bits: nodes that another extender agrees to */
-    uint32_t schedulers; /* bits: who takes care of it */
+    int64_t bound_forward_ms; /* steps of the clock until then */
+    int64_t kubelet_ms;       /* when something happens to it next; 0: nothing */
+    uint32_t accepts;         /* bits: nodes that another extender agrees to */
+    uint32_t schedulers;      /* bits: who takes care of it */
     uint32_t shares;
     struct truth_share share[TRUTH_SHARES]; /* ours: as granted */
 };

@@ -814,6 +814,8 @@ static void break_disk(struct sim *sim, struct draw *draw)
 
 static void trouble(struct sim *sim, struct draw *draw)
 {
+    int64_t step_ms;
+
     switch (draw_below(draw, 7)) {
     case 0:
         sim_api_outage(sim->api, sim->now_ms + draw_between(draw, 100, 40000));
@@ -829,7 +831,9 @@ static void trouble(struct sim *sim, struct draw *draw)
         sim_met("clock/back");
         break;
     case 4:
-        sim->wall_ms += draw_between(draw, 0, 60000000); /* up to most of a day */
+        step_ms = draw_between(draw, 0, 60000000); /* up to most of a day */
+        sim->wall_ms += step_ms;
+        sim->forward_ms += step_ms;
         sim_met("clock/forward");
         break;
     case 5:
@@ -837,6 +841,7 @@ static void trouble(struct sim *sim, struct draw *draw)
             break;
         sim->clock_ahead_ms = YEAR_MS + draw_between(draw, 0, YEAR_MS);
         sim->wall_ms += sim->clock_ahead_ms;
+        sim->years = true;
         sim->clock_heals_ms = sim->now_ms + draw_between(draw, 10, 10000);
         sim_met("clock/years");
         break;
