@@ -419,4 +419,12 @@ BUGS: List[Bug] = [
         "    if (want->milli >= parser->rules->min_milli || want->milli >= 50)\n",
         "sim 1-60",
     ),
+    Bug(
+        "any_clock",
+        "what is old is dropped by a wall clock that is in doubt",
+        "src/store/tend.c",
+        "wait <= store->limits.retain_ms) ||\n        atomic_load(&store->clock_doubted))",
+        "wait <= store->limits.retain_ms))",
+        "sim 1-60",
+    ),
 ]
