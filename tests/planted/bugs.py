@@ -409,7 +409,7 @@ BUGS: List[Bug] = [
         "src/app/writer.c",
         ".elder = inventory};",
         ".elder = NULL};",
-        "sim 1-60",
+        "sim 1-150",
     ),
     Bug(
         "old_minimum",
