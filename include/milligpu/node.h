@@ -124,6 +124,8 @@ enum reason node_closed(const struct node *node);
 
 /* Not made up by us: it may turn up on another node, and then only one of the two may grant it. */
 bool gpu_id_is_real(const struct atom *id, struct text node);
+/* The index that a made-up id carries; 0 where it has none that a GPU can have (16 bits). */
+uint32_t gpu_id_index(struct text id);
 
 /* Bytewise: the order of names (place.h, rule 4) and of ids. */
 int atom_cmp(const struct atom *a, const struct atom *b);

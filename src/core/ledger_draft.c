@@ -192,18 +192,8 @@ static bool contradicts(const struct node *old, const struct inventory *inventor
 /* Does it go by another index than it shows, or by none? */
 static bool out_of_place(const struct gpu *gpu)
 {
-    const struct atom *alias = gpu->alias;
-    uint32_t index = gpu->index;
-    uint32_t at = alias != NULL ? alias->len : 0;
-
-    must(gpu->id != alias);
-    must(alias == NULL || at > 0);
-    for (bool more = true; more; more = index > 0) {
-        if (at == 0 || alias->text[--at] != (char)('0' + index % 10))
-            return true;
-        index /= 10;
-    }
-    return at == 0 || alias->text[at - 1] != '-';
+    must(gpu->id != gpu->alias);
+    return gpu->alias == NULL || gpu_id_index(atom_text(gpu->alias)) != gpu->index;
 }
 
 /*

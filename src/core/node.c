@@ -38,6 +38,21 @@ bool gpu_id_is_real(const struct atom *id, struct text node)
            text.at[node.len] != '/';
 }
 
+uint32_t gpu_id_index(struct text id)
+{
+    uint32_t index = 0;
+    uint32_t weight = 1;
+
+    must(id.len > 0);
+    for (size_t i = id.len; i > 0 && weight <= 10000; i--, weight *= 10) {
+        const char c = id.at[i - 1];
+        if (c < '0' || c > '9')
+            break;
+        index += (uint32_t)(c - '0') * weight;
+    }
+    return index <= UINT16_MAX ? index : 0;
+}
+
 static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const struct atom *id)
 {
     must(id != NULL);
@@ -260,12 +275,12 @@ static bool is_over(const struct gpu *gpu)
     return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
 }
 
-/* A made-up name that pods hold, and no GPU that is shown goes by. */
+/* A made-up name that no GPU that is shown goes by; pods hold it, or it would not be here. */
 static bool is_stray(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
     must(gpu < node->gpu + node->gpus);
-    return is_absent(gpu) && gpu->charges > 0 && !gpu_id_is_real(gpu->id, atom_text(node->name));
+    return is_absent(gpu) && !gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
 /* It has no index of its own: then it may be the one behind such a name. */

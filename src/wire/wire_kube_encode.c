@@ -32,23 +32,6 @@ static bool is_made_up(const struct node *node, struct text id)
     return id.len > name.len && memcmp(id.at, name.at, name.len) == 0 && text_starts(rest, "/gpu-");
 }
 
-/* The index that a made-up id carries: what is left of a GPU that the node does not show.  None of
-   ours is beyond 16 bits, and no reader takes one. */
-static uint32_t index_in(struct text id)
-{
-    must(id.len > 0);
-
-    uint32_t index = 0;
-    uint32_t weight = 1;
-    for (size_t i = id.len; i > 0 && weight <= 10000; i--, weight *= 10) {
-        const char c = id.at[i - 1];
-        if (c < '0' || c > '9')
-            break;
-        index += (uint32_t)(c - '0') * weight;
-    }
-    return index <= UINT16_MAX ? index : 0;
-}
-
 /* A GPU may be known by a made-up id and by a real one: containers need the real one. */
 static struct seen see(const struct share *share, const struct node *node)
 {
@@ -62,7 +45,7 @@ static struct seen see(const struct share *share, const struct node *node)
             seen.gpu = atom_text(names[i]);
             seen.real = true;
         }
-    seen.index = gpu != NULL ? gpu->index : seen.real ? 0 : index_in(seen.gpu);
+    seen.index = gpu != NULL ? gpu->index : seen.real ? 0 : gpu_id_index(seen.gpu);
     return seen;
 }
 

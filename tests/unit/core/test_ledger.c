@@ -432,6 +432,20 @@ static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
     }
 }
 
+static void a_word_about_the_second_gpu_that_is_undone_is_said_again(void **state)
+{
+    struct world *world = *state;
+    (void)node_of(world, "honest", "u1", two_a100, 2);
+    (void)world_node(world, "copier", &two_a100[1], 1);
+    for (int i = 0; i < 3; i++) {
+        say_again(world, "honest");
+        assert_int_equal(flags_of(world, "honest", "GPU-a"), 0);
+        assert_int_equal(flags_of(world, "honest", "GPU-b"), GPU_CONTESTED);
+        if (i < 2)
+            world_undo(world);
+    }
+}
+
 /* A device plugin restarts, an annotation cannot be read: a copier must not be waiting for that. */
 static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 {
@@ -1747,6 +1761,7 @@ int main(void)
         IN_A_WORLD(the_heir_is_found_again_where_his_turn_is_undone),
         IN_A_WORLD(a_free_place_is_found_at_once),
         IN_A_WORLD(a_word_about_rivals_that_is_undone_is_said_again),
+        IN_A_WORLD(a_word_about_the_second_gpu_that_is_undone_is_said_again),
         IN_A_WORLD(a_node_that_shows_nothing_for_a_moment_keeps_its_uuids),
         IN_A_WORLD(what_a_pod_gives_back_while_its_node_shows_nothing_is_kept),
         IN_A_WORLD(a_claim_lapses_with_its_node_and_goes_to_the_next),

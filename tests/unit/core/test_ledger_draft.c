@@ -151,6 +151,68 @@ static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(
     assert_string_equal(shown(world), "GPU-a 300, GPU-b absent 800");
 }
 
+static void a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", counted, 2);
+    hold_index(world, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
+    (void)world_node(world, "n1", a_then_b, 1);
+    assert_string_equal(shown(world), "GPU-a 300, n1/gpu-1 absent 400");
+    (void)world_node(world, "n1", a_then_b, 2);
+    assert_string_equal(shown(world), "GPU-a 300, GPU-b 400");
+    /* And both stay when they have moved. */
+    (void)world_node(world, "n1", b_then_a, 2);
+    assert_string_equal(shown(world), "GPU-b 400, GPU-a 300");
+}
+
+static void who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu(void **state)
+{
+    struct world *world = *state;
+    const struct world_gpu a_then_c[] = {a_then_b[0], {.id = "GPU-c", .index = 1, .mib = 1000}};
+    (void)world_node(world, "n1", counted, 2);
+    hold_index(world, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
+    (void)world_node(world, "n1", a_then_b, 2);
+    (void)world_node(world, "n1", a_then_c, 2);
+    assert_string_equal(shown(world), "GPU-a 300, GPU-c 0, GPU-b absent 400");
+}
+
+static void an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended(void **state)
+{
+    struct world *world = *state;
+    (void)world_node(world, "n1", counted, 2);
+    hold_index(world, "p", "c0 n1/gpu-0 300 300", "300");
+    (void)world_node(world, "n1", a_then_b, 2);
+    (void)world_node(world, "n1", b_then_a, 2);
+    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
+    (void)world_step(world, COMMAND_RELEASE, "p");
+    (void)world_node(world, "n1", b_then_a, 2);
+    hold_index(world, "q", "c0 n1/gpu-1 100 100 1", "100");
+    assert_string_equal(shown(world), "GPU-b 0, GPU-a 100");
+}
+
+/* GPU-b is held by its index, and another GPU came there before UUIDs were no longer shown. */
+static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
+{
+    struct world *world = *state;
+    for (uint32_t index = 0; index < 2; index++) {
+        const struct world_gpu before[] = {{.id = "GPU-a", .index = 1 - index, .mib = 1000},
+                                           {.id = "GPU-b", .index = index, .mib = 1000}};
+        const struct world_gpu after[] = {before[0], {.id = "GPU-c", .index = index, .mib = 1000}};
+        const char *held = index == 0 ? "c0 n1/gpu-0 300 300" : "c0 n1/gpu-1 300 300 1";
+        (void)world_node(world, "n1", counted, 2);
+        hold_index(world, "p", held, "300");
+        (void)world_node(world, "n1", before, 2);
+        (void)world_node(world, "n1", after, 2);
+        (void)world_node(world, "n1", counted, 2);
+        assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 300);
+        assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, GPU_ABSENT);
+        assert_int_equal(world_gpu(world, "n1", "GPU-c")->index, index);
+        world_tear_down(state);
+        world_set_up(state);
+        world = *state;
+    }
+}
+
 /* What stands behind the last of them is nobody's: the sanitizer would tell. */
 static void gpus_and_charges_are_read_to_their_end(void **state)
 {
@@ -174,6 +236,16 @@ static void gpus_and_charges_are_read_to_their_end(void **state)
     assert_int_equal(world_do(world, &node), VERDICT_OK);
     assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
     assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
+
+    inventory = world_inventory(world, "n2", "node-uid", a_then_b, 2);
+    memcpy(exactly, inventory->gpu, sizeof exactly);
+    inventory->gpu = exactly;
+    (void)world_node(world, "n2", counted, 2);
+    assert_int_equal(world_reserve(world, "b", "n2", "300"), VERDICT_OK);
+    (void)world_node(world, "n2", a_then_b, 2);
+    assert_int_equal(
+        world_do(world, &(struct command){.kind = COMMAND_NODE, .inventory = inventory}),
+        VERDICT_SAME);
 }
 
 static void a_missing_gpu_is_missing_and_nothing_else(void **state)
@@ -385,6 +457,10 @@ int main(void)
         IN_A_WORLD(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing),
         IN_A_WORLD(an_index_means_nothing_once_another_is_known_to_have_moved),
         IN_A_WORLD(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved),
+        IN_A_WORLD(a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved),
+        IN_A_WORLD(who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu),
+        IN_A_WORLD(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended),
+        IN_A_WORLD(counts_do_not_mean_a_gpu_where_another_was_last),
         IN_A_WORLD(gpus_and_charges_are_read_to_their_end),
         IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
         IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),

@@ -692,9 +692,28 @@ static void a_node_has_shares_where_a_pod_has_some(void **state)
     allocation_unref(lost);
 }
 
+static void a_made_up_id_carries_its_index(void **state)
+{
+    static const struct {
+        const char *id;
+        uint32_t index;
+    } row[] = {
+        {"n/gpu-0", 0},     {"n/gpu-1", 1},          {"n/gpu-9", 9},         {"n/gpu-10", 10},
+        {"n/gpu-205", 205}, {"n/gpu-6789", 6789},    {"n/gpu-54321", 54321}, {"n/gpu-65535", 65535},
+        {"n/gpu-65536", 0}, {"n/gpu-912345", 12345}, /* nobody makes such */
+        {"n/gpu-", 0},      {"n/gpu-1:2", 2},        {"n/gpu-1/2", 2},       {"7", 7},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_int_equal(gpu_id_index(text_of(row[i].id)), row[i].index);
+    /* What stands before and behind the text is not of it. */
+    assert_int_equal(gpu_id_index((struct text){"1234" + 1, 2}), 23);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_made_up_id_carries_its_index),
         cmocka_unit_test(sums_are_the_sums_of_the_charges),
         cmocka_unit_test(of_a_uid_only_its_length_is_compared),
         cmocka_unit_test(no_pod_lives_twice_on_a_node),
