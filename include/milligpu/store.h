@@ -80,7 +80,8 @@ void store_retain(struct store *store, uint32_t days);
 
 /*
  * For who watches the wall clock: the time of the newest journal entry, and of the clock's last
- * step beyond STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none.  Not within a batch.
+ * step beyond STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none since retention last worked,
+ * which it does only while the clock is believed.  Not within a batch.
  */
 static const int64_t STORE_CLOCK_STEP_MS = INT64_C(24) * 60 * 60 * 1000;
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms,

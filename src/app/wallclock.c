@@ -12,10 +12,9 @@ void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, i
     *clock = (struct wallclock){.wall_ms = last_ms != 0 ? last_ms : wall_ms,
                                 .now_ms = now_ms,
                                 .doubted_until_ms = INT64_MIN};
-    /* Of a step that lies ahead the wall clock came back since, which is another step. */
-    const int64_t since = stepped_ms != 0 ? wall_ms - stepped_ms : INT64_MAX;
-    if (since < HOUR_MS)
-        clock->doubted_until_ms = now_ms + HOUR_MS - (since > 0 ? since : 0);
+    /* How much of the hour has gone by only the clock could tell that is in doubt. */
+    if (stepped_ms != 0)
+        clock->doubted_until_ms = now_ms + HOUR_MS;
 }
 
 int64_t wallclock_look(struct wallclock *clock, int64_t wall_ms, int64_t now_ms)

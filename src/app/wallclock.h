@@ -4,8 +4,8 @@
  * History is stored with the time that the wall clock said, and retention drops what is old by it.
  * So a clock that is 400 days ahead for two seconds must not be what decides.  It is held against
  * the monotonic clock, and after a start against the newest entry of the journal: beyond a day it
- * has stepped, and is doubted until it has gone on without a step for an hour (which a start does
- * not shorten).
+ * has stepped, and is doubted until it has gone on without a step for an hour, which begins anew
+ * with a start: only the clock in doubt could say how much of it has gone by.
  *
  * Pure; one thread.
  */

@@ -106,6 +106,7 @@ struct store_limits {
       " WHERE seq <= ? AND json_extract(result, '$.node.removed') = 1)")                           \
     X(ST_FOLDED, "UPDATE meta SET folded = ?")                                                     \
     X(ST_STEPPED, "UPDATE meta SET stepped_ms = ?")                                                \
+    X(ST_BELIEVED, "UPDATE meta SET stepped_ms = 0 WHERE stepped_ms <> 0")                         \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
                     " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)")

@@ -308,7 +308,7 @@ static int add_journal(struct store *store, const struct command *command,
     return run_one(&bind, "journal entry", command_name(command->kind), err);
 }
 
-/* A start shall know of it: an hour of doubt is no shorter for that (wallclock.h). */
+/* A start shall know of it: the hour of doubt begins anew then (wallclock.h). */
 static int note_step(struct store *store, const struct command *command, struct err *err)
 {
     const int64_t step = command->at_ms - command->clock_from_ms;

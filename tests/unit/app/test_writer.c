@@ -774,7 +774,27 @@ static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
     assert_int_equal(history_of(rig), 1);
     go_on(rig, 1800000);
     go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
+    go_on(rig, 1800000);
+    go_on(rig, 61000);
     assert_int_equal(history_of(rig), 0);
+}
+
+/* Half a day more is a step that is believed; it must not count as the hour that was to go by. */
+static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void **state)
+{
+    struct rig *rig = *state;
+
+    make_history(rig);
+    rig->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(rig, 61000);
+    rig->wall_ms += INT64_C(12) * 3600000;
+    go_on(rig, 1000);
+    rig_restart(rig);
+    store_retain(rig->app.store, 30);
+    go_on(rig, 1000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
 }
 
 static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
@@ -1054,6 +1074,7 @@ int main(void)
         TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history),
         TEST(what_the_wall_clock_says_for_an_hour_is_so),
         TEST(a_wrong_wall_clock_at_a_start_erases_no_history),
+        TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),

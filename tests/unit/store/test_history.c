@@ -454,6 +454,23 @@ static void a_step_beyond_a_day_is_known_after_a_start(void **state)
     }
 }
 
+static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
+{
+    struct shelf *shelf = *state;
+    int64_t last, stepped;
+    struct err err;
+    store_retain(shelf->store, 1);
+    step_clock(shelf, 2 + 24 * 3600000, 1);
+    store_doubt_clock(shelf->store, true);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(stepped, 1);
+    store_doubt_clock(shelf->store, false);
+    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(stepped, 0);
+}
+
 static void the_log_is_taken_in_between_batches(void **state)
 {
     struct shelf *shelf = *state;
@@ -630,6 +647,7 @@ int main(void)
         TEST(a_clock_that_is_doubted_drops_nothing),
         TEST(an_entry_of_a_time_to_come_holds_up_nothing),
         TEST(a_step_beyond_a_day_is_known_after_a_start),
+        TEST(a_step_is_forgotten_once_the_clock_is_believed_again),
         TEST(the_log_is_taken_in_between_batches),
         TEST(a_log_without_end_is_refused),
         TEST(anybody_reads_while_the_writer_writes),
