@@ -296,6 +296,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         sim->scheduler[i].id = i;
         strbuf_init(&sim->scheduler[i].asking.body);
+        strbuf_init(&sim->scheduler[i].asking.seen);
         web_call_init(&sim->scheduler[i].asking.web, "/");
         sim->scheduler[i].lag_ms =
             draw_between(&sim->draw, 1, draw_chance(&sim->draw, 200) ? 3000 : 30);
@@ -313,6 +314,7 @@ static void sim_free(struct sim *sim)
     }
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         strbuf_done(&sim->scheduler[i].asking.body);
+        strbuf_done(&sim->scheduler[i].asking.seen);
         web_call_done(&sim->scheduler[i].asking.web);
     }
     sim_api_free(sim->api);

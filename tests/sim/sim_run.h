@@ -70,8 +70,9 @@ enum turn { TURN_WATCHER, TURN_WRITER, TURN_OUTBOX, TURNS };
 struct sim_call {
     struct web_call web;
     struct strbuf body;
-    bool lost; /* whoever asked hears nothing any more */
-    bool busy; /* SIM_CALLS: in use */
+    struct strbuf seen; /* of filter and prioritize: the pod, when the cycle began */
+    bool lost;          /* whoever asked hears nothing any more */
+    bool busy;          /* SIM_CALLS: in use */
     bool sent;
     bool given; /* the daemon has it and owes an answer */
     uint32_t scheduler;

@@ -167,12 +167,12 @@ static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES]
     strbuf_str(out, "]}");
 }
 
-static void put_args(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
-                     uint32_t count, const char name[NAMES][TRUTH_NAME])
+/* kube-scheduler sends what it saw when its cycle began, whatever became of the pod since. */
+static void put_args(struct sim *sim, struct sim_call *call, uint32_t count,
+                     const char name[NAMES][TRUTH_NAME])
 {
-    strbuf_str(&call->body, "{\"Pod\":");
-    put_pod(sim, &call->body, pod);
-    strbuf_str(&call->body, ",");
+    must(call->seen.len > 0);
+    strbuf_printf(&call->body, "{\"Pod\":%s,", call->seen.data);
     if (sim->rules.full_nodes)
         put_nodes(sim, &call->body, count, name);
     else
@@ -293,7 +293,9 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct tr
         return true;
     }
     call_reset(call, "/scheduler/filter");
-    put_args(sim, call, pod, count, name);
+    strbuf_reset(&call->seen);
+    put_pod(sim, &call->seen, pod);
+    put_args(sim, call, count, name);
     json_t *answer = ask(sim, call);
     if (answer == NULL) {
         sim_met("filter/nobody");
@@ -343,19 +345,18 @@ static uint32_t best_of(struct sim *sim, json_t *scores, const struct answer *an
     return best;
 }
 
-static const char *choose(struct sim *sim, struct sim_call *call, const struct truth_pod *pod,
-                          const struct answer *fits)
+static const char *choose(struct sim *sim, struct sim_call *call, const struct answer *fits)
 {
     uint32_t best = 0;
 
     if (fits->names > 1) {
         call_reset(call, "/scheduler/prioritize");
-        put_args(sim, call, pod, fits->names, fits->name);
+        put_args(sim, call, fits->names, fits->name);
         json_t *scores = ask(sim, call);
         best = scores != NULL ? best_of(sim, scores, fits) : 0;
         if (draw_chance(&sim->draw, 60)) { /* I5: the same question, the same answer */
             call_reset(call, "/scheduler/prioritize");
-            put_args(sim, call, pod, fits->names, fits->name);
+            put_args(sim, call, fits->names, fits->name);
             json_t *again = ask(sim, call);
             if (!json_equal(scores, again))
                 sim_violation(sim, "prioritize answered the same question in two ways");
@@ -678,7 +679,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
         if (!sim->settling && draw_chance(&sim->draw, 50))
             scheduler_preempt(sim, pod);
         waits_refused(sim, view, pod, room);
-    } else if (!assume(sim, scheduler, i, choose(sim, call, pod, &fits))) {
+    } else if (!assume(sim, scheduler, i, choose(sim, call, &fits))) {
         back_off(sim, view);
     }
     sim->pressing = false;
