@@ -382,6 +382,7 @@ static size_t read_body(char *out, size_t size, size_t count, void *arg)
 }
 
 /* On a connection, also on another one after nothing of the body was sent on the first. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static int begin_body(void *arg, char *remote, char *local, int remote_port, int local_port)
 {
     struct handle *handle = arg;

@@ -707,7 +707,7 @@ static void a_made_up_id_carries_its_index(void **state)
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_int_equal(gpu_id_index(text_of(row[i].id)), row[i].index);
     /* What stands before and behind the text is not of it. */
-    assert_int_equal(gpu_id_index((struct text){"1234" + 1, 2}), 23);
+    assert_int_equal(gpu_id_index((struct text){&"1234"[1], 2}), 23);
 }
 
 int main(void)

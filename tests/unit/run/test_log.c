@@ -228,7 +228,7 @@ static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
 
 static void debug_tells_all_and_messages_without_number_share_a_bound(void **state)
 {
-    static char name[200][8];
+    static char name[200][16];
 
     (void)state;
     for (int i = 0; i < 500; i++)
