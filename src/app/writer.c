@@ -993,6 +993,48 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
  * 18 ms after a list of 197 ms (bench/README.md); where the ledger is new and each pod is believed
  * or adopted here it is seconds, and nothing is granted before.
  */
+/* This node holds what another may grant: that one gives it up, as to an elder. */
+static bool keep_what_is_held(struct writer *writer, const struct node *node)
+{
+    struct gpu_facts held;
+    bool whole = true;
+
+    for (uint32_t i = 0; i < node->gpus && whole; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        const struct node *owner = ledger_claimant(writer->ledger, atom_text(gpu->id));
+        /* What it does not show an annotation alone says of it. */
+        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0 ||
+            owner == NULL)
+            continue;
+        must(owner != node);
+        held = (struct gpu_facts){.id = gpu->id->text};
+        const struct inventory elder = {.gpus = 1, .gpu = &held};
+        const struct command command = {.kind = COMMAND_NODE,
+                                        .at_ms = writer->wall_ms,
+                                        .node = owner->name->text,
+                                        .elder = &elder};
+        whole = run(writer, &command);
+    }
+    return whole;
+}
+
+/*
+ * Of two nodes that show one UUID the older goes on where a ledger begins, as give_way() has it;
+ * but not when pods hold it on the other: whoever granted before took it for that one's own.
+ */
+static bool holders_go_on(struct writer *writer)
+{
+    const struct node *node;
+    bool whole = true;
+
+    must(!writer->batch.lost);
+    if (!atomic_load(&writer->app->new_ledger))
+        return true;
+    for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
+        whole = keep_what_is_held(writer, node);
+    return whole && heal_duplicates(writer);
+}
+
 static bool end_list(struct writer *writer, const struct message *end)
 {
     must(writer->listing || writer->lists == 0);
@@ -1007,7 +1049,7 @@ static bool end_list(struct writer *writer, const struct message *end)
     pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, end->version}, writer,
                pod_swept);
     hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);
-    if (!release_orphans(writer, end->version))
+    if (!release_orphans(writer, end->version) || !holders_go_on(writer))
         return false;
     writer->pods_ended = true;
     writer->settled = end->settled;

@@ -1030,12 +1030,36 @@ static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
     assert_string_not_equal(rig_bind(rig, "h3", "z-honest"), "");
 }
 
+/* Whoever granted before took a GPU for the copier's own while nothing was known of the other. */
+static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
+{
+    struct rig *rig = *state;
+
+    show_a_copier(rig);
+    rig_node_with(rig, "z-honest", "");
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    rig_pod(rig, "c1", "100");
+    assert_string_equal(rig_bind(rig, "c1", "a-copier"), "");
+    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
+    rig_lose_ledger(rig);
+    rig_run(rig);
+    rig_pod(rig, "h1", "1000");
+    rig_pod(rig, "h2", "100");
+    rig_pod(rig, "c2", "100");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "h1", "z-honest"), ""); /* the one that nobody holds */
+    assert_string_not_equal(rig_bind(rig, "h2", "z-honest"), "");
+    assert_string_equal(rig_bind(rig, "c2", "a-copier"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_bind_ends_on_the_api_server_and_in_the_ledger),
         TEST(who_showed_a_uuid_first_goes_on),
         TEST(where_a_ledger_begins_anew_the_older_node_goes_on),
+        TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on),
         TEST(a_pod_that_the_watch_has_not_shown_is_fetched),
         TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it),
         TEST(binds_that_come_together_are_one_commit),
