@@ -28,6 +28,9 @@ void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, i
 /* Where the wall clock would be, had it gone on since the last look as the monotonic one did. */
 int64_t wallclock_look(struct wallclock *clock, int64_t wall_ms, int64_t now_ms);
 
+/* What was found since could not be written down: the next look finds it again; doubt stays. */
+void wallclock_look_again(struct wallclock *clock, const struct wallclock *before);
+
 bool wallclock_is_doubted(const struct wallclock *clock);
 
 #endif

@@ -110,7 +110,8 @@ struct writer {
     int64_t tick_ms;
     int64_t wall_ms;
     struct wallclock wallclock;
-    bool watches_clock; /* since the first batch */
+    struct wallclock looked; /* as it was before this batch */
+    bool watches_clock;      /* since the first batch */
     uint64_t mark;
     uint32_t audit_place;
 };
@@ -1399,6 +1400,7 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     act_lost(writer);
+    wallclock_look_again(&writer->wallclock, &writer->looked);
     writer->writes = false;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
@@ -1583,8 +1585,10 @@ static void watch_clock(struct writer *writer)
     struct err err;
 
     must(!writer->watches_clock);
-    if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0)
+    if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0) {
         log_write(LOG_WARN, "the ledger's last time cannot be read", log_str("error", err.text));
+        stepped_ms = 1; /* it may have stepped: nothing is dropped for an hour */
+    }
     wallclock_start(&writer->wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
                     now_ms(writer), last_ms, stepped_ms);
     writer->watches_clock = true;
@@ -1597,6 +1601,7 @@ static bool note_clock(struct writer *writer)
 
     if (!writer->watches_clock)
         watch_clock(writer);
+    writer->looked = writer->wallclock;
     const int64_t last = writer->wallclock.wall_ms;
     const int64_t wall = writer->app->clock.wall_ms(writer->app->clock.ctx);
     const int64_t expected = wallclock_look(&writer->wallclock, wall, now_ms(writer));

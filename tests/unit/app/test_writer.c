@@ -780,6 +780,25 @@ static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
     assert_int_equal(history_of(rig), 0);
 }
 
+static void a_step_that_could_not_be_written_is_written_when_the_disk_is_well(void **state)
+{
+    struct rig *rig = *state;
+
+    make_history(rig);
+    const uint64_t entries = journal_of(rig);
+    rig->disk_full = true;
+    rig->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(rig, 500);
+    rig->disk_full = false;
+    rig_pass(rig, 3000);
+    assert_true(journal_of(rig) > entries);
+    rig_restart(rig);
+    store_retain(rig->app.store, 30);
+    go_on(rig, 1000);
+    go_on(rig, 61000);
+    assert_int_equal(history_of(rig), 1);
+}
+
 /* Half a day more is a step that is believed; it must not count as the hour that was to go by. */
 static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void **state)
 {
@@ -1098,6 +1117,7 @@ int main(void)
         TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history),
         TEST(what_the_wall_clock_says_for_an_hour_is_so),
         TEST(a_wrong_wall_clock_at_a_start_erases_no_history),
+        TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well),
         TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
