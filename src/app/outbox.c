@@ -20,7 +20,7 @@ enum {
     RING_PER_POD_MS = 10,
     RING_PAUSE_MAX_MS = 1000,
     RING_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
-    RING_RETRY_MAX_MS = 10000,
+    RING_RETRY_MAX_MS = 4000,
     IDLE_MS = 1000,
     SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
 };
