@@ -133,9 +133,19 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
                                                                                 : gpu->id;
 }
 
+/* Did this Node show it first, though it does not now? */
+static bool claims(const struct node *node, const struct atom *id)
+{
+    must(id->len > 0);
+    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
+        if (node->claim[i] == id)
+            return true;
+    return false;
+}
+
 /*
  * A GPU that the node does not show: kept as the pod's annotation has it, never moved.  It claims
- * no UUID: that would take the GPU away from the node that has it.
+ * no UUID that was not its own before: that would take the GPU away from the node that has it.
  */
 static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
                                      const struct pod_share *line)
@@ -145,7 +155,9 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
     const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
     const struct gpu gpu = {
         .id = id,
-        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) ? GPU_DUPLICATE : 0,
+        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) && !claims(draft->old, id)
+                     ? GPU_DUPLICATE
+                     : 0,
         .model = names_intern(ledger->names, TEXT("")),
         .milli = GPU_MILLI,
         .index = line->index <= UINT16_MAX ? (uint16_t)line->index : 0,

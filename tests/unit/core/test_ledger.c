@@ -466,6 +466,27 @@ static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
     assert_int_equal(world_reserve(world, "x", "honest", "2000"), VERDICT_OK);
 }
 
+/* An annotation that somebody wrote: it takes a UUID from nobody, from its own node least. */
+static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **state)
+{
+    struct world *world = *state;
+    (void)node_of(world, "honest", "u1", two_a100, 2);
+    (void)node_of(world, "copier", "u2", two_a100, 2);
+    (void)node_of(world, "honest", "u1", NULL, 0);
+    struct pod *pod = world_pod(world, "a", "honest");
+    world_note(world, pod, "c0 GPU-a 200 200,c1 GPU-b 300 300 1");
+    assert_int_equal(world_observe(world, pod, "200+300"), VERDICT_OK);
+    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_ABSENT);
+    assert_int_equal(flags_of(world, "honest", "GPU-b"), GPU_ABSENT);
+    assert_null(ledger_stale_duplicate(world->ledger));
+    (void)node_of(world, "copier", "u2", two_a100, 2);
+    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(world, "copier", "GPU-b"), GPU_DUPLICATE);
+    (void)world_step(world, COMMAND_RELEASE, "a");
+    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->claims, 2);
+}
+
 static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **state)
 {
     struct world *world = *state;
@@ -1763,6 +1784,7 @@ int main(void)
         IN_A_WORLD(a_word_about_rivals_that_is_undone_is_said_again),
         IN_A_WORLD(a_word_about_the_second_gpu_that_is_undone_is_said_again),
         IN_A_WORLD(a_node_that_shows_nothing_for_a_moment_keeps_its_uuids),
+        IN_A_WORLD(what_an_annotation_names_stays_its_nodes_that_shows_nothing),
         IN_A_WORLD(what_a_pod_gives_back_while_its_node_shows_nothing_is_kept),
         IN_A_WORLD(a_claim_lapses_with_its_node_and_goes_to_the_next),
         IN_A_WORLD(a_node_anew_under_its_name_has_only_what_it_shows_or_holds),
