@@ -701,7 +701,7 @@ static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
     if (!pod->shape->grantable)
         return 1;                      /* it closes the node, whatever the number */
     if (held->is.unplaced_milli > 0) { /* one that cannot be judged is no more than its node has */
-        const uint32_t least = pod->strange ? squat_least(sim, pod) : UINT32_MAX;
+        const uint32_t least = squat_least(sim, pod);
         return least < truth_peak(pod->shape) ? least : truth_peak(pod->shape);
     }
     if (gpus >= parts)

@@ -304,7 +304,7 @@ void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothin
 void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
                     const struct allocation *held);
 /* It lives there and leaves room for no share. */
-/* The least that its node had since it came, when it had any. */
+/* The least that its node ever showed when it showed any GPU. */
 uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod);
 /* Where only pods of ours live nothing is closed. */
 void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot);

@@ -156,7 +156,8 @@ uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod)
     const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
     uint32_t least = UINT32_MAX;
 
-    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++) {
+    /* What it showed before it could not be read is what it has. */
+    for (uint32_t v = 0; v < node->versions; v++) {
         uint32_t milli = 0;
         for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
             milli += node->was[v].gpu[i].missing ? 0 : node->was[v].gpu[i].milli;
