@@ -322,6 +322,16 @@ int64_t sim_api_next(const struct sim_api *api)
     return api->agenda_count > 0 ? api->agenda[0]->due_ms : SIM_NEVER;
 }
 
+bool sim_api_woken(const struct sim_api *api)
+{
+    return api->woken;
+}
+
+void sim_api_awake(struct sim_api *api)
+{
+    api->woken = false;
+}
+
 bool sim_api_quiet(const struct sim_api *api)
 {
     unsigned told = 0;
@@ -473,7 +483,9 @@ static void ops_poll(void *ctx, int64_t wait_ms, void *user,
 
 static void ops_wake(void *ctx)
 {
-    (void)ctx; /* nobody sleeps */
+    const struct handle *handle = ctx;
+
+    handle->api->woken = true;
 }
 
 static const char *ops_name(void *ctx)

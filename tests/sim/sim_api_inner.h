@@ -115,6 +115,7 @@ struct sim_api {
     uint64_t serial;
     uint64_t version; /* of the stand-in, when the watches were looked at */
     bool stepping;
+    bool woken;
     struct handle *handles;
     struct call *requests; /* oldest first, as are the watches */
     struct call *requests_end;

@@ -371,6 +371,7 @@ static void turn_of_outbox(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
 
+    sim_api_awake(sim->api);
     sooner(sim, outbox_step(daemon->app.outbox, sim->now_ms, sim->wall_ms));
     daemon->call_ops.poll(daemon->call_ops.ctx, 0, sim, to_outbox);
 }
@@ -419,7 +420,7 @@ void daemon_step(struct sim *sim)
         daemon_turn(sim);
     if (disk_is_cut())
         daemon_kill(sim);
-    else if (queue_depth(daemon->app.queue) > 0)
+    else if (queue_depth(daemon->app.queue) > 0 || sim_api_woken(sim->api))
         sooner(sim, 1);
 }
 
