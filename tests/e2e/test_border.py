@@ -41,6 +41,8 @@ class Browsers(rig.Story):
     def bind(self, name):
         """The bytes of a bind that would be granted."""
         meta = self.daemon.create(rig.pod(name, 100))["metadata"]
+        self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/" + name)[0] == 200,
+                         "the watch has told of " + name)
         return json.dumps({"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"],
                            "Node": "a100-0"}).encode()
 
