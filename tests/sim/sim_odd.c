@@ -18,7 +18,7 @@ static void hide(struct truth_node *node)
 {
     if (node->odd)
         return;
-    node->odd = true;
+    node->odd = node->was_odd = true;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         node->hidden[i] = node->is.gpu[i].missing;
         node->is.gpu[i].missing = true;

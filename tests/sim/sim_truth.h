@@ -84,6 +84,7 @@ struct truth_node {
     enum truth_source source;
     struct truth_version is;
     bool odd;                /* what it says of its GPUs cannot be read: all are missing */
+    bool was_odd;            /* at some time */
     bool hidden[TRUTH_GPUS]; /* which of them would be missing otherwise */
     uint32_t versions;
     struct truth_version *was; /* ascending, the last one is what is */
