@@ -108,8 +108,8 @@ void sim_api_now(struct sim_api *api, int64_t now_ms);
 /* When something here is due next, perhaps now; INT64_MAX: nothing.  Answers that only wait for
    poll() are not due any more. */
 int64_t sim_api_next(const struct sim_api *api);
-/* Has the sleeper in a poll() been woken since it was last awake?  A poll here never sleeps; but who
-   is woken has its turn at once. */
+/* Has the sleeper in a poll() been woken since it was last awake?  A poll here never sleeps; but
+   who is woken has its turn at once. */
 bool sim_api_woken(const struct sim_api *api);
 void sim_api_awake(struct sim_api *api);
 /* Nothing on its way: no late effect (but those that are later than a minute), no event not yet

@@ -438,6 +438,7 @@ void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct pr
     const json_t *map = json_object_get(answer, "NodeNameToMetaVictims");
     const struct snapshot *snapshot = daemon_view(sim);
     const struct allocation *held = snapshot_open(snapshot, text_of(pod->uid));
+    const bool allowed = policy_allows(&sim->policy, pod->shape); /* else it is refused unseen */
     size_t known = 0;
 
     if (!json_is_object(map))
@@ -455,7 +456,7 @@ void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct pr
             sim_met("preempt/beside a doubt");
         else if (held == NULL)
             judge_kept(sim, pod, node, proposal, kept[n]);
-        else if (kept[n] != (strcmp(held->is.node->text, node->name) == 0))
+        else if (kept[n] != (allowed && strcmp(held->is.node->text, node->name) == 0))
             sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
                           held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
     }
