@@ -347,6 +347,9 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 	f.succeed("ours") /* which writes its status */
 }
 
+// withOurRights is whoever asks as our ServiceAccount for what milligpud never asks for.
+const withOurRights = "somebody-with-our-rights"
+
 // advertising gives our ServiceAccount what components/advertise gives it, and its policy.
 func (f *fixture) advertising() {
 	f.Helper()
@@ -373,7 +376,8 @@ func TestWhoAdvertisesWritesOneAmountOfANodeAndNothingElse(t *testing.T) {
 	labelled.Labels = map[string]string{"nvidia.com/gpu.count": "2"}
 	f := bare(t, labelled)
 	f.advertising()
-	path := "/api/v1/nodes/node-a/status"
+	/* by this name the last test of all knows that it was not milligpud */
+	path := "/api/v1/nodes/node-a/status?fieldManager=" + withOurRights
 	ours := f.api.As(f.w.account.Token)
 	status := func(name string, value any) object { return object{"status": object{name: value}} }
 	denies := func(err error) bool {
