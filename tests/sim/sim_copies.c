@@ -36,13 +36,28 @@ static bool has_always_shown(const struct truth_node *node, const char *id)
     return true;
 }
 
+/* Then pods of its former life may hold what it shows, and take that with them: TRUST.md, Known. */
+static bool came_again(const struct truth_node *node)
+{
+    bool came = false;
+    bool went = false;
+
+    for (uint32_t v = 0; v < node->versions; v++) {
+        if (node->was[v].there && went)
+            return true;
+        came = came || node->was[v].there;
+        went = went || (came && !node->was[v].there);
+    }
+    return false;
+}
+
 enum copies_whose copies_whose(const struct sim *sim, const struct truth_node *node, const char *id)
 {
     const struct truth_copied *copied = copied_of(sim, id);
 
     if (copied == NULL)
         return COPIES_ITS_OWN;
-    if (!copied->known ||
+    if (!copied->known || came_again(&sim->truth.node[copied->owner]) ||
         (sim->rules.loses && !has_always_shown(&sim->truth.node[copied->owner], id)))
         return COPIES_UNSURE;
     return copied->owner == node - sim->truth.node ? COPIES_ITS_OWN : COPIES_ANOTHERS;
