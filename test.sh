@@ -62,14 +62,15 @@ step_release() {
     done
 }
 
-# The ledger cannot lie: fixed seeds, kill -9, power loss, then a minute of fresh seeds.
+# The ledger cannot lie: fixed seeds, kill -9, power loss.  Fresh seeds are a command (tests/sim/run):
+# about one in two thousand finds something, which is seldom of the commit that CI looks at.
 step_trust() {
     cmake --preset fast >build/fast.configure.log 2>&1 || { cat build/fast.configure.log; return 1; }
     cmake --build --preset fast -j "$JOBS" \
         --target simulate power milligpud fake_api crash_ledger
     ctest --test-dir build/fast -j "$JOBS" --output-on-failure --no-tests=error \
         -R '^(sim\.seeds|sim\.twice|crash|power)'
-    tests/sim/run --seconds 60 --jobs "$JOBS"
+    tests/sim/run --seeds 151-1000 --jobs "$JOBS"
 }
 
 # A minute and a half of bytes that nobody has tried before.
