@@ -62,10 +62,23 @@ static bool fits(const struct sim *sim, struct view_of_pod *view, const struct t
     return view->fits;
 }
 
+/* One of two schedulers that both have the pod will ask about it by itself. */
+static bool is_asked_about(const struct sim *sim, const struct truth_pod *pod)
+{
+    for (uint32_t s = 0; s < sim->rules.schedulers; s++) {
+        const enum view_state state = sim->scheduler[s].view[pod - sim->truth.pod].state;
+        if ((pod->schedulers & 1U << s) != 0 &&
+            (state == VIEW_QUEUED || state == VIEW_BACKOFF || state == VIEW_BINDING))
+            return true;
+    }
+    return false;
+}
+
 static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod)
 {
-    return view->state == VIEW_REFUSED && view->ours && view->events == sim->events &&
-           truth_alive(pod) && pod->node[0] == '\0' && !pod->terminating && fits(sim, view, pod);
+    return !is_asked_about(sim, pod) && view->state == VIEW_REFUSED && view->ours &&
+           view->events == sim->events && truth_alive(pod) && pod->node[0] == '\0' &&
+           !pod->terminating && fits(sim, view, pod);
 }
 
 static void look(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod, bool quiet)
