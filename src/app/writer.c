@@ -988,27 +988,21 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     return whole;
 }
 
-/*
- * Once a list, not for one event: all pods and all allocations are gone through, in one batch,
- * since nothing is known to be gone before all of the list is known.  With 49,568 pods that is
- * 18 ms after a list of 197 ms (bench/README.md); where the ledger is new and each pod is believed
- * or adopted here it is seconds, and nothing is granted before.
- */
 /* This node holds what another may grant: that one gives it up, as to an elder. */
 static bool keep_what_is_held(struct writer *writer, const struct node *node)
 {
-    struct gpu_facts held;
     bool whole = true;
 
     for (uint32_t i = 0; i < node->gpus && whole; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        const struct node *owner = ledger_claimant(writer->ledger, atom_text(gpu->id));
         /* What it does not show an annotation alone says of it. */
-        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0 ||
-            owner == NULL)
+        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
+            continue;
+        const struct node *owner = ledger_claimant(writer->ledger, atom_text(gpu->id));
+        if (owner == NULL)
             continue;
         must(owner != node);
-        held = (struct gpu_facts){.id = gpu->id->text};
+        struct gpu_facts held = {.id = gpu->id->text};
         const struct inventory elder = {.gpus = 1, .gpu = &held};
         const struct command command = {.kind = COMMAND_NODE,
                                         .at_ms = writer->wall_ms,
@@ -1036,6 +1030,12 @@ static bool holders_go_on(struct writer *writer)
     return whole && heal_duplicates(writer);
 }
 
+/*
+ * Once a list, not for one event: all pods and all allocations are gone through, in one batch,
+ * since nothing is known to be gone before all of the list is known.  With 49,568 pods that is
+ * 18 ms after a list of 197 ms (bench/README.md); where the ledger is new and each pod is believed
+ * or adopted here it is seconds, and nothing is granted before.
+ */
 static bool end_list(struct writer *writer, const struct message *end)
 {
     must(writer->listing || writer->lists == 0);
