@@ -134,19 +134,22 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
     buf->data[buf->len] = '\0';
 }
 
-static void escape(struct strbuf *buf, char c)
+/* As text_show() has it, but for the characters that JSON alone has a letter for; how many bytes of
+   text that was. */
+static size_t escape(struct strbuf *buf, struct text text, size_t at)
 {
-    static const char hex[] = "0123456789abcdef";
-    static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* the character, then its letter */
-    const unsigned char byte = (unsigned char)c;
+    static const char named[] = "\"\"\\\\\bb\ff"; /* the character, then its letter */
+    char shown[TEXT_SHOWN_MAX];
 
+    must(at < text.len);
     for (size_t i = 0; i + 1 < sizeof named; i += 2)
-        if (named[i] == c) {
+        if (named[i] == text.at[at]) {
             strbuf_add(buf, (char[]){'\\', named[i + 1]}, 2);
-            return;
+            return 1;
         }
-    must(byte < 0x20);
-    strbuf_add(buf, (char[]){'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]}, 6);
+    const size_t bytes = text_show(text, at, shown);
+    strbuf_str(buf, shown);
+    return bytes;
 }
 
 /* Does the character have to be written in another way?  Of the odd ones all are: whoever reads
@@ -166,21 +169,13 @@ void strbuf_json(struct strbuf *buf, struct text text)
     size_t plain = 0; /* where the run of bytes that need no change starts */
     size_t at = 0;
     while (at < text.len) {
-        const char c = text.at[at];
         const size_t bytes = text_sequence(text, at);
         if (bytes > 0 && !is_escaped(text, at, bytes)) {
             at += bytes;
             continue;
         }
         strbuf_add(buf, text.at + plain, at - plain);
-        if (bytes == 1 && (unsigned char)c < 0x7f) {
-            escape(buf, c);
-            at++;
-        } else {
-            char shown[TEXT_SHOWN_MAX];
-            at += text_show(text, at, shown);
-            strbuf_str(buf, shown);
-        }
+        at += escape(buf, text, at);
         plain = at;
     }
     strbuf_add(buf, text.at + plain, at - plain);
