@@ -189,12 +189,12 @@ void web_answer_file(struct web_call *call, int status, const char *type, int ta
     answer_with(call, status, type, MHD_create_response_from_fd64((uint64_t)is.st_size, take_fd));
 }
 
+static const char stopping[] = "the server is stopping";
+
 static void answer_stopping(struct web_call *call)
 {
-    static const char why[] = "the server is stopping";
-
-    compose_problem(call, 503, why);
-    web_refused(call->web, 503, why);
+    compose_problem(call, 503, stopping);
+    web_refused(call->web, 503, stopping);
     let_go(call);
 }
 
@@ -284,7 +284,7 @@ static enum MHD_Result hand_over(struct web_call *call)
     struct web *web = call->web;
 
     if (atomic_load(&web->stopping))
-        return refuse(call, 503, "the server is stopping");
+        return refuse(call, 503, stopping);
     if (!move(call, CALL_READING, CALL_HANDLING))
         return MHD_NO;
     must(!call->counted);
