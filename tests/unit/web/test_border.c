@@ -12,40 +12,18 @@
 
 #include <cmocka.h>
 
-#include "support.h"
+#include "support_visit.h"
 
 #define HOST "Host: localhost\r\n"
 #define JSON "Content-Type: application/json\r\n"
 
 enum { PEERS = 24, BODY = 64 * 1024, BODIES = 512 * 1024 };
 
-static struct site site;
-static struct strbuf answer;
-
-static int set_up(void **state)
-{
-    (void)state;
-    site_init(&site);
-    strbuf_init(&answer);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    site_stop(&site);
-    strbuf_done(&answer);
-    return 0;
-}
-
 static int status_of(const char *request)
 {
-    const int fd = client_open(&site);
     int status = 0;
 
-    assert_true(fd >= 0);
-    client_ask(fd, request, &answer);
-    (void)close(fd);
+    ask_once(request);
     if (sscanf(answer.data, "HTTP/1.1 %d ", &status) != 1)
         fail_msg("\"%s\" to \"%s\"", answer.data, request);
     return status;

@@ -17,7 +17,7 @@
 
 #include "milligpu/clock.h"
 
-#include "support.h"
+#include "support_visit.h"
 
 #define HOST "Host: localhost\r\n"
 #define POST "POST /echo HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
@@ -26,25 +26,6 @@
 #define NEXT_BYTES "45"
 
 static_assert(sizeof NEXT - 1 == 45, "as NEXT_BYTES says");
-
-static struct site site;
-static struct strbuf answer;
-
-static int set_up(void **state)
-{
-    (void)state;
-    site_init(&site);
-    strbuf_init(&answer);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    site_stop(&site);
-    strbuf_done(&answer);
-    return 0;
-}
 
 static size_t answers(void)
 {

@@ -15,28 +15,9 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
-#include "support.h"
+#include "support_visit.h"
 
 #define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
-
-static struct site site;
-static struct strbuf answer;
-
-static int set_up(void **state)
-{
-    (void)state;
-    site_init(&site);
-    strbuf_init(&answer);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    site_stop(&site);
-    strbuf_done(&answer);
-    return 0;
-}
 
 static void assert_contains(const char *part)
 {
@@ -50,14 +31,6 @@ static void assert_status(int status)
     (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
     if (strncmp(answer.data, line, strlen(line)) != 0)
         fail_msg("not %d: \"%s\"", status, answer.data);
-}
-
-static void ask_once(const char *request)
-{
-    const int fd = client_open(&site);
-    assert_true(fd >= 0);
-    client_ask(fd, request, &answer);
-    (void)close(fd);
 }
 
 static bool await(atomic_int *count, int least)
