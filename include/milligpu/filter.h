@@ -16,6 +16,7 @@
 #define MILLIGPU_FILTER_H
 
 #include "milligpu/ledger.h"
+#include "milligpu/place.h"
 
 /* A pod that was offered a list and is not yet bound: its best place, for ranking only. */
 struct ghost {
@@ -39,18 +40,11 @@ struct filter_question {
     const struct ghost *ghost;
 };
 
-/* Rules 1 to 3 (place.h) in few bytes: thousands of names are ranked, few are placed. */
-struct rank {
-    bool behind; /* the ghosts fill the node: behind all where they leave room */
-    uint32_t charge_milli;
-    uint32_t left_milli;
-    uint32_t free_milli;
-};
-
 struct candidate {
     uint32_t name; /* index into the question's names */
     const struct node *node;
-    struct rank rank;
+    bool behind;      /* the ghosts fill the node: behind all where they leave room */
+    struct rank rank; /* few bytes: thousands of names are ranked, few are placed */
     const struct placement *placement; /* where; of the best candidate only, NULL for the others.
                                           Without parts if RESERVED: held tells */
 };
@@ -67,6 +61,7 @@ struct filter_answer {
     uint32_t fitting;    /* how many fit, before the shortlist */
     uint32_t candidates; /* best first */
     struct candidate *candidate;
+    uint64_t steps;                /* of all searches */
     enum reason *reason;           /* per name */
     const struct allocation *held; /* RESERVED, HELD_ELSEWHERE; borrowed from the snapshot */
 };

@@ -139,6 +139,9 @@ struct node *node_from_inventory(const struct inventory *inventory, struct names
 /* Does any pod hold a share here, placed or not? */
 bool node_has_shares(const struct node *node);
 
+/* What pods hold here in all, placed or not, of GPUs that are gone, too. */
+uint64_t node_held_milli(const struct node *node);
+
 /* Every invariant, recomputed: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
 /* The same, but abort. */

@@ -10,17 +10,24 @@
  * Two different placements never tie.  The same rules stand, with the same numbers, in
  * policy/README.md.
  *
- * A request of up to EXACT_WANTS_MAX containers is placed exactly: if any placement exists one is
- * found, and it is the best by the rules.  (Dynamic programming over the GPUs: the state is how
- * many parts of each want are placed.)  Beyond, or where the states would exceed
- * EXACT_STATES_MAX, greedily, largest part first, and placement.exact is false.
+ * A request of one container is placed exactly: if a placement exists it is found, and it is the
+ * best by the rules.  So is one of several as far as PLACE_STEPS_MAX steps of search lead.  Beyond
+ * them the best of what was seen is the answer, never worse than the greedy one (largest part
+ * first, each where it costs least), and placement.exact is false; where nothing was seen it is
+ * REASON_UNSEARCHED.  Steps, not time, and as many for each node, whoever asks and however many
+ * nodes are asked about: who judges later finds what was found before.  More steps never make an
+ * answer worse.
  *
  * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
  * them.  They have no place where shares live, and beside shares of the same pod each needs a GPU
  * more: inside a node fewer touched GPUs then come before rule 1.
  *
- * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room and a
- * placement are some 2 KiB each, at home on the stack.
+ *     request --> plan --\
+ *                         >-- shape --> walk over what differs --> the cheapest --> by rule 5
+ *     node ----> room ---/    (equal GPUs, equal containers, equal shapes: once)
+ *
+ * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room, a
+ * placement and a plan are 2 to 4 KiB each, at home on the stack.
  */
 #ifndef MILLIGPU_PLACE_H
 #define MILLIGPU_PLACE_H
@@ -51,7 +58,7 @@ struct part {
 };
 
 struct placement {
-    bool exact;
+    bool exact;            /* searched to the end: none is better */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
@@ -69,9 +76,79 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
 /* Set milli of one GPU aside; more than is free leaves 0. */
 void room_take(struct room *room, uint32_t gpu, uint32_t milli);
 
-/* REASON_NONE and *out (without parts where the request has no wants), or why not. */
+/* Wants that are searched as one: of one kind, in parts of one size and number. */
+struct plan_row {
+    enum container_kind kind;
+    uint32_t milli; /* of each part */
+    uint32_t parts; /* of each want */
+    uint32_t wants; /* equal ones: so many of their parts may lie on one GPU */
+};
+
+/* The wants in the order in which they are searched, row by row. */
+struct plan_rows {
+    uint32_t count;
+    struct plan_row row[CONTAINERS_MAX];
+    uint16_t want[CONTAINERS_MAX]; /* index into request.want */
+};
+
+enum { PLAN_MODELS = 64 };
+
+/*
+ * A request made ready to be asked of many rooms.  It remembers which models will do, so it is of
+ * one thread, and lives no longer than its request and the rooms that it was asked of.
+ */
+struct plan {
+    const struct request *request;
+    uint32_t steps;         /* of one search; PLACE_STEPS_MAX unless a test says otherwise */
+    uint32_t most_parts;    /* of one want */
+    uint32_t running_milli; /* of all parts that run at once */
+    bool mixed_lives;       /* sidecars run beside init containers: in the order of their lives */
+    struct shapes *shapes;  /* NULL: each room is searched anew */
+    struct plan_rows rows;
+    struct {
+        const struct atom *model;
+        bool takes;
+    } model[PLAN_MODELS];
+};
+
+void plan_init(struct plan *out, const struct request *request);
+
+/* From now on equal rooms are searched once; arena outlives the plan. */
+void plan_remember(struct plan *plan, struct arena *arena);
+
+/* What rules 1 to 3 say of a node, without a place. */
+struct rank {
+    bool exact;
+    uint32_t charge_milli; /* rule 1 */
+    uint32_t left_milli;   /* rule 2 */
+    uint32_t free_milli;   /* rule 3 */
+    uint32_t steps;        /* that it took; 0: an equal room was searched before */
+};
+
+/* Does it fit, and how well?  *out is set whatever the answer. */
+enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
+
+/*
+ * REASON_NONE and *out (without parts where the request has no wants), or why not.  The answer is
+ * place_judge()'s, and *out has its numbers.
+ */
+enum reason place_find(struct plan *plan, const struct room *room, struct placement *out) MUST_USE;
+
+/* The same, of one room. */
 enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
+
+/*
+ * Every placement that differs, once, as long as steps last.  Two placements are the same if each
+ * GPU is charged by as many parts of each row in both, or would be if GPUs that are equal (in
+ * room and model) changed places; which of the same ones is told is always the same.  visit
+ * returns false to end it; exact is false in what it is told.  Some want is asked; a request too
+ * large to be walked over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ */
+enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
+typedef bool place_visit(void *user, const struct placement *placement);
+enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
+                          place_visit *visit) MUST_USE;
 
 /* The shares of a placement; share must have room for placement->parts. */
 void place_shares(const struct placement *placement, const struct request *request,

@@ -41,6 +41,7 @@
     X(REASON_CORDONED, "cordoned", MOMENT, "the GPU is cordoned")                                  \
     X(REASON_CROWDED, "crowded", MOMENT, "CHARGES_PER_GPU_MAX pods share the GPU already")         \
     X(REASON_ROOM, "room", MOMENT, "not enough milli or MiB left in one piece")                    \
+    X(REASON_UNSEARCHED, "unsearched", MOMENT, "no place was found, not searched to the end")      \
     X(REASON_ELSEWHERE, "elsewhere", STATE, "the pod holds a reservation on another node")         \
     X(REASON_CHANGED, "changed", STATE, "the pod was deleted, bound or replaced meanwhile")        \
     X(REASON_UNKNOWN_POD, "unknown_pod", STATE, "no such pod, or another uid")                     \

@@ -84,6 +84,7 @@ static inline bool request_asks(const struct request *request)
 
 /* A copy in one block, strings included; xfree() it. */
 struct request *request_clone(const struct request *request) MUST_USE;
+/* Is the same asked?  By whatever containers: their names make no difference to any judgement. */
 bool request_eq(const struct request *a, const struct request *b);
 uint32_t request_hash(const struct request *request);
 

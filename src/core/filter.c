@@ -18,6 +18,8 @@ struct haunting {
 struct asking {
     const struct filter_question *question;
     struct haunting haunting;
+    struct plan plan;
+    uint64_t steps;
 };
 
 static void find_ghosts(const struct filter_question *question, struct arena *arena,
@@ -66,37 +68,40 @@ static bool haunt(const struct asking *asking, const struct node *node, struct r
     return haunted;
 }
 
-static struct rank rank_of(const struct placement *placement, bool behind)
-{
-    must((placement->charge_milli > 0) == (placement->parts > 0));
-    return (struct rank){
-        .behind = behind,
-        .charge_milli = placement->charge_milli,
-        .left_milli = placement->left_milli,
-        .free_milli = placement->free_milli,
-    };
-}
-
 /* Whether it fits is asked of the node as it is; the ghosts have a say in the rank only. */
-static enum reason judge(const struct asking *asking, const struct node *node,
-                         struct placement *placement, struct rank *rank)
+static enum reason judge(struct asking *asking, struct candidate *candidate)
 {
-    const struct request *request = asking->question->request;
+    const struct node *node = candidate->node;
+    struct rank among_ghosts;
     UNSET struct room room;
 
     must(node != NULL);
     room_of(node, &room);
-    const enum reason why = place_search(&room, request, placement);
-    if (why != REASON_NONE)
+    const enum reason why = place_judge(&asking->plan, &room, &candidate->rank);
+    asking->steps += candidate->rank.steps;
+    if (why != REASON_NONE || !haunt(asking, node, &room))
         return why;
-    bool behind = false;
-    if (haunt(asking, node, &room) && place_search(&room, request, placement) != REASON_NONE) {
-        behind = true;
-        room_of(node, &room);
-        must(place_search(&room, request, placement) == REASON_NONE);
-    }
-    *rank = rank_of(placement, behind);
+    candidate->behind = place_judge(&asking->plan, &room, &among_ghosts) != REASON_NONE;
+    asking->steps += among_ghosts.steps;
+    if (!candidate->behind)
+        candidate->rank = among_ghosts;
+    must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
     return REASON_NONE;
+}
+
+/* The best candidate's place: where judge() found that it fits. */
+static void place(struct asking *asking, struct candidate *best, struct placement *out)
+{
+    UNSET struct room room;
+
+    must(best->placement == NULL);
+    must(best->node != NULL);
+    room_of(best->node, &room);
+    if (!best->behind)
+        (void)haunt(asking, best->node, &room);
+    must(place_find(&asking->plan, &room, out) == REASON_NONE);
+    must(out->charge_milli == best->rank.charge_milli);
+    best->placement = out;
 }
 
 static int compare(uint32_t a, uint32_t b)
@@ -109,8 +114,8 @@ static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
     must(a->node != NULL);
     must(b->node != NULL);
-    if (a->rank.behind != b->rank.behind)
-        return a->rank.behind ? 1 : -1;
+    if (a->behind != b->behind)
+        return a->behind ? 1 : -1;
     if (a->rank.charge_milli != b->rank.charge_milli) /* rule 1 */
         return compare(a->rank.charge_milli, b->rank.charge_milli);
     if (a->rank.left_milli != b->rank.left_milli) /* rule 2 */
@@ -206,8 +211,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
     return count;
 }
 
-static void ask_all(const struct asking *asking, struct placement *placement,
-                    struct filter_answer *out)
+static void ask_all(struct asking *asking, struct filter_answer *out)
 {
     const struct filter_question *question = asking->question;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
@@ -219,9 +223,7 @@ static void ask_all(const struct asking *asking, struct placement *placement,
         if (i == found)
             found += find_nodes(question, i, node);
         struct candidate candidate = {.name = i, .node = node[i % AT_ONCE]};
-        out->reason[i] = candidate.node != NULL
-                             ? judge(asking, candidate.node, placement, &candidate.rank)
-                             : REASON_UNKNOWN_NODE;
+        out->reason[i] = candidate.node != NULL ? judge(asking, &candidate) : REASON_UNKNOWN_NODE;
         if (out->reason[i] != REASON_NONE)
             continue;
         out->fitting++;
@@ -260,7 +262,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
 void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out)
 {
-    struct asking asking = {.question = question};
+    UNSET struct asking asking;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 
@@ -276,14 +278,17 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
         ask_held(question, placement, out);
         return;
     }
+    asking.question = question;
+    asking.steps = 0;
+    plan_init(&asking.plan, question->request);
+    plan_remember(&asking.plan, arena);
     find_ghosts(question, arena, &asking.haunting);
-    ask_all(&asking, placement, out);
+    ask_all(&asking, out);
+    out->steps = asking.steps;
     out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
     if (out->verdict == FILTER_NONE)
         return;
-    struct candidate *best = &out->candidate[0];
-    must(judge(&asking, best->node, placement, &best->rank) == REASON_NONE);
-    best->placement = placement;
+    place(&asking, &out->candidate[0], placement);
 }
 
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score)
@@ -308,14 +313,16 @@ enum reason preempt_ask(const struct node *node, const struct request *request,
                         const struct allocation *held, const struct text *victims, uint32_t count)
 {
     UNSET struct room room;
-    UNSET struct placement placement;
+    UNSET struct plan plan;
+    struct rank rank;
 
     must(request_asks(request));
     if (held != NULL)
         return held->is.node == node->name ? REASON_NONE : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
     must(room.gpus <= GPUS_PER_NODE_MAX);
-    return place_search(&room, request, &placement);
+    plan_init(&plan, request);
+    return place_judge(&plan, &room, &rank);
 }
 
 /* The numbers of the moment, of the GPUs that are of a model asked for. */
@@ -367,19 +374,23 @@ static void add_moment(struct strbuf *text, const struct moment *moment)
 void filter_explain(const struct node *node, const struct request *request, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    struct room room;
-    struct placement placement;
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
     struct moment moment;
 
     must(out != NULL);
     must(bytes > 0);
     room_of(node, &room);
-    const enum reason why = place_search(&room, request, &placement);
+    plan_init(&plan, request);
+    const enum reason why = place_judge(&plan, &room, &rank);
     sum_up(&room, request, &moment);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why != REASON_NONE)
         strbuf_printf(&text, ": %s", reason_help(why));
+    else if (!rank.exact)
+        strbuf_str(&text, ", not searched to the end: there may be a tighter place");
     if (why == REASON_NONE || reason_class(why) == REASON_CLASS_MOMENT)
         add_moment(&text, &moment);
     must(text.len > 0);

@@ -454,6 +454,17 @@ enum reason node_closed(const struct node *node)
     return node->unplaced_milli > 0 ? REASON_UNPLACED : REASON_NONE;
 }
 
+uint64_t node_held_milli(const struct node *node)
+{
+    must(node != NULL);
+
+    uint64_t milli = node->unplaced_milli;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        milli += (uint64_t)node->gpu[i].used_milli + node->gpu[i].reserved_milli;
+    must(milli >= node->unplaced_milli);
+    return milli;
+}
+
 /* What must hold, and what to say where it does not. */
 struct rule {
     bool holds;

@@ -1,24 +1,8 @@
-#include "milligpu/place.h"
-
 #include <string.h>
 
 #include "milligpu/alloc.h"
 
-/*
- * A set of GPUs is a word whose highest bit is GPU 0.  Of two sets of one size, the larger word is
- * then the one that rule 5 puts first: where they first differ, it has the earlier GPU.
- */
-typedef uint64_t gpu_set;
-
-static_assert(GPUS_PER_NODE_MAX <= 64, "a set of GPUs is one word");
-static_assert(EXACT_WANTS_MAX <= 8, "a set of wants is small enough to enumerate");
-static_assert(GPUS_PER_NODE_MAX * GPU_MILLI < UINT32_MAX / 2, "sums over a node do not wrap");
-
-static gpu_set one_gpu(uint32_t gpu)
-{
-    must(gpu < 64);
-    return (gpu_set)1 << (63 - gpu);
-}
+#include "core/place_inside.h"
 
 /*
  * By hand: the compiler's own becomes a call into its library, and core has none.  Pairs of bits
@@ -32,12 +16,6 @@ static uint32_t count_of(gpu_set set)
     const uint32_t count = (uint32_t)(set * 0x0101010101010101U >> 56);
     must(count <= 64);
     return count;
-}
-
-static uint32_t first_of(gpu_set set)
-{
-    must(set != 0);
-    return (uint32_t)__builtin_clzll(set);
 }
 
 /*
@@ -159,20 +137,15 @@ static bool may_change(enum reason why)
     return why > REASON_FEW;
 }
 
-/* Models of neighbours are nearly always the same atom: one look does for all of them. */
-static gpu_set find_models(const struct room *room, const struct request *request)
+static gpu_set find_models(struct plan *plan, const struct room *room)
 {
     gpu_set set = 0;
-    bool takes = false;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
-    if (request->models == 0)
+    if (plan->request->models == 0)
         return ~set;
-    for (uint32_t i = 0; i < room->gpus; i++) {
-        if (i == 0 || room->gpu[i].model != room->gpu[i - 1].model)
-            takes = request_takes_model(request, atom_text(room->gpu[i].model));
-        set |= takes ? one_gpu(i) : 0;
-    }
+    for (uint32_t i = 0; i < room->gpus; i++)
+        set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
     return set;
 }
 
@@ -216,47 +189,6 @@ static enum reason weigh(enum reason a, enum reason b)
     return a > b ? a : b;
 }
 
-static enum reason find_all_fits(const struct room *room, const struct request *request,
-                                 gpu_set *fits)
-{
-    enum reason why = REASON_NONE;
-
-    must(request->wants > 0 && request->wants <= CONTAINERS_MAX);
-    if (room->gpus == 0)
-        return REASON_NO_GPU;
-    const gpu_set models = find_models(room, request);
-    for (uint32_t w = 0; w < request->wants; w++)
-        why = weigh(why, find_fits(room, request, &request->want[w], models, &fits[w]));
-    return why;
-}
-
-/*
- * Writing a placement down
- */
-
-static void add_parts(struct placement *out, uint32_t want, gpu_set gpus)
-{
-    must(want < CONTAINERS_MAX);
-    while (gpus != 0) {
-        const uint32_t gpu = first_of(gpus);
-        must(out->parts < PARTS_MAX);
-        out->part[out->parts++] = (struct part){(uint16_t)want, (uint16_t)gpu};
-        gpus &= ~one_gpu(gpu);
-    }
-}
-
-static void start_placement(struct placement *out, const struct room *room, bool exact)
-{
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-
-    /* Not the whole struct: parts are many and seldom used. */
-    out->exact = exact;
-    out->charge_milli = 0;
-    out->left_milli = 0;
-    out->free_milli = room->free_milli;
-    out->parts = 0;
-}
-
 /*
  * One want: the charge is the same everywhere, so the tightest GPUs are the best ones
  */
@@ -269,17 +201,17 @@ static uint32_t tightest(const struct room *room, gpu_set among)
         if (room->gpu[first_of(among)].free_milli < room->gpu[best].free_milli)
             best = first_of(among);
     must(best < room->gpus);
+    must(room->gpu[best].closed == REASON_NONE);
     return best;
 }
 
-static void place_one(const struct room *room, const struct want *want, gpu_set fits,
-                      struct placement *out)
+static gpu_set choose_one(const struct room *room, const struct want *want, gpu_set fits,
+                          struct rank *out)
 {
     gpu_set chosen = 0;
 
     must(want->parts > 0);
     must(count_of(fits) >= want->parts);
-    start_placement(out, room, true);
     for (uint32_t i = 0; i < want->parts; i++) {
         const uint32_t gpu = tightest(room, fits & ~chosen);
         must(room->gpu[gpu].free_milli >= want->milli);
@@ -287,435 +219,325 @@ static void place_one(const struct room *room, const struct want *want, gpu_set 
         out->charge_milli += want->milli;
         out->left_milli += room->gpu[gpu].free_milli - want->milli;
     }
-    must(count_of(chosen) == want->parts);
-    add_parts(out, 0, chosen);
+    return chosen;
+}
+
+/* Whole GPUs: beside those that the shares lie on there is one for each.  A sick one counts. */
+static bool leaves_whole(const struct room *room, const struct request *request, uint32_t touched)
+{
+    uint32_t there = 0;
+
+    for (uint32_t i = 0; i < room->gpus; i++)
+        there += room->gpu[i].closed != REASON_ABSENT;
+    must(request->whole > 0);
+    must(touched <= there);
+    return request->whole <= there - touched;
+}
+
+/* Shares fit, on so many GPUs at least. */
+static enum reason weigh_whole(const struct room *room, const struct request *request,
+                               uint32_t touched)
+{
+    must(touched <= room->gpus);
+    must(touched > 0 || request->wants == 0 || request->whole == 0);
+    if (request->whole == 0)
+        return REASON_NONE;
+    if (room->shared)
+        return REASON_MIXED;
+    return touched > 0 && !leaves_whole(room, request, touched) ? REASON_ROOM : REASON_NONE;
+}
+
+static enum reason judge_one(struct plan *plan, const struct room *room, struct rank *out,
+                             gpu_set *chosen)
+{
+    const struct want *want = &plan->request->want[0];
+    gpu_set fits;
+
+    must(plan->request->wants == 1);
+    if (room->gpus == 0)
+        return REASON_NO_GPU;
+    const enum reason why = find_fits(room, plan->request, want, find_models(plan, room), &fits);
+    if (why != REASON_NONE)
+        return why;
+    *chosen = choose_one(room, want, fits, out);
+    must(count_of(*chosen) == want->parts);
+    return weigh_whole(room, plan->request, want->parts);
 }
 
 /*
- * A few wants: every way to place them, GPU by GPU
- *
- * A state says how many parts of each want are placed, as a number of mixed radix (stride).  A
- * loaf is a set of wants, one part each, that share one GPU.  Going through the GPUs, best[state]
- * is the best way to come to that state with the GPUs seen so far.  Rules 1, 2 and 5 are sums over
- * the GPUs (rule 5 because the sets are words whose bits never meet), so the best way to a state
- * goes through best ways only, and the sets that make it comparable are at the same time its trace.
+ * Several wants
  */
 
-enum { LOAVES_MAX = 1 << EXACT_WANTS_MAX, STATES_ON_STACK = 64 };
-
-/* Worse than any way, and still so with a loaf on top. */
-static const uint64_t NO_WAY = UINT64_MAX / 2;
-
-struct way {
-    uint32_t some; /* wants of which this state has a part */
-    gpu_set on[EXACT_WANTS_MAX];
-};
-
-struct table {
-    const struct room *room;
-    const struct request *request;
-    const gpu_set *fits;
-    uint32_t states;
-    uint32_t loaves;
-    uint32_t charge[LOAVES_MAX]; /* of the loaf, on any GPU */
-    uint32_t step[LOAVES_MAX];   /* from a state without the loaf to the one with it */
-    struct way *best;
-    uint64_t
-        *cost; /* of best: rule 1 above rule 2; apart, because most offers end at a look at it */
-    uint64_t touch; /* above rule 1: what a GPU costs beside whole ones, which it is none of */
-};
-
-/* A loaf that the GPU at hand can take. */
-struct loaf {
-    uint32_t wants;
-    uint32_t step;
-    uint64_t cost;
-};
-
-/* Sums over a node of rules 1 and 2 stay below it, that of all GPUs below NO_WAY. */
-static const uint64_t ONE_TOUCHED = (uint64_t)1 << 55;
-
-static uint64_t cost_of(uint32_t charge_milli, uint32_t left_milli)
+/* Why some want does not fit, though it came alone; REASON_NONE if each does. */
+static enum reason weigh_each(struct plan *plan, const struct room *room)
 {
-    must(charge_milli <= EXACT_WANTS_MAX * GPU_MILLI);
-    must(left_milli <= GPU_MILLI);
-    return (uint64_t)charge_milli << 32 | left_milli;
+    const struct request *request = plan->request;
+    enum reason why = REASON_NONE;
+    gpu_set fits;
+
+    must(request->wants > 0 && request->wants <= CONTAINERS_MAX);
+    must(plan->rows.count > 0 && plan->rows.count <= request->wants);
+    if (room->gpus == 0)
+        return REASON_NO_GPU;
+    const gpu_set models = find_models(plan, room);
+    for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
+        why =
+            weigh(why, find_fits(room, request, &request->want[plan->rows.want[w]], models, &fits));
+    return why;
 }
 
-/* 0 if there are more than EXACT_STATES_MAX. */
-static uint32_t count_states(const struct request *request)
+/* The same as far as it fits, without a reason: most rooms of a large question end here. */
+static bool fits_each(const struct plan *plan, const struct room *room, const struct shape *shape)
 {
-    uint32_t states = 1;
-
-    if (request->wants > EXACT_WANTS_MAX)
-        return 0;
-    for (uint32_t w = 0; w < request->wants; w++) {
-        must(request->want[w].parts <= GPUS_PER_NODE_MAX);
-        states *= request->want[w].parts + 1;
-        if (states > EXACT_STATES_MAX)
-            return 0;
-    }
-    must(states > 1);
-    return states;
-}
-
-/* What the wants of a loaf take, if each takes amount[w]. */
-static uint32_t loaf_peak(const struct request *request, uint32_t loaf, const uint32_t *amount)
-{
-    uint32_t taken[EXACT_WANTS_MAX] = {0};
-
-    must(loaf > 0);
-    must(loaf < 1U << request->wants);
-    for (uint32_t w = 0; w < request->wants; w++)
-        taken[w] = (loaf >> w & 1) != 0 ? amount[w] : 0;
-    return request_peak(request, taken);
-}
-
-static void init_loaves(struct table *table)
-{
-    const struct request *request = table->request;
-    uint32_t milli[EXACT_WANTS_MAX];
-    uint32_t stride = 1;
-
-    table->loaves = 1U << request->wants;
-    must(table->loaves <= LOAVES_MAX);
-    for (uint32_t w = 0; w < request->wants; w++)
-        milli[w] = request->want[w].milli;
-    for (uint32_t loaf = 1; loaf < table->loaves; loaf++)
-        table->charge[loaf] = loaf_peak(request, loaf, milli);
-
-    table->step[0] = 0;
-    for (uint32_t w = 0; w < request->wants; w++) {
-        for (uint32_t loaf = 0; loaf < 1U << w; loaf++)
-            table->step[loaf | 1U << w] = table->step[loaf] + stride;
-        stride *= request->want[w].parts + 1;
-    }
-    must(stride == table->states);
-}
-
-static void init_ways(struct table *table)
-{
-    const struct request *request = table->request;
-
-    for (uint32_t state = 0; state < table->states; state++) {
-        uint32_t rest = state;
-        table->best[state] = (struct way){0};
-        table->cost[state] = NO_WAY;
-        for (uint32_t w = 0; w < request->wants; w++) {
-            const uint32_t radix = request->want[w].parts + 1;
-            table->best[state].some |= (uint32_t)(rest % radix != 0) << w;
-            rest /= radix;
-        }
-        must(rest == 0);
-    }
-    table->cost[0] = cost_of(0, 0);
-    must(table->best[0].some == 0);
-}
-
-/* Floors add up to no more than the floor of the sum: most loaves fit at first sight. */
-static bool mib_fits(const struct table *table, const struct gpu_room *gpu, uint32_t loaf)
-{
-    const struct request *request = table->request;
-    uint32_t mib[EXACT_WANTS_MAX];
-
-    must(gpu->milli > 0);
-    must(table->charge[loaf] <= gpu->milli);
-    if (inventory_share_mib(gpu->mib, gpu->milli, table->charge[loaf]) <= gpu->free_mib)
-        return true;
-    for (uint32_t w = 0; w < request->wants; w++)
-        mib[w] = (loaf >> w & 1) != 0
-                     ? inventory_share_mib(gpu->mib, gpu->milli, request->want[w].milli)
-                     : 0;
-    return loaf_peak(request, loaf, mib) <= gpu->free_mib;
-}
-
-static uint32_t list_loaves(const struct table *table, uint32_t gpu, struct loaf list[LOAVES_MAX])
-{
-    const struct gpu_room *room = &table->room->gpu[gpu];
-    uint32_t wants = 0;
-    uint32_t count = 0;
-
-    must(gpu < table->room->gpus);
-    for (uint32_t w = 0; w < table->request->wants; w++)
-        wants |= (uint32_t)((table->fits[w] & one_gpu(gpu)) != 0) << w;
-    for (uint32_t loaf = 1; loaf < table->loaves; loaf++) {
-        const uint32_t charge = table->charge[loaf];
-        if ((loaf & ~wants) != 0 || charge > room->free_milli || !mib_fits(table, room, loaf))
-            continue;
-        list[count++] = (struct loaf){loaf, table->step[loaf],
-                                      table->touch + cost_of(charge, room->free_milli - charge)};
-    }
-    must(count < LOAVES_MAX);
-    return count;
-}
-
-/* Rule 5, of two ways to one state: their sets are of the same sizes. */
-static bool comes_first(const struct way *a, const struct way *b)
-{
-    for (uint32_t w = 0; w < EXACT_WANTS_MAX; w++)
-        if (a->on[w] != b->on[w])
-            return a->on[w] > b->on[w];
-    must_not_reach("two ways to a state differ by a GPU");
-}
-
-/* Come to state with the loaf on the GPU, unless the way so far is better by rule 5. */
-static void take_way(struct table *table, uint32_t state, const struct loaf *loaf, uint32_t gpu)
-{
-    const uint64_t cost = table->cost[state - loaf->step] + loaf->cost;
-    struct way *best = &table->best[state];
-    struct way way = table->best[state - loaf->step];
-
-    must(cost <= table->cost[state]);
-    must(cost < NO_WAY);
-    way.some = best->some;
-    for (uint32_t w = 0; w < table->request->wants; w++)
-        way.on[w] |= (loaf->wants >> w & 1) != 0 ? one_gpu(gpu) : 0;
-    if (cost < table->cost[state] || comes_first(&way, best)) {
-        table->cost[state] = cost;
-        *best = way;
-    }
-}
-
-/* From the fullest state down, so that what a way comes from has not seen this GPU yet. */
-static void visit_gpu(struct table *table, uint32_t gpu)
-{
-    struct loaf list[LOAVES_MAX];
-    const uint32_t loaves = list_loaves(table, gpu, list);
-
-    must(table->states > 1);
-    must(loaves < table->loaves);
-    if (loaves == 0)
-        return;
-    for (uint32_t state = table->states - 1; state > 0; state--) {
-        const uint32_t none = ~table->best[state].some;
-        for (uint32_t i = 0; i < loaves; i++) {
-            if ((list[i].wants & none) != 0)
-                continue;
-            if (table->cost[state - list[i].step] + list[i].cost <= table->cost[state])
-                take_way(table, state, &list[i], gpu);
-        }
-    }
-}
-
-static enum reason place_exactly(const struct room *room, const struct request *request,
-                                 const gpu_set *fits, uint32_t states, struct placement *out)
-{
-    UNSET struct way few[STATES_ON_STACK];
-    UNSET uint64_t few_costs[STATES_ON_STACK];
-    CLEANUP(xfreep) struct way *many = NULL;
-    CLEANUP(xfreep) uint64_t *many_costs = NULL;
-    struct table table = {.room = room, .request = request, .fits = fits, .states = states};
-
-    table.touch = request->whole > 0 ? ONE_TOUCHED : 0;
-    must(request->wants <= EXACT_WANTS_MAX);
-    must(states <= EXACT_STATES_MAX);
-    if (states > STATES_ON_STACK) {
-        many = xmalloc(states * sizeof *many);
-        many_costs = xmalloc(states * sizeof *many_costs);
-    }
-    table.best = many != NULL ? many : few;
-    table.cost = many_costs != NULL ? many_costs : few_costs;
-    init_loaves(&table);
-    init_ways(&table);
-    for (uint32_t gpu = 0; gpu < room->gpus; gpu++)
-        visit_gpu(&table, gpu);
-
-    const struct way *way = &table.best[states - 1];
-    const uint64_t cost = table.cost[states - 1];
-    if (cost == NO_WAY)
-        return REASON_ROOM;
-    start_placement(out, room, true);
-    out->charge_milli = (uint32_t)(cost % ONE_TOUCHED >> 32);
-    out->left_milli = (uint32_t)cost;
-    for (uint32_t w = 0; w < request->wants; w++) {
-        must(count_of(way->on[w]) == request->want[w].parts);
-        add_parts(out, w, way->on[w]);
-    }
-    return REASON_NONE;
-}
-
-/*
- * Many wants: one after the other, the largest parts first, each part where it costs least
- */
-
-struct greedy {
-    const struct room *room;
-    const struct request *request;
-    const gpu_set *fits;
-    gpu_set on[CONTAINERS_MAX];
-    uint32_t charge[GPUS_PER_NODE_MAX]; /* so far */
-};
-
-/* What the GPU would be charged with one part of want more; false if it does not fit. */
-static bool charge_with(const struct greedy *greedy, uint32_t want, uint32_t gpu, uint32_t *out)
-{
-    const struct request *request = greedy->request;
-    const struct gpu_room *room = &greedy->room->gpu[gpu];
-    UNSET uint32_t milli[CONTAINERS_MAX];
-    UNSET uint32_t mib[CONTAINERS_MAX];
-
-    must((greedy->on[want] & one_gpu(gpu)) == 0);
-    must((greedy->fits[want] & one_gpu(gpu)) != 0);
-    for (uint32_t w = 0; w < request->wants; w++) {
-        const bool here = w == want || (greedy->on[w] & one_gpu(gpu)) != 0;
-        milli[w] = here ? request->want[w].milli : 0;
-        mib[w] = here ? inventory_share_mib(room->mib, room->milli, milli[w]) : 0;
-    }
-    *out = request_peak(request, milli);
-    must(*out >= greedy->charge[gpu]);
-    return *out <= room->free_milli && request_peak(request, mib) <= room->free_mib;
-}
-
-/* Rules 1 and 2 for one part: what it adds to the charge, then to what is left. */
-static int64_t added_cost(const struct greedy *greedy, uint32_t gpu, uint32_t charge)
-{
-    const uint32_t raise = charge - greedy->charge[gpu];
-    const int64_t left = greedy->charge[gpu] > 0
-                             ? -(int64_t)raise
-                             : (int64_t)greedy->room->gpu[gpu].free_milli - charge;
-
-    must(raise <= GPU_MILLI);
-    must(left >= -GPU_MILLI && left <= GPU_MILLI);
-    return (int64_t)raise * 4 * GPU_MILLI + left;
-}
-
-static uint32_t cheapest(gpu_set among, const int64_t *cost)
-{
-    uint32_t best = first_of(among);
-
-    for (; among != 0; among &= ~one_gpu(first_of(among)))
-        if (cost[first_of(among)] < cost[best]) /* of equal ones the first: rule 5 */
-            best = first_of(among);
-    must(best < GPUS_PER_NODE_MAX);
-    return best;
-}
-
-/* The parts of one want lie on different GPUs, so what each costs does not depend on the others. */
-static bool put_want(struct greedy *greedy, uint32_t want)
-{
-    const uint32_t parts = greedy->request->want[want].parts;
-    UNSET int64_t cost[GPUS_PER_NODE_MAX];
-    UNSET uint32_t charge[GPUS_PER_NODE_MAX];
-    gpu_set possible = 0;
-
-    must(greedy->on[want] == 0);
-    for (gpu_set rest = greedy->fits[want]; rest != 0; rest &= ~one_gpu(first_of(rest))) {
-        const uint32_t gpu = first_of(rest);
-        if (!charge_with(greedy, want, gpu, &charge[gpu]))
-            continue;
-        cost[gpu] = added_cost(greedy, gpu, charge[gpu]);
-        possible |= one_gpu(gpu);
-    }
-    if (count_of(possible) < parts)
+    if (room->closed != REASON_NONE)
         return false;
-    for (uint32_t i = 0; i < parts; i++) {
-        const uint32_t gpu = cheapest(possible, cost);
-        possible &= ~one_gpu(gpu);
-        greedy->on[want] |= one_gpu(gpu);
-        greedy->charge[gpu] = charge[gpu];
+    for (uint32_t r = 0; r < plan->rows.count; r++) {
+        const struct plan_row *row = &plan->rows.row[r];
+        uint32_t fits = 0;
+        for (uint32_t i = 0; i < shape->slots; i++)
+            fits += slot_takes(&shape->slot[i], row->milli);
+        if (fits < row->parts)
+            return false;
     }
-    must(count_of(greedy->on[want]) == parts);
+    must(shape->slots > 0);
+    must(shape->slots >= plan->most_parts);
     return true;
 }
 
-/* Largest part first; of equal ones the one that comes first in the pod. */
-static void order_wants(const struct request *request, uint16_t *order)
+static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *cell,
+                         struct result *out)
 {
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++) {
-        uint32_t at = i;
-        for (; at > 0 && request->want[order[at - 1]].milli < request->want[i].milli; at--)
-            order[at] = order[at - 1];
-        order[at] = (uint16_t)i;
-        must(at == 0 || request->want[order[at - 1]].milli >= request->want[i].milli);
+    const struct result *known =
+        plan->shapes != NULL && cell == NULL ? shapes_find(plan->shapes, shape) : NULL;
+    UNSET uint8_t own[CELLS_ALL];
+
+    must(shape->slots > 0);
+    if (known != NULL) {
+        *out = *known;
+        out->steps = 0;
+        return;
     }
+    best_way(plan, shape, cell != NULL ? cell : own, out);
+    if (plan->shapes != NULL && cell == NULL)
+        shapes_keep(plan->shapes, shape, out);
+    must(out->steps > 0);
 }
 
-static void write_greedy(const struct greedy *greedy, struct placement *out)
+/* cell NULL: where is not asked. */
+static enum reason judge_many(struct plan *plan, const struct room *room, struct shape *shape,
+                              uint8_t *cell, struct result *out)
 {
-    start_placement(out, greedy->room, false);
-    for (uint32_t w = 0; w < greedy->request->wants; w++) {
-        must(count_of(greedy->on[w]) == greedy->request->want[w].parts);
-        add_parts(out, w, greedy->on[w]);
+    must(plan->request->wants > 1);
+    *out = (struct result){.exact = true};
+    shape_of(plan, room, false, shape);
+    if (!fits_each(plan, room, shape)) {
+        const enum reason why = weigh_each(plan, room);
+        must(why != REASON_NONE);
+        return why;
     }
-    for (uint32_t gpu = 0; gpu < greedy->room->gpus; gpu++) {
-        out->charge_milli += greedy->charge[gpu];
-        if (greedy->charge[gpu] > 0)
-            out->left_milli += greedy->room->gpu[gpu].free_milli - greedy->charge[gpu];
-    }
+    shape_sort(shape);
+    shape_pair(shape);
+    search_shape(plan, shape, cell, out);
+    const enum reason why =
+        out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
+    /* Fewer GPUs, or any, might have been found. */
+    return why == REASON_ROOM && !out->exact ? REASON_UNSEARCHED : why;
+}
+
+static void rank_way(const struct result *result, struct rank *out)
+{
+    out->exact = result->exact;
+    out->steps = result->steps;
+    if (!result->any)
+        return;
+    out->charge_milli = cost_charge(result->cost);
+    out->left_milli = cost_left(result->cost);
     must(out->charge_milli > 0);
+    must(result->cost != UINT64_MAX);
 }
 
-static enum reason place_greedily(const struct room *room, const struct request *request,
-                                  const gpu_set *fits, struct placement *out)
+enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
 {
-    struct greedy greedy = {.room = room, .request = request, .fits = fits};
-    uint16_t order[CONTAINERS_MAX] = {0};
+    UNSET struct shape shape;
+    struct result result;
+    gpu_set chosen;
 
-    must(request->wants <= CONTAINERS_MAX);
-    order_wants(request, order);
-    for (uint32_t i = 0; i < request->wants; i++)
-        if (!put_want(&greedy, order[i]))
-            return REASON_ROOM;
-    write_greedy(&greedy, out);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    *out = (struct rank){.exact = true, .free_milli = room->free_milli};
+    if (plan->request->wants == 0)
+        return weigh_whole(room, plan->request, 0);
+    if (plan->request->wants == 1)
+        return judge_one(plan, room, out, &chosen);
+    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
+    rank_way(&result, out);
+    must(why != REASON_UNSEARCHED || !out->exact);
+    return why;
+}
+
+/*
+ * Where
+ */
+
+/* Not the whole struct: parts are many and seldom used. */
+static void start_placement(struct placement *out, const struct rank *rank)
+{
+    must(out != NULL && rank != NULL);
+    out->exact = rank->exact;
+    out->charge_milli = rank->charge_milli;
+    out->left_milli = rank->left_milli;
+    out->free_milli = rank->free_milli;
+    out->parts = 0;
+}
+
+static bool stop(struct walk *walk)
+{
+    must(walk->cells > 0);
+    must(walk_cost(walk) < walk->bound);
+    return false;
+}
+
+/*
+ * Rule 5: the first of all ways that cost no more.  Want by want and GPU by GPU, parts first, is
+ * its order.  False where the steps end before.
+ */
+static bool find_first(struct plan *plan, const struct room *room, uint64_t cost,
+                       struct placement *out)
+{
+    UNSET struct shape shape;
+    UNSET struct plan_rows rows;
+    UNSET struct walk walk;
+
+    must(plan->request->wants > 1);
+    shape_of(plan, room, false, &shape);
+    shape_pair(&shape);
+    rows_of_wants(plan, &rows);
+    if (rows.count * shape.slots > CELLS_MAX)
+        return false;
+    walk.rows = &rows;
+    walk.shape = &shape;
+    walk.touch = touch_of(plan);
+    walk.bound = cost + 1;
+    walk.steps = FIRST_STEPS_MAX;
+    walk.visit = stop;
+    const enum place_end end = walk_all(&walk);
+    must(end != PLACE_ALL); /* there is one */
+    if (end == PLACE_STOPPED)
+        way_write(&rows, &shape, walk.cell, out);
+    return end == PLACE_STOPPED;
+}
+
+static enum reason find_many(struct plan *plan, const struct room *room, struct placement *out)
+{
+    UNSET struct shape shape;
+    UNSET uint8_t cell[CELLS_ALL];
+    struct result result;
+    struct rank rank = {.free_milli = room->free_milli};
+    const enum reason why = judge_many(plan, room, &shape, cell, &result);
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(why != REASON_NONE || result.any);
+    rank_way(&result, &rank);
+    start_placement(out, &rank);
+    if (why != REASON_NONE || (result.exact && find_first(plan, room, result.cost, out)))
+        return why;
+    must(result.any);
+    out->exact = false;
+    way_write(&plan->rows, &shape, cell, out);
     return REASON_NONE;
 }
 
-/* Shares only; the whole GPUs are not its question. */
-static enum reason place_wants(const struct room *room, const struct request *request,
-                               struct placement *out)
+enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
 {
-    UNSET gpu_set fits[CONTAINERS_MAX];
-    const enum reason why = find_all_fits(room, request, fits);
+    struct rank rank;
+    gpu_set chosen = 0;
 
-    must(request->wants > 0);
-    must(why <= REASON_ROOM);
-    if (why != REASON_NONE)
-        return why;
-    if (request->wants == 1) {
-        place_one(room, &request->want[0], fits[0], out);
-        return REASON_NONE;
-    }
-    const uint32_t states = count_states(request);
-    if (states > 0)
-        return place_exactly(room, request, fits, states, out);
-    return place_greedily(room, request, fits, out);
-}
-
-/* Beside the GPUs that the shares lie on, is there one for each whole one?  A sick one counts. */
-static bool has_whole(const struct room *room, const struct request *request,
-                      const struct placement *placement)
-{
-    gpu_set touched = 0;
-    uint32_t there = 0;
-
-    must(placement->parts > 0);
-    for (uint32_t i = 0; i < placement->parts; i++)
-        touched |= one_gpu(placement->part[i].gpu);
-    for (uint32_t i = 0; i < room->gpus; i++)
-        there += room->gpu[i].closed != REASON_ABSENT;
-    must(count_of(touched) <= there);
-    return request->whole <= there - count_of(touched);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(out != NULL);
+    if (plan->request->wants > 1)
+        return find_many(plan, room, out);
+    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
+    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                                      : judge_one(plan, room, &rank, &chosen);
+    start_placement(out, &rank);
+    for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
+        out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
+    return why;
 }
 
 enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    UNSET struct plan plan;
+
     must(out != NULL);
     must(request_asks(request));
-
-    if (request->wants > 0) {
-        const enum reason why = place_wants(room, request, out);
-        if (why != REASON_NONE || request->whole == 0)
-            return why;
-        if (!room->shared && !has_whole(room, request, out))
-            return REASON_ROOM;
-    } else {
-        start_placement(out, room, true);
-    }
-    return room->shared ? REASON_MIXED : REASON_NONE;
+    plan_init(&plan, request);
+    return place_find(&plan, room, out);
 }
+
+/*
+ * Each that differs
+ */
+
+struct each {
+    const struct plan *plan;
+    const struct room *room;
+    void *user;
+    place_visit *visit;
+    struct placement placement;
+};
+
+static bool tell(struct walk *walk)
+{
+    struct each *each = walk->user;
+    const uint64_t cost = walk_cost(walk);
+    const struct rank rank = {
+        .charge_milli = cost_charge(cost),
+        .left_milli = cost_left(cost),
+        .free_milli = each->room->free_milli,
+    };
+
+    must(rank.charge_milli > 0);
+    must(rank.charge_milli >= each->plan->running_milli);
+    if (weigh_whole(each->room, each->plan->request, cost_touched(cost)) != REASON_NONE)
+        return true;
+    start_placement(&each->placement, &rank);
+    way_write(walk->rows, walk->shape, walk->cell, &each->placement);
+    return each->visit(each->user, &each->placement);
+}
+
+enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
+                          place_visit *visit)
+{
+    UNSET struct each each;
+    UNSET struct shape shape;
+    UNSET struct walk walk;
+
+    must(visit != NULL);
+    must(plan->request->wants > 0);
+    shape_of(plan, room, true, &shape);
+    if (!fits_each(plan, room, &shape))
+        return PLACE_ALL;
+    if (plan->rows.count * shape.slots > CELLS_MAX)
+        return PLACE_OUT_OF_STEPS;
+    shape_pair(&shape);
+    each.plan = plan;
+    each.room = room;
+    each.user = user;
+    each.visit = visit;
+    walk.rows = &plan->rows;
+    walk.shape = &shape;
+    walk.touch = touch_of(plan);
+    walk.bound = UINT64_MAX;
+    walk.steps = steps;
+    walk.user = &each;
+    walk.visit = tell;
+    return walk_all(&walk);
+}
+
+/*
+ * The order
+ */
 
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share)

@@ -656,8 +656,7 @@ bool request_eq(const struct request *a, const struct request *b)
     for (uint32_t i = 0; i < a->wants; i++) {
         const struct want *x = &a->want[i];
         const struct want *y = &b->want[i];
-        if (x->kind != y->kind || x->parts != y->parts || x->milli != y->milli ||
-            strcmp(x->container, y->container) != 0)
+        if (x->kind != y->kind || x->parts != y->parts || x->milli != y->milli)
             return false;
     }
     for (uint32_t i = 0; i < a->models; i++)
@@ -680,7 +679,6 @@ uint32_t request_hash(const struct request *request)
     uint32_t hash = mix(mix(request->wants, request->memory_mib), request->whole);
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
-        hash = mix(hash, text_hash(text_of(want->container)));
         hash = mix(hash, (uint32_t)want->kind);
         hash = mix(hash, want->parts);
         hash = mix(hash, want->milli);

@@ -306,7 +306,7 @@ static void ghosts_push_a_node_back(void **state)
     assert_candidates(&asked, order, 3);
     assert_int_equal(asked.answer.fitting, 3); /* but may be offered all the same */
     assert_int_equal(asked.answer.candidate[0].rank.left_milli, 0);
-    assert_true(asked.answer.candidate[2].rank.behind);
+    assert_true(asked.answer.candidate[2].behind);
     assert_int_equal(asked.answer.candidate[2].rank.left_milli, 100);
 
     asked.question.names = 1;
@@ -621,7 +621,7 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
     assert_int_equal(answer->verdict, fitting > 0 ? FILTER_FITS : FILTER_NONE);
     for (uint32_t i = 0; i < listed; i++) {
         assert_int_equal(answer->candidate[i].name, judged[i].name);
-        assert_int_equal(answer->candidate[i].rank.behind, judged[i].behind);
+        assert_int_equal(answer->candidate[i].behind, judged[i].behind);
         assert_int_equal(answer->candidate[i].rank.charge_milli, judged[i].placement.charge_milli);
         assert_int_equal(answer->candidate[i].rank.left_milli, judged[i].placement.left_milli);
     }
@@ -719,6 +719,233 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
     xfree(name);
 }
 
+/*
+ * No request is expensive: counted in steps, since a test knows no time (bench/bench_worst.c does)
+ */
+
+enum { UNLIKE_NODES = 5000, UNLIKE_GPUS = 8 };
+
+struct unlike {
+    struct world *world;
+    struct snapshot *snapshot;
+    const struct node *node[UNLIKE_NODES];
+    struct text name[UNLIKE_NODES];
+};
+
+static const struct node *unlike_node(struct world *world, const struct atom *name, uint64_t *seed)
+{
+    struct names *names = ledger_names(world->ledger);
+    struct gpu gpu[UNLIKE_GPUS];
+    struct share share[UNLIKE_GPUS];
+
+    for (uint16_t i = 0; i < UNLIKE_GPUS; i++) {
+        gpu[i] = (struct gpu){
+            .id = names_intern(names,
+                               text_of(arena_printf(&world->arena, "%s-gpu-%u", name->text, i))),
+            .model = names_intern(names, TEXT("A100")),
+            .milli = GPU_MILLI,
+            .mib = 81920,
+            .index = i};
+        share[i] = (struct share){.container = "c", .gpu = gpu[i].id, .milli = 1 + draw(seed, 400)};
+    }
+    const struct allocation_facts facts = {.uid = "u",
+                                           .namespace = "default",
+                                           .name = "p",
+                                           .node = name,
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = UNLIKE_GPUS,
+                                           .share = share};
+    const struct allocation *pod = allocation_new(&facts);
+    const struct node_build build = {.name = name,
+                                     .uid = names_intern(names, TEXT("u")),
+                                     .problem_text = names_intern(names, TEXT("")),
+                                     .gpus = UNLIKE_GPUS,
+                                     .gpu = gpu,
+                                     .allocations = 1,
+                                     .allocation = &pod};
+    const struct node *node = node_new(&build);
+    allocation_unref(pod);
+    return node;
+}
+
+static struct unlike *unlike_new(struct world *world)
+{
+    struct unlike *unlike = xcalloc(1, sizeof *unlike);
+    uint64_t seed = 42;
+
+    unlike->world = world;
+    unlike->snapshot = ledger_publish(world->ledger, NULL, 0);
+    for (uint32_t i = 0; i < UNLIKE_NODES; i++) {
+        const char *name = arena_printf(&world->arena, "unlike-%u", i);
+        unlike->node[i] =
+            unlike_node(world, names_intern(ledger_names(world->ledger), text_of(name)), &seed);
+        unlike->name[i] = text_of(name);
+    }
+    return unlike;
+}
+
+static void unlike_free(struct unlike *unlike)
+{
+    for (uint32_t i = 0; i < UNLIKE_NODES; i++)
+        node_unref(unlike->node[i]);
+    snapshot_unref(unlike->snapshot);
+    xfree(unlike);
+}
+
+static void ask_unlike(const struct unlike *unlike, const struct request *request, uint32_t names,
+                       struct arena *arena, struct filter_answer *out)
+{
+    const struct filter_question question = {.snapshot = unlike->snapshot,
+                                             .request = request,
+                                             .names = names,
+                                             .name = unlike->name,
+                                             .node = unlike->node,
+                                             .shortlist = 16};
+
+    filter_ask(&question, arena, out);
+    assert_true(out->verdict == FILTER_FITS || out->verdict == FILTER_NONE);
+}
+
+/* Whatever is asked: the greedy way and the bound look at each GPU once for each container, or the
+   search has its budget. */
+static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state)
+{
+    static const struct {
+        uint32_t wants;
+        uint32_t parts;
+        uint32_t milli;
+        uint32_t step;
+    } dear[] = {{6, 2, 211, 37}, {6, 2, 60, 1},  {4, 8, 70, 7},    {120, 1, 2, 1},
+                {128, 4, 1, 0},  {64, 1, 60, 1}, {12, 1, 401, 13}, {12, 2, 215, 20}};
+    static const uint32_t nodes[] = {1000, UNLIKE_NODES};
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[CONTAINERS_MAX];
+    struct arena arena;
+    uint64_t most = 0;
+
+    arena_init(&arena);
+    for (size_t i = 0; i < ARRAY_LEN(dear); i++) {
+        const struct request request = {.wants = dear[i].wants, .want = want};
+        for (uint32_t w = 0; w < dear[i].wants; w++)
+            want[w] = (struct want){.container = "c",
+                                    .parts = dear[i].parts,
+                                    .milli = dear[i].milli + w * dear[i].step};
+        const uint64_t greedy = 1 + dear[i].wants * (2 * UNLIKE_GPUS + dear[i].parts);
+        const uint64_t each = greedy > PLACE_STEPS_MAX ? greedy : PLACE_STEPS_MAX;
+        for (size_t k = 0; k < ARRAY_LEN(nodes); k++) {
+            struct filter_answer answer;
+            struct filter_answer again;
+            ask_unlike(unlike, &request, nodes[k], &arena, &answer);
+            assert_true(answer.steps > 0 && answer.steps <= nodes[k] * each);
+            most = answer.steps > most ? answer.steps : most;
+            ask_unlike(unlike, &request, nodes[k], &arena, &again);
+            assert_int_equal(again.fitting, answer.fitting); /* the same, to the step */
+            assert_int_equal(again.steps, answer.steps);
+            arena_reset(&arena);
+        }
+    }
+    print_message("at most %llu steps\n", (unsigned long long)most);
+    assert_true(most > (uint64_t)UNLIKE_NODES * PLACE_STEPS_MAX / 4);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+/* Who judges later is no weaker: what filter took on a node bind finds there, and whoever wakes a
+   pod takes what filter takes. */
+static void what_filter_takes_bind_finds(void **state)
+{
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[12];
+    const struct request request = {.wants = 12, .want = want};
+    struct arena arena;
+    struct filter_answer answer;
+    uint32_t inexact = 0;
+    uint32_t unsearched = 0;
+
+    arena_init(&arena);
+    for (uint32_t w = 0; w < 12; w++)
+        want[w] = (struct want){.container = "c", .parts = 1 + w % 3, .milli = 160 + 17 * w};
+    ask_unlike(unlike, &request, 1000, &arena, &answer);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct room room;
+        struct placement placement;
+        room_of(unlike->node[i], &room);
+        const enum reason why = place_search(&room, &request, &placement);
+        assert_int_equal(why, answer.reason[i]);
+        inexact += why == REASON_NONE && !placement.exact;
+        unsearched += why == REASON_UNSEARCHED;
+    }
+    print_message("%u fit, %u not exactly, %u unsearched\n", answer.fitting, inexact, unsearched);
+    assert_true(inexact > 0 && unsearched > 0);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+static void equal_nodes_cost_one_search(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    for (uint32_t n = 0; n < 20; n++) {
+        const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}};
+        char *node = arena_printf(&world->arena, "n%02u", n);
+        assert_int_equal(world_node(world, node, gpu, 3), VERDICT_OK);
+    }
+    ask_init(&asked, world, "300+600");
+    ask_about(&asked, "n00");
+    ask(&asked);
+    const uint64_t one = asked.answer.steps;
+    assert_true(one > 0);
+    for (uint32_t n = 1; n < 20; n++)
+        ask_about(&asked, arena_printf(&world->arena, "n%02u", n));
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 20);
+    assert_int_equal(asked.answer.steps, one);
+    const struct node *haunted = snapshot_node(asked.snapshot, TEXT("n07"));
+    struct ghost ghost = {haunted->name, haunted->gpu[0].id, 300};
+    asked.question.ghosts = 1;
+    asked.question.ghost = &ghost;
+    ask(&asked); /* the room among ghosts is another one */
+    assert_in_range(asked.answer.steps, one + 1, PLACE_STEPS_MAX);
+    ask_done(&asked);
+}
+
+static void one_container_takes_no_search(void **state)
+{
+    struct world *world = *state;
+    struct asked asked;
+    const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}};
+
+    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
+    ask_init(&asked, world, "300");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 1);
+    assert_int_equal(asked.answer.steps, 0);
+    ask_done(&asked);
+}
+
+static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
+{
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[12];
+    const struct request request = {.wants = 12, .want = want};
+    bool fits = false;
+    bool refused = false;
+    for (uint32_t w = 0; w < 12; w++)
+        want[w] = (struct want){.container = "c", .parts = 1 + w % 3, .milli = 160 + 17 * w};
+    for (uint32_t i = 0; i < 1000; i++) {
+        char text[256];
+        filter_explain(unlike->node[i], &request, text, sizeof text);
+        fits = fits || strstr(text, "fits, not searched to the end: there may be a tighter "
+                                    "place; largest free piece ") == text;
+        refused = refused || strstr(text, "unsearched: no place was found, not searched to the "
+                                          "end; largest free piece ") == text;
+    }
+    assert_true(fits && refused);
+    unlike_free(unlike);
+}
+
 int main(void)
 {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
@@ -741,6 +968,11 @@ int main(void)
         IN_A_WORLD(refusals_are_one_each_or_one_for_all_alike),
         IN_A_WORLD(answers_are_those_of_a_plain_ranking),
         IN_A_WORLD(thousands_of_names_are_ranked_in_passing),
+        IN_A_WORLD(the_dearest_requests_take_no_more_steps_than_are_theirs),
+        IN_A_WORLD(what_filter_takes_bind_finds),
+        IN_A_WORLD(equal_nodes_cost_one_search),
+        IN_A_WORLD(one_container_takes_no_search),
+        IN_A_WORLD(an_explanation_says_what_was_not_searched_to_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -665,6 +665,27 @@ static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
     node_unref(node);
 }
 
+static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    const struct node *node = node_of(&scene);
+    assert_int_equal(node_held_milli(node), 0);
+    node_unref(node);
+
+    struct allocation_facts facts = facts_of("d", NULL, 0);
+    facts.origin = ORIGIN_OBSERVED;
+    facts.unplaced_milli = 40;
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 200, STATE_RESERVED);
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 500, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("c", "GPU-c", 1000, STATE_BOUND); /* which is gone */
+    scene.pod[scene.pods++] = allocation_new(&facts);
+    node = node_of(&scene);
+    assert_int_equal(node_held_milli(node), 1740);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
 static void a_node_has_shares_where_a_pod_has_some(void **state)
 {
     (void)state;
@@ -736,6 +757,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_in_a_node_is_named),
         cmocka_unit_test(a_change_gives_what_building_anew_gives),
         cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
+        cmocka_unit_test(what_is_held_is_bound_and_reserved_and_unplaced),
         cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

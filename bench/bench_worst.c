@@ -1,0 +1,329 @@
+/*
+ * bench_worst - the dearest requests that a tenant can write, over nodes of which no two are alike.
+ *
+ * CPU of the calling thread for one filter_ask(); best of a few, so that neighbours on the machine
+ * count less.  The limits: 20 ms at 1,000 nodes, 60 ms at 5,000.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/filter.h"
+#include "milligpu/ledger.h"
+
+#include "measure.h"
+
+enum { GPUS = 8, NODES = 5000, DRAWN = 200, ROUNDS = 3, DRAWN_WANTS = 12 };
+
+/* How much of each GPU is free: from, and so many more. */
+struct fill {
+    const char *name;
+    uint32_t from;
+    uint32_t range;
+    bool tight; /* other pods hold more MiB than their milli are worth */
+};
+
+static const struct fill fills[] = {
+    {"empty", 900, 100, false},
+    {"half", 300, 600, false},
+    {"any", 0, 1000, false},
+    {"tight", 300, 700, true},
+};
+
+struct scene {
+    struct names *names;
+    struct ledger *ledger;
+    struct snapshot *snapshot;
+    struct text name[NODES];
+    const struct node *node[NODES];
+};
+
+struct wish {
+    struct request request;
+    struct want want[CONTAINERS_MAX];
+};
+
+static const char *const models[] = {"A100-SXM4-80GB", "A100-SXM4-40GB", "H100-80GB-HBM3", "L40S"};
+
+static void set_gpu(struct scene *scene, uint32_t node, uint16_t index, struct gpu *out)
+{
+    char id[32];
+
+    (void)snprintf(id, sizeof id, "GPU-%05u-%u", node, index);
+    *out = (struct gpu){
+        .id = names_intern(scene->names, text_of(id)),
+        .model = names_intern(scene->names, text_of(models[(node + index) % ARRAY_LEN(models)])),
+        .milli = GPU_MILLI,
+        .mib = 81920,
+        .index = index,
+    };
+}
+
+/* One pod, with a share of another size on each GPU. */
+static const struct allocation *pod_on(const struct fill *fill, const struct atom *node,
+                                       const struct gpu *gpu, uint64_t *seed)
+{
+    struct share share[GPUS];
+
+    for (uint16_t i = 0; i < GPUS; i++) {
+        const uint32_t free = fill->from + draw(seed, fill->range);
+        const uint32_t milli = free < GPU_MILLI ? GPU_MILLI - free : 1;
+        const uint32_t more = fill->tight ? draw(seed, free + 1) : 0;
+        share[i] = (struct share){
+            .container = "c", .gpu = gpu[i].id, .milli = milli, .mib = 81 * (milli + more)};
+    }
+    const struct allocation_facts facts = {.uid = "u",
+                                           .namespace = "default",
+                                           .name = "p",
+                                           .node = node,
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = GPUS,
+                                           .share = share};
+    return allocation_new(&facts);
+}
+
+static const struct node *unlike_node(struct scene *scene, const struct fill *fill, uint32_t number,
+                                      uint64_t *seed)
+{
+    char name[32];
+    struct gpu gpu[GPUS];
+
+    (void)snprintf(name, sizeof name, "node-%05u", number);
+    const struct atom *node = names_intern(scene->names, text_of(name));
+    for (uint16_t i = 0; i < GPUS; i++)
+        set_gpu(scene, number, i, &gpu[i]);
+    const struct allocation *pod = pod_on(fill, node, gpu, seed);
+    const struct node_build build = {.name = node,
+                                     .uid = names_intern(scene->names, TEXT("u")),
+                                     .problem_text = names_intern(scene->names, TEXT("")),
+                                     .source = SOURCE_ANNOTATION,
+                                     .gpus = GPUS,
+                                     .gpu = gpu,
+                                     .allocations = 1,
+                                     .allocation = &pod};
+    const struct node *made = node_new(&build);
+    allocation_unref(pod);
+    return made;
+}
+
+static void scene_open(struct scene *scene, const struct fill *fill)
+{
+    uint64_t seed = 42;
+
+    scene->names = names_new();
+    scene->ledger = ledger_new();
+    scene->snapshot = ledger_publish(scene->ledger, NULL, 0);
+    for (uint32_t i = 0; i < NODES; i++) {
+        scene->node[i] = unlike_node(scene, fill, i, &seed);
+        scene->name[i] = atom_text(scene->node[i]->name);
+    }
+}
+
+static void scene_close(struct scene *scene)
+{
+    for (uint32_t i = 0; i < NODES; i++)
+        node_unref(scene->node[i]);
+    snapshot_unref(scene->snapshot);
+    ledger_free(scene->ledger);
+    names_free(scene->names);
+}
+
+static int64_t ask(const struct scene *scene, const struct request *request, uint32_t nodes)
+{
+    struct arena arena;
+    struct filter_answer answer;
+    const struct filter_question question = {.snapshot = scene->snapshot,
+                                             .request = request,
+                                             .uid = TEXT("asking"),
+                                             .names = nodes,
+                                             .name = scene->name,
+                                             .node = scene->node,
+                                             .shortlist = 16};
+    int64_t best = INT64_MAX;
+
+    arena_init(&arena);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t begun = cpu_ns();
+        filter_ask(&question, &arena, &answer);
+        const int64_t took = cpu_ns() - begun;
+        best = took < best ? took : best;
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+    return best;
+}
+
+/*
+ * The requests
+ */
+
+static void wish_init(struct wish *wish, uint32_t wants)
+{
+    *wish = (struct wish){.request = {.wants = wants, .want = wish->want}};
+    for (uint32_t w = 0; w < wants; w++)
+        wish->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
+}
+
+/* Amounts from .. from + wants x step, in so many parts each. */
+static void climb(struct wish *wish, uint32_t wants, uint32_t parts, uint32_t from, uint32_t step)
+{
+    wish_init(wish, wants);
+    for (uint32_t w = 0; w < wants; w++) {
+        wish->want[w].parts = parts;
+        wish->want[w].milli = from + w * step;
+    }
+}
+
+static void one_share(struct wish *wish)
+{
+    climb(wish, 1, 1, 300, 0);
+}
+
+static void six_of_two(struct wish *wish)
+{
+    climb(wish, 6, 2, 211, 37);
+}
+
+static void six_of_two_small(struct wish *wish)
+{
+    climb(wish, 6, 2, 60, 1);
+}
+
+static void six_of_two_beside_whole(struct wish *wish)
+{
+    climb(wish, 6, 2, 311, 23);
+    wish->request.whole = 2;
+}
+
+static void four_of_eight(struct wish *wish)
+{
+    climb(wish, 4, 8, 70, 7);
+}
+
+static void many(struct wish *wish)
+{
+    climb(wish, 120, 1, 2, 1);
+}
+
+static void many_of_four(struct wish *wish)
+{
+    climb(wish, CONTAINERS_MAX, 4, 2, 0);
+    for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
+        wish->want[w].milli = 1 + w % 23;
+}
+
+static void many_that_do_not_fit(struct wish *wish)
+{
+    climb(wish, 64, 1, 60, 1);
+}
+
+static void many_lives(struct wish *wish)
+{
+    climb(wish, CONTAINERS_MAX, 1, 20, 0);
+    for (uint32_t w = 0; w < CONTAINERS_MAX; w++) {
+        wish->want[w].kind = (enum container_kind)(w % 3);
+        wish->want[w].milli = 11 + w % 53;
+    }
+}
+
+static void many_with_memory(struct wish *wish)
+{
+    many(wish);
+    wish->request.memory_mib = 100;
+}
+
+static void many_with_models(struct wish *wish)
+{
+    static const char *glob[MODELS_MAX];
+
+    many(wish);
+    for (uint32_t i = 0; i < MODELS_MAX; i++)
+        glob[i] = i + 1 < MODELS_MAX ? "*a*0*0*s*x*m*4*8*0*g*b*x*" : "*0*";
+    wish->request.models = MODELS_MAX;
+    wish->request.model = glob;
+}
+
+static void twelve_that_nearly_fit(struct wish *wish)
+{
+    climb(wish, 12, 1, 401, 13);
+}
+
+static const struct {
+    const char *name;
+    void (*make)(struct wish *wish);
+} wishes[] = {
+    {"one_share", one_share},
+    {"6_of_2", six_of_two},
+    {"6_of_2_small", six_of_two_small},
+    {"6_of_2_beside_whole", six_of_two_beside_whole},
+    {"4_of_8", four_of_eight},
+    {"120", many},
+    {"128_of_4", many_of_four},
+    {"64_too_large", many_that_do_not_fit},
+    {"128_of_three_lives", many_lives},
+    {"120_with_memory", many_with_memory},
+    {"120_with_32_globs", many_with_models},
+    {"12_nearly", twelve_that_nearly_fit},
+};
+
+/* Anything that a pod may ask; sizes such that some fit and some do not. */
+static void draw_wish(struct wish *wish, uint64_t *seed)
+{
+    const uint32_t wants = 2 + draw(seed, draw(seed, 3) > 0 ? DRAWN_WANTS : CONTAINERS_MAX - 1);
+    const uint32_t width = 1 + draw(seed, draw(seed, 2) > 0 ? 2 : GPUS);
+    const uint32_t most = 16000 / (wants * width) < 990 ? 10 + 16000 / (wants * width) : 1000;
+    const bool lives = draw(seed, 4) == 0;
+
+    wish_init(wish, wants);
+    for (uint32_t w = 0; w < wants; w++) {
+        struct want *want = &wish->want[w];
+        want->parts = wants * width <= PARTS_MAX ? 1 + draw(seed, width) : 1;
+        want->milli = 1 + draw(seed, most);
+        want->kind = lives ? (enum container_kind)draw(seed, 3) : CONTAINER_APP;
+    }
+    wish->request.whole = draw(seed, 8) == 0;
+    wish->request.memory_mib = draw(seed, 8) == 0 ? 1000 : 0;
+}
+
+static void say_ms(const char *fill, uint32_t nodes, const char *wish, int64_t ns)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "worst.%u_nodes.%s.%s", nodes, fill, wish);
+    say(name, (double)ns / 1e6, "ms");
+}
+
+static void measure(const struct scene *scene, const char *fill, uint32_t nodes, uint32_t drawn)
+{
+    static struct wish wish;
+    uint64_t seed = 7;
+    int64_t worst = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(wishes); i++) {
+        wishes[i].make(&wish);
+        say_ms(fill, nodes, wishes[i].name, ask(scene, &wish.request, nodes));
+    }
+    for (uint32_t i = 0; i < drawn; i++) {
+        draw_wish(&wish, &seed);
+        const int64_t took = ask(scene, &wish.request, nodes);
+        worst = took > worst ? took : worst;
+    }
+    say_ms(fill, nodes, "worst_of_those_drawn", worst);
+}
+
+int main(int argc, char **argv)
+{
+    static struct scene scene;
+    struct options options;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    for (size_t i = 0; i < ARRAY_LEN(fills); i++) {
+        scene_open(&scene, &fills[i]);
+        measure(&scene, fills[i].name, 1000, options.quick ? DRAWN / 10 : DRAWN);
+        measure(&scene, fills[i].name, NODES, options.quick ? DRAWN / 20 : DRAWN / 2);
+        scene_close(&scene);
+    }
+    return 0;
+}

@@ -1,0 +1,160 @@
+#include <string.h>
+
+#include "core/place_inside.h"
+
+static uint32_t count_kind(const struct request *request, enum container_kind kind)
+{
+    uint32_t count = 0;
+
+    must(request->wants == 0 || request->want != NULL);
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t w = 0; w < request->wants; w++)
+        count += request->want[w].kind == kind;
+    return count;
+}
+
+/* Without init containers a sidecar is charged as any other container that runs. */
+static enum container_kind kind_of(const struct want *want, bool inits)
+{
+    must(inits || want->kind != CONTAINER_INIT);
+    return inits ? want->kind : CONTAINER_APP;
+}
+
+static struct plan_row row_of(const struct want *want, bool inits)
+{
+    must(want->parts > 0 && want->parts <= GPUS_PER_NODE_MAX);
+    must(want->milli > 0 && want->milli <= GPU_MILLI);
+    return (struct plan_row){
+        .kind = kind_of(want, inits),
+        .milli = want->milli,
+        .parts = want->parts,
+        .wants = 1,
+    };
+}
+
+/*
+ * The largest parts first: what is hardest to place comes while there is room.  Where lives are
+ * mixed those that start the pod come first, in their order.
+ */
+static bool comes_before(const struct plan *plan, const struct plan_row *a,
+                         const struct plan_row *b)
+{
+    if (plan->mixed_lives && (a->kind != CONTAINER_APP || b->kind != CONTAINER_APP))
+        return a->kind != CONTAINER_APP && b->kind == CONTAINER_APP;
+    if (a->milli != b->milli)
+        return a->milli > b->milli;
+    if (a->parts != b->parts)
+        return a->parts > b->parts;
+    must(a->wants == 1 && b->wants == 1);
+    return a->kind < b->kind;
+}
+
+static bool are_equal(const struct plan_row *a, const struct plan_row *b)
+{
+    must(a != b);
+    must(a->wants > 0 && b->wants > 0);
+    return a->kind == b->kind && a->milli == b->milli && a->parts == b->parts;
+}
+
+/* A row for each want, in order; of equals the pod's first first. */
+static void sort_rows(const struct plan *plan, struct plan_rows *rows)
+{
+    for (uint32_t i = 1; i < rows->count; i++) {
+        const struct plan_row row = rows->row[i];
+        const uint16_t want = rows->want[i];
+        uint32_t at = i;
+        for (; at > 0 && comes_before(plan, &row, &rows->row[at - 1]); at--) {
+            rows->row[at] = rows->row[at - 1];
+            rows->want[at] = rows->want[at - 1];
+        }
+        rows->row[at] = row;
+        rows->want[at] = want;
+    }
+    must(rows->count > 0);
+    for (uint32_t i = 1; i < rows->count; i++)
+        must(!comes_before(plan, &rows->row[i], &rows->row[i - 1]));
+}
+
+/* Equal neighbours become one row. */
+static void merge_rows(struct plan_rows *rows)
+{
+    uint32_t count = 1;
+
+    must(rows->count > 0);
+    for (uint32_t i = 1; i < rows->count; i++) {
+        if (are_equal(&rows->row[count - 1], &rows->row[i]))
+            rows->row[count - 1].wants++;
+        else
+            rows->row[count++] = rows->row[i];
+    }
+    must(count <= rows->count);
+    rows->count = count;
+}
+
+void rows_of_wants(const struct plan *plan, struct plan_rows *out)
+{
+    const struct request *request = plan->request;
+    const bool inits = count_kind(request, CONTAINER_INIT) > 0;
+
+    must(request->wants > 0);
+    must(request->wants <= CONTAINERS_MAX);
+    out->count = request->wants;
+    for (uint32_t w = 0; w < request->wants; w++) {
+        out->row[w] = row_of(&request->want[w], inits);
+        out->want[w] = (uint16_t)w;
+    }
+}
+
+void plan_init(struct plan *out, const struct request *request)
+{
+    must(request_asks(request));
+
+    out->request = request;
+    out->steps = PLACE_STEPS_MAX;
+    out->most_parts = 0;
+    out->running_milli = 0;
+    out->mixed_lives =
+        count_kind(request, CONTAINER_INIT) > 0 && count_kind(request, CONTAINER_SIDECAR) > 0;
+    out->shapes = NULL;
+    out->rows.count = 0;
+    memset(out->model, 0, sizeof out->model);
+    if (request->wants == 0)
+        return;
+    rows_of_wants(out, &out->rows);
+    for (uint32_t i = 0; i < out->rows.count; i++) {
+        const struct plan_row *row = &out->rows.row[i];
+        out->running_milli += row->kind == CONTAINER_INIT ? 0 : row->parts * row->milli;
+        out->most_parts = row->parts > out->most_parts ? row->parts : out->most_parts;
+    }
+    sort_rows(out, &out->rows);
+    merge_rows(&out->rows);
+    must(out->running_milli <= PARTS_MAX * GPU_MILLI);
+}
+
+void plan_remember(struct plan *plan, struct arena *arena)
+{
+    must(plan->shapes == NULL);
+    must(arena != NULL);
+    if (plan->request->wants > 1) /* one is searched faster than looked up */
+        plan->shapes = shapes_new(arena);
+}
+
+/* Globs are dear and models few: each model is held against them once. */
+bool plan_takes(struct plan *plan, const struct atom *model)
+{
+    must(model != NULL);
+    if (plan->request->models == 0)
+        return true;
+    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
+        const uint32_t at = (model->hash + i) % PLAN_MODELS;
+        if (plan->model[at].model == model)
+            return plan->model[at].takes;
+        if (plan->model[at].model != NULL)
+            continue;
+        plan->model[at].model = model;
+        plan->model[at].takes = request_takes_model(plan->request, atom_text(model));
+        return plan->model[at].takes;
+    }
+    must(plan->model[0].model != NULL); /* more models than are remembered */
+    return request_takes_model(plan->request, atom_text(model));
+}
