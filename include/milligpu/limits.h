@@ -16,8 +16,7 @@ enum {
     CHARGES_PER_GPU_MAX = 128, /* pods that hold a share of one GPU */
     CONTAINERS_MAX = 128,      /* containers of one pod, init containers included */
     PARTS_MAX = 512,           /* shares of one pod, over all containers and GPUs */
-    EXACT_WANTS_MAX = 6,       /* asking containers that are placed exactly; greedily beyond */
-    EXACT_STATES_MAX = 1024,   /* 6 containers of 2 GPUs each: 729 */
+    PLACE_STEPS_MAX = 1024,    /* of one search for places on one node: some microseconds */
     MODELS_MAX = 32,           /* globs in one gpu-model annotation */
 
     NAME_BYTES_MAX = 253, /* a Kubernetes object name */

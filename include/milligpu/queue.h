@@ -18,8 +18,16 @@ void queue_free(struct queue *queue); /* must be empty */
 bool queue_put(struct queue *queue, void *item) MUST_USE;
 /* Wait for room, or for queue_close(): then false. */
 bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
-/* Wait until fewer than most are in it: for who has much to say, and must leave room to others. */
-bool queue_put_below(struct queue *queue, void *item, size_t most) MUST_USE;
+/*
+ * Wait until less than that is in it: for who has much to say, and must leave room to others.
+ * bytes: what the item holds, as far as that has a bound; items that came without count as 0.
+ */
+struct queue_share {
+    size_t items;
+    size_t bytes;
+};
+bool queue_put_below(struct queue *queue, void *item, size_t bytes,
+                     struct queue_share most) MUST_USE;
 
 /* Up to max items in order; waits at most wait_ms for the first.  0 on time-out or wake. */
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
@@ -28,5 +36,6 @@ void queue_wake(struct queue *queue); /* the taker returns */
 /* Producers get false from now on; the taker returns once, and may go on taking what is left. */
 void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);
+size_t queue_bytes(const struct queue *queue);
 
 #endif

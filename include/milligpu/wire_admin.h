@@ -44,11 +44,15 @@ void admin_allocation(struct jw *jw, const struct allocation *allocation, const 
 
 void admin_drift(struct jw *jw, const struct drift *drift);
 
+/* Where the tables that remember requests are full. */
+#define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"
+
 struct admin_waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* NULL: the request itself is refused */
+    const struct request *request; /* NULL: the request itself is refused, or */
+    bool wishless;                 /* it was not remembered */
     const char *text;
     uint32_t offered; /* nodes, of those that fitted; 0: it was refused */
     uint32_t fitting;

@@ -302,8 +302,8 @@ static void check_bell(struct doctor *doctor)
             stats.bell_error);
     else if (hints_overflow(doctor->app->hints, doctor->now_ms))
         say(doctor, "bell", HEALTH_WARNING, "milligpuctl waiting shows who waits",
-            "more than %d pods wait: any room that comes free wakes kube-scheduler, whether it "
-            "helps or not",
+            "more than %d pods wait, or of some it is not remembered what they ask: any room that "
+            "comes free wakes kube-scheduler, whether it helps or not",
             WAITING_MAX);
     else
         say(doctor, "bell", HEALTH_OK, "", "rung %llu times since the start, in namespace %s",
@@ -349,7 +349,7 @@ static void note_unbound(void *user, const struct pod_record *record)
     struct unbound *unbound = user;
 
     must(record->uid[0] != '\0');
-    if (record->node[0] != '\0' || record->request == NULL || record->terminating_ms != 0 ||
+    if (record->node[0] != '\0' || !pod_record_asks(record) || record->terminating_ms != 0 ||
         unbound->wall_ms - record->created_ms < ASKED_LATE_MS || unbound->count == UNBOUND_MAX)
         return;
     unbound->uid[unbound->count] = arena_copy(unbound->arena, text_of(record->uid));
@@ -443,9 +443,15 @@ static void check_webhooks(struct doctor *doctor)
     const bool tls = settings->webhook_cert[0] != '\0';
 
     must(address[0] != '\0');
-    if (tls && settings->webhook_client_ca[0] != '\0')
-        say(doctor, "webhooks", HEALTH_OK, "", "%s, TLS, only with a certificate of %s", address,
-            settings->webhook_client_ca);
+    const bool asks = tls && settings->webhook_client_ca[0] != '\0';
+    if (asks && settings->webhook_client_names[0] == '\0')
+        say(doctor, "webhooks", HEALTH_WARNING,
+            "set webhook_client_names to the CN or a DNS name of kube-scheduler's certificate",
+            "%s, TLS: any certificate of %s may bind pods", address, settings->webhook_client_ca);
+    else if (asks)
+        say(doctor, "webhooks", HEALTH_OK, "",
+            "%s, TLS, only with a certificate of %s that shows one of: %s", address,
+            settings->webhook_client_ca, settings->webhook_client_names);
     else if (is_loopback(address))
         say(doctor, "webhooks", HEALTH_OK, "", "%s%s, reached from this machine or pod only",
             address, tls ? ", TLS" : "");

@@ -83,6 +83,7 @@ struct api_list {
     struct api_item *item;
     size_t count;
     size_t capacity;
+    bool overflow; /* there is more than can be remembered */
 };
 /* Items up to call->after are passed over. */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,

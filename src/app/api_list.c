@@ -68,15 +68,28 @@ static int by_key(const void *a, const void *b)
     return strcmp(left->key, right->key);
 }
 
+/* Who went and came again while a list was read stands in it twice. */
+static void leave_out_doubles(struct api_list *list)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (kept == 0 || strcmp(list->item[kept - 1].key, list->item[i].key) != 0)
+            list->item[kept++] = list->item[i];
+    must(kept <= list->count);
+    list->count = kept;
+}
+
 void api_list_write(struct api_call *call, struct api_list *list,
                     void (*encode)(struct jw *jw, const struct api_item *item))
 {
-    const size_t shown = list->count < call->limit ? list->count : call->limit;
     struct jw jw;
 
     must(call->limit > 0);
     if (list->count > 0)
         qsort(list->item, list->count, sizeof *list->item, by_key);
+    leave_out_doubles(list);
+    const size_t shown = list->count < call->limit ? list->count : call->limit;
     jw_init(&jw, &call->body);
     jw_object(&jw);
     jw_key(&jw, "items");
@@ -86,6 +99,10 @@ void api_list_write(struct api_call *call, struct api_list *list,
         encode(&jw, &list->item[i]);
     }
     jw_array_end(&jw);
+    if (list->overflow) {
+        jw_key(&jw, "overflow");
+        jw_bool(&jw, true);
+    }
     api_continue(&jw, shown < list->count ? list->item[shown - 1].key : NULL);
     jw_object_end(&jw);
     xfree(list->item);

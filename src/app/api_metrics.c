@@ -76,6 +76,19 @@ static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
         metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
 }
 
+static void set_table_bytes(const struct app *app)
+{
+    const struct hints_bytes hints = hints_bytes(app->hints);
+    const struct pods_bytes pods = pods_bytes(app->pods);
+
+    must(hints.askers <= INT64_MAX);
+    metric_set(M_TABLE_BYTES, "table=\"askers\"", (int64_t)hints.askers);
+    metric_set(M_TABLE_BYTES, "table=\"wishes\"", (int64_t)hints.wishes);
+    metric_set(M_TABLE_BYTES, "table=\"refusals\"", (int64_t)hints.refusals);
+    metric_set(M_TABLE_BYTES, "table=\"requests\"", (int64_t)pods.requests);
+    metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
+}
+
 static void set_gauges(const struct app *app)
 {
     char build[128];
@@ -85,6 +98,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
     metric_set(M_WAITING_OVERFLOW, NULL,
                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
+    set_table_bytes(app);
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
     if (atomic_load(&app->safe_mode)) {

@@ -66,16 +66,15 @@ void api_allocations(struct api_call *call)
 
 /* --- waiting --- */
 
-static void encode_waiting(struct jw *jw, const struct api_item *item)
+static struct admin_waiting view_of(const struct waiting *is)
 {
-    const struct waiting *is = item->what;
-
-    must(is != NULL && is->uid[0] != '\0');
-    const struct admin_waiting waiting = {
+    must(is->uid[0] != '\0');
+    return (struct admin_waiting){
         .uid = is->uid,
         .namespace = is->namespace,
         .name = is->name,
         .request = is->request,
+        .wishless = is->wishless,
         .text = is->text,
         .offered = is->offered,
         .fitting = is->fitting,
@@ -83,24 +82,35 @@ static void encode_waiting(struct jw *jw, const struct api_item *item)
         .last_ms = is->last_ms,
         .asks = is->asks,
     };
+}
+
+/* Filter waits for the lock of hints: encoded is without it, and one after the other is held. */
+static void encode_waiting(struct jw *jw, const struct api_item *item)
+{
+    struct api_call *call = (struct api_call *)(uintptr_t)item->where;
+    struct hints *hints = call->app->hints;
+    struct waiting is;
+
+    must(item->what != NULL);
+    if (!hints_hold(hints, text_of(item->what), &call->arena, &is))
+        return; /* meanwhile there was room */
+    const struct admin_waiting waiting = view_of(&is);
     admin_waiting(jw, &waiting);
+    hints_let_go(hints, &is);
 }
 
 void api_waiting(struct api_call *call)
 {
-    struct hints *hints = call->app->hints;
-    struct api_list list = {0};
-    struct waiting *waiting;
+    struct app *app = call->app;
+    struct api_list list = {.overflow =
+                                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx))};
+    struct waiting_names *names = arena_alloc(&call->arena, sizeof *names);
 
     must(call->status == 200);
-    const size_t count = hints_copy(hints, &call->arena, &waiting);
-    for (size_t i = 0; i < count; i++)
-        api_list_add(call, &list,
-                     arena_printf(&call->arena, "%s/%s/%s", waiting[i].namespace, waiting[i].name,
-                                  waiting[i].uid),
-                     &waiting[i], NULL);
+    for (size_t place = 0; hints_names(app->hints, &place, &call->arena, names);)
+        for (size_t i = 0; i < names->count; i++)
+            api_list_add(call, &list, names->key[i], names->uid[i], call);
     api_list_write(call, &list, encode_waiting);
-    hints_copy_done(hints, waiting, count);
 }
 
 /* --- one pod --- */
@@ -156,7 +166,10 @@ static void describe_request(const struct api_call *call, const struct pod_recor
         return;
     switch (record->verdict) {
     case REQUEST_OK:
-        request_format(record->request, out, bytes);
+        if (record->request != NULL)
+            request_format(record->request, out, bytes);
+        else
+            (void)snprintf(out, bytes, "%s", ADMIN_WISHLESS);
         return;
     case REQUEST_REFUSED:
         (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
@@ -182,13 +195,15 @@ static void put(struct jw *jw, const char *key, const char *value)
 
 static void put_verdict(struct jw *jw, const struct node *node, const struct request *request)
 {
-    struct placement placement;
     struct refusal refusal = {.text = ""};
-    struct room room;
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
     char detail[512];
 
     room_of(node, &room);
-    const enum reason why = place_search(&room, request, &placement);
+    plan_init(&plan, request);
+    const enum reason why = place_judge(&plan, &room, &rank);
     if (why != REASON_NONE)
         request_refuse(request, why, &refusal);
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
@@ -197,6 +212,8 @@ static void put_verdict(struct jw *jw, const struct node *node, const struct req
     put(jw, "name", node->name->text);
     jw_key(jw, "fits");
     jw_bool(jw, why == REASON_NONE);
+    jw_key(jw, "exact");
+    jw_bool(jw, rank.exact);
     put(jw, "reason", reason_name(why));
     put(jw, "text", refusal.text);
     put(jw, "detail", detail);
@@ -237,17 +254,7 @@ static void put_waiting(struct jw *jw, struct api_call *call, const char *uid)
     must(uid[0] != '\0');
     if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
         return;
-    const struct admin_waiting waiting = {
-        .uid = found.uid,
-        .namespace = found.namespace,
-        .name = found.name,
-        .text = found.text,
-        .offered = found.offered,
-        .fitting = found.fitting,
-        .since_ms = found.since_ms,
-        .last_ms = found.last_ms,
-        .asks = found.asks,
-    };
+    const struct admin_waiting waiting = view_of(&found);
     jw_key(jw, "waiting");
     admin_waiting_brief(jw, &waiting);
 }

@@ -1,6 +1,5 @@
 #include "hints.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -20,7 +19,10 @@ struct kept {
     const char *uid; /* the three are in this block */
     const char *namespace;
     const char *name;
-    struct wish *wish; /* NULL: the request itself is refused */
+    uint32_t bytes; /* that it takes, its text as long as can be */
+    uint16_t slot;
+    struct wish *wish; /* NULL: the request itself is refused, or */
+    bool wishless;     /* there was no room for what it asks */
     char *text;        /* of the last refusal; NULL: there was none */
     enum reason reason;
     int64_t since_ms; /* UTC */
@@ -38,11 +40,8 @@ struct kept {
     bool stands; /* in the list of offers */
     int64_t at_ms;
     const struct atom *node;
-    uint32_t parts;
-    struct ghost_part {
-        const struct atom *gpu;
-        uint32_t milli;
-    } * part;
+    uint64_t ghost; /* the first of its ghosts */
+    uint32_t ghosts;
     struct kept *older;
     struct kept *newer;
 };
@@ -79,6 +78,8 @@ static void count_waiting(struct hints *hints, const struct kept *kept, bool mor
 {
     must(more || hints->waiting > 0);
     hints->waiting = more ? hints->waiting + 1 : hints->waiting - 1;
+    if (kept->wishless)
+        hints->wishless = more ? hints->wishless + 1 : hints->wishless - 1;
     if (kept->wish == NULL)
         return;
     if (more)
@@ -102,6 +103,8 @@ static void stand_down(struct hints *hints, struct kept *kept)
 {
     if (!kept->stands)
         return;
+    ghosts_lay(&hints->ghosts, kept->ghost, kept->ghosts);
+    kept->ghosts = 0;
     must(hints->oldest != NULL && hints->newest != NULL);
     if (hints->fresh == kept)
         hints->fresh = kept->newer;
@@ -124,14 +127,29 @@ static void stand(struct hints *hints, struct kept *kept)
 
 /* --- the table --- */
 
-static struct kept *kept_new(const struct asker *asker)
+static size_t strings_of(const struct asker *asker)
 {
     must(asker->uid[0] != '\0');
-    const size_t bytes = strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
-    struct kept *kept = xmalloc(sizeof *kept + bytes);
+    return strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
+}
+
+/* With its text, and what the allocator adds to two blocks. */
+static size_t bytes_of(const struct asker *asker)
+{
+    enum { BLOCK_BYTES = 16 };
+    const size_t fixed = sizeof(struct kept) + REASON_BYTES_MAX + 2 * (size_t)BLOCK_BYTES;
+
+    return fixed + strings_of(asker);
+}
+
+static struct kept *kept_new(const struct asker *asker)
+{
+    must(bytes_of(asker) <= ASKERS_BYTES_MAX);
+    struct kept *kept = xmalloc(sizeof *kept + strings_of(asker));
     char *text = (char *)(kept + 1);
 
-    *kept = (struct kept){.growth = 1, .since_ms = asker->wall_ms};
+    *kept =
+        (struct kept){.growth = 1, .since_ms = asker->wall_ms, .bytes = (uint32_t)bytes_of(asker)};
     kept->uid = text_lay(&text, asker->uid);
     kept->namespace = text_lay(&text, asker->namespace);
     kept->name = text_lay(&text, asker->name);
@@ -144,9 +162,23 @@ static void kept_free(struct hints *hints, struct kept *kept)
     stand_down(hints, kept);
     if (kept->wish != NULL)
         wishes_let_go(&hints->wishes, kept->wish);
-    xfree(kept->part);
+    must(hints->slot[kept->slot] == kept && hints->bytes >= kept->bytes);
+    hints->slot[kept->slot] = NULL;
+    hints->spare[hints->spares++] = kept->slot;
+    hints->bytes -= kept->bytes;
     xfree(kept->text);
     xfree(kept);
+}
+
+static void enter(struct hints *hints, struct kept *kept)
+{
+    must(hints->spares > 0 || hints->slots < WAITING_MAX);
+    kept->slot = hints->spares > 0 ? hints->spare[--hints->spares] : (uint16_t)hints->slots++;
+    must(hints->slot[kept->slot] == NULL);
+    hints->slot[kept->slot] = kept;
+    hints->bytes += kept->bytes;
+    must(hints->bytes <= ASKERS_BYTES_MAX);
+    (void)map_put(&hints->askers, text_of(kept->uid), kept);
 }
 
 static void drop(struct hints *hints, struct kept *kept)
@@ -176,6 +208,7 @@ void hints_free(struct hints *hints)
     for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
         kept_free(hints, kept);
     must(hints->waiting == 0 && hints->wishes.waited == NULL);
+    must(hints->bytes == 0 && hints->wishes.bytes == 0);
     for (size_t i = 0; i < SETTLED_MAX; i++)
         forget_settled(&hints->settled, i);
     answers_done(&hints->answers);
@@ -194,19 +227,20 @@ static void overflow(struct hints *hints, int64_t now_ms)
     hints->overflow_ms = now_ms;
 }
 
-static bool make_room(struct hints *hints, int64_t now_ms)
+static bool make_room(struct hints *hints, size_t bytes, int64_t now_ms)
 {
-    struct kept *oldest = hints->oldest;
+    struct kept *oldest;
 
-    must(hints->askers.count <= WAITING_MAX);
-    if (hints->askers.count < WAITING_MAX)
-        return true;
-    if (oldest == NULL)
-        return false; /* all were refused: nobody makes room */
-    if (oldest->state != KEPT_IDLE)
-        overflow(hints, now_ms);
-    hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
-    drop(hints, oldest);
+    while (hints->askers.count == WAITING_MAX || bytes > ASKERS_BYTES_MAX - hints->bytes) {
+        oldest = hints->oldest;
+        if (oldest == NULL)
+            return false; /* all were refused: nobody makes room */
+        if (oldest->state != KEPT_IDLE)
+            overflow(hints, now_ms);
+        hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
+        drop(hints, oldest);
+    }
+    must(hints->askers.count < WAITING_MAX);
     return true;
 }
 
@@ -219,15 +253,30 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     if (map_find(&hints->settled.by_uid, uid) != NULL)
         return NULL;
     struct kept *kept = map_find(&hints->askers, uid);
-    if (kept == NULL && !make_room(hints, asker->now_ms)) {
+    if (kept == NULL && !make_room(hints, bytes_of(asker), asker->now_ms)) {
         overflow(hints, asker->now_ms);
         return NULL;
     }
     if (kept == NULL) {
         kept = kept_new(asker);
-        (void)map_put(&hints->askers, text_of(kept->uid), kept);
+        enter(hints, kept);
     }
     return kept;
+}
+
+/* What is asked, whatever the containers are called: nobody is bound by it. */
+static struct wish *hold_wish(struct hints *hints, const struct request *request)
+{
+    struct want want[CONTAINERS_MAX];
+    struct request nameless = *request;
+
+    must(request->wants <= CONTAINERS_MAX);
+    nameless.want = want;
+    for (uint32_t i = 0; i < request->wants; i++) {
+        want[i] = request->want[i];
+        want[i].container = "";
+    }
+    return wishes_hold(&hints->wishes, &nameless);
 }
 
 /* It has asked: whatever it waited for before is over. */
@@ -235,13 +284,14 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
 {
     must(asker->now_ms >= 0);
 
-    struct wish *wish = asker->request != NULL ? wishes_hold(&hints->wishes, asker->request) : NULL;
+    struct wish *wish = asker->request != NULL ? hold_wish(hints, asker->request) : NULL;
 
     become(hints, kept, KEPT_IDLE);
     stand_down(hints, kept);
     if (kept->wish != NULL)
         wishes_let_go(&hints->wishes, kept->wish);
     kept->wish = wish;
+    kept->wishless = wish == NULL && asker->request != NULL;
     kept->last_ms = asker->wall_ms;
     kept->asked_ms = asker->now_ms;
     if (!asker->again || kept->asks == 0)
@@ -279,38 +329,49 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
 uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
                       struct ghost ghost[GHOSTS_MAX])
 {
-    uint32_t count = 0;
+    must(uid.at != NULL || uid.len == 0);
 
     lock(hints);
-    must(hints->askers.count <= WAITING_MAX);
-    for (const struct kept *kept = hints->newest; kept != NULL; kept = kept->older) {
-        if (now_ms - kept->at_ms >= OFFER_LIVE_MS)
-            break; /* all further ones are older still */
-        if (text_is(uid, kept->uid))
-            continue;
-        for (uint32_t i = 0; i < kept->parts && count < GHOSTS_MAX; i++)
-            ghost[count++] = (struct ghost){
-                .node = kept->node, .gpu = kept->part[i].gpu, .milli = kept->part[i].milli};
-    }
+    const struct kept *asker = map_find(&hints->askers, uid);
+    const uint32_t count = ghosts_copy(&hints->ghosts, asker, now_ms, ghost);
     unlock(hints);
     return count;
 }
 
-static void note_place(struct kept *kept, const struct candidate *best,
-                       const struct request *request)
+/* Where it would best have gone: GPU by GPU, of all its parts together. */
+struct place {
+    const struct node *node; /* NULL: not known */
+    uint32_t milli[GPUS_PER_NODE_MAX];
+};
+
+static void place_of(const struct candidate *best, const struct request *request, struct place *out)
 {
-    kept->parts = 0;
-    kept->node = best != NULL ? best->node->name : NULL;
+    *out = (struct place){.node = best != NULL ? best->node : NULL};
     if (best == NULL)
         return;
     const struct placement *placement = best->placement;
     must(placement != NULL && placement->parts > 0);
     must(request->wants > 0);
-    kept->part = xrealloc(kept->part, placement->parts, sizeof *kept->part);
-    for (; kept->parts < placement->parts; kept->parts++) {
-        const struct part *part = &placement->part[kept->parts];
-        kept->part[kept->parts] = (struct ghost_part){.gpu = best->node->gpu[part->gpu].id,
-                                                      .milli = request->want[part->want].milli};
+    for (uint32_t i = 0; i < placement->parts; i++) {
+        const struct part *part = &placement->part[i];
+        must(part->gpu < best->node->gpus);
+        out->milli[part->gpu] += request->want[part->want].milli;
+    }
+}
+
+static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
+{
+    must(!kept->stands && kept->ghosts == 0);
+
+    kept->ghost = hints->ghosts.next;
+    kept->node = place->node != NULL ? place->node->name : NULL;
+    for (uint32_t i = 0; place->node != NULL && i < place->node->gpus; i++) {
+        if (place->milli[i] == 0)
+            continue;
+        const struct ghost ghost = {
+            .node = kept->node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
+        ghosts_add(&hints->ghosts, kept, kept->at_ms, ghost);
+        kept->ghosts++;
     }
 }
 
@@ -333,9 +394,9 @@ static void note_list(struct kept *kept, uint32_t growth, const struct offered *
     must(offered->fitting <= offered->names);
 
     kept->room = offered->room;
-    kept->due = is_short(kept, offered);
     if (offered->names == 1 && kept->listed < kept->fitting)
-        return; /* the list that was too short is still the last */
+        return; /* the list that was too short is still the last, and due */
+    kept->due = is_short(kept, offered);
     kept->growth = growth;
     kept->listed = offered->listed;
     kept->fitting = offered->fitting;
@@ -345,14 +406,17 @@ void hints_offered(struct hints *hints, const struct asker *asker, const struct 
 {
     must(asker->request != NULL);
 
+    struct place place;
+
+    place_of(offered->best, asker->request, &place);
     lock(hints);
     struct kept *kept = kept_of(hints, asker);
     if (kept != NULL) {
         const uint32_t growth = next_growth(kept);
         note_ask(hints, kept, asker);
         note_list(kept, growth, offered);
-        note_place(kept, offered->best, asker->request);
         kept->at_ms = asker->now_ms;
+        note_place(hints, kept, &place);
         stand(hints, kept);
         become(hints, kept, KEPT_OFFERED);
     }
@@ -387,12 +451,15 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct
 
 static void note_refusal(struct kept *kept, enum reason reason, const char *text)
 {
+    char clipped[REASON_BYTES_MAX];
+
     must(reason != REASON_NONE);
     kept->reason = reason;
-    if (kept->text != NULL && strcmp(kept->text, text) == 0)
+    text_clip(text_of(text), clipped, sizeof clipped);
+    if (kept->text != NULL && strcmp(kept->text, clipped) == 0)
         return;
     xfree(kept->text);
-    kept->text = xstrdup(text);
+    kept->text = xstrdup(clipped);
 }
 
 void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
@@ -468,7 +535,8 @@ size_t hints_waiting(struct hints *hints)
 
 static bool overflows(const struct hints *hints, int64_t now_ms)
 {
-    return hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS;
+    return hints->wishless > 0 ||
+           (hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS);
 }
 
 bool hints_overflow(struct hints *hints, int64_t now_ms)
@@ -479,18 +547,22 @@ bool hints_overflow(struct hints *hints, int64_t now_ms)
     return does;
 }
 
-static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes)
+/* The judgement of filter, step for step: else somebody would be woken in vain, or never. */
+static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes,
+                     uint64_t *steps)
 {
-    struct placement *placement = xmalloc(sizeof *placement);
+    UNSET struct plan plan;
+    struct rank rank;
     bool fits = false;
 
     must(request_asks(request));
-    for (size_t i = 0; i < nodes && !fits; i++) {
+    plan_init(&plan, request);
+    for (size_t i = 0; i < nodes && !fits && *steps < WAKE_STEPS_MAX; i++) {
         UNSET struct room room;
         room_of(node[i], &room);
-        fits = place_search(&room, request, placement) == REASON_NONE;
+        fits = place_judge(&plan, &room, &rank) == REASON_NONE;
+        *steps += rank.steps;
     }
-    xfree(placement);
     return fits;
 }
 
@@ -506,8 +578,9 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
     const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
     unlock(hints);
     bool fits = doubt || count > WISHES_TRIED_MAX;
+    uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
-        fits = fits_any(wish[i]->request, node, nodes);
+        fits = fits_any(wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
     lock(hints);
     for (size_t i = 0; i < count; i++)
         wishes_let_go(&hints->wishes, wish[i]);
@@ -530,63 +603,53 @@ static bool lives(const struct kept *kept, int64_t before_ms, void *user, hints_
     must_not_reach("every state is listed");
 }
 
+/* Who is in a few slots, from one on, and does not live any more, goes. */
+static void look_after(struct hints *hints, size_t first, int64_t before_ms, void *user,
+                       hints_look *look)
+{
+    must(look != NULL && first % SLICE_MAX == 0);
+    for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++)
+        if (hints->slot[i] != NULL && !lives(hints->slot[i], before_ms, user, look))
+            drop(hints, hints->slot[i]);
+}
+
 void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
 {
-    struct kept *gone[TEND_MAX];
-    struct kept *kept = NULL;
-    size_t count = 0;
-
     must(look != NULL);
     lock(hints);
-    for (int i = 0; i < TEND_MAX; i++) {
-        kept = map_next(&hints->askers, &hints->tended);
-        if (kept == NULL)
-            break;
-        if (!lives(kept, now_ms - UNHEARD_MAX_MS, user, look))
-            gone[count++] = kept;
-    }
-    if (kept == NULL)
+    look_after(hints, hints->tended, now_ms - UNHEARD_MAX_MS, user, look);
+    hints->tended += SLICE_MAX;
+    if (hints->tended >= hints->slots)
         hints->tended = 0;
-    for (size_t i = 0; i < count; i++)
-        drop(hints, gone[i]);
     unlock(hints);
 }
 
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
 {
-    struct kept *kept;
-    size_t count = 0;
-
     must(look != NULL);
-    lock(hints);
-    struct kept **gone = xcalloc(hints->askers.count + 1, sizeof *gone);
-    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
-        if (!lives(kept, asked_ms, user, look))
-            gone[count++] = kept;
-    for (size_t i = 0; i < count; i++)
-        drop(hints, gone[i]);
-    unlock(hints);
-    xfree(gone);
+    for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
+        lock(hints);
+        look_after(hints, first, asked_ms, user, look);
+        unlock(hints);
+    }
 }
 
 /* --- for people --- */
 
-enum { OFFER_TEXT_BYTES = 64 };
-
-static struct waiting waiting_of(const struct kept *kept, char text[OFFER_TEXT_BYTES])
+static void show(const struct kept *kept, struct arena *arena, struct waiting *out)
 {
     const bool refused = kept->state == KEPT_REFUSED;
 
     must(kept->asks > 0);
     must(!refused || kept->text != NULL);
-    (void)snprintf(text, OFFER_TEXT_BYTES, "offered %u of %u, not bound", kept->listed,
-                   kept->fitting);
-    return (struct waiting){
-        .uid = kept->uid,
-        .namespace = kept->namespace,
-        .name = kept->name,
-        .request = kept->wish != NULL ? kept->wish->request : NULL,
-        .text = refused ? kept->text : text,
+    *out = (struct waiting){
+        .uid = arena_copy(arena, text_of(kept->uid)),
+        .namespace = arena_copy(arena, text_of(kept->namespace)),
+        .name = arena_copy(arena, text_of(kept->name)),
+        .text = refused ? arena_copy(arena, text_of(kept->text))
+                        : arena_printf(arena, "offered %u of %u, not bound", kept->listed,
+                                       kept->fitting),
+        .wishless = kept->wishless,
         .reason = refused ? kept->reason : REASON_NONE,
         .offered = refused ? 0 : kept->listed,
         .fitting = refused ? 0 : kept->fitting,
@@ -596,47 +659,71 @@ static struct waiting waiting_of(const struct kept *kept, char text[OFFER_TEXT_B
     };
 }
 
-static void own(struct waiting *waiting, struct arena *arena)
+/* "namespace/name/uid" */
+static char *key_of(const struct kept *kept, struct arena *arena)
 {
-    must(waiting->uid != NULL && waiting->text != NULL);
-    waiting->uid = arena_copy(arena, text_of(waiting->uid));
-    waiting->namespace = arena_copy(arena, text_of(waiting->namespace));
-    waiting->name = arena_copy(arena, text_of(waiting->name));
-    waiting->text = arena_copy(arena, text_of(waiting->text));
-}
+    const char *const part[] = {kept->namespace, kept->name, kept->uid};
+    size_t bytes = 0;
 
-size_t hints_copy(struct hints *hints, struct arena *arena, struct waiting **out)
-{
-    const struct kept *kept;
-    char text[OFFER_TEXT_BYTES];
-    size_t count = 0;
-
-    lock(hints);
-    struct waiting *copy = arena_array(arena, hints->waiting + 1, sizeof *copy);
-    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;) {
-        if (!waits(kept))
-            continue;
-        copy[count] = waiting_of(kept, text);
-        own(&copy[count], arena);
-        if (kept->wish != NULL)
-            copy[count].held = wishes_hold(&hints->wishes, kept->wish->request);
-        count++;
+    for (size_t i = 0; i < ARRAY_LEN(part); i++)
+        bytes += strlen(part[i]) + 1;
+    char *key = arena_alloc(arena, bytes);
+    char *end = key;
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        (void)text_lay(&end, part[i]);
+        end[-1] = i + 1 < ARRAY_LEN(part) ? '/' : '\0';
     }
-    must(count == hints->waiting);
-    unlock(hints);
-    *out = copy;
-    return count;
+    must(end == key + bytes);
+    return key;
 }
 
-void hints_copy_done(struct hints *hints, struct waiting *waiting, size_t count)
+bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct waiting_names *out)
 {
-    must(count == 0 || waiting != NULL);
+    must(*place % SLICE_MAX == 0);
+
+    out->count = 0;
+    if (*place >= WAITING_MAX)
+        return false;
+    lock(hints);
+    for (size_t i = *place; i < *place + SLICE_MAX && i < hints->slots; i++) {
+        const struct kept *kept = hints->slot[i];
+        if (kept == NULL || !waits(kept))
+            continue;
+        out->key[out->count] = key_of(kept, arena);
+        out->uid[out->count++] = arena_copy(arena, text_of(kept->uid));
+    }
+    unlock(hints);
+    *place += SLICE_MAX;
+    return true;
+}
+
+bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
+{
+    must(out != NULL);
 
     lock(hints);
-    for (size_t i = 0; i < count; i++)
-        if (waiting[i].held != NULL)
-            wishes_let_go(&hints->wishes, waiting[i].held);
+    const struct kept *kept = map_find(&hints->askers, uid);
+    const bool found = kept != NULL && waits(kept);
+    if (found) {
+        show(kept, arena, out);
+        if (kept->wish != NULL)
+            out->held = wishes_hold(&hints->wishes, kept->wish->request);
+        out->request = out->held != NULL ? out->held->request : NULL;
+    }
     unlock(hints);
+    return found;
+}
+
+void hints_let_go(struct hints *hints, struct waiting *waiting)
+{
+    must(waiting->uid != NULL);
+    if (waiting->held == NULL)
+        return;
+    lock(hints);
+    wishes_let_go(&hints->wishes, waiting->held);
+    unlock(hints);
+    waiting->held = NULL;
+    waiting->request = NULL;
 }
 
 bool hints_has_asked(struct hints *hints, struct text uid)
@@ -653,16 +740,21 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 {
     must(out != NULL);
 
-    char text[OFFER_TEXT_BYTES];
-
     lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && kept->state != KEPT_IDLE;
-    if (found) {
-        *out = waiting_of(kept, text);
-        own(out, arena);
-        out->request = NULL; /* stays under the lock */
-    }
+    if (found)
+        show(kept, arena, out);
     unlock(hints);
     return found;
+}
+
+struct hints_bytes hints_bytes(struct hints *hints)
+{
+    lock(hints);
+    struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
+    unlock(hints);
+    bytes.refusals = answers_bytes(&hints->answers);
+    must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);
+    return bytes;
 }

@@ -1,5 +1,6 @@
 /*
- * hints - what filter remembers between two questions.  Bounded tables, two locks.
+ * hints - what filter remembers between two questions.  Two locks, and tables that are bounded in
+ * entries and in bytes, whatever is asked.
  *
  *   asker     a pod that asked and is not bound, as long as it lives:
  *
@@ -19,7 +20,8 @@
  *
  * No lost wake-up: filter records the refusal and then reads the room generation again; the
  * writer publishes and then looks at what waits.  Whoever comes second sees the other.  Where the
- * table is full, whoever could not be recorded is woken by any room that comes free.
+ * table is full, be it of askers or of what they ask, whoever could not be recorded is woken by any
+ * room that comes free.
  */
 #ifndef MILLIGPU_HINTS_H
 #define MILLIGPU_HINTS_H
@@ -34,12 +36,18 @@ enum {
     OFFER_GROWTH = 4,
     SAMPLE_MIN = 100, /* of more fitting nodes kube-scheduler may leave some out, of fewer never */
     GHOSTS_MAX = 1024,
-    ANSWERS_MAX = 64,        /* distinct refused questions */
-    WISHES_TRIED_MAX = 64,   /* distinct requests that are tried when room comes free */
-    UNHEARD_MAX_MS = 600000, /* kube-scheduler leaves no pod alone for longer than 330 s */
-    SETTLED_MAX = 2048,      /* who has settled is remembered among so many */
-    TEND_MAX = 256,          /* askers that are looked after at a time */
+    ANSWERS_MAX = 64,         /* distinct refused questions */
+    WISHES_TRIED_MAX = 64,    /* distinct requests that are tried when room comes free */
+    WAKE_STEPS_MAX = 1 << 20, /* of search for them: some milliseconds of the writer */
+    UNHEARD_MAX_MS = 600000,  /* kube-scheduler leaves no pod alone for longer than 330 s */
+    SETTLED_MAX = 2048,       /* who has settled is remembered among so many */
+    SLICE_MAX = 256,          /* askers that are looked at without letting others in between */
+    ASKERS_BYTES_MAX = 16 * 1024 * 1024, /* one takes 600 bytes, with the longest names 900 */
+    REFUSAL_BYTES_MAX = 64 * 1024,       /* a longer one is not remembered */
+    REFUSALS_BYTES_MAX = 2 * 1024 * 1024,
 };
+
+static_assert(WAITING_MAX % SLICE_MAX == 0, "slices come out even");
 
 struct hints;
 
@@ -101,11 +109,12 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
 
 /* Those that were refused, and those whose offer is late. */
 size_t hints_waiting(struct hints *hints);
-/* More wait than can be remembered, or did until a while ago. */
+/* More wait than can be remembered, or did until a while ago; or one whose wish found no room. */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
  * Does anybody who waits fit on one of these nodes?  True when in doubt: too many distinct
- * requests, or more askers than can be remembered.  The searches are made without the lock.
+ * requests, or too dear ones, or more askers than can be remembered.  The searches are made
+ * without the lock.
  */
 bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
                      size_t nodes);
@@ -133,8 +142,9 @@ struct waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* NULL: the request itself is refused */
-    struct wish *held;             /* keeps the request of a copy; NULL: nothing does */
+    const struct request *request; /* without names; NULL: the request itself is refused, or */
+    bool wishless;                 /* it found no room, or it was not asked for */
+    struct wish *held;             /* keeps the request; NULL: nothing does */
     const char *text;
     enum reason reason; /* NONE: offered so many of those that fitted */
     uint32_t offered;
@@ -143,12 +153,35 @@ struct waiting {
     int64_t last_ms;  /* UTC */
     uint64_t asks;
 };
-/* Those that hints_waiting() counts, copied into arena; the requests until hints_copy_done(). */
-size_t hints_copy(struct hints *hints, struct arena *arena, struct waiting **out);
-void hints_copy_done(struct hints *hints, struct waiting *waiting, size_t count);
+
+/*
+ * Those that hints_waiting() counts, a few at a time: *place begins at 0, and false is the end.
+ * Others come in between: who waits all the while is named once, whoever comes or goes perhaps,
+ * and who goes and comes twice perhaps.  What is named lives in arena; a key is
+ * "namespace/name/uid".
+ */
+struct waiting_names {
+    size_t count;
+    const char *uid[SLICE_MAX];
+    const char *key[SLICE_MAX];
+};
+bool hints_names(struct hints *hints, size_t *place, struct arena *arena,
+                 struct waiting_names *out);
+/* One of those, with the request, until hints_let_go(); false: it does not wait any more. */
+bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
+void hints_let_go(struct hints *hints, struct waiting *waiting);
+
 /* Has this pod asked, whatever came of it? */
 bool hints_has_asked(struct hints *hints, struct text uid);
-/* Whoever was refused or offered nodes, late or not, and is not being bound. */
+/* Whoever was refused or offered nodes, late or not, and is not being bound; without request. */
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
+
+/* What the tables take beside what is fixed. */
+struct hints_bytes {
+    size_t askers;
+    size_t wishes;
+    size_t refusals;
+};
+struct hints_bytes hints_bytes(struct hints *hints);
 
 #endif

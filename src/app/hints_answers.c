@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "milligpu/alloc.h"
 
 #include "hints_inside.h"
@@ -8,14 +10,20 @@ void answers_init(struct answers *answers)
     must(pthread_mutex_init(&answers->lock, NULL) == 0);
 }
 
+static void forget(struct answers *answers, struct answer *answer)
+{
+    must(answers->bytes >= answer->len);
+    answers->bytes -= answer->len;
+    xfree(answer->request);
+    xfree(answer->bytes);
+    *answer = (struct answer){0};
+}
+
 void answers_done(struct answers *answers)
 {
-    for (size_t i = 0; i < ANSWERS_MAX; i++) {
-        if (answers->answer[i].request == NULL)
-            continue;
-        xfree(answers->answer[i].request);
-        strbuf_done(&answers->answer[i].bytes);
-    }
+    for (size_t i = 0; i < ANSWERS_MAX; i++)
+        forget(answers, &answers->answer[i]);
+    must(answers->bytes == 0);
     must(pthread_mutex_destroy(&answers->lock) == 0);
 }
 
@@ -40,7 +48,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
         const struct answer *answer = &answers->answer[i];
         found = answers_to(answer, key, hash);
         if (found) {
-            strbuf_text(out, (struct text){answer->bytes.data, answer->bytes.len});
+            strbuf_text(out, (struct text){answer->bytes, answer->len});
             *out_reason = answer->reason;
         }
     }
@@ -56,18 +64,31 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
     struct answers *answers = &hints->answers;
     const uint32_t hash = request_hash(key->request);
 
+    if (bytes.len > REFUSAL_BYTES_MAX)
+        return;
     must(pthread_mutex_lock(&answers->lock) == 0);
     /* The oldest goes; an answer about an older room goes first by being overtaken. */
     struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
-    if (answer->request == NULL)
-        strbuf_init(&answer->bytes);
-    xfree(answer->request);
-    answer->request = request_clone(key->request);
-    answer->hash = hash;
-    answer->names = key->names;
-    answer->room = key->room;
-    answer->reason = reason;
-    strbuf_reset(&answer->bytes);
-    strbuf_text(&answer->bytes, bytes);
+    forget(answers, answer);
+    for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)
+        forget(answers, &answers->answer[i % ANSWERS_MAX]);
+    *answer = (struct answer){.request = request_clone(key->request),
+                              .hash = hash,
+                              .names = key->names,
+                              .room = key->room,
+                              .reason = reason,
+                              .bytes = xmalloc(bytes.len),
+                              .len = bytes.len};
+    memcpy(answer->bytes, bytes.at, bytes.len);
+    answers->bytes += bytes.len;
     must(pthread_mutex_unlock(&answers->lock) == 0);
+}
+
+size_t answers_bytes(struct answers *answers)
+{
+    must(pthread_mutex_lock(&answers->lock) == 0);
+    const size_t bytes = answers->bytes;
+    must(pthread_mutex_unlock(&answers->lock) == 0);
+    must(bytes <= REFUSALS_BYTES_MAX);
+    return bytes;
 }

@@ -1,7 +1,8 @@
 /*
- * hints_inside - what the two halves of hints share.
+ * hints_inside - what the parts of hints share.
  *
  *   hints.c          askers: who was refused or offered what
+ *   hints_ghosts.c   where the newest offers would best have gone
  *   hints_answers.c  the bytes of refusals
  */
 #ifndef MILLIGPU_HINTS_INSIDE_H
@@ -20,19 +21,43 @@ struct answer {
     enum reason reason;
     uint64_t names;
     uint64_t room;
-    struct strbuf bytes;
+    char *bytes;
+    size_t len;
 };
 
 struct answers {
     pthread_mutex_t lock; /* guards the rest */
+    size_t bytes;         /* of what was answered */
     struct answer answer[ANSWERS_MAX];
     size_t next;
 };
 
 void answers_init(struct answers *answers);
 void answers_done(struct answers *answers);
+size_t answers_bytes(struct answers *answers);
 
 struct kept;
+
+/*
+ * A ring: the n-th ghost that ever came is at n % GHOSTS_KEPT until another takes its place.  No
+ * more than GHOSTS_MAX are shown; twice as many are kept, since some are laid before their time.
+ */
+enum { GHOSTS_KEPT = 2 * GHOSTS_MAX };
+struct ghosts {
+    struct ghost_kept {
+        const struct kept *of; /* NULL: it was laid */
+        int64_t at_ms;
+        struct ghost is;
+    } kept[GHOSTS_KEPT];
+    uint64_t next;
+};
+
+void ghosts_add(struct ghosts *ghosts, const struct kept *of, int64_t at_ms, struct ghost ghost);
+/* Lay count of them, from the first-th on; those that are gone are gone. */
+void ghosts_lay(struct ghosts *ghosts, uint64_t first, uint32_t count);
+/* The newest that live, but those of one. */
+uint32_t ghosts_copy(const struct ghosts *ghosts, const struct kept *but, int64_t now_ms,
+                     struct ghost out[GHOSTS_MAX]);
 
 /* Who has settled, the newest SETTLED_MAX of them: a uid never comes back. */
 struct settled {
@@ -45,16 +70,23 @@ struct hints {
     struct answers answers;
     pthread_mutex_t lock; /* guards everything below */
     struct map askers;
+    size_t bytes;                   /* that they take, their texts as long as can be */
+    struct kept *slot[WAITING_MAX]; /* each stays in one: who goes through all can stop anywhere */
+    uint16_t spare[WAITING_MAX];    /* slots that are free again */
+    size_t spares;
+    size_t slots; /* that were ever taken */
     struct wishes wishes;
     struct settled settled;
+    struct ghosts ghosts;
     size_t waiting;      /* refused or late */
+    size_t wishless;     /* of those, whose wish found no room */
     struct kept *oldest; /* offers by age, so that ghosts are found from the newest */
     struct kept *newest;
     struct kept *fresh;  /* the oldest offer that may not be late yet */
     bool late_went;      /* an offer had to make room before it could be late */
     bool overflowed;     /* somebody could not be remembered, */
     int64_t overflow_ms; /* last at that time */
-    size_t tended;       /* where hints_tend() goes on */
+    size_t tended;       /* the slot at which hints_tend() goes on */
 };
 
 #endif

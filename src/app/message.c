@@ -13,6 +13,12 @@ struct message *message_new(enum message_kind kind)
     return message;
 }
 
+size_t message_bytes(const struct message *message)
+{
+    must(message != NULL);
+    return sizeof *message + arena_bytes(&message->arena);
+}
+
 void message_free(struct message *message)
 {
     if (message == NULL)

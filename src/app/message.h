@@ -58,5 +58,7 @@ struct message {
 
 struct message *message_new(enum message_kind kind) MUST_USE;
 void message_free(struct message *message);
+/* That it takes. */
+size_t message_bytes(const struct message *message);
 
 #endif

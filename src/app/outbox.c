@@ -66,6 +66,7 @@ struct call {
     bool asks;       /* nothing is sent */
     uint64_t version;
     uint64_t id;
+    size_t bytes; /* BIND, CHECK: that it takes */
     uint32_t tries;
     int64_t deadline_ms;
     int status;
@@ -87,6 +88,7 @@ struct outbox {
     struct call *inbox;
     struct call **inbox_end;
     size_t open_bindings;
+    size_t binding_bytes; /* of these */
     size_t side_calls;
     bool ring_wanted;
     size_t ring_waiting;
@@ -196,8 +198,11 @@ static void put(struct outbox *outbox, struct call *call)
     const bool alone = outbox->inbox == NULL; /* else it has been woken already */
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
-    if (call->kind == CALL_BIND || call->kind == CALL_CHECK)
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
+        call->bytes = sizeof *call + arena_bytes(&call->arena);
         outbox->open_bindings++;
+        outbox->binding_bytes += call->bytes;
+    }
     unlock(outbox);
     if (alone)
         outbox->rules.ops->wake(outbox->rules.ops->ctx);
@@ -321,6 +326,15 @@ void outbox_ring(struct outbox *outbox, size_t waiting, const char *node)
     outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
 
+size_t outbox_bytes(struct outbox *outbox)
+{
+    lock(outbox);
+    const size_t bytes = outbox->binding_bytes;
+    must(outbox->open_bindings > 0 || bytes == 0);
+    unlock(outbox);
+    return bytes;
+}
+
 size_t outbox_open(struct outbox *outbox)
 {
     lock(outbox);
@@ -405,8 +419,11 @@ static void drop_call(struct outbox *outbox, struct call *call)
     lock(outbox);
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;
-    if (call->kind == CALL_BIND || call->kind == CALL_CHECK)
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
+        must(outbox->open_bindings > 0 && outbox->binding_bytes >= call->bytes);
         outbox->open_bindings--;
+        outbox->binding_bytes -= call->bytes;
+    }
     unlock(outbox);
     call_free(call);
 }
@@ -898,6 +915,14 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
     }
 }
 
+/* Ringing a node needs one: whoever asks next may name it. */
+static bool can_ring(const struct outbox *outbox)
+{
+    must(outbox->rules.wake != NULL);
+    return outbox->ring_wanted && !outbox->ringing &&
+           (strcmp(outbox->rules.wake, "node") != 0 || outbox->ring_node[0] != '\0');
+}
+
 static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
     must(now_ms >= 0);
@@ -907,9 +932,7 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     struct strbuf body;
 
     lock(outbox);
-    const bool due = outbox->ring_wanted && !outbox->ringing &&
-                     now_ms >= outbox->ring_not_before_ms &&
-                     (!node || outbox->ring_node[0] != '\0');
+    const bool due = can_ring(outbox) && now_ms >= outbox->ring_not_before_ms;
     if (due)
         outbox->ring_wanted = false;
     const uint64_t ring = outbox->stats.rings + outbox->stats.ring_failures + 1;
@@ -997,7 +1020,7 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     show(outbox);
     int64_t wait = flow_wait_ms(outbox->flow, now_ms, IDLE_MS);
     lock(outbox);
-    if (outbox->ring_wanted && !outbox->ringing)
+    if (can_ring(outbox))
         wait =
             sooner(wait, outbox->ring_not_before_ms > now_ms ? outbox->ring_not_before_ms - now_ms
                                                              : RING_PAUSE_MS);

@@ -76,8 +76,11 @@ void outbox_ring(struct outbox *outbox, size_t waiting, const char *node);
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
 
-/* Bindings whose outcome is still open. */
+/* Bindings whose outcome is still open, and what they take.  Beyond OUTBOX_BYTES_MAX the writer
+   makes no more of them: one of a greedy pod has 100 KiB. */
+enum { OUTBOX_BYTES_MAX = 64 * 1024 * 1024 };
 size_t outbox_open(struct outbox *outbox);
+size_t outbox_bytes(struct outbox *outbox);
 
 struct outbox_stats {
     uint64_t rings;

@@ -14,6 +14,8 @@ struct pods {
     struct map by_uid;
     struct map by_name; /* "namespace\0name", of those that have one: the one that was put last */
     struct map unbound; /* by uid: those that ask for a share and are on no node */
+    struct wishes wishes;
+    size_t told_bytes;
 };
 
 struct pods *pods_new(void)
@@ -27,20 +29,6 @@ struct pods *pods_new(void)
     return pods;
 }
 
-void pods_free(struct pods *pods)
-{
-    if (pods == NULL)
-        return;
-    struct pod_record *record;
-    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;)
-        pod_record_free(record);
-    map_done(&pods->by_uid);
-    map_done(&pods->by_name);
-    map_done(&pods->unbound);
-    (void)pthread_mutex_destroy(&pods->lock);
-    xfree(pods);
-}
-
 static void lock(struct pods *pods)
 {
     must(pthread_mutex_lock(&pods->lock) == 0);
@@ -51,11 +39,41 @@ static void unlock(struct pods *pods)
     must(pthread_mutex_unlock(&pods->lock) == 0);
 }
 
+/* What the tables hold for a record that leaves them. */
+static void let_go(struct pods *pods, struct pod_record *record)
+{
+    must((record->wish == NULL) == (record->request == NULL));
+    if (record->wish != NULL)
+        wishes_let_go(&pods->wishes, record->wish);
+    if (record->memory != NULL)
+        pods->told_bytes -= arena_bytes(record->memory);
+    record->wish = NULL;
+    record->request = NULL;
+}
+
+void pods_free(struct pods *pods)
+{
+    if (pods == NULL)
+        return;
+    struct pod_record *record;
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
+        let_go(pods, record);
+        pod_record_free(record);
+    }
+    must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
+    map_done(&pods->by_uid);
+    map_done(&pods->by_name);
+    map_done(&pods->unbound);
+    (void)pthread_mutex_destroy(&pods->lock);
+    xfree(pods);
+}
+
 void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
         return;
-    xfree(record->request);
+    must(record->wish == NULL);
+    xfree((struct request *)(uintptr_t)record->request);
     xfree(record->refusal);
     if (record->memory != NULL)
         arena_done(record->memory);
@@ -63,7 +81,7 @@ void pod_record_free(struct pod_record *record)
     xfree(record);
 }
 
-/* One block: the record and its four strings. */
+/* One block: the record and its four strings; of the request it has its own copy. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
     must(from->uid != NULL && from->node != NULL);
@@ -79,6 +97,7 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->name = text_lay(&text, from->name);
     record->node = text_lay(&text, from->node);
     record->request = from->request != NULL ? request_clone(from->request) : NULL;
+    record->wish = NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
     record->told = NULL;
     record->memory = NULL;
@@ -150,7 +169,7 @@ static void enter(struct pods *pods, struct pod_record *record)
     (void)map_put(&pods->by_uid, uid, record);
     if (record->name[0] != '\0')
         (void)map_put(&pods->by_name, full_name(record), record);
-    if (record->request != NULL && record->node[0] == '\0')
+    if (pod_record_asks(record) && record->node[0] == '\0')
         (void)map_put(&pods->unbound, uid, record);
 }
 
@@ -165,16 +184,30 @@ static struct pod_record *leave(struct pods *pods, const char *uid)
     (void)map_take(&pods->unbound, text_of(uid));
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
+    let_go(pods, record);
     return record;
+}
+
+/* Its own request becomes the one that is there for all who ask the same. */
+static void share_request(struct pods *pods, struct pod_record *record)
+{
+    struct request *own = (struct request *)(uintptr_t)record->request;
+
+    must(record->wish == NULL);
+    if (own == NULL)
+        return;
+    record->wish = wishes_hold(&pods->wishes, own);
+    record->request = record->wish != NULL ? record->wish->request : NULL;
+    xfree(own);
 }
 
 static void put(struct pods *pods, struct pod_record *record)
 {
     must(record->uid[0] != '\0');
-    must((record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE) ==
-         (record->request != NULL));
+    must(pod_record_asks(record) == (record->request != NULL));
     lock(pods);
     struct pod_record *before = leave(pods, record->uid);
+    share_request(pods, record);
     enter(pods, record);
     unlock(pods);
     pod_record_free(before);
@@ -225,18 +258,49 @@ void pods_remove(struct pods *pods, const char *uid)
     pod_record_free(record);
 }
 
+/* In one block that has no spare: tens of thousands may have no place for a while. */
+static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t *out_bytes)
+{
+    struct arena loose;
+
+    arena_init(&loose);
+    must(pod_keep(pod, &loose) != NULL);
+    arena_init_of(out, arena_used(&loose));
+    arena_done(&loose);
+    struct pod *kept = pod_keep(pod, out);
+    *out_bytes = arena_bytes(out);
+    return kept;
+}
+
 void pods_remember(struct pods *pods, const struct pod *pod)
 {
     struct arena *memory = xmalloc(sizeof *memory);
-
-    arena_init(memory);
-    struct pod *told = pod_keep(pod, memory);
+    size_t bytes;
+    struct pod *told = keep_tightly(pod, memory, &bytes);
     lock(pods); /* others copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->told == NULL);
-    record->told = told;
-    record->memory = memory;
+    const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
+    record->untold = !fits;
+    if (fits) {
+        record->told = told;
+        record->memory = memory;
+        pods->told_bytes += bytes;
+    }
     unlock(pods);
+    if (fits)
+        return;
+    arena_done(memory);
+    xfree(memory);
+}
+
+struct pods_bytes pods_bytes(struct pods *pods)
+{
+    lock(pods);
+    const struct pods_bytes bytes = {pods->wishes.bytes, pods->told_bytes};
+    unlock(pods);
+    must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
+    return bytes;
 }
 
 const struct pod_record *pods_find(struct pods *pods, const char *uid)

@@ -4,6 +4,12 @@
  * Of a pod that asks for our resource or for whole GPUs everything that placing it needs; of
  * others only where it sits and what CPU and memory it takes.  Ended pods are not kept.
  *
+ * Every pod that lives is known, since evidence stands on that: so many entries there are.  What is
+ * large in one, a tenant makes so: what is asked stands here once for all that ask the same, and
+ * all of it takes at most WISHES_BYTES_MAX; what was told of pods without a place TOLD_BYTES_MAX.
+ * Beyond, a pod is known without its request: whoever binds it asks the API server, and a bound one
+ * is reconciled by what is told at the moment.
+ *
  * One lock, guarding the tables, held for look-ups and copies only: the writer waits for it.  So no
  * reader goes through all pods.  The writer writes; REST reads.
  */
@@ -12,6 +18,8 @@
 
 #include "milligpu/pod.h"
 #include "milligpu/request.h"
+
+#include "wishes.h"
 
 struct pod_record {
     const char *uid;
@@ -28,11 +36,21 @@ struct pod_record {
     uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
     uint64_t version; /* resourceVersion; 0: not a number */
     enum request_verdict verdict;
-    struct request *request; /* REQUEST_OK, REQUEST_WHOLE: owned by the record */
-    char *refusal;           /* REQUEST_REFUSED: the text */
-    struct pod *told;        /* all of it, of a pod that pods_remember() was asked for; else NULL */
-    struct arena *memory;    /* of told */
+    const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: there is no room for it */
+    struct wish *wish;             /* of a record in the table: holds the request */
+    char *refusal;                 /* REQUEST_REFUSED: the text */
+    struct pod *told;     /* all of it, of a pod that pods_remember() was asked for; else NULL */
+    struct arena *memory; /* of told */
+    bool untold;          /* it should have been remembered, and there was no room */
 };
+
+/* It asks for something that nodes may not have. */
+static inline bool pod_record_asks(const struct pod_record *record)
+{
+    return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
+}
+
+enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 }; /* a pod of one container takes 600 bytes */
 
 struct pods;
 
@@ -48,7 +66,8 @@ bool pods_put(struct pods *pods, const struct pod *pod, const struct request_rul
 /* What a GET told; the same. */
 bool pods_put_fetched(struct pods *pods, const struct pod *pod, const struct request_rules *rules);
 void pods_remove(struct pods *pods, const char *uid);
-/* Keep all that was told last of a pod that is in the table, until it is put anew or removed. */
+/* Keep all that was told last of a pod that is in the table, until it is put anew or removed;
+   where there is no room, that is noted. */
 void pods_remember(struct pods *pods, const struct pod *pod);
 
 /* For the writer, who alone changes the table: borrowed until the next put or remove of that
@@ -74,6 +93,13 @@ void pod_record_free(struct pod_record *record);
 enum pods_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pods_state pods_look(struct pods *pods, struct text uid);
 size_t pods_count(struct pods *pods);
+
+/* Of requests, and of what was told. */
+struct pods_bytes {
+    size_t requests;
+    size_t told;
+};
+struct pods_bytes pods_bytes(struct pods *pods);
 /* Those that ask for a share and are not bound.  Visit under the lock: copy what you need. */
 void pods_each_unbound(struct pods *pods, void *user,
                        void (*visit)(void *user, const struct pod_record *record));

@@ -104,12 +104,26 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
     strbuf_char(out, '\n');
 }
 
+/* The n-th that was ever added, or the oldest that is left; false: there is none behind it. */
+static bool copy_entry(struct recent *recent, uint64_t *number, struct entry *out)
+{
+    must(pthread_mutex_lock(&recent->lock) == 0);
+    if (recent->added > *number + RECENT_MAX)
+        *number = recent->added - RECENT_MAX;
+    const bool found = *number < recent->added;
+    if (found)
+        *out = recent->entry[*number % RECENT_MAX];
+    must(pthread_mutex_unlock(&recent->lock) == 0);
+    return found;
+}
+
+/* The writer waits for the lock, so one after the other is copied; as many as there are now. */
 void recent_write(struct recent *recent, struct strbuf *out)
 {
+    struct entry entry;
+    size_t written = 0;
+
     must(recent != NULL && out != NULL);
-    must(pthread_mutex_lock(&recent->lock) == 0);
-    const uint64_t from = recent->added > RECENT_MAX ? recent->added - RECENT_MAX : 0;
-    for (uint64_t i = from; i < recent->added; i++)
-        put_entry(out, &recent->entry[i % RECENT_MAX]);
-    must(pthread_mutex_unlock(&recent->lock) == 0);
+    for (uint64_t i = 0; written < RECENT_MAX && copy_entry(recent, &i, &entry); i++, written++)
+        put_entry(out, &entry);
 }

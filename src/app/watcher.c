@@ -15,6 +15,7 @@ enum {
     QUEUE_SHARE = 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
     TOLD_MAX = 1024,
+    LIST_AGAIN_MS = 60000,
 };
 
 /* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
@@ -45,14 +46,19 @@ struct watcher {
     const struct kube_ops *ops;
     struct stream nodes;
     struct stream pods;
-    struct arena scratch; /* of one pod while it is read */
+    struct arena scratch;  /* of one pod while it is read */
+    int64_t list_again_ms; /* not before then */
+    uint32_t lists_again;
 };
 
 static void put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
 
-    if (!queue_put_below(stream->watcher->app->queue, take_message, QUEUE_SHARE))
+    const struct queue_share share = {QUEUE_SHARE, NEWS_BYTES_MAX};
+    const size_t bytes = message_bytes(take_message);
+
+    if (!queue_put_below(stream->watcher->app->queue, take_message, bytes, share))
         message_free(take_message); /* we are stopping */
 }
 
@@ -315,6 +321,31 @@ static int64_t list_again_when_settled(struct watcher *watcher, int64_t now_ms)
     return INT64_MAX;
 }
 
+/*
+ * Of pods without a place not all could be remembered, and now there are GPUs for them: a list
+ * tells of them again.  At most one in LIST_AGAIN_MS.
+ */
+static int64_t list_again_when_needed(struct watcher *watcher, int64_t now_ms)
+{
+    struct reflector_stats stats;
+
+    must(now_ms >= 0);
+    if (!atomic_load(&watcher->app->list_again))
+        return INT64_MAX;
+    reflector_stats(watcher->pods.reflector, &stats);
+    if (!stats.synced)
+        return INT64_MAX; /* a list is on its way */
+    if (now_ms < watcher->list_again_ms)
+        return watcher->list_again_ms - now_ms;
+    atomic_store(&watcher->app->list_again, false);
+    watcher->list_again_ms = now_ms + LIST_AGAIN_MS;
+    reflector_free(watcher->pods.reflector);
+    watcher->pods.reflector = NULL;
+    watcher->pods.watches = 0;
+    open_pods(watcher, (uint64_t)(6 + watcher->lists_again++) << 32); /* 1 to 5 are others' */
+    return INT64_MAX;
+}
+
 int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
 {
     must(now_ms >= 0);
@@ -328,6 +359,8 @@ int64_t watcher_step(struct watcher *watcher, int64_t now_ms)
     if (nodes.synced) {
         const int64_t settled = list_again_when_settled(watcher, now_ms);
         wait = settled < wait ? settled : wait;
+        const int64_t again = list_again_when_needed(watcher, now_ms);
+        wait = again < wait ? again : wait;
         const int64_t pods = reflector_step(watcher->pods.reflector, now_ms);
         wait = pods < wait ? pods : wait;
         note_stats(&watcher->pods);

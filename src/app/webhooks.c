@@ -8,6 +8,8 @@
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 
+enum { SCRATCH_KEEP_BYTES = 1024 * 1024 }; /* the chunk of many small things */
+
 /* What one call needs and the next can use again: kept, so that a busy thread stops calling
    malloc. */
 struct scratch {
@@ -86,11 +88,22 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
     must(scratch != NULL);
-    arena_reset(&scratch->arena);
+    arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
     must(pthread_mutex_lock(&webhooks->lock) == 0);
     scratch->next = webhooks->pile;
     webhooks->pile = scratch;
     must(pthread_mutex_unlock(&webhooks->lock) == 0);
+}
+
+size_t webhooks_bytes(struct webhooks *webhooks)
+{
+    size_t bytes = 0;
+
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    for (const struct scratch *at = webhooks->pile; at != NULL; at = at->next)
+        bytes += sizeof *at + arena_bytes(&at->arena);
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    return bytes;
 }
 
 /* --- answering --- */

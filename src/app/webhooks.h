@@ -13,6 +13,8 @@ struct webhooks;
 
 struct webhooks *webhooks_new(struct app *app) MUST_USE;
 void webhooks_free(struct webhooks *webhooks);
+/* What it keeps for the next calls. */
+size_t webhooks_bytes(struct webhooks *webhooks);
 
 /* A call on the webhook listener, whatever its path. */
 void webhooks_handle(struct webhooks *webhooks, struct web_call *call);

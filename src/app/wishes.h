@@ -6,17 +6,26 @@
  *
  *   asker --holds--> wish <--waits for-- asker       a wish leaves with the last that holds it
  *
- * Not thread-safe: the lock is that of hints.  Who holds a wish may read its request without it.
+ * All of them take at most WISHES_BYTES_MAX, however many pods ask how much.  Of that the large
+ * ones get a half: who asks for a share of a GPU is remembered beside those who ask for as much as
+ * a pod can.
+ *
+ * Not thread-safe: the lock is the owner's.  Who holds a wish may read its request without it.
  */
 #ifndef MILLIGPU_WISHES_H
 #define MILLIGPU_WISHES_H
 
 #include "milligpu/request.h"
 
-enum { WISH_BUCKETS = 1024 };
+enum {
+    WISH_BUCKETS = 4096,
+    WISHES_BYTES_MAX = 4 * 1024 * 1024, /* a request has some 120 bytes, the largest 15,000 */
+    WISH_SMALL_BYTES = 512,
+};
 
 struct wish {
     struct request *request;
+    uint32_t bytes; /* of the memory that it takes */
     uint32_t hash;
     uint32_t holders;
     uint32_t waiting;    /* of those, who wait for room */
@@ -28,9 +37,11 @@ struct wish {
 struct wishes {
     struct wish *bucket[WISH_BUCKETS];
     struct wish *waited; /* for, by somebody */
+    size_t bytes;        /* that all of them take, */
+    size_t large_bytes;  /* and of these, those that are not small */
 };
 
-/* The wish of this request, held once more. */
+/* The wish of this request, the containers' names too, held once more.  NULL: there is no room. */
 struct wish *wishes_hold(struct wishes *wishes, const struct request *request) MUST_USE;
 void wishes_let_go(struct wishes *wishes, struct wish *wish);
 

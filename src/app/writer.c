@@ -85,6 +85,7 @@ struct writer {
     struct message **kept; /* of a lost batch, to be tried again; and what a batch left over */
     size_t keeps;
     size_t keep_capacity;
+    size_t keep_bytes;
     int64_t retry_ms;
     bool writes;       /* something was written since the last batch that was lost */
     struct arena list; /* what is kept of a list until its end: copies, since a listed object
@@ -460,15 +461,16 @@ static bool end_void(struct writer *writer, const struct pod_record *record)
  * True if the bind was answered, or is on its way again.
  */
 static bool judged_again(struct writer *writer, struct message *message,
-                         const struct pod_record *record, bool *whole)
+                         const struct pod_record *record, const struct request *request,
+                         bool *whole)
 {
-    must(record->node[0] == '\0' && record->request != NULL);
+    must(record->node[0] == '\0' && request_asks(request));
 
     const struct command command = {.kind = COMMAND_VERSION,
                                     .at_ms = writer->wall_ms,
                                     .uid = record->uid,
                                     .node = message->bind.node,
-                                    .request = record->request,
+                                    .request = request,
                                     .version = record->version};
     const struct change *change;
     enum verdict verdict;
@@ -499,9 +501,10 @@ static bool is_void(const struct allocation *held, const struct pod_record *reco
            record->node[0] == '\0' && record->version > held->is.version;
 }
 
-static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record)
+static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record,
+                    const struct request *request)
 {
-    must(record->request != NULL && request_asks(record->request));
+    must(request_asks(request));
     must(message->call != NULL);
 
     const struct command command = {.kind = COMMAND_RESERVE,
@@ -510,7 +513,7 @@ static bool reserve(struct writer *writer, struct message *message, const struct
                                     .namespace = record->namespace,
                                     .name = record->name,
                                     .node = message->bind.node,
-                                    .request = record->request,
+                                    .request = request,
                                     .version = record->version};
     const struct change *change;
     struct change answer;
@@ -519,7 +522,7 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     bool whole = true;
 
     if (is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
-        judged_again(writer, message, record, &whole))
+        judged_again(writer, message, record, request, &whole))
         return whole;
     switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
     case BATCH_LOST:
@@ -542,7 +545,7 @@ static bool reserve(struct writer *writer, struct message *message, const struct
         return true;
     case VERDICT_REFUSED:
         webhooks_count_refusal(answer.reason);
-        request_refuse(record->request, answer.reason, &refusal);
+        request_refuse(request, answer.reason, &refusal);
         refuse_bind(message, "%s: %s", reason_name(answer.reason), refusal.text);
         return true;
     case VERDICT_UNKNOWN:
@@ -609,6 +612,45 @@ static void refuse_unknown(struct message *fetched)
                     fetched->found ? "it has ended, or another uid has its name" : fetched->text);
 }
 
+/* What the table had no room for stands in the pod itself. */
+static const struct request *request_of(const struct writer *writer, const struct pod *pod,
+                                        const struct pod_record *record, struct arena *arena)
+{
+    const struct request_rules *rules = &writer->app->request_rules;
+    struct refusal refusal;
+
+    if (record == NULL || record->request != NULL || !pod_record_asks(record))
+        return record != NULL ? record->request : NULL;
+    struct request *request = arena_alloc(arena, sizeof *request);
+    const enum request_verdict verdict =
+        pod->node[0] != '\0' ? request_parse_bound(pod, rules, arena, request, &refusal)
+                             : request_parse(pod, rules, arena, request, &refusal);
+    must(verdict == record->verdict);
+    return request;
+}
+
+/* The table had no room for what the pod asks: is this the pod of just that version? */
+static bool tells_request(const struct message *bind, const struct pod_record *record)
+{
+    must(pod_record_asks(record) && record->request == NULL);
+    return bind->kind == MESSAGE_FETCHED && bind->found &&
+           strcmp(bind->pod.uid, record->uid) == 0 &&
+           version_number(bind->pod.resource_version) == record->version;
+}
+
+static bool reserve_as_told(struct writer *writer, struct message *bind,
+                            const struct pod_record *record)
+{
+    must(bind->kind == MESSAGE_FETCHED);
+    if (tells_request(bind, record))
+        return reserve(writer, bind, record, request_of(writer, &bind->pod, record, &bind->arena));
+    if (!bind->found && bind->reason == REASON_NONE)
+        refuse_unknown(bind);
+    else
+        refuse_bind(bind, "changed: the pod was written to meanwhile");
+    return true;
+}
+
 /* The message may go on to the outbox: then *message is NULL. */
 static bool handle_bind(struct writer *writer, struct message **message)
 {
@@ -623,7 +665,8 @@ static bool handle_bind(struct writer *writer, struct message **message)
         return true;
     }
     const struct pod_record *record = pods_find(writer->app->pods, bind->bind.uid);
-    if (record == NULL && bind->kind == MESSAGE_BIND) {
+    const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
+    if (forgotten && bind->kind == MESSAGE_BIND) {
         *message = NULL;
         outbox_fetch(writer->app->outbox, bind);
         return true;
@@ -634,11 +677,16 @@ static bool handle_bind(struct writer *writer, struct message **message)
     }
     if (bind_settled(writer, bind, record))
         return true;
+    if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
+        refuse_bind(bind, "not ready: too many Bindings wait to be sent");
+        return true;
+    }
     if (record->verdict == REQUEST_ZERO) {
         send_plain_binding(writer, bind, record->version);
         return true;
     }
-    return reserve(writer, bind, record);
+    return forgotten ? reserve_as_told(writer, bind, record)
+                     : reserve(writer, bind, record, record->request);
 }
 
 /* In order: whoever is not in the table in a version before this one has gone. */
@@ -651,14 +699,19 @@ static void hear(struct writer *writer, const struct pod *pod)
         writer->heard = version;
 }
 
-/* The watch has not told of it yet, and will. */
+/*
+ * The watch has not told of it yet, and will.  Whom it has told of is judged by what it told, but
+ * for one of whom the table had no room for what it asks.
+ */
 static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
 {
     const uint64_t version = version_number(fetched->resource_version);
+    const struct pod_record *record = pods_find(writer->app->pods, fetched->uid);
 
     must(fetched->uid[0] != '\0');
-    return pods_find(writer->app->pods, fetched->uid) == NULL &&
-           (version == 0 || version > writer->heard);
+    if (record != NULL)
+        return pod_record_asks(record) && record->request == NULL;
+    return version == 0 || version > writer->heard;
 }
 
 static bool handle_fetched(struct writer *writer, struct message **message)
@@ -825,13 +878,14 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
     const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
     struct command command[RECONCILE_MAX];
 
-    const size_t count = reconcile_pod(writer->ledger, pod, record != NULL ? record->request : NULL,
-                                       writer->wall_ms, command);
+    CLEANUP(arena_done) struct arena arena;
+    arena_init(&arena);
+    const struct request *request = request_of(writer, pod, record, &arena);
+    const size_t count = reconcile_pod(writer->ledger, pod, request, writer->wall_ms, command);
     if (!run_all(writer, command, count))
         return false;
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
-    if (held != NULL && record != NULL && record->told == NULL &&
-        reconcile_lacks(held, record->request))
+    if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
         pods_remember(writer->app->pods, pod);
     return true;
 }
@@ -1059,25 +1113,30 @@ static bool end_list(struct writer *writer, const struct message *end)
 
 /* --- nodes --- */
 
+/*
+ * What the node has, and never less than what runs there: kubelet, when it starts again, ends pods
+ * until they ask no more than the capacity.  What is too much is lowered with a later event of the
+ * node (kubelet writes one each five minutes), when pods have gone.
+ */
 static void want_advertised(struct writer *writer, const struct inventory *inventory,
                             const struct node_facts *facts)
 {
     must(inventory->advertise_milli <= GPUS_PER_NODE_MAX * GPU_MILLI);
 
-    char wanted[16];
-
     if (inventory->advertise_milli == 0)
         return;
-    (void)snprintf(wanted, sizeof wanted, "%u", inventory->advertise_milli);
+    const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
+    const uint64_t held = node != NULL ? node_held_milli(node) : 0;
+    const uint64_t wanted = held > inventory->advertise_milli ? held : inventory->advertise_milli;
     int64_t shown;
     if (facts->capacity_milli != NULL &&
         quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
-        shown == inventory->advertise_milli)
+        shown == (int64_t)wanted)
         return;
     struct effect *effect = new_effect(writer);
     effect->kind = EFFECT_ADVERTISE;
     effect->uid = xstrdup(facts->name);
-    effect->milli = inventory->advertise_milli;
+    effect->milli = wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
 }
 
 /* Pods there that found too few GPUs, as they were told: now there may be more. */
@@ -1097,6 +1156,8 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
             is->presumed ? pods_find(writer->app->pods, is->uid) : NULL;
         if (record != NULL && record->told != NULL)
             told[count++] = record->told;
+        if (record != NULL && record->untold)
+            atomic_store(&writer->app->list_again, true);
     }
     must(count <= node->allocations);
     for (size_t i = 0; i < count && whole; i++)
@@ -1376,6 +1437,8 @@ static void keep_first(struct writer *writer, struct message **message, size_t c
     for (size_t i = 0; i < count; i++)
         writer->kept =
             xgrow(writer->kept, writer->keeps + i, &writer->keep_capacity, sizeof(void *));
+    for (size_t i = 0; i < count; i++)
+        writer->keep_bytes += message_bytes(message[i]);
     memmove(writer->kept + count, writer->kept, writer->keeps * sizeof(void *));
     memcpy(writer->kept, message, count * sizeof(void *));
     writer->keeps += count;
@@ -1691,6 +1754,7 @@ static size_t put_behind(struct writer *writer, struct message **message, size_t
         }
         writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
         writer->kept[writer->keeps++] = message[i];
+        writer->keep_bytes += message_bytes(message[i]);
     }
     return left;
 }
@@ -1702,6 +1766,8 @@ static size_t take_kept(struct writer *writer, struct message **message)
     const size_t count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
 
     memcpy(message, writer->kept, count * sizeof *message);
+    for (size_t i = 0; i < count; i++)
+        writer->keep_bytes -= message_bytes(message[i]);
     memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
     writer->keeps -= count;
     return count;
@@ -1729,7 +1795,7 @@ static size_t collect(struct writer *writer, struct message **message, int64_t w
     if (left <= 0)
         return take_kept(writer, message);
     const int64_t wait = left < wait_ms ? left : wait_ms;
-    if (writer->keeps >= KEEP_MAX) {
+    if (writer->keeps >= KEEP_MAX || writer->keep_bytes >= NEWS_BYTES_MAX) {
         pause_ms(wait);
         return 0;
     }

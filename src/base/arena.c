@@ -56,6 +56,34 @@ void arena_reset(struct arena *arena)
     arena->used = 0;
 }
 
+void arena_trim(struct arena *arena, size_t keep_max)
+{
+    arena_reset(arena);
+    if (arena->chunk != NULL && arena->chunk->bytes > keep_max)
+        arena_done(arena);
+    must(arena_bytes(arena) <= keep_max + sizeof(struct arena_chunk));
+}
+
+size_t arena_bytes(const struct arena *arena)
+{
+    size_t bytes = 0;
+
+    must(arena != NULL);
+    for (const struct arena_chunk *chunk = arena->chunk; chunk != NULL; chunk = chunk->older)
+        bytes += sizeof *chunk + chunk->bytes;
+    return bytes;
+}
+
+static void push_chunk(struct arena *arena, size_t bytes)
+{
+    struct arena_chunk *chunk = xmalloc(sizeof *chunk + bytes);
+
+    chunk->older = arena->chunk;
+    chunk->bytes = bytes;
+    arena->chunk = chunk;
+    arena->used = 0;
+}
+
 static void add_chunk(struct arena *arena, size_t need)
 {
     size_t bytes = arena->chunk != NULL ? arena->chunk->bytes * 2 : CHUNK_MIN;
@@ -65,11 +93,21 @@ static void add_chunk(struct arena *arena, size_t need)
         bytes = need;
     must(bytes >= need);
 
-    struct arena_chunk *chunk = xmalloc(sizeof *chunk + bytes);
-    chunk->older = arena->chunk;
-    chunk->bytes = bytes;
-    arena->chunk = chunk;
-    arena->used = 0;
+    push_chunk(arena, bytes);
+}
+
+void arena_init_of(struct arena *arena, size_t bytes)
+{
+    arena_init(arena);
+    push_chunk(arena, bytes);
+}
+
+size_t arena_used(const struct arena *arena)
+{
+    must(arena->chunk != NULL || arena->used == 0);
+    if (arena->chunk == NULL)
+        return 0;
+    return arena_bytes(arena) - arena->chunk->bytes + arena->used;
 }
 
 void *arena_alloc(struct arena *arena, size_t bytes)

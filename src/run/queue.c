@@ -10,7 +10,11 @@ struct queue {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t filled;
     pthread_cond_t drained;
-    void **ring;
+    struct place {
+        void *item;
+        size_t bytes;
+    } * ring;
+    size_t bytes; /* of all that is in it */
     size_t capacity;
     size_t first;
     size_t count;
@@ -57,11 +61,12 @@ static void unlock(struct queue *queue)
     must(pthread_mutex_unlock(&queue->lock) == 0);
 }
 
-static void append(struct queue *queue, void *item)
+static void append(struct queue *queue, void *item, size_t bytes)
 {
     must(queue->count < queue->capacity);
 
-    queue->ring[(queue->first + queue->count++) % queue->capacity] = item;
+    queue->ring[(queue->first + queue->count++) % queue->capacity] = (struct place){item, bytes};
+    queue->bytes += bytes;
     must(pthread_cond_signal(&queue->filled) == 0);
 }
 
@@ -72,27 +77,28 @@ bool queue_put(struct queue *queue, void *item)
     lock(queue);
     const bool fits = !queue->closed && queue->count < queue->capacity;
     if (fits)
-        append(queue, item);
+        append(queue, item, 0);
     unlock(queue);
     return fits;
 }
 
 bool queue_put_wait(struct queue *queue, void *item)
 {
-    return queue_put_below(queue, item, queue->capacity);
+    return queue_put_below(queue, item, 0, (struct queue_share){queue->capacity, SIZE_MAX});
 }
 
-bool queue_put_below(struct queue *queue, void *item, size_t most)
+bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue_share most)
 {
     must(item != NULL);
-    must(most > 0 && most <= queue->capacity);
+    must(most.items > 0 && most.items <= queue->capacity);
+    must(most.bytes > 0);
 
     lock(queue);
-    while (!queue->closed && queue->count >= most)
+    while (!queue->closed && (queue->count >= most.items || queue->bytes >= most.bytes))
         must(pthread_cond_wait(&queue->drained, &queue->lock) == 0);
     const bool open = !queue->closed;
     if (open)
-        append(queue, item);
+        append(queue, item, bytes);
     unlock(queue);
     return open;
 }
@@ -121,7 +127,8 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
         await_first(queue, wait_ms);
     queue->woken = false;
     while (taken < max && queue->count > 0) {
-        items[taken++] = queue->ring[queue->first];
+        items[taken++] = queue->ring[queue->first].item;
+        queue->bytes -= queue->ring[queue->first].bytes;
         queue->first = (queue->first + 1) % queue->capacity;
         queue->count--;
     }
@@ -147,6 +154,17 @@ void queue_close(struct queue *queue)
     must(pthread_cond_broadcast(&queue->drained) == 0);
     must(pthread_cond_broadcast(&queue->filled) == 0);
     unlock(queue);
+}
+
+size_t queue_bytes(const struct queue *queue)
+{
+    struct queue *open = (struct queue *)(uintptr_t)queue; /* as below */
+
+    lock(open);
+    const size_t bytes = open->bytes;
+    must(open->count > 0 || bytes == 0);
+    unlock(open);
+    return bytes;
 }
 
 size_t queue_depth(const struct queue *queue)

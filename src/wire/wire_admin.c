@@ -387,8 +387,11 @@ void admin_waiting(struct jw *jw, const struct admin_waiting *waiting)
     char request[REQUEST_TEXT_MAX] = "cannot be granted anywhere";
 
     must(waiting->uid != NULL);
+    must(waiting->request == NULL || !waiting->wishless);
     if (waiting->request != NULL)
         request_format(waiting->request, request, sizeof request);
+    else if (waiting->wishless)
+        text_clip(text_of(ADMIN_WISHLESS), request, sizeof request);
     jw_object(jw);
     put_str(jw, "uid", waiting->uid);
     put_str(jw, "namespace", waiting->namespace);

@@ -211,6 +211,18 @@ static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **sta
     assert_true(late(scene, 10000, 0));
 }
 
+/* Preemption, and what it nominated, ask about one node. */
+static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(void **state)
+{
+    struct scene *scene = *state;
+
+    offer(scene, "a", 1000);
+    offer_of(scene, "a", 1500, 1, 1);
+    assert_true(late(scene, 2500, 0));
+    offer_of(scene, "b", 3000, 1, 1);
+    assert_false(late(scene, 9000, 0));
+}
+
 static void room_that_came_behind_a_whole_list_makes_it_too_short(void **state)
 {
     struct scene *scene = *state;
@@ -352,29 +364,73 @@ static void a_refused_pod_waits_until_it_is_settled(void **state)
     assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
-static void a_copy_of_who_waits_outlives_them(void **state)
+static size_t named(struct scene *scene, struct arena *arena)
+{
+    struct waiting_names names;
+    size_t count = 0;
+
+    for (size_t place = 0; hints_names(scene->hints, &place, arena, &names);)
+        count += names.count;
+    return count;
+}
+
+static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **state)
 {
     struct scene *scene = *state;
-    struct waiting *copy;
+    struct waiting a;
+    struct waiting b;
     struct arena arena;
 
     arena_init(&arena);
     refuse(scene, "a", 300, 1000);
     offer(scene, "b", 1000);
-    assert_int_equal(hints_copy(scene->hints, &arena, &copy), 1); /* b is not late yet */
+    assert_int_equal(named(scene, &arena), 1); /* b is not late yet */
+    assert_false(hints_hold(scene->hints, TEXT("b"), &arena, &b));
     (void)late(scene, 2000, 0);
-    hints_copy_done(scene->hints, copy, 1);
-    assert_int_equal(hints_copy(scene->hints, &arena, &copy), 2);
+    assert_int_equal(named(scene, &arena), 2);
+    assert_true(hints_hold(scene->hints, TEXT("a"), &arena, &a));
+    assert_true(hints_hold(scene->hints, TEXT("b"), &arena, &b));
     hints_settled(scene->hints, TEXT("a"));
     hints_settled(scene->hints, TEXT("b"));
-    for (int i = 0; i < 2; i++) {
-        const bool refused = strcmp(copy[i].uid, "a") == 0;
-        assert_int_equal(copy[i].request->want[0].milli, 300);
-        assert_int_equal(copy[i].offered, refused ? 0 : 16);
-        assert_string_equal(copy[i].text, refused ? "no GPU with so many milli free"
-                                                  : "offered 16 of 300, not bound");
+    assert_int_equal(a.request->want[0].milli, 300);
+    assert_int_equal(b.request->want[0].milli, 300);
+    assert_int_equal(a.offered, 0);
+    assert_int_equal(b.offered, 16);
+    assert_string_equal(a.text, "no GPU with so many milli free");
+    assert_string_equal(b.text, "offered 16 of 300, not bound");
+    hints_let_go(scene->hints, &a);
+    hints_let_go(scene->hints, &b);
+    assert_false(hints_hold(scene->hints, TEXT("a"), &arena, &a));
+    assert_int_equal(named(scene, &arena), 0);
+    arena_done(&arena);
+}
+
+/* Filter comes in between, and others come and go. */
+static void who_waits_all_the_while_is_named_once(void **state)
+{
+    enum { OTHERS = 3 * SLICE_MAX };
+    struct scene *scene = *state;
+    struct waiting_names names;
+    struct arena arena;
+    char uid[32];
+    unsigned seen = 0;
+
+    arena_init(&arena);
+    for (int i = 0; i < OTHERS; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        refuse(scene, i == OTHERS / 2 ? "stays" : uid, 300, 0);
     }
-    hints_copy_done(scene->hints, copy, 2);
+    for (size_t place = 0; hints_names(scene->hints, &place, &arena, &names);) {
+        for (size_t i = 0; i < names.count; i++)
+            seen += strcmp(names.uid[i], "stays") == 0;
+        for (size_t i = 0; i < 100; i++) {
+            (void)snprintf(uid, sizeof uid, "pod-%zu", place % OTHERS + i);
+            hints_settled(scene->hints, text_of(uid));
+            (void)snprintf(uid, sizeof uid, "new-%zu-%zu", place, i);
+            refuse(scene, uid, 300, 0);
+        }
+    }
+    assert_int_equal(seen, 1);
     arena_done(&arena);
 }
 
@@ -429,7 +485,7 @@ static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
 {
     struct scene *scene = *state;
 
-    for (int i = 0; i < 3 * TEND_MAX; i++) {
+    for (int i = 0; i < 3 * SLICE_MAX; i++) {
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
         refuse(scene, uid, 300, 0);
@@ -437,7 +493,7 @@ static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
     refuse(scene, "b", 300, 0);
     for (int i = 0; i < 4; i++)
         hints_tend(scene->hints, UNHEARD_MAX_MS, NULL, only_b_is_there);
-    assert_int_equal(hints_waiting(scene->hints), 3 * TEND_MAX + 1);
+    assert_int_equal(hints_waiting(scene->hints), 3 * SLICE_MAX + 1);
     for (int i = 0; i < 8; i++) /* a few at a time */
         hints_tend(scene->hints, UNHEARD_MAX_MS + 1, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 1);
@@ -488,6 +544,49 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
             hints_settled(scene->hints, text_of(uid));
     }
     assert_false(would_fit(scene, 0));
+}
+
+/* Who waits with dear requests shall not hold up the writer: it wakes without having looked. */
+static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
+{
+    enum { NODES = 5000, FEW = 100, SMALL = 126 };
+    struct scene *scene = *state;
+    struct want want[SMALL];
+    /* Each fits, but beside them there is no GPU for the whole one. */
+    const struct request request = {.wants = SMALL, .want = want, .whole = 1};
+    const struct asker asker = who("dear", &request, 0);
+    const struct node **node = xcalloc(NODES, sizeof *node);
+    for (uint32_t w = 0; w < SMALL; w++)
+        want[w] = one_want(1);
+    for (uint32_t i = 0; i < NODES; i++)
+        node[i] = scene->node;
+    hints_refused(scene->hints, &asker, REASON_ROOM, "no");
+    assert_false(hints_would_fit(scene->hints, 0, node, FEW));
+    assert_true(hints_would_fit(scene->hints, 0, node, NODES));
+    xfree(node);
+}
+
+/* Filter refused it since the steps ended; whoever wakes it looks no further, or it would be woken
+   for ever. */
+static void who_wakes_a_pod_judges_as_filter_did(void **state)
+{
+    struct scene *scene = *state;
+    struct want want[3] = {one_want(600), one_want(300), one_want(101)};
+    const struct request request = {.wants = 3, .want = want};
+    const struct asker asker = who("several", &request, 0);
+    struct room room;
+    struct plan plan;
+    struct rank rank;
+    hints_refused(scene->hints, &asker, REASON_ROOM, "no");
+    for (int fits = 0; fits < 2; fits++) {
+        want[2].milli = fits == 0 ? 101 : 100;
+        const struct asker again = who("several", &request, 0);
+        hints_refused(scene->hints, &again, REASON_ROOM, "no");
+        room_of(scene->node, &room);
+        plan_init(&plan, &request);
+        assert_int_equal(place_judge(&plan, &room, &rank) == REASON_NONE, fits);
+        assert_int_equal(would_fit(scene, 0), fits);
+    }
 }
 
 struct crowd {
@@ -562,6 +661,29 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
     strbuf_done(&out);
 }
 
+/* A tenant names containers as it likes: that makes no new question. */
+static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **state)
+{
+    struct scene *scene = *state;
+    struct want want = one_want(300);
+    struct want renamed = one_want(300);
+    const struct request request = {.wants = 1, .want = &want};
+    const struct request another = {.wants = 1, .want = &renamed};
+    const struct refusal_key key = {.request = &request, .names = 7, .room = 3};
+    struct refusal_key again = key;
+    enum reason reason = REASON_NONE;
+    struct strbuf out;
+
+    renamed.container = "of-another-name";
+    again.request = &another;
+    hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_UNSEARCHED);
+    strbuf_init(&out);
+    assert_true(hints_answer_find(scene->hints, &again, &out, &reason));
+    assert_string_equal(out.data, "bytes");
+    assert_int_equal(reason, REASON_UNSEARCHED);
+    strbuf_done(&out);
+}
+
 /* So it is after a start with a ledger in which nothing has changed since. */
 static void room_that_never_came_is_a_key_like_any_other(void **state)
 {
@@ -584,6 +706,7 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom),
         TEST(an_offer_stands_against_its_place_for_two_seconds),
         TEST(a_pod_is_no_ghost_to_itself),
         TEST(a_bound_pod_leaves_no_ghost),
@@ -593,6 +716,7 @@ int main(void)
         TEST(a_bind_that_came_was_no_refusal_of_the_list),
         TEST(a_list_never_grows_beyond_all_nodes),
         TEST(who_is_late_is_told_once_for_each_list_that_was_too_short),
+        TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list),
         TEST(room_that_came_behind_a_whole_list_makes_it_too_short),
         TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more),
         TEST(a_pod_that_may_go_to_few_nodes_was_offered_them_all),
@@ -601,12 +725,15 @@ int main(void)
         TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round),
         TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again),
         TEST(a_refused_pod_waits_until_it_is_settled),
-        TEST(a_copy_of_who_waits_outlives_them),
+        TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile),
+        TEST(who_waits_all_the_while_is_named_once),
         TEST(who_has_settled_never_waits_again),
         TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it),
         TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has),
         TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits),
         TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods),
+        TEST(the_search_for_who_is_to_be_woken_is_bounded),
+        TEST(who_wakes_a_pod_judges_as_filter_did),
         TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go),
         TEST(the_same_refusal_is_answered_with_the_same_bytes),
         TEST(room_that_never_came_is_a_key_like_any_other),

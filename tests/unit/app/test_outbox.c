@@ -929,6 +929,31 @@ static void a_reservation_without_a_version_is_void_when_its_time_is_up(void **s
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* There is nothing to ring: whoever knows one may name it. */
+static void without_a_node_to_wake_by_nobody_looks_again_and_again(void **state)
+{
+    struct script *script = *state;
+    const struct outbox_rules rules = {.ops = &ops,
+                                       .wire = &wire,
+                                       .wake = "node",
+                                       .namespace = "milligpu-system",
+                                       .instance = "test",
+                                       .resource = "nvidia.com/vgpu",
+                                       .user = script,
+                                       .result = script_result};
+    struct outbox *outbox = outbox_new(&rules);
+    const int64_t idle = outbox_step(outbox, script->now, 0);
+
+    outbox_ring(outbox, 1, NULL);
+    assert_int_equal(outbox_step(outbox, script->now, 0), idle);
+    assert_int_equal(script->started, 0);
+    outbox_ring(outbox, 1, "n1");
+    (void)outbox_step(outbox, script->now, 0);
+    assert_int_equal(script->started, 1);
+    assert_string_equal(script->path, "/api/v1/nodes/n1");
+    outbox_free(outbox);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -972,6 +997,7 @@ int main(void)
         TEST(whoever_only_asks_hears_of_the_same_version_that_nobody_knows),
         TEST(a_404_is_looked_into_where_another_copy_is_on_its_way),
         TEST(a_reservation_without_a_version_is_void_when_its_time_is_up),
+        TEST(without_a_node_to_wake_by_nobody_looks_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

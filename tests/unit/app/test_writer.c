@@ -816,9 +816,9 @@ static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void
     assert_int_equal(history_of(rig), 1);
 }
 
-static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
+/* Node n9 with a label of four GPUs and nothing in its status, where we advertise. */
+static void advertise_four(struct rig *rig)
 {
-    struct rig *rig = *state;
     struct strbuf out;
 
     rig->app.inventory_rules.advertise = true;
@@ -827,9 +827,31 @@ static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(
         "{\"metadata\":{\"name\":\"n9\",\"labels\":{\"nvidia.com/gpu.count\":\"4\"}},"
         "\"status\":{\"capacity\":{\"cpu\":\"8\"}}}",
         &out);
+    strbuf_done(&out);
     rig_run(rig);
+}
+
+static void shows_capacity(struct rig *rig, const char *milli)
+{
+    struct strbuf out;
+    char expected[64];
+
+    strbuf_init(&out);
     api(rig, "GET", "/api/v1/nodes/n9", "", &out);
-    assert_non_null(strstr(out.data, "\"nvidia.com/vgpu\":\"4000\""));
+    (void)snprintf(expected, sizeof expected, "\"nvidia.com/vgpu\":\"%s\"", milli);
+    if (strstr(out.data, expected) == NULL)
+        fail_msg("no %s in %s", expected, out.data);
+    strbuf_done(&out);
+}
+
+static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf out;
+
+    advertise_four(rig);
+    shows_capacity(rig, "4000");
+    strbuf_init(&out);
     rig_pod(rig, "a", "4000");
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n9"), "");
@@ -837,9 +859,50 @@ static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(
         "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":null}}}", &out);
     api(rig, "GET", "/api/v1/nodes/n9", "", &out);
     assert_null(strstr(out.data, "nvidia.com/vgpu\":\"4000"));
+    strbuf_done(&out);
     rig_run(rig);
-    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
-    assert_non_null(strstr(out.data, "\"nvidia.com/vgpu\":\"4000\""));
+    shows_capacity(rig, "4000");
+}
+
+static void label_and_capacity(struct rig *rig, const char *count, const char *milli)
+{
+    struct strbuf out;
+    char body[160];
+
+    strbuf_init(&out);
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"labels\":{\"nvidia.com/gpu.count\":\"%s\"}}}", count);
+    api(rig, "PATCH", "/api/v1/nodes/n9", body, &out);
+    (void)snprintf(body, sizeof body, "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":%s}}}",
+                   milli);
+    api(rig, "PATCH", "/api/v1/nodes/n9/status", body, &out);
+    rig_run(rig);
+    strbuf_done(&out);
+}
+
+/* Where it is lower when kubelet starts again, kubelet ends pods until the sum is no more. */
+static void advertised_capacity_is_never_below_what_runs_there(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf out;
+
+    advertise_four(rig);
+    rig_pod(rig, "a", "2000");
+    rig_pod(rig, "b", "300");
+    rig_run(rig);
+    assert_string_equal(rig_bind(rig, "a", "n9"), "");
+    assert_string_equal(rig_bind(rig, "b", "n9"), "");
+    label_and_capacity(rig, "1", "\"4000\"");
+    shows_capacity(rig, "2300");
+    /* kubelet has dropped it: without an amount it admits all, with a small one it ends them */
+    label_and_capacity(rig, "1", "null");
+    shows_capacity(rig, "2300");
+    rig_end_pod(rig, "a");
+    rig_run(rig);
+    strbuf_init(&out);
+    api(rig, "PATCH", "/api/v1/nodes/n9", "{\"metadata\":{\"labels\":{\"seen\":\"again\"}}}", &out);
+    rig_run(rig);
+    shows_capacity(rig, "1000");
     strbuf_done(&out);
 }
 
@@ -1120,6 +1183,7 @@ int main(void)
         TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well),
         TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history),
         TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
+        TEST(advertised_capacity_is_never_below_what_runs_there),
         TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
         TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it),

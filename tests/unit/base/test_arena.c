@@ -69,6 +69,42 @@ static void done_and_reset_accept_an_empty_arena(void **state)
     arena_done(&arena);
 }
 
+static void trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    assert_int_equal(arena_bytes(&arena), 0);
+    assert_non_null(arena_copy(&arena, (struct text){"abc", 3}));
+    arena_trim(&arena, 65536);
+    const size_t small = arena_bytes(&arena);
+    assert_true(small > 0 && small <= 65536);
+    memset(arena_alloc(&arena, 1000000), 'x', 1000000);
+    assert_true(arena_bytes(&arena) > 1000000);
+    arena_trim(&arena, 65536);
+    assert_int_equal(arena_bytes(&arena), 0);
+    arena_done(&arena);
+}
+
+static void an_arena_of_just_what_is_needed_takes_no_other_chunk(void **state)
+{
+    (void)state;
+    struct arena loose;
+    struct arena tight;
+    arena_init(&loose);
+    for (int i = 0; i < 1000; i++)
+        assert_non_null(arena_printf(&loose, "%0*d", i % 100, i));
+    arena_init_of(&tight, arena_used(&loose));
+    const size_t bytes = arena_bytes(&tight);
+    for (int i = 0; i < 1000; i++)
+        assert_non_null(arena_printf(&tight, "%0*d", i % 100, i));
+    assert_int_equal(arena_bytes(&tight), bytes);
+    assert_true(bytes < arena_bytes(&loose));
+    arena_done(&loose);
+    assert_int_equal(arena_used(&loose), 0);
+    arena_done(&tight);
+}
+
 static void copies_and_prints_are_terminated(void **state)
 {
     (void)state;
@@ -95,6 +131,8 @@ int main(void)
         cmocka_unit_test(pieces_do_not_overlap),
         cmocka_unit_test(reset_keeps_the_largest_chunk),
         cmocka_unit_test(done_and_reset_accept_an_empty_arena),
+        cmocka_unit_test(trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping),
+        cmocka_unit_test(an_arena_of_just_what_is_needed_takes_no_other_chunk),
         cmocka_unit_test(copies_and_prints_are_terminated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

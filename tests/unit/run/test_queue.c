@@ -130,6 +130,41 @@ static void a_closed_queue_gives_what_it_has_and_takes_no_more(void **state)
     queue_free(queue);
 }
 
+static void *put_more(void *arg)
+{
+    const struct queue_share share = {4, 1000};
+    return queue_put_below(arg, &item[2], 1, share) ? &item[2] : NULL;
+}
+
+/* The last one may be larger than what is left. */
+static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
+{
+    (void)state;
+    const struct queue_share share = {4, 1000};
+    struct queue *queue = queue_new(4);
+    pthread_t thread;
+    void *taken[1];
+    void *result;
+    assert_true(queue_put_below(queue, &item[0], 999, share));
+    assert_true(queue_put_below(queue, &item[1], 5000, share));
+    assert_int_equal(queue_bytes(queue), 5999);
+    assert_int_equal(pthread_create(&thread, NULL, put_more, queue), 0);
+    sleep_ms(20);
+    assert_int_equal(queue_depth(queue), 2); /* it waits */
+    assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+    sleep_ms(20);
+    assert_int_equal(queue_depth(queue), 1);
+    assert_true(queue_put(queue, &item[3])); /* who says little does not */
+    assert_int_equal(queue_take(queue, taken, 1, 0), 1);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, &item[2]);
+    assert_int_equal(queue_bytes(queue), 1);
+    while (queue_take(queue, taken, 1, 0) == 1)
+        continue;
+    assert_int_equal(queue_bytes(queue), 0);
+    queue_free(queue);
+}
+
 static void *put_waiting(void *arg)
 {
     return queue_put_wait(arg, &item[1]) ? &item[1] : NULL;
@@ -168,7 +203,7 @@ struct producer {
 
 static void *put_below_two(void *arg)
 {
-    return queue_put_below(arg, &item[1], 2) ? &item[1] : NULL;
+    return queue_put_below(arg, &item[1], 0, (struct queue_share){2, 1}) ? &item[1] : NULL;
 }
 
 static void who_must_leave_room_waits_while_others_go_on(void **state)
@@ -178,7 +213,7 @@ static void who_must_leave_room_waits_while_others_go_on(void **state)
     pthread_t thread;
     void *taken[4];
     void *result;
-    assert_true(queue_put_below(queue, &item[0], 2));
+    assert_true(queue_put_below(queue, &item[0], 0, (struct queue_share){2, 1}));
     assert_true(queue_put(queue, &item[2]));
     assert_int_equal(pthread_create(&thread, NULL, put_below_two, queue), 0);
     sleep_ms(20);
@@ -245,6 +280,7 @@ int main(void)
         cmocka_unit_test(a_taker_that_waits_is_told),
         cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_no_more),
         cmocka_unit_test(a_producer_waits_for_room_or_for_the_end),
+        cmocka_unit_test(who_has_large_things_to_say_waits_until_less_is_in_it),
         cmocka_unit_test(who_must_leave_room_waits_while_others_go_on),
         cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
     };

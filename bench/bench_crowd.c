@@ -1,0 +1,190 @@
+/*
+ * bench_crowd - as many pods wait as are remembered, each asks as much as a pod can, and no two of
+ * them the same: 128 containers, 32 models.
+ *
+ * What the tables take then, as the allocator counts it, and what a filter beside GET /waiting
+ * waits, by the clock on the wall: the other thread asks for page after page.
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/api.h"
+#include "cluster.h"
+#include "desk.h"
+#include "measure.h"
+
+enum { NODES = 1000, NAMES = 100, WARM_UP = 20, NAME_BYTES = 64, MODELS_BYTES = 4096 };
+
+struct greedy {
+    struct pod_container container[CONTAINERS_MAX];
+    char name[CONTAINERS_MAX][NAME_BYTES];
+    char models[MODELS_BYTES];
+    char uid[40];
+    char pod_name[64];
+    struct pod pod;
+};
+
+/* The number stands in the first model, so that no request is another's. */
+static void greedy_fill(struct greedy *greedy, uint32_t number)
+{
+    int used = snprintf(greedy->models, sizeof greedy->models, "only-%06u*", number);
+
+    for (int i = 1; i < MODELS_MAX; i++)
+        used += snprintf(greedy->models + used, sizeof greedy->models - (size_t)used,
+                         ",a-model-with-a-long-name-that-nobody-has-%02d-of-32-*", i);
+    must((size_t)used < sizeof greedy->models);
+    for (int i = 0; i < CONTAINERS_MAX; i++) {
+        (void)snprintf(greedy->name[i], NAME_BYTES, "a-container-of-many-%03d", i);
+        greedy->container[i] = (struct pod_container){.name = greedy->name[i], .amount = "1"};
+    }
+    (void)snprintf(greedy->uid, sizeof greedy->uid, "%08x-0000-4000-8000-0000000c0d00", number);
+    (void)snprintf(greedy->pod_name, sizeof greedy->pod_name, "greedy-%06u", number);
+    greedy->pod = (struct pod){.uid = greedy->uid,
+                               .namespace = "tenant",
+                               .name = greedy->pod_name,
+                               .node = "",
+                               .resource_version = "1",
+                               .ours = true,
+                               .containers = CONTAINERS_MAX,
+                               .container = greedy->container,
+                               .model = greedy->models};
+}
+
+static void ask(struct desk *desk, const struct greedy *greedy)
+{
+    struct arena arena;
+    struct request request;
+    struct refusal refusal;
+
+    arena_init(&arena);
+    must(request_parse(&greedy->pod, &cluster_requests, &arena, &request, &refusal) == REQUEST_OK);
+    const struct asker asker = {.uid = greedy->uid,
+                                .namespace = "tenant",
+                                .name = greedy->pod_name,
+                                .request = &request,
+                                .now_ms = desk->app.clock.now_ms(desk->app.clock.ctx),
+                                .wall_ms = 1};
+    request_refuse(&request, REASON_MODEL, &refusal);
+    hints_refused(desk->app.hints, &asker, REASON_MODEL, refusal.text);
+    arena_done(&arena);
+}
+
+static double heap_mib(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+    return (double)(info.uordblks + info.hblkhd) / (1024 * 1024);
+}
+
+/* The watch shows them all, and all are refused. */
+static void crowd(struct desk *desk)
+{
+    struct greedy *greedy = xcalloc(1, sizeof *greedy);
+    const double before = heap_mib();
+
+    for (uint32_t i = 0; i < WAITING_MAX; i++) {
+        greedy_fill(greedy, i);
+        pods_put(desk->app.pods, &greedy->pod, &cluster_requests, 1);
+    }
+    const double between = heap_mib();
+    for (uint32_t i = 0; i < WAITING_MAX; i++) {
+        greedy_fill(greedy, i);
+        ask(desk, greedy);
+    }
+    say("crowd.16384_pods.table_of_pods", between - before, "MiB");
+    say("crowd.16384_pods.table_of_askers", heap_mib() - between, "MiB");
+    xfree(greedy);
+    must(hints_waiting(desk->app.hints) == WAITING_MAX);
+}
+
+struct reader {
+    struct desk *desk;
+    atomic_bool stop;
+    uint32_t pages;
+};
+
+static void *read_pages(void *user)
+{
+    struct reader *reader = user;
+    struct web_call call;
+
+    web_call_init(&call, "/api/v1/waiting");
+    call.method = "GET";
+    while (!atomic_load(&reader->stop)) {
+        call.status = 0;
+        strbuf_reset(&call.answer);
+        api_handle(&reader->desk->app, &call);
+        must(call.status == 200);
+        reader->pages++;
+    }
+    web_call_done(&call);
+    return NULL;
+}
+
+static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
+{
+    struct series series;
+    struct strbuf body;
+    struct web_call call;
+    char longest[128];
+    const struct cluster_question question = {.uid = "11111111-0000-4000-8000-00000000a5ed",
+                                              .amount = "300",
+                                              .nodes = NODES,
+                                              .names = NAMES};
+
+    series_init(&series);
+    strbuf_init(&body);
+    cluster_question_json(&body, &question);
+    web_call_init(&call, "/scheduler/filter");
+    for (uint32_t i = 0; i < calls + WARM_UP; i++) {
+        const int64_t begun = wall_ns();
+        strbuf_reset(&call.answer);
+        desk_ask(desk, &call, (struct text){body.data, body.len});
+        if (i >= WARM_UP)
+            series_add(&series, wall_ns() - begun);
+        hints_settled(desk->app.hints, text_of(question.uid));
+    }
+    series_say(&series, name);
+    (void)snprintf(longest, sizeof longest, "%s.longest", name);
+    say(longest, (double)series.ns[series.count - 1] / 1e6, "ms"); /* it has been sorted */
+    series_done(&series);
+    web_call_done(&call);
+    strbuf_done(&body);
+}
+
+static void measure_beside(struct desk *desk, uint32_t calls)
+{
+    struct reader reader = {.desk = desk};
+    pthread_t thread;
+
+    measure_filter(desk, calls, "crowd.16384_pods.filter_alone");
+    must(pthread_create(&thread, NULL, read_pages, &reader) == 0);
+    measure_filter(desk, calls, "crowd.16384_pods.filter_beside_get_waiting");
+    atomic_store(&reader.stop, true);
+    must(pthread_join(thread, NULL) == 0);
+    say("crowd.16384_pods.pages_meanwhile", reader.pages, "pages");
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct desk desk;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    desk_init(&desk);
+    struct ledger *ledger = cluster_ledger(NODES);
+    view_publish(desk.app.view, ledger_publish(ledger, NULL, 0));
+    const double before = (double)process_kib(getpid(), "VmRSS") / 1024;
+    crowd(&desk);
+    say("crowd.16384_pods.rss", (double)process_kib(getpid(), "VmRSS") / 1024 - before, "MiB");
+    measure_beside(&desk, options.quick ? 2000 : 20000);
+    ledger_free(ledger);
+    desk_done(&desk);
+    return 0;
+}

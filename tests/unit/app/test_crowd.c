@@ -1,0 +1,459 @@
+/*
+ * As many pods as anybody likes, each asking as much as a pod can, and no two of them the same:
+ * what is remembered of them is bounded in bytes, and who is not remembered is served all the same.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+#include "app/api.h"
+#include "support_rig.h"
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_set_up, rig_tear_down)
+
+enum { NAME_BYTES = 64, MODELS_BYTES = 8192, MIB = 1024 * 1024 };
+
+static const struct request_rules rules = {
+    .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
+
+struct greedy {
+    struct pod_container container[CONTAINERS_MAX];
+    char name[CONTAINERS_MAX][NAME_BYTES];
+    char models[MODELS_BYTES];
+    char uid[40];
+    struct pod pod;
+};
+
+/* 128 containers with names of 63, 32 models of 128; the number makes it another one. */
+static struct greedy *greedy_new(unsigned number)
+{
+    struct greedy *greedy = xcalloc(1, sizeof *greedy);
+    size_t used = 0;
+
+    for (unsigned i = 0; i < MODELS_MAX; i++)
+        used += (size_t)snprintf(greedy->models + used, sizeof greedy->models - used, "%s%0*u*",
+                                 i > 0 ? "," : "", MODEL_BYTES_MAX - 1, i + number * MODELS_MAX);
+    for (unsigned i = 0; i < CONTAINERS_MAX; i++) {
+        (void)snprintf(greedy->name[i], NAME_BYTES, "c%0*u", NAME_BYTES - 2, i);
+        greedy->container[i] = (struct pod_container){.name = greedy->name[i], .amount = "1"};
+    }
+    (void)snprintf(greedy->uid, sizeof greedy->uid, "%08x-0000-4000-8000-00000000f00d", number);
+    greedy->pod = (struct pod){.uid = greedy->uid,
+                               .namespace = "tenant",
+                               .name = greedy->uid,
+                               .node = "",
+                               .resource_version = "1",
+                               .ours = true,
+                               .containers = CONTAINERS_MAX,
+                               .container = greedy->container,
+                               .model = greedy->models};
+    return greedy;
+}
+
+static void refused(struct hints *hints, const struct pod *pod)
+{
+    struct arena arena;
+    struct request request;
+    struct refusal refusal;
+
+    arena_init(&arena);
+    assert_int_equal(request_parse(pod, &rules, &arena, &request, &refusal), REQUEST_OK);
+    request_refuse(&request, REASON_MODEL, &refusal);
+    const struct asker asker = {.uid = pod->uid,
+                                .namespace = pod->namespace,
+                                .name = pod->name,
+                                .request = &request,
+                                .wall_ms = 1};
+    hints_refused(hints, &asker, REASON_MODEL, refusal.text);
+    arena_done(&arena);
+}
+
+/* So many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
+static void crowd(struct rig *rig, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct greedy *greedy = greedy_new(i);
+        (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+        refused(rig->app.hints, &greedy->pod);
+        xfree(greedy);
+    }
+}
+
+static void disperse(struct rig *rig, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct greedy *greedy = greedy_new(i);
+        pods_remove(rig->app.pods, greedy->uid);
+        hints_settled(rig->app.hints, text_of(greedy->uid));
+        xfree(greedy);
+    }
+}
+
+static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(void **state)
+{
+    struct rig *rig = *state;
+
+    crowd(rig, WAITING_MAX);
+    const struct hints_bytes hints = hints_bytes(rig->app.hints);
+    const struct pods_bytes pods = pods_bytes(rig->app.pods);
+    assert_int_equal(hints_waiting(rig->app.hints), WAITING_MAX);
+    assert_true(hints.wishes > 0 && hints.wishes <= WISHES_BYTES_MAX);
+    assert_true(hints.askers > 0 && hints.askers <= ASKERS_BYTES_MAX);
+    assert_true(pods.requests > 0 && pods.requests <= WISHES_BYTES_MAX);
+    /* A record of the table of pods takes less than 512 bytes beside what it asks. */
+    assert_true(hints.wishes + hints.askers + pods.requests + WAITING_MAX * (size_t)512 < 32 * MIB);
+    disperse(rig, WAITING_MAX);
+    assert_int_equal(hints_bytes(rig->app.hints).wishes, 0);
+    assert_int_equal(hints_bytes(rig->app.hints).askers, 0);
+    assert_int_equal(pods_bytes(rig->app.pods).requests, 0);
+}
+
+static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
+{
+    struct rig *rig = *state;
+    struct greedy *greedy = greedy_new(7);
+
+    refused(rig->app.hints, &greedy->pod);
+    (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+    const size_t wishes = hints_bytes(rig->app.hints).wishes;
+    const size_t requests = pods_bytes(rig->app.pods).requests;
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
+        for (unsigned k = 0; k < CONTAINERS_MAX; k++)
+            greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* whatever they are called */
+        refused(rig->app.hints, &greedy->pod);
+        greedy->name[0][0] = 'c';
+        for (unsigned k = 0; k < CONTAINERS_MAX; k++)
+            greedy->name[k][0] = 'c';
+        (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+    }
+    assert_int_equal(hints_bytes(rig->app.hints).wishes, wishes);
+    assert_int_equal(pods_bytes(rig->app.pods).requests, requests);
+    xfree(greedy);
+}
+
+/* Whoever binds needs them. */
+static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void **state)
+{
+    struct rig *rig = *state;
+    struct pod_container container = {.name = "one", .amount = "300"};
+    struct pod pod = {.uid = "u1",
+                      .namespace = "default",
+                      .name = "first",
+                      .node = "",
+                      .resource_version = "1",
+                      .ours = true,
+                      .containers = 1,
+                      .container = &container};
+
+    (void)pods_put(rig->app.pods, &pod, &rules, 1);
+    pod.uid = "u2";
+    pod.name = "second";
+    container.name = "two";
+    (void)pods_put(rig->app.pods, &pod, &rules, 1);
+    assert_string_equal(pods_find(rig->app.pods, "u1")->request->want[0].container, "one");
+    assert_string_equal(pods_find(rig->app.pods, "u2")->request->want[0].container, "two");
+    pods_remove(rig->app.pods, "u1");
+    pods_remove(rig->app.pods, "u2");
+}
+
+enum { ENOUGH = 1000 }; /* to fill the part of the tables that large requests get */
+
+static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **state)
+{
+    struct rig *rig = *state;
+    struct waiting waiting;
+    struct arena arena;
+
+    crowd(rig, ENOUGH);
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    struct pod_record *record = pods_copy(rig->app.pods, "default", "a");
+    assert_non_null(record->request);
+    (void)rig_filter(rig, "a", "");
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {.uid = "small",
+                            .namespace = "default",
+                            .name = "small",
+                            .node = "",
+                            .resource_version = "1",
+                            .ours = true,
+                            .containers = 1,
+                            .container = &container};
+    refused(rig->app.hints, &pod);
+    arena_init(&arena);
+    assert_true(hints_hold(rig->app.hints, TEXT("small"), &arena, &waiting));
+    assert_non_null(waiting.request);
+    assert_false(waiting.wishless);
+    hints_let_go(rig->app.hints, &waiting);
+    arena_done(&arena);
+    pod_record_free(record);
+}
+
+static bool asked_in_vain(struct rig *rig)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+
+    return hints_would_fit(rig->app.hints, rig->now_ms, &node, 1);
+}
+
+static int64_t shown_overflow(struct rig *rig)
+{
+    struct strbuf text;
+    long long value = -1;
+
+    strbuf_init(&text);
+    api_metrics_text(&rig->app, &text);
+    const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);
+    strbuf_done(&text);
+    return value;
+}
+
+/* The crowd's models are nobody's, so nobody of it fits. */
+static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void **state)
+{
+    struct rig *rig = *state;
+
+    crowd(rig, 10);
+    assert_false(hints_overflow(rig->app.hints, rig->now_ms));
+    assert_false(asked_in_vain(rig));
+    assert_int_equal(shown_overflow(rig), 0);
+    crowd(rig, ENOUGH);
+    assert_true(hints_overflow(rig->app.hints, rig->now_ms));
+    assert_true(asked_in_vain(rig));
+    assert_int_equal(shown_overflow(rig), 1);
+    disperse(rig, ENOUGH);
+    assert_false(hints_overflow(rig->app.hints, rig->now_ms));
+}
+
+static const char *waiting_page(struct rig *rig, struct web_call *call, const char *query)
+{
+    web_call_init(call, "/api/v1/waiting");
+    call->method = "GET";
+    call->query = query;
+    api_handle(&rig->app, call);
+    assert_int_equal(call->status, 200);
+    return call->answer.data;
+}
+
+static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask(void **state)
+{
+    struct rig *rig = *state;
+    struct web_call call;
+
+    crowd(rig, 10);
+    const char *few = waiting_page(rig, &call, "limit=1000");
+    assert_null(strstr(few, "\"overflow\""));
+    assert_null(strstr(few, "not remembered"));
+    web_call_done(&call);
+    crowd(rig, ENOUGH);
+    const char *many = waiting_page(rig, &call, "limit=1000");
+    assert_non_null(strstr(many, "\"overflow\":true"));
+    assert_non_null(strstr(many, "not remembered: too many pods wait"));
+    assert_null(strstr(many, "\"continue\""));
+    web_call_done(&call);
+    assert_non_null(strstr(waiting_page(rig, &call, "limit=999"), "\"continue\""));
+    web_call_done(&call);
+}
+
+/* "*" and others: 32 globs of which the first is anything. */
+static void large_pod(struct rig *rig, const char *name, const char *node)
+{
+    char models[1200] = "\"milligpu.io/gpu-model\":\"*";
+    size_t used = strlen(models);
+
+    for (unsigned i = 1; i < MODELS_MAX; i++)
+        used +=
+            (size_t)snprintf(models + used, sizeof models - used, ",a-long-name-of-a-model-%u", i);
+    (void)snprintf(models + used, sizeof models - used, "\"");
+    rig_pod_of(rig, name, "\"nvidia.com/vgpu\":\"300\"", models, node);
+}
+
+static const struct pod_record *known(struct rig *rig, const char *name)
+{
+    struct pod_record *copy = pods_copy(rig->app.pods, "default", name);
+
+    assert_non_null(copy);
+    const struct pod_record *record = pods_find(rig->app.pods, copy->uid);
+    pod_record_free(copy);
+    return record;
+}
+
+static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void **state)
+{
+    struct rig *rig = *state;
+
+    crowd(rig, ENOUGH);
+    large_pod(rig, "a", NULL);
+    rig_run(rig);
+    assert_int_equal(known(rig, "a")->verdict, REQUEST_OK);
+    assert_null(known(rig, "a")->request);
+    assert_non_null(strstr(rig_filter(rig, "a", "n1 n2"), "n1"));
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_run(rig);
+    assert_string_equal(rig_where(rig, "a"), "n1");
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+    rig_restart(rig);
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
+static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_last(void **state)
+{
+    struct rig *rig = *state;
+
+    crowd(rig, ENOUGH);
+    large_pod(rig, "a", NULL);
+    rig_run(rig);
+    /* The watch has not told of it yet. */
+    rig_annotate(rig, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    rig_run(rig);
+    assert_string_equal(rig_where(rig, "a"), "n1");
+    assert_int_equal(rig_taken(rig, "n1"), 300);
+}
+
+static void a_bound_pod_whose_request_found_no_room_holds_its_share(void **state)
+{
+    struct rig *rig = *state;
+
+    crowd(rig, ENOUGH);
+    large_pod(rig, "x", "n2");
+    rig_run(rig);
+    assert_null(known(rig, "x")->request);
+    assert_int_equal(rig_taken(rig, "n2"), 300);
+    rig_annotate(rig, "x", "\"other\":\"thing\"");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n2"), 300);
+    rig_delete_pod(rig, "x");
+    rig_run(rig);
+    assert_int_equal(rig_taken(rig, "n2"), 0);
+}
+
+static void tell_long(struct rig *rig, unsigned number, size_t bytes)
+{
+    char *text = xmalloc(bytes + 1);
+    char uid[32];
+
+    memset(text, 'x', bytes);
+    text[bytes] = '\0';
+    (void)snprintf(uid, sizeof uid, "long-%u", number);
+    const struct pod pod = {.uid = uid,
+                            .namespace = "tenant",
+                            .name = uid,
+                            .node = "elsewhere",
+                            .resource_version = "9000000",
+                            .unreadable = text};
+    (void)pods_put(rig->app.pods, &pod, &rules, 1);
+    pods_remember(rig->app.pods, &pod);
+    xfree(text);
+}
+
+/* Pods that found no GPU, told at such length that nothing else can be kept. */
+static void fill_told(struct rig *rig)
+{
+    size_t told;
+    unsigned i = 0;
+
+    for (size_t bytes = 200000; bytes > 0; bytes /= 2)
+        do {
+            told = pods_bytes(rig->app.pods).told;
+            tell_long(rig, i++, bytes);
+        } while (pods_bytes(rig->app.pods).told > told);
+    assert_true(told > TOLD_BYTES_MAX / 2);
+}
+
+static void who_could_not_be_remembered_gets_its_place_by_another_list(void **state)
+{
+    struct rig *rig = *state;
+
+    fill_told(rig);
+    rig_node_with(rig, "n3", "");
+    large_pod(rig, "x", "n3");
+    rig_run(rig);
+    assert_true(known(rig, "x")->untold);
+    const uint32_t lists = rig->pod_lists;
+    rig_node_with(rig, "n3", "GPU-1");
+    rig_run(rig);
+    assert_int_equal(rig->pod_lists, lists + 1);
+    assert_int_equal(rig_taken(rig, "n3"), 300);
+    assert_false(atomic_load(&rig->app.list_again));
+}
+
+/* Nobody hears of them before the API server does: no more are made. */
+static void while_bindings_fill_their_memory_no_more_are_made(void **state)
+{
+    struct rig *rig = *state;
+    char *large = xmalloc(OUTBOX_BYTES_MAX);
+
+    rig_pod(rig, "a", "300");
+    rig_run(rig);
+    memset(large, 'x', OUTBOX_BYTES_MAX);
+    assert_int_equal(outbox_bytes(rig->app.outbox), 0);
+    const struct outbox_binding binding = {.uid = "u",
+                                           .namespace = "tenant",
+                                           .name = "large",
+                                           .node = "n1",
+                                           .body = {large, OUTBOX_BYTES_MAX},
+                                           .version = 1,
+                                           .deadline_ms = rig->now_ms + 1000};
+    outbox_bind(rig->app.outbox, &binding);
+    assert_true(outbox_bytes(rig->app.outbox) >= OUTBOX_BYTES_MAX);
+    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
+    (void)writer_step(rig->writer, 0);
+    assert_non_null(strstr(rig_error(call), "too many Bindings wait"));
+    assert_int_equal(rig_taken(rig, "n1"), 0);
+    rig_settle(rig);
+    assert_int_equal(outbox_bytes(rig->app.outbox), 0);
+    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    xfree(large);
+}
+
+/* kube-scheduler sends what a tenant wrote. */
+static void a_large_question_leaves_no_large_memory_behind(void **state)
+{
+    struct rig *rig = *state;
+    struct strbuf object;
+
+    strbuf_init(&object);
+    strbuf_str(&object, "{\"metadata\":{\"name\":\"a\",\"namespace\":\"default\",\"uid\":\"u\","
+                        "\"annotations\":{\"milligpu.io/gpu-model\":\"");
+    for (unsigned i = 0; i < 100000; i++)
+        strbuf_printf(&object, "a-model-with-a-rather-long-name-%u,", i);
+    strbuf_str(&object, "\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":"
+                        "{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]}}");
+    rig_run(rig);
+    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1 n2"), "more than 32 models"));
+    assert_true(webhooks_bytes(rig->webhooks) < 5 * MIB / 4);
+    strbuf_done(&object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib),
+        TEST(who_asks_the_same_as_another_takes_no_room_for_it),
+        TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own),
+        TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much),
+        TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long),
+        TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask),
+        TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it),
+        TEST(whose_request_found_no_room_is_bound_in_the_version_that_was_told_last),
+        TEST(a_bound_pod_whose_request_found_no_room_holds_its_share),
+        TEST(who_could_not_be_remembered_gets_its_place_by_another_list),
+        TEST(while_bindings_fill_their_memory_no_more_are_made),
+        TEST(a_large_question_leaves_no_large_memory_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
