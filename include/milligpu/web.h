@@ -14,6 +14,16 @@
  *      nobody else may.
  *  W2  A request has request_ms from its first byte to its last, however steadily its bytes drip.
  *  W3  A connection uses the certificates that were loaded when it was accepted.
+ *  W4  Who comes finds a place as long as anybody is idle: where strangers, or those of his
+ *      address, are at their limit, the longest idle one of the address with most of them is
+ *      closed.  Nobody whose request is being answered ever gives way, nobody known to a stranger.
+ *  W5  A stranger's first byte, and his TLS handshake, come within first_ms of his connection.
+ *  W6  Bodies that come slowly keep the memory of bodies from nobody: where it is full the oldest
+ *      one that has been coming for a second gives way, a stranger's first; and strangers never
+ *      have more than three quarters of it where somebody can be known.
+ *
+ * Everybody is a stranger until he is known: by a certificate of the client CA, where there is one;
+ * by a complete request, where the rules say so; else never.
  *
  * Any thread, unless a function says otherwise; one call is touched by one thread at a time.
  */
@@ -26,11 +36,24 @@
 struct web;      /* one listener */
 struct web_call; /* one request */
 
+/* Why a connection was closed before its time. */
+enum web_cause {
+    WEB_SILENT,    /* nothing came from it, or no TLS handshake, in first_ms */
+    WEB_GAVE_WAY,  /* it was idle, and another came (W4) */
+    WEB_BODY_SLOW, /* its body came slowly, and another wanted the memory (W6) */
+    WEB_NO_PLACE,  /* it came, and everybody was being answered */
+    WEB_CAUSES,
+};
+const char *web_cause_word(enum web_cause cause);
+
 struct web_rules {
-    const char *name;     /* "webhook", "admin", "probe": for logs and metrics */
-    const char *listen;   /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
-    uint32_t threads;     /* epoll pool */
-    uint32_t connections; /* at most; others wait in the backlog */
+    const char *name;        /* "webhook", "admin", "probe": for logs and metrics */
+    const char *listen;      /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
+    uint32_t threads;        /* epoll pool */
+    uint32_t connections;    /* of those who are known, at most; 0 where nobody is ever known */
+    uint32_t strangers;      /* connections of others, at most */
+    uint32_t strangers_each; /* of one address, in IPv6 of one network of 64 bits */
+    bool request_proves;     /* who has brought a request to its end is known */
     /*
      * Is there a route that takes a body?  Any other body is not read: its request is handed over
      * at its headers (web_body_unread), and its connection ends.  NULL: there is none.
@@ -38,13 +61,20 @@ struct web_rules {
     bool (*takes_body)(void *user, const char *method, const char *path);
     size_t body_bytes_max; /* 413 beyond, before the bytes are read where Content-Length says so */
     size_t bodies_bytes_max; /* of all connections together, more than that of one: 503 beyond */
+    int64_t first_ms;        /* for the first byte and the TLS handshake */
     int64_t idle_ms;         /* keep-alive without a request */
     int64_t request_ms;      /* from the first byte to the last of a request: 408 and closed */
     const char *cert_file;   /* NULL: plain HTTP */
     const char *key_file;
     const char *client_ca_file; /* NULL: no client certificate is asked for */
-    bool known_hosts_only;      /* Host is a loopback name or one of these (DNS rebinding) */
-    const char *hosts;          /* names or addresses without ports, between commas; or NULL */
+    /*
+     * Whose certificate of that CA will do?  Asked when a connection begins, with "" (true: any
+     * will), then with each name that the certificate shows, its CN and its DNS names.  If none
+     * will, each request is 403.  NULL: any.
+     */
+    bool (*admits)(void *user, const char *name);
+    bool known_hosts_only; /* Host is a loopback name or one of these (DNS rebinding) */
+    const char *hosts;     /* names or addresses without ports, between commas; or NULL */
     void *user;
     void (*handler)(void *user, struct web_call *call);
     /*
@@ -52,7 +82,12 @@ struct web_rules {
      * 0: the TLS handshake failed.  From any thread; must not call web_*.  May be NULL.
      */
     void (*refused)(void *user, int status, const char *why);
+    /* So many connections of this listener were closed, told a moment later.  May be NULL. */
+    void (*dropped)(void *user, const char *name, enum web_cause cause, uint32_t count);
 };
+
+/* How many files a listener with these rules may have open. */
+uint32_t web_files(const struct web_rules *rules);
 
 int web_start(const struct web_rules *rules, struct web **out, struct err *err) MUST_USE;
 

@@ -150,12 +150,23 @@ static unsigned seconds_of(int64_t ms)
  */
 static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t bytes)
 {
-    const struct web *web = user;
+    struct web *web = user;
 
-    (void)address, (void)bytes;
-    return atomic_load(&web->quiesced) ? MHD_NO : MHD_YES;
+    must(address != NULL && bytes > 0);
+    return !atomic_load(&web->quiesced) && crowd_admits(web, address) ? MHD_YES : MHD_NO;
 }
 
+/* Each thread that accepts may go over by one. */
+static uint32_t sockets_of(const struct web_rules *rules)
+{
+    must(rules->threads > 0);
+    return crowd_most(rules) + rules->threads;
+}
+
+/*
+ * The limit of libmicrohttpd is never reached, as each of its threads has but a part of it and at
+ * the end of that stops to accept: then nobody comes in, whoever he is.
+ */
 static struct MHD_Daemon *start_daemon(struct web *web)
 {
     struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
@@ -177,11 +188,11 @@ static struct MHD_Daemon *start_daemon(struct web *web)
     return MHD_start_daemon(
         flags, 0, admit, web, call_step, web, MHD_OPTION_EXTERNAL_LOGGER, logged, web,
         MHD_OPTION_LISTEN_SOCKET, web->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_LIMIT, (unsigned)web->rules.connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, seconds_of(web->rules.idle_ms), MHD_OPTION_STRICT_FOR_CLIENT,
-        1, MHD_OPTION_URI_LOG_CALLBACK, call_began, web, MHD_OPTION_NOTIFY_COMPLETED, call_ended,
-        web, MHD_OPTION_NOTIFY_CONNECTION, accept_notify, web, MHD_OPTION_ARRAY, more,
-        MHD_OPTION_END);
+        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(sockets_of(&web->rules) * web->rules.threads), MHD_OPTION_CONNECTION_TIMEOUT,
+        seconds_of(web->rules.idle_ms), MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_URI_LOG_CALLBACK, call_began, web, MHD_OPTION_NOTIFY_COMPLETED, call_ended, web,
+        MHD_OPTION_NOTIFY_CONNECTION, accept_notify, web, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
 }
 
 static char *copy_or_null(const char *text)
@@ -207,6 +218,7 @@ static struct web *new_web(const struct web_rules *rules)
     must(pthread_cond_init(&web->changed, &monotonic) == 0);
     must(pthread_mutex_init(&web->lock, NULL) == 0);
     (void)pthread_condattr_destroy(&monotonic);
+    crowd_init(web);
     return web;
 }
 
@@ -219,6 +231,7 @@ static void free_web(struct web *web)
 {
     must(web->connections == NULL && web->asleep == NULL);
 
+    crowd_done(web);
     if (web->fd >= 0)
         (void)close(web->fd);
     tls_unref(web->tls);
@@ -273,14 +286,22 @@ static int start(struct web *web, struct err *err)
     return start_threads(web, err);
 }
 
+/* Is there a way to become known? */
+static bool knows(const struct web_rules *rules)
+{
+    must(!rules->request_proves || rules->client_ca_file == NULL);
+    return rules->request_proves || rules->client_ca_file != NULL;
+}
+
 int web_start(const struct web_rules *rules, struct web **out, struct err *err)
 {
     must(rules->handler != NULL && rules->name != NULL && rules->listen != NULL);
-    must(rules->threads > 0 && rules->connections >= rules->threads);
+    must(rules->threads > 0 && rules->strangers > 0 && rules->strangers_each > 0);
+    must((rules->connections > 0) == knows(rules));
     must((rules->cert_file == NULL) == (rules->key_file == NULL));
     must(rules->client_ca_file == NULL || rules->cert_file != NULL);
-    must(rules->request_ms > 0 && rules->idle_ms > 0);
-    must(rules->takes_body == NULL || rules->bodies_bytes_max > rules->body_bytes_max);
+    must(rules->first_ms > 0 && rules->request_ms > 0 && rules->idle_ms > 0);
+    must(rules->takes_body == NULL || body_most(rules, false) > rules->body_bytes_max);
 
     struct web *web = new_web(rules);
     const int rc = start(web, err);
@@ -337,6 +358,20 @@ const char *web_name(const struct web *web)
 uint32_t web_pending(const struct web *web)
 {
     return atomic_load(&web->pending);
+}
+
+const char *web_cause_word(enum web_cause cause)
+{
+    static const char *const words[WEB_CAUSES] = {"silent", "gave_way", "slow_body", "no_place"};
+
+    must(cause < WEB_CAUSES);
+    return words[cause];
+}
+
+uint32_t web_files(const struct web_rules *rules)
+{
+    /* The listening socket, and what each thread waits by: epoll's descriptor and a bell. */
+    return sockets_of(rules) + 1 + 2 * rules->threads;
 }
 
 size_t web_body_bytes(const struct web *web)

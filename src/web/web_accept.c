@@ -1,6 +1,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -28,6 +29,15 @@ static int fd_of(struct MHD_Connection *peer)
     return info->connect_fd;
 }
 
+static const struct sockaddr *address_of(struct MHD_Connection *peer)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+    must(info != NULL && info->client_addr != NULL);
+    return info->client_addr;
+}
+
 /* All that the peer ever sent on this connection, TLS included. */
 static uint64_t bytes_received(int fd)
 {
@@ -46,7 +56,9 @@ static void open_connection(struct web *web, struct MHD_Connection *peer, void *
 
     call_init(&connection->call, web, peer);
     connection->fd = fd_of(peer);
+    connection->accepted_ns = clock_ns();
     web_lock(web);
+    crowd_join(connection, address_of(peer));
     if (web->tls != NULL) {
         atomic_fetch_add(&web->tls->refs, 1);
         connection->tls = web->tls;
@@ -68,7 +80,8 @@ static void open_connection(struct web *web, struct MHD_Connection *peer, void *
 static void report_handshake(const struct connection *connection)
 {
     must(connection->call.web != NULL);
-    if (connection->tls == NULL || connection->greeted || bytes_received(connection->fd) == 0)
+    if (connection->tls == NULL || atomic_load(&connection->greeted) ||
+        bytes_received(connection->fd) == 0)
         return;
     web_refused(connection->call.web, 0,
                 connection->doubted
@@ -83,6 +96,7 @@ static void close_connection(struct web *web, struct MHD_Connection *peer,
 
     report_handshake(connection);
     web_lock(web);
+    crowd_leave(connection);
     if (connection->last != NULL)
         connection->last->next = connection->next;
     else
@@ -92,6 +106,7 @@ static void close_connection(struct web *web, struct MHD_Connection *peer,
     web_unlock(web);
     call_drop(&connection->call);
     tls_unref(connection->tls);
+    xfree(connection->nameless_why);
     xfree(connection);
 }
 
@@ -108,39 +123,51 @@ void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context
 
 /* --- the watch --- */
 
+static const char *words_of(int status)
+{
+    must(status == 408 || status == 503);
+    return status == 408 ? "408 Request Timeout\r\n"
+                         : "503 Service Unavailable\r\nRetry-After: 1\r\n";
+}
+
 /*
  * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
  * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
  */
-static bool cut(struct connection *connection, enum call_state from)
+bool connection_cut(struct connection *connection, enum call_state from, int status)
 {
-    static const char answer[] = "HTTP/1.1 408 Request Timeout\r\n"
-                                 "Connection: close\r\n"
-                                 "Content-Length: 0\r\n\r\n";
     int expected = (int)from;
+    char answer[128];
 
     must(connection->fd >= 0);
     if (from != CALL_ANSWERED &&
         !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
         return false;
     /* Between the records of TLS there is no place for it. */
-    if (from != CALL_ANSWERED && connection->tls == NULL)
-        (void)send(connection->fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (from != CALL_ANSWERED && connection->tls == NULL && status != 0) {
+        const int len =
+            snprintf(answer, sizeof answer,
+                     "HTTP/1.1 %sConnection: close\r\nContent-Length: 0\r\n\r\n", words_of(status));
+        (void)send(connection->fd, answer, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
     (void)shutdown(connection->fd, SHUT_RDWR);
     return true;
 }
 
 /*
  * When the request that is coming in began.  Its first lines pass no callback, so bytes are
- * counted by the kernel; what came in between the last answer and our next look escapes, the
- * byte after it does not.
+ * counted by the kernel; what came in between the last answer (or the TLS handshake) and our next
+ * look escapes, the byte after it does not.
  */
 static int64_t incoming_since(struct connection *connection, enum call_state state,
                               uint64_t requests, int64_t now)
 {
+    const bool greeted = connection->tls != NULL && atomic_load(&connection->greeted);
+
     must(requests >= connection->seen_requests);
-    if (requests != connection->seen_requests) {
+    if (requests != connection->seen_requests || greeted != connection->seen_greeted) {
         connection->seen_requests = requests;
+        connection->seen_greeted = greeted;
         connection->seen_bytes = bytes_received(connection->fd);
         connection->first_ns = 0;
     }
@@ -151,27 +178,65 @@ static int64_t incoming_since(struct connection *connection, enum call_state sta
     return connection->first_ns;
 }
 
+/* Longer than it may take; where we are behind with reading, much longer. */
+static bool overdue(const struct connection *connection, int64_t took, int64_t limit)
+{
+    must(limit > 0);
+    return took > limit * OVERDUE_PATIENCE ||
+           (took > limit && !connection_waits_for_us(connection));
+}
+
+/* It was opened, and no word came. */
+static bool is_silent(const struct connection *connection, uint64_t requests, int64_t now)
+{
+    const struct web_rules *rules = &connection->call.web->rules;
+    const int64_t took = now - connection->accepted_ns;
+
+    must(rules->first_ms > 0);
+    if (requests > 0 || took <= rules->first_ms * 1000000)
+        return false;
+    const bool spoke = connection->tls != NULL ? atomic_load(&connection->greeted)
+                                               : bytes_received(connection->fd) > 0;
+    return !spoke && overdue(connection, took, rules->first_ms * 1000000);
+}
+
 /* True if a request was cut off. */
 static bool look_at(struct connection *connection, int64_t now)
 {
-    const struct web *web = connection->call.web;
+    struct web *web = connection->call.web;
     const int64_t patience = web->rules.request_ms * 1000000;
     const uint64_t requests = atomic_load(&connection->call.requests);
     const enum call_state state = (enum call_state)atomic_load(&connection->call.state);
 
     must(patience > 0);
-    if (requests != atomic_load(&connection->call.requests))
+    if (connection->gone || requests != atomic_load(&connection->call.requests))
         return false; /* the state is of one request, the number of another */
     if (state == CALL_ANSWERED) {
         const int64_t since = atomic_load(&connection->call.since_ns);
-        if (now - since > patience * ANSWER_PATIENCE)
-            (void)cut(connection, state);
-        return false;
+        return now - since > patience * ANSWER_PATIENCE && crowd_cut(connection, state, 0) && false;
     }
     if (state != CALL_WAITING && state != CALL_READING)
         return false;
+    if (state == CALL_WAITING && is_silent(connection, requests, now)) {
+        if (crowd_cut(connection, state, 0))
+            atomic_fetch_add(&web->dropped[WEB_SILENT], 1);
+        return false;
+    }
     const int64_t since = incoming_since(connection, state, requests, now);
-    return since != 0 && now - since > patience && cut(connection, state);
+    return since != 0 && overdue(connection, now - since, patience) &&
+           crowd_cut(connection, state, 408);
+}
+
+static void tell_dropped(struct web *web)
+{
+    const struct web_rules *rules = &web->rules;
+
+    must(rules->name != NULL);
+    for (int cause = 0; cause < WEB_CAUSES; cause++) {
+        const uint32_t count = atomic_exchange(&web->dropped[cause], 0);
+        if (count > 0 && rules->dropped != NULL)
+            rules->dropped(rules->user, rules->name, (enum web_cause)cause, count);
+    }
 }
 
 static void look_around(struct web *web)
@@ -185,13 +250,16 @@ static void look_around(struct web *web)
     web_unlock(web);
     for (size_t i = 0; i < count; i++)
         web_refused(web, 408, "the request did not come to its end in time");
+    tell_dropped(web);
     web_lock(web);
 }
 
 static void *watch(void *arg)
 {
     struct web *web = arg;
-    int64_t every_ms = web->rules.request_ms / 10;
+    const struct web_rules *rules = &web->rules;
+    int64_t every_ms =
+        (rules->first_ms < rules->request_ms ? rules->first_ms : rules->request_ms) / 10;
 
     must(every_ms >= 0);
     every_ms = every_ms < 10 ? 10 : every_ms > 1000 ? 1000 : every_ms;
@@ -201,6 +269,7 @@ static void *watch(void *arg)
         look_around(web);
     }
     web_unlock(web);
+    tell_dropped(web);
     return NULL;
 }
 

@@ -1,35 +1,170 @@
 #include <string.h>
 
+#include "milligpu/clock.h"
+
 #include "web/web_inside.h"
 
 /*
  * Bodies in memory, counted by what they take up: all of a listener together have bodies_bytes_max,
  * so that who sends much, on however many connections, is answered 503, and the memory is not his.
+ *
+ * What comes slowly would hold it until W2.  A bound for each address would not help: on loopback
+ * all have one, and on a port with a client CA nobody else gets as far as a body.  So a body that
+ * has been coming for long enough gives way, the oldest first; and strangers never get all.  How
+ * fast it comes is not asked: who wants to be slow would send just fast enough.
  */
+
+enum {
+    BODY_LARGE = 4096, /* what takes less holds no memory worth the name: 16 MiB by 4,096 */
+    BODY_GRACE_MS = 1000,
+    GIVERS_MAX = 64, /* that make room for one */
+};
 
 const char body_too_large[] = "the body is larger than this server takes";
 const char body_no_room[] =
     "the bodies of other requests fill the memory that bodies may have: try again";
 
-static bool claim(struct web *web, size_t bytes)
+size_t body_most(const struct web_rules *rules, bool known)
 {
-    const size_t most = web->rules.bodies_bytes_max;
+    const size_t all = rules->bodies_bytes_max;
+
+    must(!known || rules->connections > 0);
+    return known || rules->connections == 0 ? all : all - all / BODY_KEEP_PART;
+}
+
+/* Read in the connection's own thread, where it changes. */
+static bool is_known(struct web_call *call)
+{
+    return connection_of(call)->known;
+}
+
+static size_t most_of(struct web_call *call)
+{
+    must(call->web != NULL);
+    return body_most(&call->web->rules, is_known(call));
+}
+
+static bool has_room(struct web_call *call, size_t bytes)
+{
+    must(bytes > 0);
+    const size_t used = atomic_load(&call->web->body_bytes);
+    const size_t most = most_of(call);
+
+    return used < most && bytes <= most - used;
+}
+
+/* --- who gives way --- */
+
+static void enlist(struct web_call *call)
+{
+    struct bodies *bodies = &call->web->bodies[is_known(call)];
+
+    must(!atomic_load(&call->body_listed));
+    atomic_store(&call->body_listed, true);
+    call->body_since_ns = clock_ns();
+    call->body_next = NULL;
+    call->body_last = bodies->last;
+    if (bodies->last != NULL)
+        bodies->last->body_next = call;
+    else
+        bodies->first = call;
+    bodies->last = call;
+}
+
+static void delist(struct web_call *call)
+{
+    struct bodies *bodies = &call->web->bodies[is_known(call)];
+
+    if (!atomic_load(&call->body_listed))
+        return;
+    if (call->body_last != NULL)
+        call->body_last->body_next = call->body_next;
+    else
+        bodies->first = call->body_next;
+    if (call->body_next != NULL)
+        call->body_next->body_last = call->body_last;
+    else
+        bodies->last = call->body_last;
+    atomic_store(&call->body_listed, false);
+    must(bodies->first != call && bodies->last != call);
+}
+
+static void release(struct web_call *call)
+{
+    const size_t claimed = atomic_exchange(&call->claimed, 0);
+    const size_t before = atomic_fetch_sub(&call->web->body_bytes, claimed);
+
+    must(before >= claimed);
+}
+
+/* What it took is free at once on paper, and in memory when its thread sees the cut. */
+static void take_from(struct web_call *giver)
+{
+    struct web *web = giver->web;
+
+    delist(giver);
+    if (!crowd_cut(connection_of(giver), CALL_READING, 503))
+        return; /* it was cut before */
+    must(connection_of(giver)->gone);
+    release(giver);
+    atomic_fetch_add(&web->dropped[WEB_BODY_SLOW], 1);
+}
+
+static bool make_room_among(struct web_call *call, const struct bodies *bodies, size_t bytes)
+{
+    const int64_t before = clock_ns() - BODY_GRACE_MS * INT64_C(1000000);
+    struct web_call *at = bodies->first;
+
+    must(bytes > 0);
+    for (int givers = 0; at != NULL && givers < GIVERS_MAX; givers++) {
+        struct web_call *giver = at;
+        at = at->body_next;
+        if (has_room(call, bytes) || giver->body_since_ns > before)
+            break;
+        if (giver != call)
+            take_from(giver);
+    }
+    return has_room(call, bytes);
+}
+
+static bool make_room(struct web_call *call, size_t bytes)
+{
+    struct web *web = call->web;
+
+    if (bytes > most_of(call))
+        return false;
+    must(web->rules.takes_body != NULL);
+    web_lock(web);
+    const bool made = make_room_among(call, &web->bodies[false], bytes) ||
+                      (is_known(call) && make_room_among(call, &web->bodies[true], bytes));
+    web_unlock(web);
+    return made;
+}
+
+/* --- memory --- */
+
+static bool claim(struct web_call *call, size_t bytes)
+{
+    struct web *web = call->web;
+    const size_t most = most_of(call);
 
     must(most > 0);
-    if (bytes <= most && atomic_fetch_add(&web->body_bytes, bytes) <= most - bytes)
-        return true;
-    if (bytes <= most)
+    for (int tries = 0; bytes <= most && tries < 2; tries++) {
+        if (atomic_fetch_add(&web->body_bytes, bytes) <= most - bytes) {
+            atomic_fetch_add(&call->claimed, bytes);
+            return true;
+        }
         atomic_fetch_sub(&web->body_bytes, bytes);
+        if (tries == 0 && !make_room(call, bytes))
+            break;
+    }
     return false;
 }
 
-bool body_has_room(const struct web *web, size_t bytes)
+bool body_has_room(struct web_call *call, size_t bytes)
 {
-    const size_t used = atomic_load(&web->body_bytes);
-    const size_t most = web->rules.bodies_bytes_max;
-
-    must(bytes <= web->rules.body_bytes_max);
-    return used < most && bytes < most - used;
+    must(bytes <= call->web->rules.body_bytes_max);
+    return has_room(call, bytes + 1) || make_room(call, bytes + 1);
 }
 
 /* Room for count more bytes and the terminator, but for no more than was announced. */
@@ -45,19 +180,34 @@ static bool grow(struct web_call *call, size_t count)
         capacity = call->body_bytes + 1;
     if (capacity < need)
         capacity = need;
-    if (!claim(call->web, capacity - body->capacity))
+    if (!claim(call, capacity - body->capacity))
         return false;
     strbuf_reserve(&call->body, capacity);
     must(body->capacity == capacity);
+    if (capacity < BODY_LARGE || atomic_load(&call->body_listed))
+        return true;
+    web_lock(call->web);
+    enlist(call);
+    web_unlock(call->web);
     return true;
+}
+
+void body_complete(struct web_call *call)
+{
+    if (!atomic_load(&call->body_listed))
+        return;
+    web_lock(call->web);
+    delist(call);
+    web_unlock(call->web);
+    must(!atomic_load(&call->body_listed));
 }
 
 void body_drop(struct web_call *call)
 {
-    const size_t before = atomic_fetch_sub(&call->web->body_bytes, call->body.capacity);
-
-    must(before >= call->body.capacity);
+    body_complete(call);
     strbuf_done(&call->body);
+    must(call->body.capacity == 0);
+    release(call);
 }
 
 void body_reset(struct web_call *call)
@@ -65,6 +215,7 @@ void body_reset(struct web_call *call)
     const struct web *web = call->web;
 
     must(call->body.len <= web->rules.body_bytes_max);
+    body_complete(call);
     if (call->body.capacity > BODY_KEEP_BYTES ||
         atomic_load(&web->body_bytes) > web->rules.bodies_bytes_max / BODY_KEEP_PART)
         body_drop(call);

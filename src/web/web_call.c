@@ -106,6 +106,7 @@ static enum MHD_Result send_answer(struct web_call *call)
     must(state_of(call) == CALL_ANSWERED);
     must(call->response != NULL);
 
+    crowd_rests(connection_of(call));
     const enum MHD_Result queued =
         MHD_queue_response(call->peer, (unsigned)call->status, call->response);
     MHD_destroy_response(call->response);
@@ -285,6 +286,11 @@ static enum MHD_Result hand_over(struct web_call *call)
 
     if (atomic_load(&web->stopping))
         return refuse(call, 503, stopping);
+    body_complete(call);
+    if (!crowd_asks(connection_of(call))) {
+        atomic_fetch_add(&web->dropped[WEB_NO_PLACE], 1);
+        return refuse(call, 503, "requests of others fill every connection: try again");
+    }
     if (!move(call, CALL_READING, CALL_HANDLING))
         return MHD_NO;
     must(!call->counted);

@@ -2,11 +2,13 @@
  * web_inside - what the parts of web share.
  *
  *   web.c          a listener: start, quiesce, stop
- *   web_accept.c   connections: limits in time, certificates, who is turned away
+ *   web_accept.c   connections: limits in time, certificates
+ *   web_crowd.c    connections: limits in number, who gives way
  *   web_call.c     requests: read, hand over, answer
  *   web_judge.c    which requests are taken, by their headers
  *   web_body.c     their bodies, and the memory that these may have
  *   web_tls.c      certificates
+ *   web_names.c    the names that certificates of clients show
  *   web_address.c  "127.0.0.1:8910"
  *
  * A connection serves one request at a time, so each has one call, used again and again:
@@ -19,12 +21,14 @@
  *      and HANDLING -> ANSWERED (web_answer), and -> CUT (the watch).
  *  I2  A call that sleeps is in web->asleep; the lock is held to put it there and to wake it.
  *  I3  A connection is in web->connections, under the lock, as long as its socket is open.
+ *  I4  A connection that counts stands in a line (crowd) unless a handler has its request.
  */
 #ifndef MILLIGPU_WEB_WEB_INSIDE_H
 #define MILLIGPU_WEB_WEB_INSIDE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/socket.h>
 
 #include <gnutls/gnutls.h>
@@ -39,7 +43,9 @@ enum {
     CONNECTION_BYTES = 32 * 1024, /* libmicrohttpd's own; more costs on every request */
     ANSWER_PATIENCE = 4,          /* times request_ms for the peer to take its answer */
     STOP_PATIENCE_MS = 1000,      /* for last answers to leave */
-    LISTEN_BACKLOG = 1024,
+    LISTEN_BACKLOG = 4096,        /* what comes at once; the system may allow less */
+    OVERDUE_PATIENCE =
+        3, /* times the limit for who waits for us: we may be slow, but not so slow */
 };
 
 enum call_state {
@@ -66,9 +72,14 @@ struct web_call {
     const char *method; /* NULL until the headers are complete */
     const char *path;
     struct strbuf body;
-    size_t body_bytes; /* at most, as was announced */
-    bool unread;       /* it has a body that nobody takes */
-    int refuse;        /* this status instead of asking the handler; 0: ask */
+    size_t body_bytes;       /* at most, as was announced */
+    atomic_size_t claimed;   /* of web->body_bytes: what its buffer takes up, until it gave way */
+    atomic_bool body_listed; /* in web->bodies; set by its own thread, under the lock */
+    int64_t body_since_ns;
+    struct web_call *body_next;
+    struct web_call *body_last;
+    bool unread; /* it has a body that nobody takes */
+    int refuse;  /* this status instead of asking the handler; 0: ask */
     const char *refuse_why;
     bool counted; /* in web->open */
     uint64_t id;
@@ -91,18 +102,63 @@ struct web_tls {
     bool asks_client;
 };
 
+/* Connections by how long they stand there, longest first. */
+struct line {
+    struct connection *first;
+    struct connection *last;
+    uint32_t count;
+};
+
+struct crowd_address;
+
 struct connection {
-    struct web_call call;
+    struct web_call call; /* first: from it the connection is known */
     int fd;
     struct web_tls *tls; /* NULL: plain */
-    bool greeted;        /* the TLS handshake came to its end */
-    bool doubted;        /* the client's certificate is none of ours */
+    atomic_bool greeted; /* the TLS handshake came to its end */
+    bool verified;       /* the client's certificate is of our client CA */
+    bool doubted;        /* it is not */
+    bool named;          /* it has a name that will do, or any will */
+    char *nameless_why;  /* else: what it has, for people */
+    int64_t accepted_ns;
+    /* Its place in the crowd, under the lock. */
+    struct crowd_address *address; /* NULL: it does not count any more */
+    bool known;
+    bool gone;         /* it gave way or was cut; the socket closes in a moment */
+    struct line *line; /* NULL: it is being answered, or gone */
+    struct connection *line_next;
+    struct connection *line_last;
     struct connection *next;
     struct connection *last;
     /* The watch's own. */
+    bool seen_greeted;
     uint64_t seen_requests;
     uint64_t seen_bytes;
     int64_t first_ns; /* when the present request was first seen to come in; 0: not yet */
+};
+
+static inline struct connection *connection_of(struct web_call *call)
+{
+    static_assert(offsetof(struct connection, call) == 0,
+                  "a call is what its connection begins with");
+    return (struct connection *)call;
+}
+
+/* Who is connected; guarded by the lock. */
+struct crowd {
+    struct crowd_address **slot; /* by address */
+    struct crowd_address **rank; /* by how many of its strangers are idle */
+    uint32_t top;                /* the highest rank that there is; 0: none */
+    struct line idle;            /* of the known ones */
+    uint32_t strangers;
+    uint32_t known;
+    uint32_t dying;
+};
+
+/* Bodies that are large enough to matter and not complete, by when they became so. */
+struct bodies {
+    struct web_call *first;
+    struct web_call *last;
 };
 
 struct web {
@@ -114,13 +170,16 @@ struct web {
     char complaint[256]; /* libmicrohttpd's last, in the thread that starts it */
     atomic_bool quiesced;
     atomic_bool stopping;
-    atomic_uint pending;      /* handed over, not answered */
-    atomic_uint open;         /* handed over, answer not yet sent */
-    atomic_size_t body_bytes; /* taken up by the bodies of all connections */
+    atomic_uint pending;             /* handed over, not answered */
+    atomic_uint open;                /* handed over, answer not yet sent */
+    atomic_size_t body_bytes;        /* taken up by the bodies of all connections */
+    atomic_uint dropped[WEB_CAUSES]; /* since the watch told of them */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     struct connection *connections;
+    struct crowd crowd;
+    struct bodies bodies[2]; /* of strangers, of known ones */
     struct web_call *asleep;
     struct web_tls *tls;
     uint64_t files_seen; /* a print of the certificate files' identities */
@@ -143,6 +202,10 @@ int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *er
 void tls_unref(struct web_tls *tls); /* NULL is fine */
 /* Certificate and the demand for the client's, for a connection that was just accepted. */
 void tls_install(struct connection *connection, gnutls_session_t session);
+/* Whose certificate it is that was just verified. */
+void names_judge(struct connection *connection, gnutls_session_t session);
+/* NULL: a name of the client's will do, or none is asked for; else why not. */
+const char *names_refuse(const struct connection *connection);
 uint64_t tls_files_print(const struct web_rules *rules);
 extern const char tls_priorities[];
 
@@ -164,14 +227,40 @@ void call_answer_all(struct web *web);
 /* Of a request whose headers are complete: false and call->refuse, or call->unread. */
 bool judge_headers(struct web_call *call, const char *version) MUST_USE;
 
-/* Would so many bytes have room now?  They are claimed as they come. */
-bool body_has_room(const struct web *web, size_t bytes) MUST_USE;
+/* Would so many bytes have room now, or somebody give way?  They are claimed as they come. */
+bool body_has_room(struct web_call *call, size_t bytes) MUST_USE;
+/* What the bodies of those who are known, or of others, may have. */
+size_t body_most(const struct web_rules *rules, bool known);
 /* Keep what came, or say in call->refuse why not. */
 void body_take(struct web_call *call, const char *bytes, size_t count);
-void body_reset(struct web_call *call); /* for the next request */
+void body_complete(struct web_call *call); /* it gives way no more */
+void body_reset(struct web_call *call);    /* for the next request */
 void body_drop(struct web_call *call);
 extern const char body_too_large[];
 extern const char body_no_room[];
+
+/*
+ * Shuts the socket down, after a last word (0: none) where it is plain and no answer is on its way;
+ * false if the call is not in that state any more.
+ */
+bool connection_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
+bool connection_waits_for_us(const struct connection *connection);
+
+/* All but crowd_init and crowd_done: where the lock is not held it says so. */
+void crowd_init(struct web *web);
+void crowd_done(struct web *web);
+uint32_t crowd_most(const struct web_rules *rules); /* sockets, with those that gave way */
+/* Not held.  Before a connection: is there a place, or does somebody give way? */
+bool crowd_admits(struct web *web, const struct sockaddr *from) MUST_USE;
+void crowd_join(struct connection *connection, const struct sockaddr *from);
+void crowd_leave(struct connection *connection);
+/* connection_cut(), and it does not count any more. */
+bool crowd_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
+/* Not held.  Its certificate was verified, its request is complete; false: there is no place. */
+bool crowd_greeted(struct connection *connection) MUST_USE;
+bool crowd_asks(struct connection *connection) MUST_USE;
+/* Not held.  Its answer is made. */
+void crowd_rests(struct connection *connection);
 
 /* The thread that cuts what is too slow. */
 void watch_start(struct web *web);

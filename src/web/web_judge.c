@@ -186,7 +186,11 @@ static bool judge_sender(struct web_call *call, const struct headers *headers)
 {
     const struct web_rules *rules = &call->web->rules;
 
+    const char *nameless = names_refuse((const struct connection *)call);
+
     must(call->refuse == 0);
+    if (nameless != NULL)
+        return refuse(call, 403, nameless);
     if (headers->count[ORIGIN] > 0)
         return refuse(call, 403, "Origin: pages in browsers are not served");
     if (rules->known_hosts_only && headers->count[HOST] > 0 &&
@@ -230,7 +234,7 @@ static bool judge_body(struct web_call *call, const struct headers *headers)
         return refuse(call, 413, body_too_large);
     if (headers->count[TYPE] != 1 || !is_json(headers->value[TYPE]))
         return refuse(call, 415, "the Content-Type of a body is application/json");
-    if (!body_has_room(call->web, (size_t)bytes))
+    if (!body_has_room(call, (size_t)bytes))
         return refuse(call, 503, body_no_room);
     return true;
 }

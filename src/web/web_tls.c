@@ -90,7 +90,7 @@ void tls_unref(struct web_tls *tls)
     xfree(tls);
 }
 
-static struct connection *connection_of(gnutls_session_t session)
+static struct connection *behind(gnutls_session_t session)
 {
     struct connection *connection = gnutls_session_get_ptr(session);
 
@@ -101,10 +101,16 @@ static struct connection *connection_of(gnutls_session_t session)
 static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                          const gnutls_datum_t *message)
 {
+    struct connection *connection = behind(session);
+
     (void)type, (void)when, (void)message;
-    if (incoming != 0)
-        connection_of(session)->greeted = true;
-    return 0;
+    if (incoming == 0)
+        return 0;
+    atomic_store(&connection->greeted, true);
+    if (!connection->verified || crowd_greeted(connection))
+        return 0;
+    atomic_fetch_add(&connection->call.web->dropped[WEB_NO_PLACE], 1);
+    return GNUTLS_E_USER_ERROR;
 }
 
 static int judge_client(gnutls_session_t session)
@@ -114,10 +120,13 @@ static int judge_client(gnutls_session_t session)
                                      .data = (unsigned char *)client_purpose};
     unsigned doubts = 0;
 
-    must(connection_of(session)->tls->asks_client);
-    if (gnutls_certificate_verify_peers(session, &purpose, 1, &doubts) == 0 && doubts == 0)
+    must(behind(session)->tls->asks_client);
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &doubts) == 0 && doubts == 0) {
+        behind(session)->verified = true;
+        names_judge(behind(session), session);
         return 0;
-    connection_of(session)->doubted = true;
+    }
+    behind(session)->doubted = true;
     return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
 }
 

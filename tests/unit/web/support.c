@@ -144,6 +144,14 @@ static void refused(void *user, int status, const char *why)
     atomic_store(&site->last_status, status);
 }
 
+static void dropped(void *user, const char *name, enum web_cause cause, uint32_t count)
+{
+    struct site *site = user;
+
+    must(strcmp(name, "test") == 0 && count > 0);
+    atomic_fetch_add(&site->dropped[cause], (int)count);
+}
+
 static bool takes_body(void *user, const char *method, const char *path)
 {
     const struct site *site = user;
@@ -160,15 +168,18 @@ void site_init(struct site *site)
         .name = "test",
         .listen = "127.0.0.1:0",
         .threads = 2,
-        .connections = 64,
+        .strangers = 64,
+        .strangers_each = 64,
         .takes_body = takes_body,
         .body_bytes_max = 100000,
         .bodies_bytes_max = 128 << 20,
+        .first_ms = 10000,
         .idle_ms = 10000,
         .request_ms = 10000,
         .user = site,
         .handler = handle,
         .refused = refused,
+        .dropped = dropped,
     };
 }
 
@@ -176,6 +187,9 @@ void site_start(struct site *site)
 {
     struct err err;
 
+    if (site->rules.connections == 0 &&
+        (site->rules.request_proves || site->rules.client_ca_file != NULL))
+        site->rules.connections = 64;
     if (web_start(&site->rules, &site->web, &err) < 0)
         fail_msg("%s", err.text);
     must(pthread_create(&site->racer, NULL, run_racer, site) == 0);

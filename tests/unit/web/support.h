@@ -30,6 +30,7 @@ struct site {
     atomic_int handled;
     atomic_int refused;
     atomic_int last_status;
+    atomic_int dropped[WEB_CAUSES];
     pthread_t racer;
     atomic_bool racer_ends;
     struct web_call *_Atomic race;

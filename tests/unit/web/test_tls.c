@@ -27,7 +27,7 @@ struct identity {
 
 static struct site site;
 static char folder[] = "/tmp/milligpu-tls-XXXXXX";
-static struct identity ca, other_ca, server, server2, scheduler, stranger, no_client;
+static struct identity ca, other_ca, server, server2, scheduler, stranger, no_client, second, cut;
 static int serial;
 
 /* --- certificates --- */
@@ -40,8 +40,8 @@ static time_t now(void)
     return at.tv_sec;
 }
 
-static void make(struct identity *out, const char *name, const struct identity *issuer,
-                 const char *purpose)
+static void make_of(struct identity *out, struct text name, const struct identity *issuer,
+                    const char *purpose)
 {
     unsigned char number[] = {1, 0};
 
@@ -54,8 +54,8 @@ static void make(struct identity *out, const char *name, const struct identity *
     must(gnutls_x509_crt_set_serial(out->cert, number, sizeof number) == 0);
     must(gnutls_x509_crt_set_activation_time(out->cert, now() - 3600) == 0);
     must(gnutls_x509_crt_set_expiration_time(out->cert, now() + 3600) == 0);
-    must(gnutls_x509_crt_set_dn_by_oid(out->cert, GNUTLS_OID_X520_COMMON_NAME, 0, name,
-                                       (unsigned)strlen(name)) == 0);
+    must(gnutls_x509_crt_set_dn_by_oid(out->cert, GNUTLS_OID_X520_COMMON_NAME, 0, name.at,
+                                       (unsigned)name.len) == 0);
     must(gnutls_x509_crt_set_key(out->cert, out->key) == 0);
     must(gnutls_x509_crt_set_basic_constraints(out->cert, issuer == NULL, -1) == 0);
     if (purpose != NULL)
@@ -63,6 +63,25 @@ static void make(struct identity *out, const char *name, const struct identity *
     if (issuer == NULL)
         issuer = out;
     must(gnutls_x509_crt_sign2(out->cert, issuer->cert, issuer->key, GNUTLS_DIG_SHA256, 0) == 0);
+}
+
+static void make(struct identity *out, const char *name, const struct identity *issuer,
+                 const char *purpose)
+{
+    make_of(out, text_of(name), issuer, purpose);
+}
+
+static void sign(struct identity *identity, const struct identity *issuer)
+{
+    must(gnutls_x509_crt_sign2(identity->cert, issuer->cert, issuer->key, GNUTLS_DIG_SHA256, 0) ==
+         0);
+}
+
+static void name_also(struct identity *identity, const char *dns, const struct identity *issuer)
+{
+    must(gnutls_x509_crt_set_subject_alt_name(identity->cert, GNUTLS_SAN_DNSNAME, dns,
+                                              (unsigned)strlen(dns), GNUTLS_FSAN_APPEND) == 0);
+    sign(identity, issuer);
 }
 
 static void drop(struct identity *identity)
@@ -143,16 +162,16 @@ static void tls_close(struct tls_client *client)
     (void)close(client->fd);
 }
 
-/* True if the answer is hello. */
-static bool tls_hello(struct tls_client *client)
+/* Ask, and read until end is there; false: it did not come. */
+static bool tls_ask(struct tls_client *client, const char *end, char *got, size_t bytes)
 {
-    char got[4096] = "";
     size_t len = 0;
 
+    got[0] = '\0';
     if (gnutls_record_send(client->session, GET, strlen(GET)) != (ssize_t)strlen(GET))
         return false;
-    while (strstr(got, "\r\n\r\nhello") == NULL && len < sizeof got - 1) {
-        const ssize_t now = gnutls_record_recv(client->session, got + len, sizeof got - 1 - len);
+    while (strstr(got, end) == NULL && len < bytes - 1) {
+        const ssize_t now = gnutls_record_recv(client->session, got + len, bytes - 1 - len);
         if (now == GNUTLS_E_AGAIN || now == GNUTLS_E_INTERRUPTED)
             continue;
         if (now <= 0)
@@ -160,7 +179,16 @@ static bool tls_hello(struct tls_client *client)
         len += (size_t)now;
         got[len] = '\0';
     }
-    return strncmp(got, "HTTP/1.1 200 ", 13) == 0;
+    return strstr(got, end) != NULL;
+}
+
+/* True if the answer is hello. */
+static bool tls_hello(struct tls_client *client)
+{
+    char got[4096];
+
+    return tls_ask(client, "\r\n\r\nhello", got, sizeof got) &&
+           strncmp(got, "HTTP/1.1 200 ", 13) == 0;
 }
 
 /* In TLS 1.3 the client learns only by reading that its certificate was not accepted. */
@@ -273,6 +301,114 @@ static void only_clients_of_our_ca_are_served(void **state)
     assert_int_equal(atomic_load(&site.last_status), 0);
 }
 
+/* Names between blanks; NULL: any certificate will do. */
+static const char *admitted;
+
+static bool admits(void *user, const char *name)
+{
+    struct text rest = text_of(admitted != NULL ? admitted : "");
+    struct text word;
+
+    (void)user;
+    if (admitted == NULL)
+        return true;
+    while (text_cut(&rest, ' ', &word))
+        if (name[0] != '\0' && text_is(word, name))
+            return true;
+    return false;
+}
+
+static void refused_for_its_name(const struct identity *self, const char *shown)
+{
+    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
+    char got[4096];
+
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        struct tls_client client;
+        assert_int_equal(tls_open(&client, self, versions[i]), 0);
+        assert_true(tls_ask(&client, "names none of that", got, sizeof got));
+        assert_int_equal(strncmp(got, "HTTP/1.1 403 ", 13), 0);
+        assert_non_null(strstr(got, shown));
+        assert_non_null(strstr(got, "webhook_client_names"));
+        tls_close(&client);
+    }
+}
+
+static void
+a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed(void **state)
+{
+    (void)state;
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+    admitted = "kube-scheduler";
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    assert_true(gets_hello(&scheduler, "NORMAL:-VERS-ALL:+VERS-TLS1.2"));
+    const int handled = atomic_load(&site.handled);
+    refused_for_its_name(&second, "shows CN second-scheduler, DNS second.example, DNS b.example,");
+    assert_int_equal(atomic_load(&site.handled), handled);
+    assert_int_equal(atomic_load(&site.last_status), 403);
+    admitted = "kube-scheduler.example kube-schedule Kube-Scheduler kube-scheduler2";
+    refused_for_its_name(&scheduler, "shows CN kube-scheduler,");
+    assert_false(gets_hello(&stranger, "NORMAL")); /* no name helps who is not of the CA */
+}
+
+static void one_of_its_names_is_enough(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"second-scheduler", "second.example", "b.example",
+                                      "kube-scheduler b.example"};
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(one); i++) {
+        admitted = one[i];
+        assert_true(gets_hello(&second, "NORMAL"));
+    }
+}
+
+/* "kube-scheduler", a NUL and more: as far as C reads it is another's. */
+static void a_name_with_a_nul_is_nobodys(void **state)
+{
+    (void)state;
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+    admitted = "kube-scheduler";
+    refused_for_its_name(&cut, "shows CN #"); /* GnuTLS writes such a name in hexadecimal */
+}
+
+static void where_no_name_is_set_any_certificate_of_the_ca_will_do(void **state)
+{
+    (void)state;
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+    admitted = NULL;
+    assert_true(gets_hello(&scheduler, "NORMAL"));
+    assert_true(gets_hello(&second, "NORMAL"));
+    assert_true(gets_hello(&cut, "NORMAL"));
+    assert_false(gets_hello(&stranger, "NORMAL"));
+    assert_false(gets_hello(NULL, "NORMAL"));
+}
+
+static void names_that_change_are_those_of_new_connections(void **state)
+{
+    (void)state;
+    struct tls_client before;
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+    admitted = "kube-scheduler";
+    assert_int_equal(tls_open(&before, &scheduler, "NORMAL"), 0);
+    assert_true(tls_hello(&before));
+    admitted = "second-scheduler";
+    assert_true(tls_hello(&before));
+    assert_true(gets_hello(&second, "NORMAL"));
+    refused_for_its_name(&scheduler, "shows CN kube-scheduler,");
+    tls_close(&before);
+}
+
 static void plain_http_on_a_tls_port_is_turned_away(void **state)
 {
     (void)state;
@@ -302,6 +438,59 @@ static void a_handshake_that_never_ends_is_cut_off(void **state)
     (void)close(fd);
     assert_int_equal(answer.len, 0);
     assert_true(await_refused(1));
+}
+
+static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
+    struct tls_client known[2];
+    struct tls_client third;
+    int fd[20];
+    site.rules.client_ca_file = ca_file;
+    site.rules.connections = 2;
+    site.rules.strangers = 4;
+    site.rules.strangers_each = 4;
+    site_start(&site);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(tls_open(&known[i], &scheduler, versions[i]), 0);
+        assert_true(tls_hello(&known[i])); /* in TLS 1.3 the client is done before the server is */
+    }
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = client_open(&site);
+        client_send(fd[i], i % 2 == 0 ? "" : "\x16\x03\x01\x02");
+    }
+    for (size_t i = 0; i < 2; i++)
+        assert_true(tls_hello(&known[i]));
+    /* To another one with a certificate the longest idle does, and he comes in past them all. */
+    assert_int_equal(tls_open(&third, &scheduler, "NORMAL"), 0);
+    assert_true(tls_hello(&third));
+    assert_true(tls_hello(&known[1]));
+    assert_false(tls_hello(&known[0]));
+    for (size_t i = 0; i < 2; i++)
+        tls_close(&known[i]);
+    tls_close(&third);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        (void)close(fd[i]);
+}
+
+/* Go opens connections that it then does not need, and keeps them for later. */
+static void who_shook_hands_may_be_idle(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
+    struct tls_client client;
+    site.rules.client_ca_file = ca_file;
+    site.rules.first_ms = 100;
+    site.rules.request_ms = 100;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        assert_int_equal(tls_open(&client, &scheduler, versions[i]), 0);
+        sleep_ms(1000);
+        assert_true(tls_hello(&client));
+        tls_close(&client);
+    }
+    assert_int_equal(atomic_load(&site.refused), 0);
 }
 
 static void new_connections_get_the_new_certificate(void **state)
@@ -377,6 +566,7 @@ static void a_certificate_that_does_not_load_is_a_clear_error(void **state)
     assert_non_null(strstr(err.text, "No such file"));
     site.rules.cert_file = cert_file;
     site.rules.client_ca_file = key_file;
+    site.rules.connections = 1;
     assert_true(web_start(&site.rules, &site.web, &err) < 0);
     assert_non_null(strstr(err.text, "no certificate"));
     assert_null(site.web);
@@ -414,6 +604,10 @@ static int make_all(void **state)
     make(&scheduler, "kube-scheduler", &ca, GNUTLS_KP_TLS_WWW_CLIENT);
     make(&stranger, "stranger", &other_ca, GNUTLS_KP_TLS_WWW_CLIENT);
     make(&no_client, "a server", &ca, GNUTLS_KP_TLS_WWW_SERVER);
+    make(&second, "second-scheduler", &ca, GNUTLS_KP_TLS_WWW_CLIENT);
+    name_also(&second, "second.example", &ca);
+    name_also(&second, "b.example", &ca);
+    make_of(&cut, TEXT("kube-scheduler\0.example"), &ca, GNUTLS_KP_TLS_WWW_CLIENT);
     return 0;
 }
 
@@ -421,7 +615,8 @@ static int drop_all(void **state)
 {
     (void)state;
     static const char *const files[] = {"cert.pem", "key.pem", "ca.pem"};
-    struct identity *all[] = {&ca, &other_ca, &server, &server2, &scheduler, &stranger, &no_client};
+    struct identity *all[] = {&ca,       &other_ca,  &server, &server2, &scheduler,
+                              &stranger, &no_client, &second, &cut};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         drop(all[i]);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
@@ -437,8 +632,15 @@ int main(void)
         TEST(tls_serves_without_asking_for_a_certificate),
         TEST(versions_before_1_2_are_turned_away),
         TEST(only_clients_of_our_ca_are_served),
+        TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed),
+        TEST(one_of_its_names_is_enough),
+        TEST(a_name_with_a_nul_is_nobodys),
+        TEST(where_no_name_is_set_any_certificate_of_the_ca_will_do),
+        TEST(names_that_change_are_those_of_new_connections),
         TEST(plain_http_on_a_tls_port_is_turned_away),
         TEST(a_handshake_that_never_ends_is_cut_off),
+        TEST(who_has_a_certificate_gives_way_to_nobody_without),
+        TEST(who_shook_hands_may_be_idle),
         TEST(new_connections_get_the_new_certificate),
         TEST(new_connections_are_judged_by_the_new_ca),
         TEST(files_that_do_not_load_leave_the_old_ones),

@@ -569,30 +569,6 @@ static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **stat
     (void)close(asleep);
 }
 
-static void connections_beyond_the_limit_wait(void **state)
-{
-    (void)state;
-    site.rules.threads = 1;
-    site.rules.connections = 2;
-    site_start(&site);
-    int fd[3];
-    for (size_t i = 0; i < 2; i++) {
-        fd[i] = client_open(&site);
-        client_ask(fd[i], "GET /hello HTTP/1.1\r\n" HEAD, &answer);
-        assert_status(200);
-    }
-    fd[2] = client_open(&site);
-    assert_true(fd[2] >= 0);
-    client_send(fd[2], "GET /hello HTTP/1.1\r\n" HEAD);
-    sleep_ms(100);
-    assert_int_equal(atomic_load(&site.handled), 2);
-    (void)close(fd[0]);
-    client_read(fd[2], &answer);
-    assert_status(200);
-    (void)close(fd[1]);
-    (void)close(fd[2]);
-}
-
 static void ipv6_is_listened_on(void **state)
 {
     (void)state;
@@ -636,7 +612,7 @@ static void a_second_listener_has_its_own_limits(void **state)
     site_start(&site);
     site_init(&other);
     other.rules.threads = 1;
-    other.rules.connections = 1;
+    other.rules.strangers = 1;
     site_start(&other);
     assert_true(web_port(site.web) != web_port(other.web));
     assert_int_equal(web_reload(site.web, &(struct err){0}), 0);
@@ -734,7 +710,6 @@ int main(void)
         TEST(stopping_answers_what_is_left),
         TEST(stopping_waits_for_nobody_that_is_slow),
         TEST(after_quiesce_the_old_are_served_and_the_new_turned_away),
-        TEST(connections_beyond_the_limit_wait),
         TEST(ipv6_is_listened_on),
         TEST(a_port_in_use_is_a_clear_error),
         TEST(a_second_listener_has_its_own_limits),

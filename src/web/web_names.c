@@ -1,0 +1,116 @@
+#include <string.h>
+
+#include <gnutls/x509.h>
+
+#include "milligpu/alloc.h"
+
+#include "web/web_inside.h"
+
+/*
+ * Whose certificate it is: who is of the client CA may still be somebody else.  What a certificate
+ * shows is judged once, when its connection begins.
+ */
+
+enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
+
+struct judged_names {
+    const struct web_rules *rules;
+    bool admitted;
+    struct strbuf shown; /* for people */
+};
+
+/* What holds a NUL is nobody's. */
+static void judge_name(struct judged_names *names, const char *kind, const char *name, size_t bytes)
+{
+    must(names->rules->admits != NULL && bytes <= NAME_BYTES);
+    if (bytes == 0 || strlen(name) != bytes)
+        return;
+    names->admitted = names->admitted || names->rules->admits(names->rules->user, name);
+    if (names->shown.len < SHOWN_BYTES)
+        strbuf_printf(&names->shown, "%s%s %s", names->shown.len > 0 ? ", " : "", kind, name);
+}
+
+/* The name of that number.  False: there is none any more; one that is too long is passed over. */
+static bool judge_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+{
+    char name[NAME_BYTES + 1] = "";
+    size_t bytes = NAME_BYTES;
+    const int rc =
+        gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, number, 0, name, &bytes);
+
+    must(number < NAMES_MAX);
+    if (rc == 0)
+        judge_name(names, "CN", name, bytes);
+    return rc == 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
+}
+
+static bool judge_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+{
+    char name[NAME_BYTES + 1] = "";
+    size_t bytes = NAME_BYTES;
+    const int rc = gnutls_x509_crt_get_subject_alt_name(cert, number, name, &bytes, NULL);
+
+    must(number < NAMES_MAX);
+    if (rc == GNUTLS_SAN_DNSNAME)
+        judge_name(names, "DNS", name, bytes);
+    return rc >= 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
+}
+
+static void judge_all(struct judged_names *names, gnutls_session_t session)
+{
+    unsigned count = 0;
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
+    gnutls_x509_crt_t cert;
+
+    must(chain != NULL && count > 0); /* it has been verified */
+    must(gnutls_x509_crt_init(&cert) == 0);
+    if (gnutls_x509_crt_import(cert, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
+        for (unsigned i = 0; i < NAMES_MAX && judge_common(names, cert, i); i++)
+            continue;
+        for (unsigned i = 0; i < NAMES_MAX && judge_alternative(names, cert, i); i++)
+            continue;
+    }
+    gnutls_x509_crt_deinit(cert);
+}
+
+static char *why_not(struct strbuf *shown)
+{
+    static const char none[] = "neither a CN nor a DNS name";
+    char clipped[SHOWN_BYTES];
+    struct strbuf why;
+
+    strbuf_init(&why);
+    text_clip((struct text){shown->data, shown->len}, clipped, sizeof clipped);
+    strbuf_printf(&why,
+                  "the client's certificate shows %s, and webhook_client_names names none of that",
+                  shown->len > 0 ? clipped : none);
+    char *text = xstrdup(why.data);
+    strbuf_done(&why);
+    return text;
+}
+
+void names_judge(struct connection *connection, gnutls_session_t session)
+{
+    struct judged_names names = {.rules = &connection->call.web->rules};
+
+    must(!connection->named && connection->nameless_why == NULL);
+    if (names.rules->admits == NULL || names.rules->admits(names.rules->user, "")) {
+        connection->named = true;
+        return;
+    }
+    strbuf_init(&names.shown);
+    judge_all(&names, session);
+    connection->named = names.admitted;
+    if (!names.admitted)
+        connection->nameless_why = why_not(&names.shown);
+    strbuf_done(&names.shown);
+}
+
+const char *names_refuse(const struct connection *connection)
+{
+    must(connection->call.web != NULL);
+    if (connection->tls == NULL || !connection->tls->asks_client || connection->named)
+        return NULL;
+    return connection->nameless_why != NULL ? connection->nameless_why
+                                            : "nobody has looked at the client's certificate";
+}

@@ -1,0 +1,581 @@
+/* Who may connect, who gives way, and whose body does. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "support_visit.h"
+
+#define HEAD  "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
+#define HELLO "GET /hello HTTP/1.1\r\n" HEAD
+#define HOLD  "GET /hold HTTP/1.1\r\n" HEAD
+
+enum { KIB = 1024, MANY = 3000 };
+
+static void assert_status(int status)
+{
+    char line[32];
+    (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(answer.data, line, strlen(line)) != 0)
+        fail_msg("not %d: \"%s\"", status, answer.data);
+}
+
+static void asks(int fd)
+{
+    client_ask(fd, HELLO, &answer);
+    assert_status(200);
+}
+
+/* From 127.0.0.host. */
+static int open_from(unsigned host)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(web_port(site.web))};
+    const struct timeval limit = {.tv_sec = 5};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0);
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    must(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
+    must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    must(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    return fd;
+}
+
+static bool await_dropped(enum web_cause cause, int count)
+{
+    for (int i = 0; i < 1000 && atomic_load(&site.dropped[cause]) < count; i++)
+        sleep_ms(5);
+    return atomic_load(&site.dropped[cause]) == count;
+}
+
+static bool await_some(enum web_cause cause)
+{
+    for (int i = 0; i < 400 && atomic_load(&site.dropped[cause]) == 0; i++)
+        sleep_ms(5);
+    return atomic_load(&site.dropped[cause]) > 0;
+}
+
+/* Without a byte, or with a last word. */
+static bool is_closed(int fd)
+{
+    char byte[200];
+    ssize_t got;
+
+    do
+        got = recv(fd, byte, sizeof byte, 0);
+    while (got > 0);
+    return got == 0 || errno == ECONNRESET;
+}
+
+/* Nothing came from the other side, its end not either. */
+static bool is_open(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+/* One thread accepts one after the other; two may go over the limit by one. */
+static void few(uint32_t strangers)
+{
+    site.rules.threads = 1;
+    site.rules.strangers = strangers;
+    site.rules.strangers_each = strangers;
+    site.rules.first_ms = 60000;
+    site.rules.request_ms = 2000; /* what was dropped is told every 200 ms */
+}
+
+static void the_longest_idle_gives_way_to_who_comes(void **state)
+{
+    (void)state;
+    int fd[4];
+    few(4);
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        fd[i] = open_from(1);
+    asks(fd[1]); /* the last is first now, but one */
+    asks(fd[0]);
+    const int fresh = open_from(1);
+    asks(fresh);
+    assert_true(is_closed(fd[2]));
+    const int another = open_from(1);
+    asks(another);
+    assert_true(is_closed(fd[3]));
+    asks(fd[0]);
+    asks(fd[1]);
+    asks(fresh);
+    assert_true(await_dropped(WEB_GAVE_WAY, 2));
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        (void)close(fd[i]);
+    (void)close(fresh);
+    (void)close(another);
+}
+
+static void who_is_being_answered_never_gives_way(void **state)
+{
+    (void)state;
+    int fd[3];
+    few(3);
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = open_from(1);
+        client_send(fd[i], HOLD);
+    }
+    assert_true(site_await_held(&site, ARRAY_LEN(fd)));
+    const int fresh = open_from(1);
+    assert_true(is_closed(fresh));
+    assert_true(await_dropped(WEB_NO_PLACE, 1));
+    site_release(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        client_read(fd[i], &answer);
+        assert_status(200);
+    }
+    sleep_ms(50); /* the answer is here before the server has put its request away */
+    ask_once(HELLO);
+    assert_status(200);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        (void)close(fd[i]);
+    (void)close(fresh);
+}
+
+static void the_address_with_most_gives_way(void **state)
+{
+    (void)state;
+    int many[5];
+    few(7);
+    site_start(&site);
+    const int oldest = open_from(2);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = open_from(3);
+    const int newest = open_from(9);
+    for (size_t i = 0; i < 3; i++) {
+        const int fresh = open_from(4 + (unsigned)i);
+        asks(fresh);
+        assert_true(is_closed(many[i]));
+        (void)close(fresh);
+        /* Who is gone leaves a place: it is taken again. */
+        sleep_ms(50);
+        many[i] = open_from(3);
+        sleep_ms(10);
+    }
+    asks(oldest);
+    asks(newest);
+    assert_true(await_dropped(WEB_GAVE_WAY, 3));
+    (void)close(oldest);
+    (void)close(newest);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        (void)close(many[i]);
+}
+
+static void an_address_has_a_limit_of_its_own(void **state)
+{
+    (void)state;
+    few(16);
+    site.rules.strangers_each = 2;
+    site_start(&site);
+    const int other = open_from(2);
+    const int first = open_from(1);
+    const int second = open_from(1);
+    const int third = open_from(1);
+    assert_true(is_closed(first));
+    asks(second);
+    asks(third);
+    asks(other);
+    client_send(second, HOLD);
+    client_send(third, HOLD);
+    assert_true(site_await_held(&site, 2));
+    const int fourth = open_from(1);
+    assert_true(is_closed(fourth)); /* its own are busy, and others pay nothing for that */
+    asks(other);
+    site_release(&site);
+    (void)close(first);
+    (void)close(second);
+    (void)close(third);
+    (void)close(fourth);
+    (void)close(other);
+}
+
+static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **state)
+{
+    (void)state;
+    int strangers[10];
+    few(2);
+    site.rules.request_proves = true;
+    site.rules.connections = 2;
+    site_start(&site);
+    const int first = open_from(1);
+    const int second = open_from(1);
+    asks(first);
+    asks(second);
+    for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
+        strangers[i] = open_from(1);
+    assert_true(is_closed(strangers[0]));
+    assert_true(is_closed(strangers[7]));
+    asks(first);
+    asks(second);
+    /* To who is known, too, the longest idle one does. */
+    asks(strangers[9]);
+    assert_true(is_closed(first));
+    asks(second);
+    assert_true(await_dropped(WEB_GAVE_WAY, 9));
+    for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
+        (void)close(strangers[i]);
+    (void)close(first);
+    (void)close(second);
+}
+
+static void where_all_who_are_known_are_answered_a_request_is_503(void **state)
+{
+    (void)state;
+    few(4);
+    site.rules.request_proves = true;
+    site.rules.connections = 1;
+    site_start(&site);
+    const int known = open_from(1);
+    client_send(known, HOLD);
+    assert_true(site_await_held(&site, 1));
+    ask_once(HELLO);
+    assert_status(503);
+    assert_non_null(strstr(answer.data, "Retry-After"));
+    assert_true(await_dropped(WEB_NO_PLACE, 1));
+    site_release(&site);
+    client_read(known, &answer);
+    assert_status(200);
+    sleep_ms(50);
+    ask_once(HELLO);
+    assert_status(200);
+    assert_true(is_closed(known));
+    (void)close(known);
+}
+
+static void who_says_nothing_is_closed_and_who_did_is_not(void **state)
+{
+    (void)state;
+    few(8);
+    site.rules.first_ms = 200;
+    site.rules.request_ms = 60000;
+    site_start(&site);
+    const int silent = open_from(1);
+    const int slow = open_from(1);
+    const int idle = open_from(1);
+    client_send(slow, "G");
+    asks(idle);
+    assert_true(is_closed(silent));
+    assert_true(await_dropped(WEB_SILENT, 1));
+    sleep_ms(400);
+    assert_true(is_open(slow));
+    client_send(slow, "ET /hello HTTP/1.1\r\n" HEAD);
+    client_read(slow, &answer);
+    assert_status(200);
+    asks(idle);
+    (void)close(silent);
+    (void)close(slow);
+    (void)close(idle);
+}
+
+static void a_head_that_does_not_end_gives_way(void **state)
+{
+    (void)state;
+    int fd[2];
+    few(2);
+    site.rules.request_ms = 10000;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = open_from(1);
+        client_send(fd[i], "GET /hello HTTP/1.1\r\nX: ");
+    }
+    sleep_ms(50);
+    ask_once(HELLO);
+    assert_status(200);
+    client_read_end(fd[0], &answer);
+    assert_status(503);
+    (void)close(fd[0]);
+    (void)close(fd[1]);
+}
+
+static void an_answer_that_is_not_taken_gives_way(void **state)
+{
+    (void)state;
+    const int small = 4096;
+    few(1);
+    site.rules.request_ms = 60000;
+    site_start(&site);
+    const int file = memfd_create("answer", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, 64 << 20), 0);
+    atomic_store(&site.file, file);
+    const int fd = open_from(1);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    client_send(fd, "GET /file HTTP/1.1\r\n" HEAD);
+    for (int i = 0; i < 400 && atomic_load(&site.handled) == 0; i++)
+        sleep_ms(5);
+    sleep_ms(400);
+    ask_once(HELLO);
+    assert_status(200);
+    (void)close(fd);
+}
+
+/* --- bodies --- */
+
+static void send_part(int fd, size_t whole, size_t part)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    strbuf_printf(&text, "POST /echo HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, whole);
+    for (size_t i = 0; i < part; i++)
+        strbuf_char(&text, 'x');
+    client_send(fd, text.data);
+}
+
+static void whole(int fd, size_t bytes, int status)
+{
+    send_part(fd, bytes, bytes);
+    client_read(fd, &answer);
+    assert_status(status);
+}
+
+static bool await_bytes(size_t least)
+{
+    for (int i = 0; i < 400 && web_body_bytes(site.web) < least; i++)
+        sleep_ms(5);
+    return web_body_bytes(site.web) >= least;
+}
+
+static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
+{
+    (void)state;
+    int slow[2];
+    few(16);
+    site.rules.request_ms = 10000;
+    site.rules.body_bytes_max = 64 * KIB;
+    site.rules.bodies_bytes_max = 128 * KIB;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++) {
+        slow[i] = open_from(1);
+        send_part(slow[i], 60 * KIB, 50 * KIB);
+        assert_true(await_bytes((i + 1) * 50 * KIB));
+    }
+    const int other = open_from(2);
+    whole(other, 40 * KIB, 503); /* they have not been slow for a second */
+    assert_true(is_closed(other));
+    (void)close(other);
+    sleep_ms(1100);
+    const int another = open_from(2);
+    whole(another, 40 * KIB, 200);
+    client_read_end(slow[0], &answer);
+    assert_status(503);
+    assert_true(is_open(slow[1])); /* one was enough */
+    assert_true(await_dropped(WEB_BODY_SLOW, 1));
+    (void)close(slow[0]);
+    (void)close(slow[1]);
+    (void)close(another);
+}
+
+static void strangers_never_have_all_the_memory_of_bodies(void **state)
+{
+    (void)state;
+    int slow[3];
+    few(16);
+    site.rules.request_ms = 10000;
+    site.rules.request_proves = true;
+    site.rules.connections = 4;
+    site.rules.body_bytes_max = 64 * KIB;
+    site.rules.bodies_bytes_max = 128 * KIB;
+    site_start(&site);
+    const int known = open_from(1);
+    asks(known);
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++) {
+        slow[i] = open_from(1);
+        send_part(slow[i], 31 * KIB, 30 * KIB);
+        assert_true(await_bytes((i + 1) * 30 * KIB));
+    }
+    const int stranger = open_from(1);
+    whole(stranger, 20 * KIB, 503);
+    whole(known, 20 * KIB, 200);
+    sleep_ms(1100);
+    whole(known, 60 * KIB, 200); /* of strangers, before it looks for others */
+    assert_true(await_dropped(WEB_BODY_SLOW, 1) || atomic_load(&site.dropped[WEB_BODY_SLOW]) == 2);
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
+        (void)close(slow[i]);
+    (void)close(stranger);
+    (void)close(known);
+}
+
+/* --- many --- */
+
+static void thousands_of_requests_at_once_are_answered(void **state)
+{
+    (void)state;
+    struct rlimit files;
+    int fd[MANY];
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const rlim_t wanted = 2 * MANY + 200;
+    if (files.rlim_max < wanted) {
+        print_message("%d connections want %d open files here\n", MANY, (int)wanted);
+        skip();
+    }
+    if (files.rlim_cur < wanted)
+        files.rlim_cur = wanted;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    few(4096);
+    site.rules.threads = 2;
+    site.rules.request_ms = 10000;
+    site.rules.strangers_each = 3072;
+    site.rules.request_proves = true;
+    site.rules.connections = 4096;
+    site_start(&site);
+    for (size_t i = 0; i < MANY; i++) {
+        fd[i] = client_open(&site);
+        assert_true(fd[i] >= 0);
+        client_send(fd[i], "POST /later HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "1");
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        client_read(fd[i], &answer);
+        assert_status(200);
+        (void)close(fd[i]);
+    }
+    for (int cause = 0; cause < WEB_CAUSES; cause++)
+        assert_int_equal(atomic_load(&site.dropped[cause]), 0);
+    for (int i = 0; i < 400 && web_pending(site.web) > 0; i++)
+        sleep_ms(5);
+}
+
+struct hammer {
+    pthread_t thread;
+    unsigned number;
+    int answered;
+};
+
+/* It comes, says something or nothing, waits or leaves. */
+static void *hammer(void *arg)
+{
+    static const char *const says[] = {
+        HELLO,
+        "",
+        "G",
+        HOLD,
+        "GET /nowhere HTTP/1.1\r\nX: ",
+        HELLO HELLO,
+        "POST /echo HTTP/1.1\r\nContent-Length: 9000\r\n" HEAD "abc",
+        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
+    };
+    struct hammer *self = arg;
+    int kept[8];
+    char bytes[4096];
+
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+        kept[i] = -1;
+    for (unsigned i = 0; i < 400; i++) {
+        int *fd = &kept[(i * 7 + self->number) % ARRAY_LEN(kept)];
+        if (*fd >= 0 && recv(*fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+            self->answered++;
+        if (*fd >= 0)
+            (void)close(*fd);
+        *fd = open_from(1 + (self->number + i) % 5);
+        client_send(*fd, says[(i * 5 + self->number) % ARRAY_LEN(says)]);
+        if (i % 16 == 0)
+            sleep_ms(3);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+        (void)close(kept[i]);
+    return NULL;
+}
+
+static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
+{
+    (void)state;
+    struct hammer hammers[4] = {0};
+    int answered = 0;
+    few(12);
+    site.rules.threads = 2;
+    site.rules.strangers_each = 7;
+    site.rules.request_proves = true;
+    site.rules.connections = 6;
+    site.rules.request_ms = 300;
+    site.rules.bodies_bytes_max = 256 * KIB;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
+        hammers[i].number = (unsigned)i;
+        assert_int_equal(pthread_create(&hammers[i].thread, NULL, hammer, &hammers[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
+        while (pthread_tryjoin_np(hammers[i].thread, NULL) != 0) {
+            site_release(&site);
+            sleep_ms(1);
+        }
+        answered += hammers[i].answered;
+    }
+    assert_true(answered > 0);
+    assert_true(await_some(WEB_GAVE_WAY));
+    /* The last ones to come may still wait in the backlog. */
+    for (int i = 0; i < 400 && strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0; i++) {
+        site_release(&site);
+        sleep_ms(5);
+        ask_once(HELLO);
+    }
+    assert_status(200);
+    site_release(&site);
+    /* Stopping finds out whether everybody who counted was taken off again. */
+}
+
+static void ipv6_is_counted_too(void **state)
+{
+    (void)state;
+    struct err err;
+    few(2);
+    site.rules.listen = "[::1]:0";
+    if (web_start(&site.rules, &site.web, &err) < 0) {
+        print_message("no IPv6 here: %s\n", err.text);
+        skip();
+    }
+    web_stop(STEAL(site.web));
+    site_start(&site);
+    const int first = client_open(&site);
+    const int second = client_open(&site);
+    ask_once(HELLO);
+    assert_status(200);
+    assert_true(is_closed(first));
+    asks(second);
+    (void)close(first);
+    (void)close(second);
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_longest_idle_gives_way_to_who_comes),
+        TEST(who_is_being_answered_never_gives_way),
+        TEST(the_address_with_most_gives_way),
+        TEST(an_address_has_a_limit_of_its_own),
+        TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger),
+        TEST(where_all_who_are_known_are_answered_a_request_is_503),
+        TEST(who_says_nothing_is_closed_and_who_did_is_not),
+        TEST(a_head_that_does_not_end_gives_way),
+        TEST(an_answer_that_is_not_taken_gives_way),
+        TEST(a_body_that_comes_slowly_gives_its_memory_to_another),
+        TEST(strangers_never_have_all_the_memory_of_bodies),
+        TEST(thousands_of_requests_at_once_are_answered),
+        TEST(a_crowd_that_comes_and_goes_is_counted_right),
+        TEST(ipv6_is_counted_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
