@@ -24,6 +24,7 @@ libyaml-dev                @yaml-0.1
 libmicrohttpd-dev          @libmicrohttpd
 libgnutls28-dev            @gnutls
 libsmartcols-dev           @smartcols
+libseccomp-dev             @libseccomp
 '
 TEST_NEEDS='
 binutils                   nm

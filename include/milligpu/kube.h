@@ -82,6 +82,8 @@ void kube_config_free(struct kube_config *config);
 /* The namespace of the context, or of the pod we run in; "" if none is said. */
 const char *kube_config_namespace(const struct kube_config *config);
 const char *kube_config_server(const struct kube_config *config);
+/* Tokens come of a program that is executed, now and again. */
+bool kube_config_executes(const struct kube_config *config);
 
 /* config must outlive the ops, and may serve several. */
 int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;

@@ -31,7 +31,12 @@
 #include "safe.h"
 #include "view.h"
 
-enum { QUEUE_MAX = 2048, BATCH_MAX = 256 };
+enum {
+    QUEUE_MAX = 8192, /* one kube-scheduler sends thousands of binds at once */
+    BATCH_MAX = 256,
+    NEWS_BYTES_MAX = 32 * 1024 * 1024, /* of the cluster, in the queue; and as much again while the
+                                          disk is broken.  The last one may be larger. */
+};
 
 /*
  * Places where another thread may come in between, and where it matters.  The daemon has threads
@@ -84,6 +89,7 @@ struct app {
     atomic_bool safe_mode; /* for good; safe says why */
     struct safe safe;
     atomic_bool draining;
+    atomic_bool list_again;      /* pods: not all that is needed could be kept of the last list */
     atomic_bool history_checked; /* an audit came to its end */
     atomic_bool history_broken;
     atomic_int_fast64_t settled_at_ms;  /* monotonic, of a new ledger that waits; 0: none does */

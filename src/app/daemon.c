@@ -21,19 +21,17 @@
 #include "audit.h"
 #include "claim.h"
 #include "milligpu_version.h"
+#include "ports.h"
 #include "rights.h"
+#include "sandbox.h"
 #include "watcher.h"
 #include "webhooks.h"
 #include "writer.h"
 
 enum {
     ADMIN_THREADS = 2,
-    CONNECTIONS = 4096,
-    ADMIN_CONNECTIONS = 256,
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
     ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES, /* a pod's manifest is the only body there */
-    IDLE_MS = 120000,                          /* longer than Go's 90 s: the client closes first */
-    REQUEST_MS = 10000,
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
     HEAPS_MAX = 2,
@@ -44,8 +42,13 @@ enum {
     AUDIT_NICE = 10,
     SETTING_TEXT_MAX = 4096,
     CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
-    PORTS = 3,
+    WEBHOOK = 0,            /* among the ports */
+    ADMIN = 1,
+    PROBE = 2,
+    PORTS = PORTS_MAX,
 };
+
+static const char *const port_names[PORTS] = {"webhook", "admin", "probe"};
 
 struct daemon {
     struct app app;
@@ -62,7 +65,8 @@ struct daemon {
     struct watcher *watcher;
     struct claim *claim;
     struct webhooks *webhooks;
-    struct web *port[PORTS]; /* webhook, admin, probe */
+    struct web *port[PORTS];
+    struct ports_news news;
     pthread_t writer_thread;
     pthread_t watcher_thread;
     pthread_t outbox_thread;
@@ -217,6 +221,23 @@ static bool webhook_takes_body(void *user, const char *method, const char *path)
     return webhooks_takes_body(daemon->webhooks, method, path);
 }
 
+/* By the settings of the moment: a SIGHUP brings others to the connections that come then. */
+static bool webhook_admits(void *user, const char *name)
+{
+    const struct daemon *daemon = user;
+    const struct settings *settings = atomic_load(&daemon->app.settings);
+    struct text rest = text_of(settings->webhook_client_names);
+    struct text listed;
+
+    must(name != NULL);
+    if (rest.len == 0)
+        return true;
+    while (text_cut(&rest, ',', &listed))
+        if (name[0] != '\0' && text_is(text_trim(listed), name))
+            return true;
+    return false;
+}
+
 static bool admin_takes_body(void *user, const char *method, const char *path)
 {
     (void)user;
@@ -238,7 +259,19 @@ static void turned_away(void *user, int status, const char *why)
     (void)user;
     (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
     metric_add(M_WEB_REFUSED, labels, 1);
-    log_write(LOG_DEBUG, "request turned away", log_i64("status", status), log_str("why", why));
+    log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request turned away",
+              log_i64("status", status), log_str("why", why));
+}
+
+static void dropped(void *user, const char *name, enum web_cause cause, uint32_t count)
+{
+    struct daemon *daemon = user;
+    size_t port = 0;
+
+    while (port < PORTS && strcmp(port_names[port], name) != 0)
+        port++;
+    must(port < PORTS);
+    ports_dropped(&daemon->news, port, name, cause, count);
 }
 
 static void noticed(void *user, const char *text)
@@ -407,76 +440,94 @@ static void address_of(const char *listen, uint16_t port, char *out, size_t byte
     (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
 }
 
-static int start_webhooks(struct daemon *daemon, struct err *err)
+static struct web_rules webhook_rules(struct daemon *daemon)
 {
-    must(daemon->webhooks != NULL);
-
     const struct settings *settings = daemon->app.settings;
-    const struct web_rules rules = {
-        .name = "webhook",
+    struct web_rules rules = {
+        .name = port_names[WEBHOOK],
         .listen = settings->webhook_listen,
         .threads = settings->webhook_threads,
-        .connections = CONNECTIONS,
         .takes_body = webhook_takes_body,
         .body_bytes_max = BODY_BYTES_MAX,
         .bodies_bytes_max = BODIES_BYTES_MAX,
-        .idle_ms = IDLE_MS,
-        .request_ms = REQUEST_MS,
         .cert_file = file_or_null(settings->webhook_cert),
         .key_file = file_or_null(settings->webhook_key),
         .client_ca_file = file_or_null(settings->webhook_client_ca),
+        .admits = webhook_admits,
         .known_hosts_only =
             web_address_is_loopback(settings->webhook_listen) || settings->webhook_hosts[0] != '\0',
         .hosts = settings->webhook_hosts,
         .user = daemon,
         .handler = webhook_call,
         .refused = turned_away,
+        .dropped = dropped,
     };
 
-    if (web_start(&rules, &daemon->port[0], err) < 0)
-        return err_wrap(err, "webhook_listen");
-    address_of(settings->webhook_listen, web_port(daemon->port[0]), daemon->app.webhook_address,
-               sizeof daemon->app.webhook_address);
-    return 0;
+    must(daemon->webhooks != NULL);
+    ports_limits(&rules, settings->webhook_connections);
+    return rules;
 }
 
-/* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
-static int start_ports(struct daemon *daemon, struct err *err)
+static struct web_rules admin_rules(struct daemon *daemon)
 {
-    must(daemon->port[0] == NULL);
-
     const struct settings *settings = daemon->app.settings;
     struct web_rules rules = {
-        .name = "admin",
+        .name = port_names[ADMIN],
         .listen = settings->admin_listen,
         .threads = ADMIN_THREADS,
-        .connections = ADMIN_CONNECTIONS,
         .takes_body = admin_takes_body,
         .body_bytes_max = ADMIN_BODY_BYTES,
         .bodies_bytes_max = ADMIN_BODIES_BYTES,
-        .idle_ms = IDLE_MS,
-        .request_ms = REQUEST_MS,
         .known_hosts_only = true,
         .hosts = settings->admin_hosts,
         .user = daemon,
         .handler = admin_call,
         .refused = turned_away,
+        .dropped = dropped,
     };
 
-    if (start_webhooks(daemon, err) < 0)
-        return -(int)err->code;
-    if (web_start(&rules, &daemon->port[1], err) < 0)
-        return err_wrap(err, "admin_listen");
-    if (settings->probe_listen[0] == '\0')
-        return 0;
-    rules.name = "probe";
+    must(daemon->app.queue != NULL);
+    ports_limits(&rules, settings->admin_connections);
+    return rules;
+}
+
+/* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
+static struct web_rules probe_rules(struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct web_rules rules = admin_rules(daemon);
+
+    must(settings->probe_listen[0] != '\0');
+    rules.name = port_names[PROBE];
     rules.listen = settings->probe_listen;
     rules.threads = 1;
     rules.takes_body = NULL;
     rules.known_hosts_only = web_address_is_loopback(settings->probe_listen);
     rules.handler = probe_call;
-    if (web_start(&rules, &daemon->port[2], err) < 0)
-        return err_wrap(err, "probe_listen");
+    ports_limits(&rules, settings->admin_connections);
+    return rules;
+}
+
+static int start_ports(struct daemon *daemon, struct err *err)
+{
+    static const char *const setting[PORTS] = {"webhook_listen", "admin_listen", "probe_listen"};
+    const struct settings *settings = daemon->app.settings;
+    struct web_rules rules[PORTS] = {webhook_rules(daemon), admin_rules(daemon)};
+    size_t count = PROBE;
+
+    must(daemon->port[WEBHOOK] == NULL);
+    if (settings->probe_listen[0] != '\0')
+        rules[count++] = probe_rules(daemon);
+    if (ports_fit(rules, count, err) < 0)
+        return -(int)err->code;
+    for (size_t i = 0; i < count; i++)
+        if (web_start(&rules[i], &daemon->port[i], err) < 0)
+            return err_wrap(err, "%s", setting[i]);
+    address_of(settings->webhook_listen, web_port(daemon->port[WEBHOOK]),
+               daemon->app.webhook_address, sizeof daemon->app.webhook_address);
+    if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
+        log_plain(LOG_WARN, "any certificate of webhook_client_ca may bind pods: set "
+                            "webhook_client_names to what kube-scheduler's certificate shows");
     return 0;
 }
 
@@ -732,6 +783,29 @@ static void stop(struct daemon *daemon)
     xfree(daemon->reloaded);
 }
 
+/* What cannot be had is told, and is no reason to stop. */
+static void keep_memory(const struct settings *settings)
+{
+    struct err err;
+
+    if (settings->sandbox && sandbox_memory(&err) < 0)
+        log_write(LOG_WARN, "memory is not kept from others", log_str("error", err.text));
+}
+
+/* All is open and every thread runs: from now on it answers, asks and writes, and does no more. */
+static void keep_calls(const struct daemon *daemon)
+{
+    struct err err;
+
+    if (!daemon->app.settings->sandbox)
+        return;
+    if (daemon->config != NULL && kube_config_executes(daemon->config)) {
+        log_plain(LOG_INFO, "system calls are left open: the kubeconfig's plugin is executed");
+    } else if (sandbox_calls(&err) < 0) {
+        log_write(LOG_WARN, "system calls are left open", log_str("error", err.text));
+    }
+}
+
 /* Hash tables that outsiders fill must not be theirs to predict. */
 static uint64_t random_seed(void)
 {
@@ -772,6 +846,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     clock_real(&daemon->app.clock);
     fill_rules(&daemon->app);
     set_log(daemon->app.settings);
+    keep_memory(daemon->app.settings);
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
@@ -781,6 +856,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR); /* a limit on files is a full disk, no death */
     int rc = start(daemon, err);
     if (rc == 0) {
+        keep_calls(daemon);
         wait_for_end(daemon, &signals);
         stop_threads(daemon);
         if (atomic_load(&daemon->failed)) {

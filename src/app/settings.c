@@ -331,6 +331,24 @@ static int check_hosts(const struct rule *rule, enum setting_id id, const char *
     return 0;
 }
 
+/* A certificate's names, as it shows them. */
+static int check_client_names(const struct rule *rule)
+{
+    const char *names = rule->values->webhook_client_names;
+    struct text rest = text_of(names);
+    struct text name;
+
+    must(names != NULL);
+    if (is_set(names) && !is_set(rule->values->webhook_client_ca))
+        return broken(rule, SETTING_webhook_client_names,
+                      "needs webhook_client_ca, too: without it no certificate is asked for");
+    while (is_set(names) && text_cut(&rest, ',', &name))
+        if (text_trim(name).len == 0)
+            return broken(rule, SETTING_webhook_client_names,
+                          "must be names between commas, like kube-scheduler,second-scheduler");
+    return 0;
+}
+
 static int check_cluster(const struct rule *rule)
 {
     const struct settings *is = rule->values;
@@ -400,6 +418,8 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
         rc = check_hosts(&rule, SETTING_webhook_hosts, set->values.webhook_hosts);
     if (rc == 0)
         rc = check_hosts(&rule, SETTING_admin_hosts, set->values.admin_hosts);
+    if (rc == 0)
+        rc = check_client_names(&rule);
     if (rc == 0)
         rc = check_names(&rule);
     return rc;

@@ -368,6 +368,12 @@ const char *kube_config_server(const struct kube_config *config)
     return config->server;
 }
 
+bool kube_config_executes(const struct kube_config *config)
+{
+    must(config != NULL);
+    return config->exec.command != NULL;
+}
+
 static char *in_folder(const char *folder, const char *name)
 {
     must(folder != NULL);

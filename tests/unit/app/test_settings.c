@@ -351,10 +351,14 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     refuses("--webhook-cert a", "--webhook-cert: webhook_cert: needs webhook_key");
     refuses("MILLIGPU_WEBHOOK_KEY=a", "MILLIGPU_WEBHOOK_KEY: webhook_key: needs webhook_cert");
     refuses("--webhook-client-ca a", "webhook_client_ca: needs webhook_cert");
+    refuses("--webhook-client-names a", "webhook_client_names: needs webhook_client_ca");
     refuses("--webhook-listen 0.0.0.0:8910", "insecure_webhooks");
     refuses("--webhook-listen 0.0.0.0:8910 --webhook-cert a --webhook-key b", "webhook_client_ca");
     loads("--webhook-listen 0.0.0.0:8910 --insecure-webhooks");
     loads("--webhook-listen 0.0.0.0:8910 --webhook-cert a --webhook-key b --webhook-client-ca c");
+    loads("--webhook-cert a --webhook-key b --webhook-client-ca c --webhook-client-names d,e.f");
+    refuses("--webhook-cert a --webhook-key b --webhook-client-ca c --webhook-client-names d,,e",
+            "webhook_client_names: must be names between commas");
     refuses("--webhook-listen=", "cannot be off");
     refuses("--admin-listen=", "cannot be off");
     refuses("--admin-listen 0.0.0.0:8911", "admin_listen: must be loopback");

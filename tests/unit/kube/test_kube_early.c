@@ -7,26 +7,20 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <gnutls/gnutls.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/clock.h"
 
-#include "kube/config.h"
-#include "support_tls.h"
+#include "support_client.h"
 
-enum { MANY = 100, TURN_MS = 100, PREFACE_BYTES = 24, FRAME_HEAD_BYTES = 9 };
+enum { MANY = 100, TIMEOUT_MS = 20000, PREFACE_BYTES = 24, FRAME_HEAD_BYTES = 9 };
 enum { FRAME_DATA = 0, FRAME_HEADERS = 1, FRAME_RST = 3, FRAME_SETTINGS = 4 };
 enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
 
@@ -40,10 +34,8 @@ enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
     "\x08\x03"                                                                                     \
     "201"
 
-static const int64_t patience_ns = 30 * (int64_t)1000000000;
-
 struct bench {
-    char folder[64];
+    struct client client;
     int listener;
     unsigned port;
     pthread_t server;
@@ -53,23 +45,7 @@ struct bench {
     const char *second;
     bool abruptly;
     atomic_uint copies; /* bodies that it took */
-    struct kube_config *config;
-    struct kube_ops ops;
-    unsigned done;
-    unsigned failed;
-    unsigned unsent;
-    int status;
-    int64_t retry_after_s;
 };
-
-static const char *at(const struct bench *bench, const char *name)
-{
-    static char path[2][128];
-    static unsigned turn;
-    char *out = path[turn++ % 2];
-    (void)snprintf(out, sizeof path[0], "%s/%s", bench->folder, name);
-    return out;
-}
 
 /* ---- the server ---- */
 
@@ -167,10 +143,10 @@ static void start_server(struct bench *bench)
     socklen_t len = sizeof here;
 
     assert_int_equal(gnutls_certificate_allocate_credentials(&bench->credentials), 0);
-    assert_int_equal(
-        gnutls_certificate_set_x509_key_file(bench->credentials, at(bench, "server.crt"),
-                                             at(bench, "server.key"), GNUTLS_X509_FMT_PEM),
-        0);
+    assert_int_equal(gnutls_certificate_set_x509_key_file(
+                         bench->credentials, client_at(&bench->client, "server.crt"),
+                         client_at(&bench->client, "server.key"), GNUTLS_X509_FMT_PEM),
+                     0);
     bench->listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(bench->listener, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(getsockname(bench->listener, (struct sockaddr *)&here, &len), 0);
@@ -179,105 +155,43 @@ static void start_server(struct bench *bench)
     assert_int_equal(pthread_create(&bench->server, NULL, serve, bench), 0);
 }
 
-static void connect_to(struct bench *bench)
-{
-    struct strbuf text;
-    struct err err;
-
-    strbuf_init(&text);
-    strbuf_printf(&text,
-                  "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-                  "clusters: [{name: x, cluster: {server: \"https://127.0.0.1:%u\","
-                  " certificate-authority: ca.crt}}]\nusers: [{name: x, user: {token: t}}]\n",
-                  bench->port);
-    if (kube_config_parse((struct text){text.data, text.len}, at(bench, "config"), NULL,
-                          &bench->config, &err) < 0)
-        fail_msg("%s", err.text);
-    strbuf_done(&text);
-    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &err), 0);
-}
-
 static int set_up(void **state)
 {
     struct bench *bench = xcalloc(1, sizeof *bench);
 
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/milligpu-early-XXXXXX");
-    assert_non_null(mkdtemp(bench->folder));
-    tls_certificate(bench->folder, "ca", NULL);
-    tls_certificate(bench->folder, "server", "ca");
-    tls_tidy(bench->folder);
+    client_init(&bench->client);
     *state = bench;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    static const char *const name[] = {"ca.crt", "ca.key", "server.crt", "server.key", NULL};
     struct bench *bench = *state;
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
+    client_close(&bench->client);
     (void)shutdown(bench->listener, SHUT_RDWR);
     assert_int_equal(pthread_join(bench->server, NULL), 0);
     (void)close(bench->listener);
     gnutls_certificate_free_credentials(bench->credentials);
-    for (size_t i = 0; name[i] != NULL; i++)
-        (void)unlink(at(bench, name[i]));
-    assert_int_equal(rmdir(bench->folder), 0);
+    client_remove(&bench->client);
     xfree(bench);
     return 0;
 }
 
 /* ---- requests ---- */
 
-static void hear(void *user, const struct kube_answer *answer)
-{
-    struct bench *bench = user;
-
-    bench->status = answer->status;
-    bench->retry_after_s = answer->retry_after_s;
-    bench->done += answer->piece == KUBE_DONE;
-    bench->failed += answer->piece == KUBE_FAILED;
-    bench->unsent += answer->piece == KUBE_FAILED && answer->unsent;
-}
-
-static void begin(struct bench *bench, uint64_t id, const char *body)
-{
-    const bool post = body[0] != '\0';
-    const struct kube_request request = {.id = id,
-                                         .method = post ? "POST" : "GET",
-                                         .path = "/version",
-                                         .content_type = post ? "application/json" : NULL,
-                                         .body = text_of(body),
-                                         .timeout_ms = 20000};
-    struct err err;
-
-    if (bench->ops.start(bench->ops.ctx, &request, &err) != 0)
-        fail_msg("%s", err.text);
-}
-
-static void until(struct bench *bench, unsigned ended)
-{
-    const int64_t until_ns = clock_ns() + patience_ns;
-
-    while (bench->done + bench->failed < ended && clock_ns() < until_ns)
-        bench->ops.poll(bench->ops.ctx, TURN_MS, bench, hear);
-    assert_int_equal(bench->done + bench->failed, ended);
-}
-
 /* One connection, on which the client has heard that it may send no body. */
 static void ask(struct bench *bench, const char *answer, unsigned many)
 {
     bench->second = answer;
     start_server(bench);
-    connect_to(bench);
-    begin(bench, 1, "");
-    until(bench, 1);
-    assert_int_equal(bench->done, 1);
+    client_connect(&bench->client, bench->port);
+    client_begin(&bench->client, 1, "", TIMEOUT_MS);
+    client_until(&bench->client, 1);
+    assert_int_equal(bench->client.done, 1);
     for (uint64_t id = 2; id <= many + 1; id++)
-        begin(bench, id, "{\"kind\":\"Binding\"}");
-    until(bench, many + 1);
+        client_begin(&bench->client, id, "{\"kind\":\"Binding\"}", TIMEOUT_MS);
+    client_until(&bench->client, many + 1);
 }
 
 /* What libcurl heard of an answer it keeps to itself, now and then; but nothing was asked yet. */
@@ -286,7 +200,7 @@ static void a_refusal_at_the_head_is_heard_or_nothing_was_sent(void **state)
     struct bench *bench = *state;
 
     ask(bench, HEAD_429, MANY);
-    assert_int_equal(bench->failed, bench->unsent);
+    assert_int_equal(bench->client.failed, bench->client.unsent);
 }
 
 /* Nobody takes what he has not heard. */
@@ -295,15 +209,15 @@ static void a_success_at_the_head_is_none(void **state)
     struct bench *bench = *state;
 
     ask(bench, HEAD_201, MANY);
-    assert_int_equal(bench->failed, MANY);
+    assert_int_equal(bench->client.failed, MANY);
 }
 
 static void is_sent_once(struct bench *bench, bool abruptly)
 {
     bench->abruptly = abruptly;
     ask(bench, NULL, 1);
-    assert_int_equal(bench->failed, 1);
-    assert_int_equal(bench->unsent, 0);
+    assert_int_equal(bench->client.failed, 1);
+    assert_int_equal(bench->client.unsent, 0);
     assert_int_equal(atomic_load(&bench->copies), 1);
 }
 

@@ -15,7 +15,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -23,40 +22,16 @@
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
 
-#include "kube/config.h"
-#include "support_tls.h"
+#include "support_client.h"
 
-enum { PATIENCE_MS = 30 * 1000, MANY = 1000, ANSWER_BYTES = 200 };
+enum { MANY = 1000, ANSWER_BYTES = 200 };
 
 struct bench {
-    char folder[64];
+    struct client client;
     pid_t server;
     unsigned port;
     int64_t connections; /* before */
-    struct kube_config *config;
-    struct kube_ops ops;
-    struct strbuf text;
-    unsigned done;
-    unsigned failed;
-    unsigned unsent;
-    int status;
 };
-
-static int64_t clock_now_ms(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static const char *at(const struct bench *bench, const char *name)
-{
-    static char path[2][128];
-    static unsigned turn;
-    char *out = path[turn++ % 2];
-    (void)snprintf(out, sizeof path[0], "%s/%s", bench->folder, name);
-    return out;
-}
 
 static void sum_up(void *user, const char *labels, int64_t value)
 {
@@ -105,9 +80,9 @@ static void start_server(struct bench *bench, const char *streams)
 
     bench->port = free_port();
     (void)snprintf(port, sizeof port, "%u", bench->port);
-    (void)snprintf(root, sizeof root, "--htdocs=%s/www", bench->folder);
-    (void)snprintf(key, sizeof key, "%s/server.key", bench->folder);
-    (void)snprintf(crt, sizeof crt, "%s/server.crt", bench->folder);
+    (void)snprintf(root, sizeof root, "--htdocs=%s/www", bench->client.folder);
+    (void)snprintf(key, sizeof key, "%s/server.key", bench->client.folder);
+    (void)snprintf(crt, sizeof crt, "%s/server.crt", bench->client.folder);
     const char *const args[] = {
         "nghttpd", "--address=127.0.0.1", "--echo-upload", streams, root, port, key, crt, NULL};
     union {
@@ -127,47 +102,22 @@ static void start_server(struct bench *bench, const char *streams)
     assert_true(answers(bench->port));
 }
 
-static void connect_to(struct bench *bench)
-{
-    struct strbuf text;
-    struct err err;
-
-    strbuf_init(&text);
-    strbuf_printf(&text,
-                  "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-                  "clusters: [{name: x, cluster: {server: \"https://127.0.0.1:%u\","
-                  " certificate-authority: ca.crt}}]\nusers: [{name: x, user: {token: t}}]\n",
-                  bench->port);
-    if (kube_config_parse((struct text){text.data, text.len}, at(bench, "config"), NULL,
-                          &bench->config, &err) < 0)
-        fail_msg("%s", err.text);
-    strbuf_done(&text);
-    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &err), 0);
-    bench->connections = 0;
-    bench->connections = connections(bench);
-}
-
 static int set_up_with(void **state, const char *streams)
 {
     struct bench *bench = xcalloc(1, sizeof *bench);
     char answer[ANSWER_BYTES + 1];
 
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/milligpu-h2-XXXXXX");
-    assert_non_null(mkdtemp(bench->folder));
-    tls_certificate(bench->folder, "ca", NULL);
-    tls_certificate(bench->folder, "server", "ca");
-    tls_tidy(bench->folder);
-    assert_int_equal(mkdir(at(bench, "www"), 0700), 0);
-    FILE *file = fopen(at(bench, "www/version"), "w");
+    client_init(&bench->client);
+    assert_int_equal(mkdir(client_at(&bench->client, "www"), 0700), 0);
+    FILE *file = fopen(client_at(&bench->client, "www/version"), "w");
     assert_non_null(file);
     memset(answer, 'v', ANSWER_BYTES);
     answer[ANSWER_BYTES] = '\0';
     assert_true(fputs(answer, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    strbuf_init(&bench->text);
     start_server(bench, streams);
-    connect_to(bench);
+    client_connect(&bench->client, bench->port);
+    bench->connections = connections(bench);
     *state = bench;
     return 0;
 }
@@ -184,60 +134,17 @@ static int set_up_few_streams(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const name[] = {"ca.crt",     "ca.key",      "server.crt",
-                                       "server.key", "www/version", NULL};
     struct bench *bench = *state;
     int status;
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    strbuf_done(&bench->text);
+    client_close(&bench->client);
     assert_int_equal(kill(bench->server, SIGKILL), 0);
     assert_int_equal(waitpid(bench->server, &status, 0), bench->server);
-    for (size_t i = 0; name[i] != NULL; i++)
-        (void)unlink(at(bench, name[i]));
-    (void)rmdir(at(bench, "www"));
-    assert_int_equal(rmdir(bench->folder), 0);
+    (void)unlink(client_at(&bench->client, "www/version"));
+    (void)rmdir(client_at(&bench->client, "www"));
+    client_remove(&bench->client);
     xfree(bench);
     return 0;
-}
-
-/* ---- requests ---- */
-
-static void hear(void *user, const struct kube_answer *answer)
-{
-    struct bench *bench = user;
-
-    bench->status = answer->status;
-    if (answer->piece == KUBE_DATA)
-        strbuf_text(&bench->text, answer->data);
-    bench->done += answer->piece == KUBE_DONE;
-    bench->failed += answer->piece == KUBE_FAILED;
-    bench->unsent += answer->piece == KUBE_FAILED && answer->unsent;
-}
-
-static void begin(struct bench *bench, uint64_t id, const char *body, int64_t timeout_ms)
-{
-    const struct kube_request request = {.id = id,
-                                         .method = body[0] != '\0' ? "POST" : "GET",
-                                         .path = "/version",
-                                         .content_type =
-                                             body[0] != '\0' ? "application/json" : NULL,
-                                         .body = text_of(body),
-                                         .timeout_ms = timeout_ms};
-    struct err err;
-
-    if (bench->ops.start(bench->ops.ctx, &request, &err) != 0)
-        fail_msg("%s", err.text);
-}
-
-static void until(struct bench *bench, unsigned ended)
-{
-    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
-
-    while (bench->done + bench->failed < ended && clock_now_ms() < until_ms)
-        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
-    assert_int_equal(bench->done + bench->failed, ended);
 }
 
 /* ---- what is proven ---- */
@@ -247,10 +154,10 @@ static void a_thousand_requests_take_few_connections(void **state)
     struct bench *bench = *state;
 
     for (uint64_t id = 1; id <= MANY; id++)
-        begin(bench, id, "", 20000);
-    until(bench, MANY);
-    assert_int_equal(bench->done, MANY);
-    assert_int_equal(bench->text.len, MANY * ANSWER_BYTES);
+        client_begin(&bench->client, id, "", 20000);
+    client_until(&bench->client, MANY);
+    assert_int_equal(bench->client.done, MANY);
+    assert_int_equal(bench->client.text.len, MANY * ANSWER_BYTES);
     /* The server allows fewer streams than that: more connections, but few. */
     assert_in_range(connections(bench), 1, 16);
 }
@@ -261,10 +168,10 @@ static void a_hundred_at_a_time_take_exactly_one(void **state)
 
     for (unsigned round = 0; round < 10; round++) {
         for (uint64_t id = 1; id <= 100; id++)
-            begin(bench, id, "", 20000);
-        until(bench, (round + 1) * 100);
+            client_begin(&bench->client, id, "", 20000);
+        client_until(&bench->client, (round + 1) * 100);
     }
-    assert_int_equal(bench->done, 1000);
+    assert_int_equal(bench->client.done, 1000);
     assert_int_equal(connections(bench), 1);
 }
 
@@ -276,14 +183,14 @@ static void bodies_arrive_whole(void **state)
     strbuf_init(&body);
     for (int i = 0; i < 5000; i++)
         strbuf_printf(&body, "%d,", i);
-    begin(bench, 1, body.data, 20000);
-    until(bench, 1);
-    assert_int_equal(bench->done, 1);
-    assert_int_equal(bench->text.len, body.len);
-    assert_memory_equal(bench->text.data, body.data, body.len);
-    begin(bench, 2, "{\"small\":1}", 20000);
-    until(bench, 2);
-    assert_int_equal(bench->text.len, body.len + 11);
+    client_begin(&bench->client, 1, body.data, 20000);
+    client_until(&bench->client, 1);
+    assert_int_equal(bench->client.done, 1);
+    assert_int_equal(bench->client.text.len, body.len);
+    assert_memory_equal(bench->client.text.data, body.data, body.len);
+    client_begin(&bench->client, 2, "{\"small\":1}", 20000);
+    client_until(&bench->client, 2);
+    assert_int_equal(bench->client.text.len, body.len + 11);
     strbuf_done(&body);
 }
 
@@ -292,11 +199,11 @@ static void a_handle_that_posted_can_get(void **state)
     struct bench *bench = *state;
 
     for (uint64_t id = 1; id <= 20; id++) {
-        begin(bench, id, id % 2 == 0 ? "{}" : "", 20000);
-        until(bench, (unsigned)id);
-        assert_int_equal(bench->status, 200);
+        client_begin(&bench->client, id, id % 2 == 0 ? "{}" : "", 20000);
+        client_until(&bench->client, (unsigned)id);
+        assert_int_equal(bench->client.status, 200);
     }
-    assert_int_equal(bench->text.len, 10 * 2 + 10 * ANSWER_BYTES);
+    assert_int_equal(bench->client.text.len, 10 * 2 + 10 * ANSWER_BYTES);
     assert_int_equal(connections(bench), 1);
 }
 
@@ -304,30 +211,30 @@ static void what_a_silent_server_was_sent_is_not_called_unsent(void **state)
 {
     struct bench *bench = *state;
 
-    begin(bench, 1, "", 20000);
-    until(bench, 1);
+    client_begin(&bench->client, 1, "", 20000);
+    client_until(&bench->client, 1);
     assert_int_equal(kill(bench->server, SIGSTOP), 0);
     for (uint64_t id = 2; id <= 11; id++)
-        begin(bench, id, "{\"kind\":\"Binding\"}", 400);
-    until(bench, 11);
-    assert_int_equal(bench->failed, 10);
-    assert_int_equal(bench->unsent, 0);
+        client_begin(&bench->client, id, "{\"kind\":\"Binding\"}", 400);
+    client_until(&bench->client, 11);
+    assert_int_equal(bench->client.failed, 10);
+    assert_int_equal(bench->client.unsent, 0);
 }
 
 static void after_a_silence_comes_a_new_connection(void **state)
 {
     struct bench *bench = *state;
 
-    begin(bench, 1, "", 20000);
-    until(bench, 1);
+    client_begin(&bench->client, 1, "", 20000);
+    client_until(&bench->client, 1);
     assert_int_equal(kill(bench->server, SIGSTOP), 0);
-    begin(bench, 2, "", 300);
-    until(bench, 2);
-    assert_int_equal(bench->failed, 1);
+    client_begin(&bench->client, 2, "", 300);
+    client_until(&bench->client, 2);
+    assert_int_equal(bench->client.failed, 1);
     assert_int_equal(kill(bench->server, SIGCONT), 0);
-    begin(bench, 3, "", 20000);
-    until(bench, 3);
-    assert_int_equal(bench->done, 2);
+    client_begin(&bench->client, 3, "", 20000);
+    client_until(&bench->client, 3);
+    assert_int_equal(bench->client.done, 2);
     assert_int_equal(connections(bench), 2);
 }
 
@@ -337,10 +244,10 @@ static void with_few_streams_there_are_more_connections_but_not_many(void **stat
 
     for (unsigned round = 0; round < 5; round++) {
         for (uint64_t id = 1; id <= 200; id++)
-            begin(bench, id, "", 20000);
-        until(bench, (round + 1) * 200);
+            client_begin(&bench->client, id, "", 20000);
+        client_until(&bench->client, (round + 1) * 200);
     }
-    assert_int_equal(bench->done, 1000);
+    assert_int_equal(bench->client.done, 1000);
     /* Sixteen at once; one that is idle gives way now and then. */
     assert_in_range(connections(bench), 1, 50);
 }
@@ -349,18 +256,18 @@ static void a_cancelled_request_leaves_the_others_alone(void **state)
 {
     struct bench *bench = *state;
 
-    begin(bench, 1000, "", 20000);
-    until(bench, 1);
+    client_begin(&bench->client, 1000, "", 20000);
+    client_until(&bench->client, 1);
     for (uint64_t id = 1; id <= 100; id++)
-        begin(bench, id, "", 20000);
-    bench->ops.poll(bench->ops.ctx, 0, bench, hear);
-    const unsigned early = bench->done;
+        client_begin(&bench->client, id, "", 20000);
+    client_poll(&bench->client, 0);
+    const unsigned early = bench->client.done;
     for (uint64_t id = 1; id <= 100; id += 2)
-        bench->ops.cancel(bench->ops.ctx, id);
+        bench->client.ops.cancel(bench->client.ops.ctx, id);
     for (int i = 0; i < 20; i++)
-        bench->ops.poll(bench->ops.ctx, 50, bench, hear);
-    assert_in_range(bench->done, 51, early + 50);
-    assert_int_equal(bench->failed, 0);
+        client_poll(&bench->client, 50);
+    assert_in_range(bench->client.done, 51, early + 50);
+    assert_int_equal(bench->client.failed, 0);
     assert_int_equal(connections(bench), 1);
 }
 

@@ -1,0 +1,115 @@
+#include "support_client.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/clock.h"
+
+#include "kube/config.h"
+#include "support_tls.h"
+
+enum { TURN_MS = 100 };
+
+static const int64_t patience_ns = 30 * (int64_t)1000000000;
+
+const char *client_at(const struct client *client, const char *name)
+{
+    static char path[2][128];
+    static unsigned turn;
+    char *out = path[turn++ % 2];
+
+    (void)snprintf(out, sizeof path[0], "%s/%s", client->folder, name);
+    return out;
+}
+
+void client_init(struct client *client)
+{
+    *client = (struct client){.folder = "/tmp/milligpu-client-XXXXXX"};
+    (void)signal(SIGPIPE, SIG_IGN);
+    assert_non_null(mkdtemp(client->folder));
+    tls_certificate(client->folder, "ca", NULL);
+    tls_certificate(client->folder, "server", "ca");
+    tls_tidy(client->folder);
+    strbuf_init(&client->text);
+}
+
+void client_connect(struct client *client, unsigned port)
+{
+    struct strbuf text;
+    struct err err;
+
+    strbuf_init(&text);
+    strbuf_printf(&text,
+                  "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
+                  "clusters: [{name: x, cluster: {server: \"https://127.0.0.1:%u\","
+                  " certificate-authority: ca.crt}}]\nusers: [{name: x, user: {token: t}}]\n",
+                  port);
+    if (kube_config_parse((struct text){text.data, text.len}, client_at(client, "config"), NULL,
+                          &client->config, &err) < 0)
+        fail_msg("%s", err.text);
+    strbuf_done(&text);
+    assert_int_equal(kube_curl_new(client->config, &client->ops, &err), 0);
+}
+
+static void hear(void *user, const struct kube_answer *answer)
+{
+    struct client *client = user;
+
+    client->status = answer->status;
+    if (answer->piece == KUBE_DATA)
+        strbuf_text(&client->text, answer->data);
+    client->done += answer->piece == KUBE_DONE;
+    client->failed += answer->piece == KUBE_FAILED;
+    client->unsent += answer->piece == KUBE_FAILED && answer->unsent;
+}
+
+void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms)
+{
+    const bool post = body[0] != '\0';
+    const struct kube_request request = {.id = id,
+                                         .method = post ? "POST" : "GET",
+                                         .path = "/version",
+                                         .content_type = post ? "application/json" : NULL,
+                                         .body = text_of(body),
+                                         .timeout_ms = timeout_ms};
+    struct err err;
+
+    if (client->ops.start(client->ops.ctx, &request, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+void client_poll(struct client *client, int wait_ms)
+{
+    client->ops.poll(client->ops.ctx, wait_ms, client, hear);
+}
+
+void client_until(struct client *client, unsigned ended)
+{
+    const int64_t until_ns = clock_ns() + patience_ns;
+
+    while (client->done + client->failed < ended && clock_ns() < until_ns)
+        client_poll(client, TURN_MS);
+    assert_int_equal(client->done + client->failed, ended);
+}
+
+void client_close(struct client *client)
+{
+    client->ops.free(client->ops.ctx);
+    kube_config_free(client->config);
+    strbuf_done(&client->text);
+}
+
+void client_remove(struct client *client)
+{
+    static const char *const name[] = {"ca.crt", "ca.key", "server.crt", "server.key", NULL};
+
+    for (size_t i = 0; name[i] != NULL; i++)
+        (void)unlink(client_at(client, name[i]));
+    assert_int_equal(rmdir(client->folder), 0);
+}
