@@ -67,9 +67,9 @@ with_components() { # OVERLAY COMPONENT...
 }
 
 if has admissionregistration.k8s.io mutatingadmissionpolicies; then
-    components+=(zero-touch scheduler-name)
+    components+=(zero-touch scheduler-name restores)
 else
-    echo 'skip - zero-touch and scheduler-name: no MutatingAdmissionPolicy here (Kubernetes 1.36 and later)'
+    echo 'skip - zero-touch, scheduler-name and restores: no MutatingAdmissionPolicy here (Kubernetes 1.36 and later)'
 fi
 if has monitoring.coreos.com prometheusrules; then
     components+=(alerts)

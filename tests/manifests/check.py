@@ -11,7 +11,7 @@ import yaml
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "zero-touch", "scheduler-name", "guard", "alerts"]
+COMPONENTS = ["advertise", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 
 # The whole of what the default install may do: group, resource, verb, names.
@@ -246,6 +246,9 @@ def check_settings_exist():
         loopback = config["webhook_listen"].startswith("127.0.0.1:")
         need(loopback or config.get("webhook_client_ca"), f"{'/'.join(file)}: webhooks without a client CA")
         need(config["admin_listen"].startswith("127.0.0.1:"), f"{'/'.join(file)}: admin_listen is not loopback")
+        if not loopback:
+            signs = re.findall(r"^leaf client (\S+) client-ca", text_of("overlays", "default-scheduler", "certs.sh"), re.M)
+            need(config.get("webhook_client_names") == ",".join(signs), f"{'/'.join(file)}: names other than {signs}")
     patch = documents(text_of("components", "advertise", "statefulset-patch.yaml"))[0]
     for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
         need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
@@ -305,6 +308,22 @@ def check_kubeadm():
             need(os.path.dirname(path) == os.path.dirname(file), f"kubeadm mounts no folder with {path}")
 
 
+def check_network_policy(name, objects):
+    # Who may reach a port is said of each, and nobody reaches the port of operators.
+    policy = named(objects, "NetworkPolicy", "milligpu")["spec"]
+    seen = set()
+    for rule in policy.get("ingress", []):
+        ports = {port["port"] for port in rule.get("ports", [])}
+        need(len(ports) == 1, f"{name}: a rule of the NetworkPolicy is of {len(ports)} ports")
+        need(rule.get("from"), f"{name}: the NetworkPolicy lets everybody reach {sorted(ports)}")
+        for peer in rule.get("from", []):
+            whole = peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0" and not peer["ipBlock"].get("except")
+            need(peer and not whole and peer.get("namespaceSelector") != {}, f"{name}: from {peer} is everybody")
+        seen |= ports
+    wanted = {8912} if name == "base" or name.startswith("second") else {8910, 8912}
+    need(seen == wanted, f"{name}: the NetworkPolicy opens {sorted(seen)}, not {sorted(wanted)}")
+
+
 def check_containers(name, objects):
     pod = named(objects, "StatefulSet", "milligpu")["spec"]["template"]["spec"]
     need(pod["securityContext"]["runAsNonRoot"] is True, f"{name}: runAsNonRoot")
@@ -338,6 +357,7 @@ def check_build(name, objects, roles, bound):
     if not objects:
         return
     check_containers(name, objects)
+    check_network_policy(name, objects)
     check_place(name, objects)
     need(set(own_roles(objects)) == roles, f"{name}: roles are {sorted(own_roles(objects))}")
     seen = {o["roleRef"]["name"] for o in objects if o["kind"].endswith("RoleBinding")}

@@ -215,10 +215,16 @@ test_amounts() {
 
 test_forged_annotations() {
     local key
-    wait_for 'written by milligpu' '{.metadata.name}' < <(asking 300 '{milligpu.io/allocation: "x"}')
+    wait_for 'gave to another pod' '{.metadata.name}' < <(asking 300 '{milligpu.io/allocation: "x"}')
     for key in milligpu.io/allocation milligpu.io/visible-devices visible-devices.milligpu.io/app; do
-        refused "nobody creates a pod with $key" "annotation $key is written by milligpu" 300 "{$key: \"0\"}"
+        refused "nobody creates a pod with $key" "annotation $key tells what milligpu gave to another pod" 300 "{$key: \"0\"}"
     done
+    refused 'a copy is told what to remove' 'remove milligpu.io/allocation, milligpu.io/visible-devices and' 300 \
+        '{milligpu.io/visible-devices: "0"}'
+    contains 'a name that is made up does not help' 'gave to another pod' \
+        "$(asking 300 '{milligpu.io/allocation: "x"}' | sed "s/name: \"$pod\"/generateName: \"$pod-\"/" | admitted '{.metadata.name}')"
+    contains 'nor does apply on the server' 'gave to another pod' \
+        "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side -f - 2>&1)"
     passes 'other annotations of ours are for the author' 300 '{milligpu.io/gpu-model: "A100*"}'
     asking 300 '{a: b}' | k create -f - >/dev/null || not_ok 'a pod is made' created 'see above'
     contains 'nobody adds one later' 'is written by milligpu' \
@@ -226,6 +232,15 @@ test_forged_annotations() {
     contains 'not by its status either' 'is written by milligpu' \
         "$(k -n default patch pod "$pod" --subresource=status --type=merge \
             -p '{"metadata":{"annotations":{"milligpu.io/allocation":"x"}}}' 2>&1)"
+    contains 'nor by apply on the server, which would own it' 'is written by milligpu' \
+        "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side --force-conflicts -f - 2>&1)"
+    # These two write nothing but what they are for, whatever is sent along.
+    k -n default patch pod "$pod" --subresource=ephemeralcontainers --type=strategic -p '{"metadata":{"annotations":{
+        "milligpu.io/allocation":"x"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}}' >/dev/null 2>&1
+    k -n default patch pod "$pod" --subresource=resize --type=strategic -p '{"metadata":{"annotations":{
+        "milligpu.io/allocation":"x"}}}' >/dev/null 2>&1
+    equal 'nor with a container to debug it or other amounts of CPU' 'debug ' "$(k -n default get pod "$pod" \
+        -o 'jsonpath={.spec.ephemeralContainers[*].name} {.metadata.annotations.milligpu\.io/allocation}')"
     contains 'other annotations may change' annotated "$(k -n default annotate pod "$pod" c=d 2>&1)"
 }
 
@@ -324,6 +339,22 @@ test_requests() {
         -p '{"status":{"message":"well"}}' 2>&1)"
 }
 
+# All that a copy would carry, and two that are its author's.
+copy() {
+    asking 300 '{milligpu.io/allocation: "x", milligpu.io/visible-devices: "0", visible-devices.milligpu.io/app: "0",
+        milligpu.io/gpu-model: "A100*", a/b: c}' "$pod-copy"
+}
+
+test_restores() {
+    local annotations='{.metadata.annotations}'
+    wait_for '{"a/b":"c","milligpu.io/gpu-model":"A100*"}' "$annotations" < <(copy)
+    equal 'a copy loses what the first one got, and nothing else' '{"a/b":"c","milligpu.io/gpu-model":"A100*"}' \
+        "$(copy | admitted "$annotations")"
+    equal 'a pod without annotations passes' "$pod-copy" "$(asking 300 '{}' "$pod-copy" | admitted '{.metadata.name}')"
+    contains 'what is there already stays refused' 'is written by milligpu' \
+        "$(k -n default annotate pod "$pod" milligpu.io/visible-devices=7 --overwrite 2>&1)"
+}
+
 installed='guard zero-touch scheduler-name'
 if ! k api-resources --api-group=admissionregistration.k8s.io -o name 2>/dev/null | grep -q ^mutatingadmissionpolicies; then
     installed=guard
@@ -341,13 +372,20 @@ case $installed in
     test_zero_touch
     test_scheduler_name
     ;;
-*) echo 'skip: zero-touch and scheduler-name need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
+*) echo 'skip: zero-touch, scheduler-name and restores need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
 esac
 test_amounts
 test_forged_annotations
 test_bindings
 test_requests
 test_placement
+case $installed in
+*zero-touch*)
+    installed="$installed restores"
+    k apply -k "$components/restores" >/dev/null || exit 1
+    test_restores
+    ;;
+esac
 
 echo "$count checks, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# image.sh PROGRAM - what the Containerfile puts into the image, without an engine: the file system and its list
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+program=$(readlink -f "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+check() { # SENTENCE COMMAND...
+    if "${@:2}" >"$work/out" 2>&1; then
+        echo "ok - $1"
+    else
+        echo "not ok - $1"
+        sed 's/^/    /' "$work/out"
+        failed=1
+    fi
+}
+
+same() { # FILE FILE
+    diff "$1" "$2"
+}
+
+list=$work/sbom.json
+"$top/manifests/image/root.sh" "$program" "$work/root"
+SOURCE_DATE_EPOCH=1000000000 "$top/manifests/image/sbom.sh" "$work/root" >"$list"
+SOURCE_DATE_EPOCH=1000000000 "$top/manifests/image/sbom.sh" "$work/root" >"$work/again"
+check 'the same root gives the same list' same "$list" "$work/again"
+check 'the list is SPDX 2.3' jq -e '.spdxVersion == "SPDX-2.3" and .dataLicense == "CC0-1.0"
+    and .creationInfo.created == "2001-09-09T01:46:40Z" and (.documentNamespace | startswith("https://"))' "$list"
+check 'every package has a version, a source and a URL' jq -e '[.packages[] | select(.name != "milligpud")] | length > 5
+    and all(.versionInfo != "" and (.sourceInfo | test("^built from [^ ]+ [^ ]+$"))
+    and (.externalRefs[0].referenceLocator | test("^pkg:deb/debian/[^@]+@[^?]+[?]arch=[a-z0-9]+&distro=debian-[0-9]+$")))' "$list"
+check 'names of packages are unique and allowed' jq -e '[.packages[].SPDXID]
+    | length == (unique | length) and all(test("^SPDXRef-[A-Za-z0-9.-]+$"))' "$list"
+check 'milligpud depends on each of them' jq -e '([.packages[].SPDXID] - ["SPDXRef-milligpud"])
+    == [.relationships[] | select(.relationshipType == "DEPENDS_ON") | .relatedSpdxElement]' "$list"
+find "$work/root" -name '*.so*' -type f -printf '%f\n' | sort >"$work/there"
+# The reverse: each library of the image belongs to a package of the list.
+jq -r '.packages[] | select(.name != "milligpud") | .name' "$list" | while read -r name; do
+    dpkg-query -L "$name"
+done | sed 's|.*/||' | sort -u >"$work/listed"
+check 'no library is missing in it' bash -c 'missing=$(comm -23 "$1" "$2"); echo "$missing"; [ -z "$missing" ]' _ \
+    "$work/there" "$work/listed"
+sum=$(sha256sum "$work/root/usr/bin/milligpud" | cut -d' ' -f1)
+check 'the program is the one of the list' jq -e --arg sum "$sum" \
+    '.packages[0].checksums[0].checksumValue == $sum' "$list"
+commit=$(cmake -DSOURCE=/ -DVERSION=1 -DCOMMIT=0123456789abcdef0123 -DOUT="$work/version.h" \
+    -P "$top/cmake/WriteVersion.cmake" && grep COMMIT "$work/version.h")
+check 'a build without history is told its commit' test "$commit" = '#define MILLIGPU_COMMIT "0123456789ab"'
+check 'the base is named by its digest' grep -Eq '^FROM debian:bookworm-[0-9]{8}-slim@sha256:[0-9a-f]{64} AS build$' \
+    "$top/Containerfile"
+if [ "$(id -u)" = 0 ]; then
+    check 'the program finds its libraries there' chroot "$work/root" /usr/bin/milligpud --version
+    check 'it is what was built' test "$(chroot "$work/root" /usr/bin/milligpud --version)" = "$("$program" --version)"
+else
+    echo 'skipped - the program in that root: chroot is for root'
+fi
+exit $failed
