@@ -60,10 +60,11 @@ step_release() {
             return 1
         fi
     done
+    tests/manifests/image.sh build/release/bin/milligpud
 }
 
 # The ledger cannot lie: fixed seeds, kill -9, power loss.  Fresh seeds are a command (tests/sim/run):
-# about one in two thousand finds something, which is seldom of the commit that CI looks at.
+# about one in ten thousand finds something, which is seldom of the commit that CI looks at.
 step_trust() {
     cmake --preset fast >build/fast.configure.log 2>&1 || { cat build/fast.configure.log; return 1; }
     cmake --build --preset fast -j "$JOBS" \

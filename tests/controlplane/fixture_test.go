@@ -21,10 +21,11 @@ const soon = 20 * time.Second
 // fixture is one test's own nodes, namespace and milligpud.
 type fixture struct {
 	*testing.T
-	w     *world
-	api   *harness.API
-	d     *harness.Daemon
-	space string
+	w       *world
+	api     *harness.API
+	d       *harness.Daemon
+	space   string
+	applied int /* components with policies that act now */
 }
 
 /* how often each test began: `-count` repeats them in one cluster, whose namespaces do not go */

@@ -220,3 +220,66 @@ func TestAContainerCanMapTheAnnotationItself(t *testing.T) {
 	}
 	f.shows("gpu-real", "usedMilli", 0)
 }
+
+func (f *fixture) capacity(node string) string {
+	f.Helper()
+	text := harness.Text(f.must(f.api.Get(harness.NodePath(node))), "status", "capacity",
+		harness.Resource)
+	return strings.Replace(text, "k", "000", 1)
+}
+
+func (f *fixture) hasCapacity(node, milli string) {
+	f.Helper()
+	f.until(soon, func() (bool, string) {
+		seen := f.capacity(node)
+		return seen == milli, "the capacity is " + seen + " instead of " + milli
+	})
+}
+
+func TestWhatRunsOutlivesKubeletsRestartThoughItsNodeHasFewerGPUsNow(t *testing.T) {
+	f := bare(t)
+	f.advertising()
+	node := f.realNode("gpu-real")
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--advertise")
+	f.startDaemon()
+	label := func(count string) {
+		f.patchNode("gpu-real", object{"labels": object{"nvidia.com/gpu.count": count}})
+	}
+	runs := func(names ...string) {
+		for _, name := range names {
+			if phase := harness.Text(f.pod(name), "status", "phase"); phase != "Running" {
+				t.Errorf("pod %s is %s", name, phase)
+			}
+		}
+	}
+	restart := func() {
+		node.Kubelet().Stop()
+		f.check(node.StartKubelet())
+		time.Sleep(3 * time.Second) /* it judges its pods in the first one */
+	}
+	label("2")
+	f.hasCapacity("gpu-real", "2000")
+	for _, name := range []string{"one", "two"} {
+		f.must(f.api.Create(harness.PodPath(f.space, ""), realPod(name,
+			map[harness.Ask]string{{Name: "main", Milli: 1000}: "sleep 600"})))
+		f.phase(name, "Running")
+	}
+	label("1")
+	f.drifts("", "gpu-real", "")
+	restart()
+	f.hasCapacity("gpu-real", "2000")
+	runs("one", "two")
+	f.delete("two", 0)
+	f.until(soon, func() (bool, string) {
+		return len(f.allocations()) == 1, "pod two still holds its share"
+	})
+	restart() /* and tells of its node, which lowers it */
+	f.hasCapacity("gpu-real", "1000")
+	restart()
+	runs("one")
+	/* what happens where somebody else lowers it */
+	label("0")
+	f.check(node.Advertise(500))
+	restart()
+	f.phase("one", "Failed")
+}

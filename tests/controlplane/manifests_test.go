@@ -222,10 +222,13 @@ func (f *fixture) apply(component string) {
 	documents := strings.Join(own, "\n---\n")
 	_, err := f.w.Kubectl(documents, "apply", "-f", "-")
 	f.check(err)
+	f.applied++
 	f.Cleanup(func() {
 		_, err := f.w.Kubectl(documents, "delete", "-f", "-")
 		f.check(err)
-		f.noPolicyActs()
+		if f.applied--; f.applied == 0 {
+			f.noPolicyActs()
+		}
 	})
 }
 
@@ -286,7 +289,19 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	forged := harness.Simple("forged", 300).With("milligpu.io/allocation", "{}")
 	forged.Scheduler = "nobody"
 	f.denied(forged)
+	generated := forged.Object()
+	generated["metadata"].(object)["name"] = nil
+	generated["metadata"].(object)["generateName"] = "forged-"
+	if _, err := f.api.Create(harness.PodPath(f.space, ""), generated); err == nil {
+		t.Error("a forged pod was let in whose name is made up")
+	}
 	f.place(harness.Simple("ours", 300))
+	f.forges("PATCH", "?fieldManager=tenant&force=true", "application/apply-patch+yaml", "")
+	f.forges("PATCH", "/status", "application/merge-patch+json", "")
+	/* these take the one and leave the other */
+	f.forges("PATCH", "/ephemeralcontainers", "application/strategic-merge-patch+json",
+		`,"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}`)
+	f.forges("PATCH", "/resize", "application/strategic-merge-patch+json", "")
 	for _, annotations := range []object{{"milligpu.io/allocation": "{}"},
 		{"milligpu.io/visible-devices": nil}, {"visible-devices.milligpu.io/main": "7"}} {
 		_, err := f.api.Merge(harness.PodPath(f.space, "ours"),
@@ -301,6 +316,57 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	f.until(soon, func() (bool, string) {
 		return len(f.allocations()) == 0, "the ended pod still holds its share"
 	})
+}
+
+// forges tries to write pod ours' allocation in this way, which must leave it as it is.
+func (f *fixture) forges(method, where, kind, more string) {
+	f.Helper()
+	allocation := func() string {
+		return fmt.Sprint(harness.At(f.pod("ours"), "metadata", "annotations", "milligpu.io/allocation"))
+	}
+	before := allocation()
+	body := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ours","annotations":` +
+		`{"milligpu.io/allocation":"{}"}}` + more + `}`
+	_, err := f.api.Do(method, harness.PodPath(f.space, "ours")+where, kind, body)
+	if after := allocation(); after != before {
+		f.Errorf("%s %s wrote %s over %s (%v)", method, where, after, before, err)
+	}
+}
+
+func TestACopyAsksAnewAndWhereThatCannotBeIsToldWhatToRemove(t *testing.T) {
+	needsZeroTouch(t)
+	f := start(t, oneNode(2))
+	f.apply("components/guard")
+	f.place(harness.Simple("ours", 300))
+	ours := f.pod("ours")
+	copied := harness.Simple("copy", 300)
+	for key, value := range harness.At(ours, "metadata", "annotations").(object) {
+		copied = copied.With(key, fmt.Sprint(value))
+	}
+	copied = copied.With("a/b", "c")
+	f.denied(harness.Simple("forged", 300).With("milligpu.io/allocation", "{}"))
+	if words := f.denied(copied); !strings.Contains(words, "remove milligpu.io/allocation") {
+		t.Errorf("the denial does not tell what to remove: %s", words)
+	}
+	f.apply("components/restores")
+	f.until(soon, func() (bool, string) {
+		_, err := f.api.Create(harness.PodPath(f.space, ""), copied.Object())
+		return err == nil, fmt.Sprint("the copy is denied: ", err)
+	})
+	f.bound("copy")
+	held := map[string]int{}
+	for _, name := range []string{"ours", "copy"} {
+		for _, share := range f.sharesOf(f.pod(name)) {
+			held[name] += share.Milli
+		}
+	}
+	if held["ours"] != 300 || held["copy"] != 300 {
+		t.Errorf("each holds a share of its own, not %v", held)
+	}
+	if kept := harness.Text(f.pod("copy"), "metadata", "annotations", "a/b"); kept != "c" {
+		t.Errorf("the author's own annotation is %q", kept)
+	}
+	f.consistent()
 }
 
 func TestTheGuardRefusesWhoAsksAndNamesItsNode(t *testing.T) {

@@ -42,6 +42,8 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
 class Daemon:
     """milligpud --standalone on free ports, in a folder of its own."""
 
+    before = ()  # a command that starts it
+
     def __init__(self, cluster=DEMO, *flags, env=None, ledger=None):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
         self.home = pathlib.Path(self.folder.name)
@@ -66,7 +68,7 @@ class Daemon:
         ports.unlink(missing_ok=True)
         self.log = open(self.home / "log", "ab")  # closed by kill() or stop()
         self.process = subprocess.Popen(
-            [BIN / "milligpud", *self.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+            [*self.before, BIN / "milligpud", *self.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
              "--probe-listen", "127.0.0.1:0", "--port-file", str(ports), *self.flags],
             stderr=self.log, stdout=self.log, env=self.env)
         self.wait(ports.exists, "the port file")

@@ -958,7 +958,9 @@ static void doctor_sees_exposed_webhooks(void **state)
     desk->settings.webhook_cert = "/etc/tls.crt";
     finds(desk, "webhooks", "failed", "without client certificates");
     desk->settings.webhook_client_ca = "/etc/ca.crt";
-    finds(desk, "webhooks", "ok", "only with a certificate of /etc/ca.crt");
+    finds(desk, "webhooks", "warning", "any certificate of /etc/ca.crt may bind pods");
+    desk->settings.webhook_client_names = "kube-scheduler";
+    finds(desk, "webhooks", "ok", "a certificate of /etc/ca.crt that shows one of: kube-scheduler");
     desk->settings.wake = "off";
     finds(desk, "bell", "warning", "330 s");
 }

@@ -1,9 +1,13 @@
 """What the listeners refuse before anything of ours sees it: pages in browsers, what HTTP could be read as twice, and
 bodies that nobody takes."""
 
+import http.client
 import json
 import pathlib
+import signal
 import socket
+import ssl
+import tempfile
 import time
 import unittest
 
@@ -120,6 +124,59 @@ class Names(unittest.TestCase):
         self.assertEqual(self.reach(daemon, "webhook", "10.96.0.210:8910"), 404)
         self.assertEqual(self.reach(daemon, "webhook", "127.0.0.1"), 404)
         self.assertEqual(self.reach(daemon, "webhook", "10.96.0.211:8910"), 403)
+
+
+class Holders(unittest.TestCase):
+    """Two clients that one CA has signed for: client and server."""
+
+    def open(self, *lines):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.file = pathlib.Path(self.folder.name, "config.yaml")
+        self.write(*lines)
+        daemon = rig.Daemon(rig.DEMO, "--config", str(self.file))
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def write(self, *lines):
+        home = rig.certificates()
+        self.file.write_text("\n".join([f"webhook_cert: {home}/server.crt", f"webhook_key: {home}/server.key",
+                                        f"webhook_client_ca: {home}/ca.crt", *lines, ""]))
+
+    def ask(self, daemon, holder):
+        home = rig.certificates()
+        context = ssl.create_default_context(cafile=home / "ca.crt")
+        context.load_cert_chain(home / f"{holder}.crt", home / f"{holder}.key")
+        peer = http.client.HTTPSConnection("127.0.0.1", daemon.port["webhook"], timeout=20, context=context)
+        try:
+            peer.request("POST", "/scheduler/bind", "{}", {"Content-Type": "application/json"})
+            answer = peer.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            peer.close()
+
+    def test_who_may_bind_has_a_name_and_a_sighup_names_another(self):
+        daemon = self.open("webhook_client_names: client")
+        self.assertEqual(self.ask(daemon, "client")[0], 200)
+        status, said = self.ask(daemon, "server")
+        self.assertEqual(status, 403)
+        self.assertIn("shows CN server, and webhook_client_names names none of that", said)
+        self.assertIn("shows CN server", daemon.logged())
+        self.write("webhook_client_names: other,server")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait(lambda: "certificates reloaded" in daemon.logged(), "the reload")
+        self.assertEqual(self.ask(daemon, "server")[0], 200)
+        self.assertEqual(self.ask(daemon, "client")[0], 403)
+        self.assertNotIn("any certificate", daemon.logged())
+
+    def test_without_names_anybody_of_the_ca_may_bind_and_the_start_and_doctor_say_so(self):
+        daemon = self.open()
+        self.assertEqual(self.ask(daemon, "client")[0], 200)
+        self.assertEqual(self.ask(daemon, "server")[0], 200)
+        self.assertIn("any certificate of webhook_client_ca may bind pods", daemon.logged())
+        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["webhooks"]
+        self.assertEqual(found["status"], "warning")
+        self.assertIn("webhook_client_names", found["fix"])
 
 
 class Bodies(rig.Story):

@@ -209,6 +209,17 @@ static void pod_goes(struct cluster *cluster, uint32_t slot)
     cluster->pod[slot] = NULL;
 }
 
+/* What somebody else bound there beyond what a GPU has: two parts of one pod never share one. */
+static uint32_t too_much(const struct node *node)
+{
+    uint32_t milli = 0;
+
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (node->gpu[i].used_milli > node->gpu[i].milli)
+            milli += node->gpu[i].used_milli - node->gpu[i].milli;
+    return milli;
+}
+
 /* What the node offers and what its pods ask are together no more than it has. */
 static void all_is_counted(struct cluster *cluster)
 {
@@ -231,7 +242,7 @@ static void all_is_counted(struct cluster *cluster)
     }
     must(node->held_gpus == whole);
     const uint32_t offered = node_closed(node) == REASON_NONE ? node->free_milli : 0;
-    must(offered + (taken < CAPACITY ? taken : CAPACITY) <= CAPACITY);
+    must(offered == 0 || offered + taken <= CAPACITY + too_much(node));
 }
 
 static void happen(struct cluster *cluster)

@@ -287,10 +287,13 @@ static void expire(struct sim_api *api, struct call *call)
 {
     if (call->handle == NULL)
         return;
-    if (call->deadline_ms <= api->now_ms)
-        sim_fail(api, call, ERR_TIMEOUT, "no complete answer in time", false);
-    else if (call->silence_ms > 0 && api->now_ms - call->heard_ms >= call->silence_ms)
-        sim_fail(api, call, ERR_TIMEOUT, "not a byte for too long", false);
+    const bool late = call->deadline_ms <= api->now_ms;
+    const bool silent = call->silence_ms > 0 && api->now_ms - call->heard_ms >= call->silence_ms;
+    if (!late && !silent)
+        return;
+    api->felt_ms = api->now_ms;
+    sim_fail(api, call, ERR_TIMEOUT,
+             late ? "no complete answer in time" : "not a byte for too long", false);
 }
 
 static void step(struct sim_api *api, struct call *call)
@@ -697,4 +700,9 @@ int sim_api_request(struct sim_api *api, const char *method, const char *path, c
 const uint64_t *sim_api_met(const struct sim_api *api)
 {
     return api->met;
+}
+
+int64_t sim_api_felt_ms(const struct sim_api *api)
+{
+    return api->felt_ms;
 }

@@ -123,5 +123,7 @@ int sim_api_request(struct sim_api *api, const char *method, const char *path, c
 
 /* How often each was met, since sim_api_new(). */
 const uint64_t *sim_api_met(const struct sim_api *api); /* [SIM_FAULTS] */
+/* When a caller last gave up waiting: a fault is felt as late as that.  0: never. */
+int64_t sim_api_felt_ms(const struct sim_api *api);
 
 #endif

@@ -129,6 +129,7 @@ struct sim_api {
     struct strbuf lines;  /* of the watch at hand */
     struct strbuf path;
     uint64_t met[SIM_FAULTS];
+    int64_t felt_ms; /* when a caller last gave up */
 };
 
 /* ---- sim_api_calls.c ---- */

@@ -330,6 +330,38 @@ static bool place(struct trial *trial, uint32_t want, uint32_t part)
     return false;
 }
 
+static uint32_t choices(uint32_t gpus, uint32_t parts)
+{
+    uint64_t count = 1;
+
+    for (uint32_t i = 0; i < parts; i++)
+        count = count * (gpus - i) / (i + 1);
+    return (uint32_t)count;
+}
+
+/*
+ * The daemon looks for places in so many steps; here it is done before they end, whatever the GPUs
+ * hold.  Each beginning of a way opens one line of the table of counts, which is looked at once
+ * and laid cell by cell, forth and back, for each choice of GPUs.  Before that every container has
+ * been tried greedily, and counted.  One container needs no search.
+ */
+static bool is_searched(const struct shape *shape, uint32_t gpus)
+{
+    uint64_t beginnings = 1;
+    uint64_t steps = 1 + (uint64_t)shape->wants * 3 * gpus;
+
+    for (uint32_t w = 0; w < shape->wants; w++) {
+        const uint32_t parts = truth_parts(&shape->want[w]);
+        if (parts > gpus)
+            return true; /* nor does it fit */
+        const uint64_t cells =
+            parts == 1 ? (uint64_t)gpus * (gpus + 1) : 2 * (uint64_t)gpus * choices(gpus, parts);
+        steps += beginnings * (cells + 3 * gpus);
+        beginnings *= choices(gpus, parts);
+    }
+    return shape->wants == 1 || steps <= PLACE_STEPS_MAX;
+}
+
 enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 
 /* Is there room for the pod on this node as it is, without the victims (NULL: nobody)? */
@@ -361,7 +393,7 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
     if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
     if (place(&trial, 0, 0))
-        return FIT_YES;
+        return is_searched(pod->shape, node->is.gpus) ? FIT_YES : FIT_UNSURE;
     trial.bold = true;
     return place(&trial, 0, 0) ? FIT_UNSURE : FIT_NO;
 }

@@ -1,5 +1,6 @@
 /*
- * tables - how long everything is that the daemon keeps: nothing grows with what is gone.
+ * tables - how long everything is that the daemon keeps: nothing grows with what is gone, and what
+ * tenants can fill has its bound in bytes.
  */
 #include <sqlite3.h>
 
@@ -37,6 +38,32 @@ static void judge_pods(const struct sim *sim)
     const size_t known = pods_count(sim->daemon.app.pods);
     if (known > alive)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
+}
+
+/* Whatever was asked: of what tenants can fill. */
+static void judge_bytes(const struct sim *sim)
+{
+    const struct hints_bytes hints = hints_bytes(sim->daemon.app.hints);
+    const struct pods_bytes pods = pods_bytes(sim->daemon.app.pods);
+    const struct {
+        const char *name;
+        size_t bytes;
+        size_t most;
+    } table[] = {{"askers", hints.askers, ASKERS_BYTES_MAX},
+                 {"wishes", hints.wishes, WISHES_BYTES_MAX},
+                 {"refusals", hints.refusals, REFUSALS_BYTES_MAX},
+                 {"requests", pods.requests, WISHES_BYTES_MAX},
+                 {"told", pods.told, TOLD_BYTES_MAX}};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (table[i].bytes > table[i].most)
+            sim_violation(sim, "the table of %s takes %zu bytes, at most %zu are its own",
+                          table[i].name, table[i].bytes, table[i].most);
+    if (hints_waiting(sim->daemon.app.hints) == 0 && hints.askers == 0 && hints.wishes > 0)
+        sim_violation(sim, "nobody is remembered, and wishes take %zu bytes", hints.wishes);
+    if (pods_count(sim->daemon.app.pods) == 0 && pods.requests + pods.told > 0)
+        sim_violation(sim, "no pod is known, and requests take %zu bytes, what was told %zu",
+                      pods.requests, pods.told);
 }
 
 static void count_drift(void *user, const struct drift *drift)
@@ -114,6 +141,7 @@ void judge_tables(struct sim *sim)
 {
     judge_hints(sim);
     judge_pods(sim);
+    judge_bytes(sim);
     judge_writer(sim);
     judge_store(sim);
     if (outbox_open(sim->daemon.app.outbox) > 0)

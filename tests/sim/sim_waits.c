@@ -34,6 +34,8 @@ static bool is_faulty(struct sim *sim)
             faults += met[i];
     if (faults != sim->faults)
         sim->faults_ms = sim->now_ms;
+    if (sim_api_felt_ms(sim->api) > sim->faults_ms)
+        sim->faults_ms = sim_api_felt_ms(sim->api);
     sim->faults = faults;
     return sim->now_ms - sim->faults_ms < FAULTY_MS;
 }

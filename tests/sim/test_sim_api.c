@@ -557,6 +557,7 @@ static void expect_timeout(const struct bench *bench)
     assert_false(bench->unsent);
     assert_int_equal(bench->trouble, ERR_TIMEOUT);
     assert_int_equal(bench->heads, 0);
+    assert_int_equal(sim_api_felt_ms(bench->api), bench->ended_ms); /* later than it was met */
 }
 
 static void a_late_effect_comes_after_its_timeout(void **state)

@@ -21,7 +21,7 @@ THIRD_PARTY = {
     "store": r"sqlite3\.h",
     "kube": r"curl/.*|yaml\.h",
     "web": r"microhttpd\.h|gnutls/.*",
-    "app": r"yaml\.h",
+    "app": r"yaml\.h|seccomp\.h",
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
 }
 

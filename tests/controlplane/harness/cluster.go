@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -246,4 +248,27 @@ func (c *Cluster) Stop() {
 	c.StopAPIServer()
 	/* nothing of etcd is wanted any more: no time for an orderly end */
 	c.etcd.Kill()
+}
+
+// WithCluster runs do on a cluster in a folder of its own, and takes both away; also where somebody
+// ends the program.
+func WithCluster(do func(*Cluster) error) error {
+	dir, err := TempDir()
+	if err != nil {
+		return err
+	}
+	defer RemoveAll(dir)
+	cluster, err := StartCluster(dir)
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cluster.Stop()
+		os.Exit(1)
+	}()
+	return do(cluster)
 }

@@ -6,9 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"sort"
-	"syscall"
 	"time"
 
 	"milligpu.io/tests/controlplane/harness"
@@ -48,30 +46,14 @@ func main() {
 			pods = append(pods, n)
 		}
 	}
-	if err := measure(pods); err != nil {
+	err := harness.WithCluster(func(cluster *harness.Cluster) error { return measure(cluster, pods) })
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "burst:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(pods []int) error {
-	dir, err := harness.TempDir()
-	if err != nil {
-		return err
-	}
-	defer harness.RemoveAll(dir)
-	cluster, err := harness.StartCluster(dir)
-	if err != nil {
-		return err
-	}
-	defer cluster.Stop()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cluster.Stop()
-		os.Exit(1)
-	}()
+func measure(cluster *harness.Cluster, pods []int) (err error) {
 	w := &world{Cluster: cluster}
 	if w.account, err = cluster.CreateAccount(); err != nil {
 		return err
