@@ -90,6 +90,7 @@ def filtering(daemon, context=None):
     def ask():
         with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE) as peer:
             peer.settimeout(PATIENCE)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Go's clients
             if context is not None:
                 peer = context.wrap_socket(peer, server_hostname="127.0.0.1")
             peer.sendall(body)

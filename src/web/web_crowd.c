@@ -27,8 +27,7 @@
 enum {
     SLOTS = 1024,    /* of addresses; there are at most as many of these as connections */
     LOOKS_MAX = 64,  /* at connections of one line */
-    DYING_PART = 16, /* one for so many strangers may wait to be closed */
-    DYING_LEAST = 8,
+    DYING_MORE = 64,  /* than strangers may wait to be closed: by threads that do other things */
     SLOW_AFTER = 250, /* ms without taking an answer, or ending a request: it is not being served */
 };
 
@@ -259,7 +258,7 @@ static bool make_way_there(struct web *web, const struct crowd_address *address)
 uint32_t crowd_most(const struct web_rules *rules)
 {
     must(rules->strangers > 0);
-    return rules->connections + rules->strangers + rules->strangers / DYING_PART + DYING_LEAST;
+    return rules->connections + 2 * rules->strangers + DYING_MORE;
 }
 
 static bool is_full(const struct web *web)

@@ -130,6 +130,10 @@ static void handle(void *user, struct web_call *call)
         web_answer_file(call, 200, "text/plain", atomic_exchange(&site->file, -1));
     } else if (strcmp(path, "/hold") == 0) {
         hold(site, call);
+    } else if (strcmp(path, "/linger") == 0) { /* its thread does nothing else */
+        while (!atomic_load(&site->linger_ends))
+            sleep_ms(1);
+        answer_text(call, 200, "");
     } else {
         answer_text(call, 404, "");
     }
@@ -197,6 +201,7 @@ void site_start(struct site *site)
 
 void site_stop(struct site *site)
 {
+    atomic_store(&site->linger_ends, true);
     if (site->web == NULL)
         return;
     atomic_store(&site->racer_ends, true);

@@ -33,6 +33,7 @@ struct site {
     atomic_int dropped[WEB_CAUSES];
     pthread_t racer;
     atomic_bool racer_ends;
+    atomic_bool linger_ends; /* /linger answers then */
     struct web_call *_Atomic race;
     atomic_int file; /* what /file answers, once */
 };

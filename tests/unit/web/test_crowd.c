@@ -25,7 +25,7 @@
 #define HELLO "GET /hello HTTP/1.1\r\n" HEAD
 #define HOLD  "GET /hold HTTP/1.1\r\n" HEAD
 
-enum { KIB = 1024, MANY = 3000 };
+enum { KIB = 1024, MANY = 3000, MANY_STRANGERS = 200 };
 
 static void assert_status(int status)
 {
@@ -82,6 +82,14 @@ static bool is_closed(int fd)
         got = recv(fd, byte, sizeof byte, 0);
     while (got > 0);
     return got == 0 || errno == ECONNRESET;
+}
+
+/* Or will be, in two seconds. */
+static bool is_handled(void)
+{
+    for (int i = 0; i < 400 && atomic_load(&site.handled) == 0; i++)
+        sleep_ms(5);
+    return atomic_load(&site.handled) > 0;
 }
 
 /* Nothing came from the other side, its end not either. */
@@ -153,6 +161,31 @@ static void who_is_being_answered_never_gives_way(void **state)
     for (size_t i = 0; i < ARRAY_LEN(fd); i++)
         (void)close(fd[i]);
     (void)close(fresh);
+}
+
+/* A connection is closed by its own thread, which may be busy; who comes meanwhile is served. */
+static void who_comes_before_others_are_closed_is_served(void **state)
+{
+    (void)state;
+    static int fd[2 * MANY_STRANGERS];
+    few(MANY_STRANGERS);
+    site.rules.threads = 2;
+    site_start(&site);
+    for (size_t i = 0; i < MANY_STRANGERS; i++)
+        fd[i] = open_from(1);
+    const int busy = open_from(1);
+    client_send(busy, "GET /linger HTTP/1.1\r\n" HEAD);
+    assert_true(is_handled());
+    for (size_t i = MANY_STRANGERS; i < ARRAY_LEN(fd); i++)
+        fd[i] = open_from(1);
+    ask_once(HELLO);
+    assert_status(200);
+    atomic_store(&site.linger_ends, true);
+    client_read(busy, &answer);
+    assert_status(200);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        (void)close(fd[i]);
+    (void)close(busy);
 }
 
 static void the_address_with_most_gives_way(void **state)
@@ -323,8 +356,7 @@ static void an_answer_that_is_not_taken_gives_way(void **state)
     const int fd = open_from(1);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     client_send(fd, "GET /file HTTP/1.1\r\n" HEAD);
-    for (int i = 0; i < 400 && atomic_load(&site.handled) == 0; i++)
-        sleep_ms(5);
+    assert_true(is_handled());
     sleep_ms(400);
     ask_once(HELLO);
     assert_status(200);
@@ -564,6 +596,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_longest_idle_gives_way_to_who_comes),
         TEST(who_is_being_answered_never_gives_way),
+        TEST(who_comes_before_others_are_closed_is_served),
         TEST(the_address_with_most_gives_way),
         TEST(an_address_has_a_limit_of_its_own),
         TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger),

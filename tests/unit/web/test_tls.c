@@ -446,7 +446,7 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
     static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     struct tls_client known[2];
     struct tls_client third;
-    int fd[20];
+    int fd[200];
     site.rules.client_ca_file = ca_file;
     site.rules.connections = 2;
     site.rules.strangers = 4;
