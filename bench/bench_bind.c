@@ -251,14 +251,14 @@ static void plant_stop(struct plant *plant)
 /* --- the load --- */
 
 struct bind {
-    struct web_call call;
+    struct http_call call;
     struct strbuf body;
     atomic_bool answered;
     bool busy;
     int64_t end_ns;
 };
 
-static void bind_answered(struct web_call *call)
+static void bind_answered(struct http_call *call)
 {
     struct plant *plant = call->user;
     struct bind *bind = (struct bind *)call; /* call is its first member */
@@ -357,7 +357,7 @@ static void measure(struct plant *plant, uint32_t outstanding, uint32_t binds)
     must(outstanding <= OUTSTANDING_MAX);
     series_init(&series);
     for (uint32_t i = 0; i < outstanding; i++) {
-        web_call_init(&bind[i].call, "/scheduler/bind");
+        http_call_init(&bind[i].call, "/scheduler/bind");
         bind[i].call.user = plant;
         bind[i].call.answered = bind_answered;
         strbuf_init(&bind[i].body);
@@ -378,7 +378,7 @@ static void measure(struct plant *plant, uint32_t outstanding, uint32_t binds)
     say_of(outstanding, "binds_per_commit", count / committed, "binds");
     say_of(outstanding, "writer_cpu_per_bind", spent / count / 1000, "us");
     for (uint32_t i = 0; i < outstanding; i++) {
-        web_call_done(&bind[i].call);
+        http_call_done(&bind[i].call);
         strbuf_done(&bind[i].body);
     }
     series_done(&series);

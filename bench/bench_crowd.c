@@ -111,9 +111,9 @@ struct reader {
 static void *read_pages(void *user)
 {
     struct reader *reader = user;
-    struct web_call call;
+    struct http_call call;
 
-    web_call_init(&call, "/api/v1/waiting");
+    http_call_init(&call, "/api/v1/waiting");
     call.method = "GET";
     while (!atomic_load(&reader->stop)) {
         call.status = 0;
@@ -122,7 +122,7 @@ static void *read_pages(void *user)
         must(call.status == 200);
         reader->pages++;
     }
-    web_call_done(&call);
+    http_call_done(&call);
     return NULL;
 }
 
@@ -130,7 +130,7 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
 {
     struct series series;
     struct strbuf body;
-    struct web_call call;
+    struct http_call call;
     char longest[128];
     const struct cluster_question question = {.uid = "11111111-0000-4000-8000-00000000a5ed",
                                               .amount = "300",
@@ -140,7 +140,7 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
     series_init(&series);
     strbuf_init(&body);
     cluster_question_json(&body, &question);
-    web_call_init(&call, "/scheduler/filter");
+    http_call_init(&call, "/scheduler/filter");
     for (uint32_t i = 0; i < calls + WARM_UP; i++) {
         const int64_t begun = wall_ns();
         strbuf_reset(&call.answer);
@@ -153,7 +153,7 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
     (void)snprintf(longest, sizeof longest, "%s.longest", name);
     say(longest, (double)series.ns[series.count - 1] / 1e6, "ms"); /* it has been sorted */
     series_done(&series);
-    web_call_done(&call);
+    http_call_done(&call);
     strbuf_done(&body);
 }
 

@@ -41,7 +41,7 @@ struct plant {
     uint32_t pods; /* bound, of the cluster */
     uint32_t next_pod;
     uint64_t seed;
-    struct web_call call;
+    struct http_call call;
     struct store_ops real_store;
     int64_t store_ns; /* CPU in the store, since the last event began */
 };
@@ -139,7 +139,7 @@ static void no_result(void *user, struct message *take_message)
     message_free(take_message);
 }
 
-static void answered(struct web_call *call)
+static void answered(struct http_call *call)
 {
     (void)call;
 }
@@ -234,7 +234,7 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t nodes)
     must(writer_load(plant->writer, &err) == 0);
     must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));
     (void)writer_step(plant->writer, 0);
-    web_call_init(&plant->call, "/scheduler/bind");
+    http_call_init(&plant->call, "/scheduler/bind");
     plant->call.answered = answered;
 }
 
@@ -245,7 +245,7 @@ static void plant_stop(struct plant *plant)
     writer_free(plant->writer);
     outbox_free(app->outbox);
     store_close(app->store);
-    web_call_done(&plant->call);
+    http_call_done(&plant->call);
     desk_done(&plant->desk);
 }
 

@@ -51,7 +51,7 @@ static struct text bytes_of(const struct strbuf *buf)
     return (struct text){buf->data, buf->len};
 }
 
-static bool fits(const struct web_call *call)
+static bool fits(const struct http_call *call)
 {
     return strstr(call->answer.data, "\"NodeNames\":[\"") != NULL;
 }
@@ -98,11 +98,11 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
 {
     struct series series;
     struct strbuf window[WINDOWS];
-    struct web_call call;
+    struct http_call call;
 
     series_init(&series);
     make_windows(scene, window);
-    web_call_init(&call, path);
+    http_call_init(&call, path);
     for (uint32_t i = 0; i < scene->calls + WARM_UP; i++) {
         const int64_t begun = cpu_ns();
         desk_ask(&scene->desk, &call, bytes_of(&window[i % WINDOWS]));
@@ -112,7 +112,7 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
         settle(scene, i % WINDOWS); /* the pod was bound */
     }
     report(scene, &series, what);
-    web_call_done(&call);
+    http_call_done(&call);
     drop_windows(window);
 }
 
@@ -120,12 +120,12 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
 static void haunt(struct scene *scene)
 {
     struct strbuf body;
-    struct web_call call;
+    struct http_call call;
     char uid[40];
     const uint32_t names = 16;
 
     strbuf_init(&body);
-    web_call_init(&call, "/scheduler/filter");
+    http_call_init(&call, "/scheduler/filter");
     for (uint32_t i = 0; i < HAUNTED; i++) {
         (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-0000000905e5", i);
         const struct cluster_question question = {
@@ -134,7 +134,7 @@ static void haunt(struct scene *scene)
         cluster_question_json(&body, &question);
         desk_ask(&scene->desk, &call, bytes_of(&body));
     }
-    web_call_done(&call);
+    http_call_done(&call);
     strbuf_done(&body);
 }
 
@@ -142,11 +142,11 @@ static void measure_haunted(struct scene *scene)
 {
     struct series series;
     struct strbuf window[WINDOWS];
-    struct web_call call;
+    struct http_call call;
 
     series_init(&series);
     make_windows(scene, window);
-    web_call_init(&call, "/scheduler/filter");
+    http_call_init(&call, "/scheduler/filter");
     const int64_t haunted_until = wall_ns() + (int64_t)OFFER_LIVE_MS * 1000000;
     haunt(scene);
     for (uint32_t i = 0; i < scene->calls && wall_ns() < haunted_until; i++) {
@@ -156,7 +156,7 @@ static void measure_haunted(struct scene *scene)
         settle(scene, i % WINDOWS);
     }
     report(scene, &series, "fits_600_ghosts");
-    web_call_done(&call);
+    http_call_done(&call);
     drop_windows(window);
 }
 
@@ -165,12 +165,12 @@ static void measure_refusals(struct scene *scene, bool again)
 {
     struct series series;
     struct strbuf body;
-    struct web_call call;
+    struct http_call call;
     char amount[16];
 
     series_init(&series);
     strbuf_init(&body);
-    web_call_init(&call, "/scheduler/filter");
+    http_call_init(&call, "/scheduler/filter");
     for (uint32_t i = 0; i < scene->calls; i++) {
         (void)snprintf(amount, sizeof amount, "%u", 201 + i % KINDS);
         question(scene, i, amount, &body);
@@ -182,7 +182,7 @@ static void measure_refusals(struct scene *scene, bool again)
         must(!fits(&call));
     }
     report(scene, &series, again ? "refused_again" : "refused");
-    web_call_done(&call);
+    http_call_done(&call);
     strbuf_done(&body);
 }
 

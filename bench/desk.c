@@ -63,7 +63,7 @@ void desk_done(struct desk *desk)
     view_free(app->view);
 }
 
-void desk_ask(struct desk *desk, struct web_call *call, struct text body)
+void desk_ask(struct desk *desk, struct http_call *call, struct text body)
 {
     call->status = 0;
     call->body = body;

@@ -6,7 +6,7 @@
 
 #include "app/app.h"
 #include "app/webhooks.h"
-#include "support/fake_web.h"
+#include "support/fake_http.h"
 
 /* The parts of an app that are the same in every benchmark; it is ready to grant. */
 struct desk {
@@ -21,6 +21,6 @@ void desk_outbox(struct desk *desk, const struct kube_ops *ops, void *user,
                  void (*result)(void *user, struct message *take_message));
 
 /* Ask, and be answered at once. */
-void desk_ask(struct desk *desk, struct web_call *call, struct text body);
+void desk_ask(struct desk *desk, struct http_call *call, struct text body);
 
 #endif

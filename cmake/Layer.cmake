@@ -47,7 +47,7 @@ function(milligpu_benches folder)
     endif()
     add_library(milligpu_bench STATIC EXCLUDE_FROM_ALL ${shared}
         ${PROJECT_SOURCE_DIR}/tests/support/fake_api.c
-        ${PROJECT_SOURCE_DIR}/tests/support/fake_web.c)
+        ${PROJECT_SOURCE_DIR}/tests/support/fake_http.c)
     target_include_directories(milligpu_bench
         PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(milligpu_bench PUBLIC milligpu_app

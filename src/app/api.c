@@ -179,14 +179,14 @@ static bool on_probe(const struct api_route *route)
 static void no_method(struct api_call *call, const char *method, const char *allow)
 {
     must(allow[0] != '\0');
-    web_set_header(call->web, "Allow", allow);
+    http_set_header(call->http, "Allow", allow);
     api_fail(call, 405, "%.20s is not answered here, only %s", method, allow);
 }
 
 static bool find_route(struct api_call *call, bool probe)
 {
-    const char *method = web_method(call->web);
-    const char *path = web_path(call->web);
+    const char *method = http_method(call->http);
+    const char *path = http_path(call->http);
     char allow[64] = "";
 
     must(call->route == NULL);
@@ -292,7 +292,7 @@ static void read_continue(struct api_call *call)
 static void read_query(struct api_call *call)
 {
     must(call->route != NULL);
-    web_query_each(call->web, call, take_parameter);
+    http_query_each(call->http, call, take_parameter);
     if (call->status < 400)
         read_limit(call);
     if (call->status < 400)
@@ -301,14 +301,14 @@ static void read_query(struct api_call *call)
 
 /* --- the door --- */
 
-static void serve(struct app *app, struct web_call *web, bool probe)
+static void serve(struct app *app, struct http_call *http, bool probe)
 {
-    struct api_call call = {.app = app, .web = web, .file = -1};
+    struct api_call call = {.app = app, .http = http, .file = -1};
 
-    must(app != NULL && web != NULL);
+    must(app != NULL && http != NULL);
     arena_init(&call.arena);
     strbuf_init(&call.body);
-    if (find_route(&call, probe) && web_body_unread(web)) {
+    if (find_route(&call, probe) && http_body_unread(http)) {
         api_fail(&call, 413, "%s %.200s takes no body", call.route->method, call.route->path);
     } else if (call.route != NULL) {
         call.status = call.route->status;
@@ -319,21 +319,21 @@ static void serve(struct app *app, struct web_call *web, bool probe)
     }
     must(call.status >= 200);
     /* What was true a moment ago is no answer to the next question. */
-    web_set_header(web, "Cache-Control", "no-store");
+    http_set_header(http, "Cache-Control", "no-store");
     if (call.file >= 0)
-        web_answer_file(web, call.status, call.type, call.file);
+        http_answer_file(http, call.status, call.type, call.file);
     else
-        web_answer(web, call.status, call.type, &call.body);
+        http_answer(http, call.status, call.type, &call.body);
     strbuf_done(&call.body);
     arena_done(&call.arena);
 }
 
-void api_handle(struct app *app, struct web_call *call)
+void api_handle(struct app *app, struct http_call *call)
 {
     serve(app, call, false);
 }
 
-void api_handle_probe(struct app *app, struct web_call *call)
+void api_handle_probe(struct app *app, struct http_call *call)
 {
     serve(app, call, true);
 }

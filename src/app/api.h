@@ -10,13 +10,13 @@
 #include "app.h"
 
 /* A call on the admin listener. */
-void api_handle(struct app *app, struct web_call *call);
+void api_handle(struct app *app, struct http_call *call);
 
 /* Does a route of the admin listener take a body there?  Those of the probe listener do not. */
 bool api_takes_body(const char *method, const char *path);
 
 /* A call on the probe listener: /livez, /readyz, /metrics, nothing else. */
-void api_handle_probe(struct app *app, struct web_call *call);
+void api_handle_probe(struct app *app, struct http_call *call);
 
 /* What /metrics says now. */
 void api_metrics_text(struct app *app, struct strbuf *out);

@@ -402,5 +402,5 @@ void api_backup(struct api_call *call)
         api_fail_err(call, &err);
         return;
     }
-    web_set_header(call->web, "Content-Disposition", "attachment; filename=\"ledger.db\"");
+    http_set_header(call->http, "Content-Disposition", "attachment; filename=\"ledger.db\"");
 }

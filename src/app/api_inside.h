@@ -50,7 +50,7 @@ const char *api_place_help(struct text name);
 
 struct api_call {
     struct app *app;
-    struct web_call *web;
+    struct http_call *http;
     const struct api_route *route;
     struct arena arena;
     const char *place[API_PLACES_MAX]; /* what stands for the braces of the path, in order */

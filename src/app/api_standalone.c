@@ -49,7 +49,7 @@ static void forward(struct api_call *call, const char *method, const char *path,
 
 void api_standalone_create(struct api_call *call)
 {
-    const struct text body = web_body(call->web);
+    const struct text body = http_body(call->http);
     struct object_meta meta;
     struct err err;
     char path[400];

@@ -1,7 +1,7 @@
 /*
  * app - the parts of milligpud, and how they hold together.
  *
- *   web threads --filter, prioritize, preempt--> view, hints
+ *   HTTP threads --filter, prioritize, preempt--> view, hints
  *        | bind                                    ^
  *        v                                         | publish
  *   [queue] <--watcher thread-- API server    WRITER thread --> store
@@ -16,12 +16,12 @@
 #include <stdatomic.h>
 
 #include "milligpu/clock.h"
+#include "milligpu/http.h"
 #include "milligpu/kube.h"
 #include "milligpu/queue.h"
 #include "milligpu/settings.h"
 #include "milligpu/standin.h"
 #include "milligpu/store.h"
-#include "milligpu/web.h"
 
 #include "hints.h"
 #include "message.h"

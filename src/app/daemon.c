@@ -65,7 +65,7 @@ struct daemon {
     struct watcher *watcher;
     struct claim *claim;
     struct webhooks *webhooks;
-    struct web *port[PORTS];
+    struct http_server *port[PORTS];
     struct ports_news news;
     pthread_t writer_thread;
     pthread_t watcher_thread;
@@ -203,13 +203,13 @@ static void *audit_main(void *user)
 
 /* --- handlers --- */
 
-static void webhook_call(void *user, struct web_call *call)
+static void webhook_call(void *user, struct http_call *call)
 {
     struct daemon *daemon = user;
     webhooks_handle(daemon->webhooks, call);
 }
 
-static void admin_call(void *user, struct web_call *call)
+static void admin_call(void *user, struct http_call *call)
 {
     struct daemon *daemon = user;
     api_handle(&daemon->app, call);
@@ -244,7 +244,7 @@ static bool admin_takes_body(void *user, const char *method, const char *path)
     return api_takes_body(method, path);
 }
 
-static void probe_call(void *user, struct web_call *call)
+static void probe_call(void *user, struct http_call *call)
 {
     struct daemon *daemon = user;
     api_handle_probe(&daemon->app, call);
@@ -258,12 +258,12 @@ static void turned_away(void *user, int status, const char *why)
 
     (void)user;
     (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
-    metric_add(M_WEB_REFUSED, labels, 1);
+    metric_add(M_HTTP_REFUSED, labels, 1);
     log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request turned away",
               log_i64("status", status), log_str("why", why));
 }
 
-static void dropped(void *user, const char *name, enum web_cause cause, uint32_t count)
+static void dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
 {
     struct daemon *daemon = user;
     size_t port = 0;
@@ -440,10 +440,10 @@ static void address_of(const char *listen, uint16_t port, char *out, size_t byte
     (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
 }
 
-static struct web_rules webhook_rules(struct daemon *daemon)
+static struct http_rules webhook_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
-    struct web_rules rules = {
+    struct http_rules rules = {
         .name = port_names[WEBHOOK],
         .listen = settings->webhook_listen,
         .threads = settings->webhook_threads,
@@ -454,8 +454,8 @@ static struct web_rules webhook_rules(struct daemon *daemon)
         .key_file = file_or_null(settings->webhook_key),
         .client_ca_file = file_or_null(settings->webhook_client_ca),
         .admits = webhook_admits,
-        .known_hosts_only =
-            web_address_is_loopback(settings->webhook_listen) || settings->webhook_hosts[0] != '\0',
+        .known_hosts_only = http_address_is_loopback(settings->webhook_listen) ||
+                            settings->webhook_hosts[0] != '\0',
         .hosts = settings->webhook_hosts,
         .user = daemon,
         .handler = webhook_call,
@@ -468,10 +468,10 @@ static struct web_rules webhook_rules(struct daemon *daemon)
     return rules;
 }
 
-static struct web_rules admin_rules(struct daemon *daemon)
+static struct http_rules admin_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
-    struct web_rules rules = {
+    struct http_rules rules = {
         .name = port_names[ADMIN],
         .listen = settings->admin_listen,
         .threads = ADMIN_THREADS,
@@ -492,17 +492,17 @@ static struct web_rules admin_rules(struct daemon *daemon)
 }
 
 /* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
-static struct web_rules probe_rules(struct daemon *daemon)
+static struct http_rules probe_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
-    struct web_rules rules = admin_rules(daemon);
+    struct http_rules rules = admin_rules(daemon);
 
     must(settings->probe_listen[0] != '\0');
     rules.name = port_names[PROBE];
     rules.listen = settings->probe_listen;
     rules.threads = 1;
     rules.takes_body = NULL;
-    rules.known_hosts_only = web_address_is_loopback(settings->probe_listen);
+    rules.known_hosts_only = http_address_is_loopback(settings->probe_listen);
     rules.handler = probe_call;
     ports_limits(&rules, settings->admin_connections);
     return rules;
@@ -512,7 +512,7 @@ static int start_ports(struct daemon *daemon, struct err *err)
 {
     static const char *const setting[PORTS] = {"webhook_listen", "admin_listen", "probe_listen"};
     const struct settings *settings = daemon->app.settings;
-    struct web_rules rules[PORTS] = {webhook_rules(daemon), admin_rules(daemon)};
+    struct http_rules rules[PORTS] = {webhook_rules(daemon), admin_rules(daemon)};
     size_t count = PROBE;
 
     must(daemon->port[WEBHOOK] == NULL);
@@ -521,9 +521,9 @@ static int start_ports(struct daemon *daemon, struct err *err)
     if (ports_fit(rules, count, err) < 0)
         return -(int)err->code;
     for (size_t i = 0; i < count; i++)
-        if (web_start(&rules[i], &daemon->port[i], err) < 0)
+        if (http_start(&rules[i], &daemon->port[i], err) < 0)
             return err_wrap(err, "%s", setting[i]);
-    address_of(settings->webhook_listen, web_port(daemon->port[WEBHOOK]),
+    address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
                daemon->app.webhook_address, sizeof daemon->app.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
         log_plain(LOG_WARN, "any certificate of webhook_client_ca may bind pods: set "
@@ -546,9 +546,9 @@ static int write_ports(struct daemon *daemon, struct err *err)
         char address[300];
         if (daemon->port[i] == NULL)
             continue;
-        address_of(listen[i], web_port(daemon->port[i]), address, sizeof address);
-        strbuf_printf(&text, "%s %s\n", web_name(daemon->port[i]), address);
-        log_write(LOG_INFO, "listening", log_str("port", web_name(daemon->port[i])),
+        address_of(listen[i], http_port(daemon->port[i]), address, sizeof address);
+        strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);
+        log_write(LOG_INFO, "listening", log_str("port", http_name(daemon->port[i])),
                   log_str("address", address));
     }
     int rc = 0;
@@ -615,7 +615,7 @@ static void reload_certificates(struct daemon *daemon)
 
     struct err err;
 
-    if (web_reload(daemon->port[0], &err) < 0)
+    if (http_reload(daemon->port[0], &err) < 0)
         log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
                   log_str("error", err.text));
     else
@@ -673,7 +673,7 @@ static bool quiet(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);
 
-    return web_pending(daemon->port[0]) == 0 && outbox_open(daemon->app.outbox) == 0 &&
+    return http_pending(daemon->port[0]) == 0 && outbox_open(daemon->app.outbox) == 0 &&
            queue_depth(daemon->app.queue) == 0;
 }
 
@@ -685,7 +685,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
     int64_t drain_until = 0;
 
     for (int looks = 1;; looks++) {
-        if (looks % CERTIFICATE_LOOKS == 0 && web_files_changed(daemon->port[0]))
+        if (looks % CERTIFICATE_LOOKS == 0 && http_files_changed(daemon->port[0]))
             reload_certificates(daemon);
         const int signal = sigtimedwait(signals, NULL, &look);
         if (signal == SIGHUP) {
@@ -760,7 +760,7 @@ static void stop(struct daemon *daemon)
 
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
-        web_stop(daemon->port[i]);
+        http_stop(daemon->port[i]);
     claim_free(daemon->claim);
     watcher_free(daemon->watcher);
     rights_free(app->rights);

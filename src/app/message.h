@@ -36,13 +36,13 @@ enum bind_outcome {
     OUTCOME_MOVED,   /* the pod is unbound in a later version (pod): none that was sent can land */
 };
 
-struct web_call;
+struct http_call;
 
 struct message {
     enum message_kind kind;
     struct arena arena;
     struct extender_bind bind; /* BIND, FETCHED */
-    struct web_call *call;     /* BIND, FETCHED: to be answered */
+    struct http_call *call;    /* BIND, FETCHED: to be answered */
     int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
     struct pod pod;            /* POD*, FETCHED (found), OUTCOME MOVED */
     struct node_facts node;    /* NODE* */

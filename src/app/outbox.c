@@ -153,7 +153,7 @@ static void call_free(struct call *call)
     xfree(call);
 }
 
-/* A web call that is still attached is answered by whoever stops the listener. */
+/* An HTTP call that is still attached is answered by whoever stops the listener. */
 static void call_abandon(struct call *call)
 {
     must(!call->flying || call->id != 0);

@@ -26,10 +26,11 @@ static uint32_t each_of(uint32_t strangers)
     return strangers - strangers / 4;
 }
 
-void ports_limits(struct web_rules *rules, uint32_t connections)
+void ports_limits(struct http_rules *rules, uint32_t connections)
 {
     must(connections >= PORTS_CONNECTIONS_LEAST);
-    rules->request_proves = rules->client_ca_file == NULL && web_address_is_loopback(rules->listen);
+    rules->request_proves =
+        rules->client_ca_file == NULL && http_address_is_loopback(rules->listen);
     rules->connections = rules->request_proves || rules->client_ca_file != NULL ? connections : 0;
     rules->strangers = connections;
     rules->strangers_each = each_of(connections);
@@ -38,18 +39,18 @@ void ports_limits(struct web_rules *rules, uint32_t connections)
     rules->request_ms = REQUEST_MS;
 }
 
-static uint64_t files_of(const struct web_rules *rules, size_t count)
+static uint64_t files_of(const struct http_rules *rules, size_t count)
 {
     uint64_t files = PORTS_OWN_FILES;
 
     must(count <= PORTS_MAX);
     for (size_t i = 0; i < count; i++)
-        files += web_files(&rules[i]);
+        files += http_files(&rules[i]);
     return files;
 }
 
 /* False if it is at its least already. */
-static bool shrink(struct web_rules *rules)
+static bool shrink(struct http_rules *rules)
 {
     const uint32_t before = rules->strangers;
     uint32_t after = before - before / SHRINK_PART - 1;
@@ -61,7 +62,7 @@ static bool shrink(struct web_rules *rules)
     return after < before;
 }
 
-static void warn(const struct web_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
+static void warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
 {
     char of[100] = "";
     size_t len = 0;
@@ -77,7 +78,7 @@ static void warn(const struct web_rules *rules, size_t count, uint64_t wanted, u
               log_i64("open_files", hard), log_i64("wanted", wanted), log_str("connections", of));
 }
 
-static int make_fit(struct web_rules *rules, size_t count, uint64_t hard, struct err *err)
+static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struct err *err)
 {
     const uint64_t wanted = files_of(rules, count);
     bool smaller = true;
@@ -99,7 +100,7 @@ static int make_fit(struct web_rules *rules, size_t count, uint64_t hard, struct
     return 0;
 }
 
-int ports_fit(struct web_rules *rules, size_t count, struct err *err)
+int ports_fit(struct http_rules *rules, size_t count, struct err *err)
 {
     struct rlimit limit;
 
@@ -118,20 +119,21 @@ int ports_fit(struct web_rules *rules, size_t count, struct err *err)
     return 0;
 }
 
-void ports_dropped(struct ports_news *news, size_t port, const char *name, enum web_cause cause,
+void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
                    uint32_t count)
 {
     const int64_t now_ms = clock_ns() / 1000000;
     char labels[64];
 
-    must(port < PORTS_MAX && cause < WEB_CAUSES);
-    (void)snprintf(labels, sizeof labels, "port=\"%s\",cause=\"%s\"", name, web_cause_word(cause));
-    metric_add(M_WEB_DROPPED, labels, count);
+    must(port < PORTS_MAX && cause < HTTP_CAUSES);
+    (void)snprintf(labels, sizeof labels, "port=\"%s\",cause=\"%s\"", name, http_cause_word(cause));
+    metric_add(M_HTTP_DROPPED, labels, count);
     news->untold[port][cause] += count;
     if (news->told_ms[port][cause] != 0 && now_ms - news->told_ms[port][cause] < TELL_MS)
         return;
     news->told_ms[port][cause] = now_ms;
     log_write(LOG_WARN, "connections were closed", log_str("port", name),
-              log_str("cause", web_cause_word(cause)), log_i64("count", news->untold[port][cause]));
+              log_str("cause", http_cause_word(cause)),
+              log_i64("count", news->untold[port][cause]));
     news->untold[port][cause] = 0;
 }

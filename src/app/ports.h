@@ -9,7 +9,7 @@
 #define MILLIGPU_APP_PORTS_H
 
 #include "milligpu/clock.h"
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
 enum {
     PORTS_MAX = 3,
@@ -19,18 +19,18 @@ enum {
 };
 
 /* Limits in number and time, by where it listens; the rest is the caller's. */
-void ports_limits(struct web_rules *rules, uint32_t connections);
+void ports_limits(struct http_rules *rules, uint32_t connections);
 
 /* ERR_INVALID with a sentence where not even the least is there. */
-int ports_fit(struct web_rules *rules, size_t count, struct err *err) MUST_USE;
+int ports_fit(struct http_rules *rules, size_t count, struct err *err) MUST_USE;
 
 /* What the listeners tell of connections that they closed; a line of the log a minute for each. */
 struct ports_news {
-    int64_t told_ms[PORTS_MAX][WEB_CAUSES]; /* monotonic; 0: never */
-    uint64_t untold[PORTS_MAX][WEB_CAUSES];
+    int64_t told_ms[PORTS_MAX][HTTP_CAUSES]; /* monotonic; 0: never */
+    uint64_t untold[PORTS_MAX][HTTP_CAUSES];
 };
 /* From one thread for each port. */
-void ports_dropped(struct ports_news *news, size_t port, const char *name, enum web_cause cause,
+void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
                    uint32_t count);
 
 #endif

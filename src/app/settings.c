@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
 #include "settings_inside.h"
 
@@ -289,11 +289,11 @@ static int check_listeners(const struct rule *rule)
         return broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
     if (!is_set(is->admin_listen))
         return broken(rule, SETTING_admin_listen, "cannot be off: write 127.0.0.1:8911");
-    if (!web_address_is_loopback(is->admin_listen))
+    if (!http_address_is_loopback(is->admin_listen))
         return broken(rule, SETTING_admin_listen,
                       "must be loopback, like 127.0.0.1:8911, for it asks nobody who he is; "
                       "probe_listen is for others");
-    if (web_address_is_loopback(is->webhook_listen) || is_set(is->webhook_client_ca) ||
+    if (http_address_is_loopback(is->webhook_listen) || is_set(is->webhook_client_ca) ||
         is->insecure_webhooks)
         return 0;
     return broken(rule, SETTING_webhook_listen,

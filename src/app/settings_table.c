@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/http.h"
 #include "milligpu/limits.h"
-#include "milligpu/web.h"
 
 #include "settings_inside.h"
 
@@ -220,7 +220,7 @@ static int judge_choice(const struct judged *in)
 static int judge_address(const struct judged *in)
 {
     must(in->err != NULL);
-    if (in->text[0] == '\0' || web_address_check(in->text, in->err) == 0)
+    if (in->text[0] == '\0' || http_address_check(in->text, in->err) == 0)
         return 0;
     return err_wrap(in->err, "%s: %s", in->place, settings_name(in->id));
 }

@@ -27,7 +27,7 @@ struct webhooks {
 struct question {
     struct webhooks *webhooks;
     struct app *app;
-    struct web_call *call;
+    struct http_call *call;
     struct scratch *scratch;
     struct extender_args args;
     enum request_verdict verdict;
@@ -108,7 +108,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 
 /* --- answering --- */
 
-static void count(const struct web_call *call, const char *verb, const char *outcome)
+static void count(const struct http_call *call, const char *verb, const char *outcome)
 {
     must(verb[0] != '\0' && outcome[0] != '\0');
 
@@ -117,7 +117,7 @@ static void count(const struct web_call *call, const char *verb, const char *out
     (void)snprintf(labels, sizeof labels, "verb=\"%s\",outcome=\"%s\"", verb, outcome);
     metric_add(M_WEBHOOK_REQUESTS, labels, 1);
     (void)snprintf(labels, sizeof labels, "verb=\"%s\"", verb);
-    metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - web_began_ns(call));
+    metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - http_began_ns(call));
 }
 
 void webhooks_count_refusal(enum reason reason)
@@ -130,14 +130,15 @@ void webhooks_count_refusal(enum reason reason)
     metric_add(M_REFUSALS, labels, 1);
 }
 
-static void answer_json(struct web_call *call, struct strbuf *take_body)
+static void answer_json(struct http_call *call, struct strbuf *take_body)
 {
     must(take_body->len > 0);
 
-    web_answer(call, 200, "application/json", take_body);
+    http_answer(call, 200, "application/json", take_body);
 }
 
-static void answer_problem(struct web_call *call, int status, const char *title, const char *detail)
+static void answer_problem(struct http_call *call, int status, const char *title,
+                           const char *detail)
 {
     must(status >= 400 && status < 600);
 
@@ -156,18 +157,18 @@ static void answer_problem(struct web_call *call, int status, const char *title,
     jw_key(&jw, "detail");
     jw_str(&jw, detail);
     jw_object_end(&jw);
-    web_answer(call, status, "application/problem+json", &body);
+    http_answer(call, status, "application/problem+json", &body);
     strbuf_done(&body);
 }
 
-void webhooks_bind_answer(struct web_call *call, const char *error)
+void webhooks_bind_answer(struct http_call *call, const char *error)
 {
     struct strbuf body;
 
     must(call != NULL);
     count(call, "bind", error == NULL ? "ok" : "error");
     if (error != NULL)
-        log_write(LOG_INFO, "bind refused", log_i64("request", web_id(call)),
+        log_write(LOG_INFO, "bind refused", log_i64("request", http_id(call)),
                   log_str("why", error));
     strbuf_init(&body);
     extender_bind_encode(&body, error);
@@ -175,7 +176,7 @@ void webhooks_bind_answer(struct web_call *call, const char *error)
     strbuf_done(&body);
 }
 
-static void filter_error(struct web_call *call, const char *error)
+static void filter_error(struct http_call *call, const char *error)
 {
     must(error[0] != '\0');
 
@@ -184,7 +185,7 @@ static void filter_error(struct web_call *call, const char *error)
     struct strbuf body;
 
     count(call, "filter", "error");
-    log_write(LOG_WARN, "filter answered with an error", log_i64("request", web_id(call)),
+    log_write(LOG_WARN, "filter answered with an error", log_i64("request", http_id(call)),
               log_str("error", error));
     strbuf_init(&body);
     extender_filter_encode(&body, &none, &result);
@@ -619,7 +620,7 @@ static void judge_request(struct question *question)
                       &question->request, &question->refusal);
 }
 
-static void open_args(struct webhooks *webhooks, struct web_call *call, bool scoring)
+static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
 {
     must(call != NULL);
 
@@ -634,7 +635,7 @@ static void open_args(struct webhooks *webhooks, struct web_call *call, bool sco
         return;
     }
     question.scratch = take_scratch(webhooks);
-    if (extender_args_decode(web_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
+    if (extender_args_decode(http_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
                              &question.args, &err) < 0) {
         if (scoring) {
             count(call, "prioritize", "error");
@@ -652,17 +653,17 @@ static void open_args(struct webhooks *webhooks, struct web_call *call, bool sco
     give_scratch(webhooks, question.scratch);
 }
 
-static void open_filter(struct webhooks *webhooks, struct web_call *call)
+static void open_filter(struct webhooks *webhooks, struct http_call *call)
 {
     open_args(webhooks, call, false);
 }
 
-static void open_prioritize(struct webhooks *webhooks, struct web_call *call)
+static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
 {
     open_args(webhooks, call, true);
 }
 
-static void open_bind(struct webhooks *webhooks, struct web_call *call)
+static void open_bind(struct webhooks *webhooks, struct http_call *call)
 {
     must(call != NULL);
 
@@ -671,7 +672,7 @@ static void open_bind(struct webhooks *webhooks, struct web_call *call)
     struct err err;
     const char *why;
 
-    if (extender_bind_decode(web_body(call), &message->arena, &message->bind, &err) < 0) {
+    if (extender_bind_decode(http_body(call), &message->arena, &message->bind, &err) < 0) {
         webhooks_bind_answer(call, err.text);
         message_free(message);
         return;
@@ -715,7 +716,7 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     }
 }
 
-static void open_preempt(struct webhooks *webhooks, struct web_call *call)
+static void open_preempt(struct webhooks *webhooks, struct http_call *call)
 {
     must(call != NULL);
 
@@ -731,7 +732,7 @@ static void open_preempt(struct webhooks *webhooks, struct web_call *call)
     }
     question.scratch = take_scratch(webhooks);
     struct arena *arena = &question.scratch->arena;
-    if (extender_preempt_decode(web_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
+    if (extender_preempt_decode(http_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
         0) {
         count(call, "preempt", "error");
         answer_problem(call, 400, "the body cannot be read", err.text);
@@ -752,7 +753,7 @@ static void open_preempt(struct webhooks *webhooks, struct web_call *call)
 
 static const struct {
     const char *verb;
-    void (*open)(struct webhooks *webhooks, struct web_call *call);
+    void (*open)(struct webhooks *webhooks, struct http_call *call);
 } doors[] = {
     {"/filter", open_filter},
     {"/prioritize", open_prioritize},
@@ -781,16 +782,16 @@ bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, co
     return strcmp(method, "POST") == 0 && door_at(webhooks, path) < ARRAY_LEN(doors);
 }
 
-void webhooks_handle(struct webhooks *webhooks, struct web_call *call)
+void webhooks_handle(struct webhooks *webhooks, struct http_call *call)
 {
-    const size_t at = door_at(webhooks, web_path(call));
+    const size_t at = door_at(webhooks, http_path(call));
 
     must(call != NULL);
     if (at == ARRAY_LEN(doors)) {
         answer_problem(call, 404, "not found",
                        "webhooks are filter, prioritize, bind and preempt below base_path");
-    } else if (strcmp(web_method(call), "POST") != 0) {
-        web_set_header(call, "Allow", "POST");
+    } else if (strcmp(http_method(call), "POST") != 0) {
+        http_set_header(call, "Allow", "POST");
         answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
     } else {
         doors[at].open(webhooks, call);

@@ -17,13 +17,13 @@ void webhooks_free(struct webhooks *webhooks);
 size_t webhooks_bytes(struct webhooks *webhooks);
 
 /* A call on the webhook listener, whatever its path. */
-void webhooks_handle(struct webhooks *webhooks, struct web_call *call);
+void webhooks_handle(struct webhooks *webhooks, struct http_call *call);
 
 /* Is it a webhook of ours?  Nothing else on that listener takes a body. */
 bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path);
 
 /* The answer to a bind, from whichever thread knows it.  error NULL: bound. */
-void webhooks_bind_answer(struct web_call *call, const char *error);
+void webhooks_bind_answer(struct http_call *call, const char *error);
 
 /* One more refusal in the metrics; bind counts its own. */
 void webhooks_count_refusal(enum reason reason);

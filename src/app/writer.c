@@ -35,7 +35,7 @@ enum {
 struct flight {
     char *uid;
     const struct atom *node;
-    struct web_call **call;
+    struct http_call **call;
     size_t calls;
     size_t capacity;
     int64_t deadline_ms; /* of the bind that began it */
@@ -750,7 +750,7 @@ static void answer_landed(struct writer *writer)
     forget_landed(writer);
 }
 
-/* Another web call that hangs on a flight asks once more, as it did. */
+/* Another HTTP call that hangs on a flight asks once more, as it did. */
 static struct message *bind_again(const struct flight *flight, size_t at, const struct pod *pod)
 {
     struct message *bind = message_new(MESSAGE_BIND);

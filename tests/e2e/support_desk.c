@@ -32,19 +32,19 @@ static void take_result(void *user, struct message *take_message)
     must(queue_put(desk->app.queue, take_message));
 }
 
-static void admin_call(void *user, struct web_call *call)
+static void admin_call(void *user, struct http_call *call)
 {
     struct desk *desk = user;
     api_handle(&desk->app, call);
 }
 
-static void probe_call(void *user, struct web_call *call)
+static void probe_call(void *user, struct http_call *call)
 {
     struct desk *desk = user;
     api_handle_probe(&desk->app, call);
 }
 
-static void scheduler_call(void *user, struct web_call *call)
+static void scheduler_call(void *user, struct http_call *call)
 {
     struct desk *desk = user;
     webhooks_handle(desk->webhooks, call);
@@ -56,29 +56,29 @@ static bool takes_body(void *user, const char *method, const char *path)
     return api_takes_body(method, path) || webhooks_takes_body(desk->webhooks, method, path);
 }
 
-static struct web *listen_on(struct desk *desk, const char *name,
-                             void (*handler)(void *user, struct web_call *call))
+static struct http_server *listen_on(struct desk *desk, const char *name,
+                                     void (*handler)(void *user, struct http_call *call))
 {
-    const struct web_rules rules = {.name = name,
-                                    .listen = "127.0.0.1:0",
-                                    .threads = 1,
-                                    .strangers = 16,
-                                    .strangers_each = 16,
-                                    .takes_body = handler != probe_call ? takes_body : NULL,
-                                    .body_bytes_max = 1 << 20,
-                                    .bodies_bytes_max = 1 << 24,
-                                    .first_ms = 5000,
-                                    .idle_ms = 5000,
-                                    .request_ms = 5000,
-                                    .user = desk,
-                                    .handler = handler};
-    struct web *web = NULL;
+    const struct http_rules rules = {.name = name,
+                                     .listen = "127.0.0.1:0",
+                                     .threads = 1,
+                                     .strangers = 16,
+                                     .strangers_each = 16,
+                                     .takes_body = handler != probe_call ? takes_body : NULL,
+                                     .body_bytes_max = 1 << 20,
+                                     .bodies_bytes_max = 1 << 24,
+                                     .first_ms = 5000,
+                                     .idle_ms = 5000,
+                                     .request_ms = 5000,
+                                     .user = desk,
+                                     .handler = handler};
+    struct http_server *http = NULL;
     struct err err;
 
-    if (web_start(&rules, &web, &err) < 0)
+    if (http_start(&rules, &http, &err) < 0)
         (void)fprintf(stderr, "%s: %s\n", name, err.text);
-    must(web != NULL);
-    return web;
+    must(http != NULL);
+    return http;
 }
 
 static void fill_settings(struct desk *desk)
@@ -182,9 +182,9 @@ void desk_free(struct desk *desk)
 {
     struct app *app = &desk->app;
 
-    web_stop(desk->admin);
-    web_stop(desk->probe);
-    web_stop(desk->scheduler);
+    http_stop(desk->admin);
+    http_stop(desk->probe);
+    http_stop(desk->scheduler);
     watcher_free(desk->watcher);
     outbox_free(app->outbox);
     writer_free(desk->writer);
@@ -279,11 +279,11 @@ void desk_end(struct desk *desk, const char *name)
 
 /* --- HTTP, by hand: what is on the wire is what is tested --- */
 
-static int send_request(const struct web *web, const char *method, const char *target,
+static int send_request(const struct http_server *http, const char *method, const char *target,
                         const char *body)
 {
     const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = htons(web_port(web)),
+                                   .sin_port = htons(http_port(http)),
                                    .sin_addr = {htonl(INADDR_LOOPBACK)}};
     const struct timeval limit = {.tv_sec = 10};
     struct strbuf text;
@@ -349,10 +349,10 @@ static void receive(int fd, struct answer *out)
     strbuf_done(&all);
 }
 
-void desk_ask(const struct web *web, const char *method, const char *target, const char *body,
-              struct answer *out)
+void desk_ask(const struct http_server *http, const char *method, const char *target,
+              const char *body, struct answer *out)
 {
-    receive(send_request(web, method, target, body), out);
+    receive(send_request(http, method, target, body), out);
 }
 
 void answer_done(struct answer *answer)

@@ -22,9 +22,9 @@ struct desk {
     struct writer *writer;
     struct watcher *watcher;
     struct webhooks *webhooks;
-    struct web *admin;
-    struct web *probe;
-    struct web *scheduler;
+    struct http_server *admin;
+    struct http_server *probe;
+    struct http_server *scheduler;
     struct arena arena; /* for what a test reads */
     char folder[64];
     char ledger[96];
@@ -55,8 +55,8 @@ struct answer {
 };
 
 /* One request, one answer, in full.  body NULL: none; it is sent as application/json. */
-void desk_ask(const struct web *web, const char *method, const char *target, const char *body,
-              struct answer *out);
+void desk_ask(const struct http_server *http, const char *method, const char *target,
+              const char *body, struct answer *out);
 void answer_done(struct answer *answer);
 
 #endif

@@ -85,13 +85,13 @@ static const struct doc *get(struct desk *desk, const char *target)
 }
 
 /* What is asked is refused with this status, as a problem whose detail says this. */
-static void refuses(const struct web *web, const char *method, const char *target, const char *body,
-                    int status, const char *part)
+static void refuses(const struct http_server *http, const char *method, const char *target,
+                    const char *body, int status, const char *part)
 {
     struct answer answer;
     char number[32];
 
-    desk_ask(web, method, target, body, &answer);
+    desk_ask(http, method, target, body, &answer);
     if (answer.status != status || strstr(answer.body.data, part) == NULL)
         fail_msg("%s %s: %d %s", method, target, answer.status, answer.body.data);
     assert_string_equal(answer.type, "application/problem+json");
@@ -469,13 +469,14 @@ static void head_is_get_without_the_body(void **state)
 static void parameters_that_nobody_knows_are_refused_by_name(void **state)
 {
     struct desk *desk = *state;
-    const struct web *web = desk->admin;
+    const struct http_server *http = desk->admin;
 
-    refuses(web, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
-    refuses(web, "GET", "/api/v1/nodes?node=n1", NULL, 400, "unknown parameter node");
-    refuses(web, "GET", "/api/v1/summary?a=1", NULL, 400, "this takes none");
-    refuses(web, "GET", "/api/v1/nodes?limit=1&limit=2", NULL, 400, "limit is given twice");
-    refuses(web, "GET", "/api/v1/allocations?state=free", NULL, 400, "reserved, bound or released");
+    refuses(http, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
+    refuses(http, "GET", "/api/v1/nodes?node=n1", NULL, 400, "unknown parameter node");
+    refuses(http, "GET", "/api/v1/summary?a=1", NULL, 400, "this takes none");
+    refuses(http, "GET", "/api/v1/nodes?limit=1&limit=2", NULL, 400, "limit is given twice");
+    refuses(http, "GET", "/api/v1/allocations?state=free", NULL, 400,
+            "reserved, bound or released");
 }
 
 static void a_bad_limit_is_refused(void **state)
@@ -799,26 +800,27 @@ static void history_comes_in_pages(void **state)
 
 static void history_says_what_it_wants(void **state)
 {
-    const struct web *web = ((struct desk *)*state)->admin;
+    const struct http_server *http = ((struct desk *)*state)->admin;
 
-    refuses(web, "GET", "/api/v1/history", NULL, 400, "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
-    refuses(web, "GET", "/api/v1/history?gpu=a&pod=b/c", NULL, 400, "not both");
-    refuses(web, "GET", "/api/v1/history?gpu=", NULL, 400, "gpu is empty");
-    refuses(web, "GET", "/api/v1/history?pod=web", NULL, 400, "such as default/web-0");
-    refuses(web, "GET", "/api/v1/history?pod=/web", NULL, 400, "such as default/web-0");
-    refuses(web, "GET", "/api/v1/history?pod=default/", NULL, 400, "such as default/web-0");
-    refuses(web, "GET", "/api/v1/history?gpu=a&at=yesterday", NULL, 400,
+    refuses(http, "GET", "/api/v1/history", NULL, 400,
+            "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
+    refuses(http, "GET", "/api/v1/history?gpu=a&pod=b/c", NULL, 400, "not both");
+    refuses(http, "GET", "/api/v1/history?gpu=", NULL, 400, "gpu is empty");
+    refuses(http, "GET", "/api/v1/history?pod=web", NULL, 400, "such as default/web-0");
+    refuses(http, "GET", "/api/v1/history?pod=/web", NULL, 400, "such as default/web-0");
+    refuses(http, "GET", "/api/v1/history?pod=default/", NULL, 400, "such as default/web-0");
+    refuses(http, "GET", "/api/v1/history?gpu=a&at=yesterday", NULL, 400,
             "such as 2026-01-02T14:05:00Z");
-    refuses(web, "GET", "/api/v1/history?gpu=a&at=2026-01-02", NULL, 400, "at is 2026-01-02");
+    refuses(http, "GET", "/api/v1/history?gpu=a&at=2026-01-02", NULL, 400, "at is 2026-01-02");
 }
 
 /* --- probes and metrics --- */
 
-static void says(const struct web *web, const char *target, int status, const char *part)
+static void says(const struct http_server *http, const char *target, int status, const char *part)
 {
     struct answer answer;
 
-    desk_ask(web, "GET", target, NULL, &answer);
+    desk_ask(http, "GET", target, NULL, &answer);
     if (answer.status != status || strstr(answer.body.data, part) == NULL)
         fail_msg("%s: %d %s", target, answer.status, answer.body.data);
     assert_memory_equal(answer.type, "text/plain", strlen("text/plain"));
@@ -1106,19 +1108,20 @@ static void pods_come_and_go_in_standalone(void **state)
 
 static void bad_pods_are_refused(void **state)
 {
-    const struct web *web = ((struct desk *)*state)->admin;
+    const struct http_server *http = ((struct desk *)*state)->admin;
     static const char path[] = "/api/v1/standalone/pods";
 
-    refuses(web, "POST", path, "", 400, "the body is not a Pod");
-    refuses(web, "POST", path, "{", 400, "the body is not a Pod");
-    refuses(web, "POST", path, "[]", 400, "the body is not a Pod");
-    refuses(web, "POST", path, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400,
+    refuses(http, "POST", path, "", 400, "the body is not a Pod");
+    refuses(http, "POST", path, "{", 400, "the body is not a Pod");
+    refuses(http, "POST", path, "[]", 400, "the body is not a Pod");
+    refuses(http, "POST", path, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400,
             "kind is Node: it is Pod");
-    refuses(web, "POST", path,
+    refuses(http, "POST", path,
             "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"a/../b\"}}", 400,
             "metadata.namespace is");
-    refuses(web, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400, "the pod's name is");
-    refuses(web, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400,
+    refuses(http, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400,
+            "the pod's name is");
+    refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400,
             "the pod's name is");
 }
 

@@ -119,7 +119,7 @@ class Crowded(rig.unittest.TestCase):
 
     def total(self, daemon, port, cause):
         text = self.metrics(daemon)
-        name = f'milligpu_web_dropped_total{{port="{port}",cause="{cause}"}} '
+        name = f'milligpu_http_dropped_total{{port="{port}",cause="{cause}"}} '
         return sum(int(line[len(name):]) for line in text.splitlines() if line.startswith(name))
 
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
 #include "support.h"
 
@@ -36,7 +36,7 @@ static bool resolve(const char *host, const char *port, bool *out_loopback)
 
 static void accepted(char *address)
 {
-    const bool loopback = web_address_is_loopback(address);
+    const bool loopback = http_address_is_loopback(address);
     bool second = false;
     char *colon = strrchr(address, ':');
     must(colon != NULL && colon[1] != '\0' && strlen(colon + 1) <= 5);
@@ -58,11 +58,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err;
     if (size > 0)
         memcpy(address, data, size);
-    if (web_address_check(address, &err) == 0) {
+    if (http_address_check(address, &err) == 0) {
         accepted(address);
     } else {
         must(err.code == ERR_INVALID && err.text[0] == '"');
-        must(!web_address_is_loopback(address));
+        must(!http_address_is_loopback(address));
     }
     return 0;
 }

@@ -13,7 +13,7 @@ static char *word(struct arena *arena, struct text text)
     return arena_copy(arena, text);
 }
 
-static void check_problem(const struct web_call *call)
+static void check_problem(const struct http_call *call)
 {
     const struct second second = second_read((struct text){call->answer.data, call->answer.len});
     must(strcmp(call->type, "application/problem+json") == 0);
@@ -23,33 +23,33 @@ static void check_problem(const struct web_call *call)
     json_decref(second.value);
 }
 
-static void serve(struct world *world, struct web_call *call)
+static void serve(struct world *world, struct http_call *call)
 {
     api_handle(&world->app, call);
     must(call->status >= 200 && call->status < 600);
 }
 
 /* The next page, and it is another. */
-static void go_on(struct world *world, const struct web_call *first, const char *token)
+static void go_on(struct world *world, const struct http_call *first, const char *token)
 {
-    struct web_call call;
+    struct http_call call;
     CLEANUP(strbuf_done) struct strbuf query;
     strbuf_init(&query);
     strbuf_printf(&query, "%s&continue=", first->query);
     for (; *token != '\0'; token++)
         strbuf_printf(&query, "%%%02X", (unsigned)(unsigned char)*token);
     if (strstr(first->query, "continue") == NULL && strchr(first->query, '%') == NULL) {
-        web_call_init(&call, first->path);
+        http_call_init(&call, first->path);
         call.method = first->method;
         call.query = query.data;
         serve(world, &call);
         must(call.status == 200);
         must(strcmp(call.answer.data, first->answer.data) != 0);
-        web_call_done(&call);
+        http_call_done(&call);
     }
 }
 
-static void check_json(struct world *world, const struct web_call *call)
+static void check_json(struct world *world, const struct http_call *call)
 {
     const struct second second = second_read((struct text){call->answer.data, call->answer.len});
     must(!second.refused && json_is_object(second.value));
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pieces pieces = pieces_of(data, size);
     struct arena arena;
-    struct web_call call;
+    struct http_call call;
     arena_init(&arena);
     struct text line = pieces_until(&pieces, '\n');
     const struct text type = pieces_until(&pieces, '\n');
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)text_cut(&line, ' ', &method);
     (void)text_cut(&line, '?', &path);
     const char *full = arena_printf(&arena, "/%.*s", TEXT_ARG(path));
-    web_call_init(&call, full + (full[1] == '/'));
+    http_call_init(&call, full + (full[1] == '/'));
     call.method = word(&arena, method);
     call.body = pieces_rest(&pieces);
     call.query = line.at != NULL ? word(&arena, line) : "";
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             world_spoil();
         }
     }
-    web_call_done(&call);
+    http_call_done(&call);
     arena_done(&arena);
     return 0;
 }

@@ -10,7 +10,7 @@
 
 #include "support_app.h"
 
-static void ask(struct world *world, struct web_call *call)
+static void ask(struct world *world, struct http_call *call)
 {
     webhooks_handle(world->webhooks, call);
     world_answer(world, call);
@@ -18,7 +18,7 @@ static void ask(struct world *world, struct web_call *call)
                 call->status == 200 ? "application/json" : "application/problem+json") == 0);
 }
 
-static json_t *answer_of(const struct web_call *call)
+static json_t *answer_of(const struct http_call *call)
 {
     const struct second second = second_read((struct text){call->answer.data, call->answer.len});
     must(!second.refused && second.value != NULL);
@@ -26,7 +26,7 @@ static json_t *answer_of(const struct web_call *call)
 }
 
 /* Whole Nodes come back as they were sent: with what was passed over in them, be it no UTF-8. */
-static bool echoes_what_nobody_judges(const struct web_call *call)
+static bool echoes_what_nobody_judges(const struct http_call *call)
 {
     const struct second said = second_read((struct text){call->answer.data, call->answer.len});
     const struct second asked = second_read(call->body);
@@ -103,15 +103,15 @@ static struct text raw_pod(struct text body, struct arena *arena)
     return pod;
 }
 
-static void same_answer(struct world *world, const struct web_call *first,
+static void same_answer(struct world *world, const struct http_call *first,
                         const struct extender_args *args, struct arena *arena)
 {
-    struct web_call call;
+    struct http_call call;
     CLEANUP(strbuf_done) struct strbuf body;
     strbuf_init(&body);
     if (args->full_nodes || !with_nodes(world, args, raw_pod(first->body, arena), &body))
         return;
-    web_call_init(&call, first->path);
+    http_call_init(&call, first->path);
     call.body = (struct text){body.data, body.len};
     world_forget(world);
     ask(world, &call);
@@ -125,7 +125,7 @@ static void same_answer(struct world *world, const struct web_call *first,
         must(json_equal(json_object_get(names, keys[i]), json_object_get(nodes, keys[i])));
     json_decref(names);
     json_decref(nodes);
-    web_call_done(&call);
+    http_call_done(&call);
 }
 
 static void check_scores(const struct extender_args *args, json_t *answer)
@@ -138,7 +138,7 @@ static void check_scores(const struct extender_args *args, json_t *answer)
     }
 }
 
-static void check_args(struct world *world, struct web_call *call, bool scoring)
+static void check_args(struct world *world, struct http_call *call, bool scoring)
 {
     struct extender_args args;
     struct arena arena;
@@ -162,7 +162,7 @@ static void check_args(struct world *world, struct web_call *call, bool scoring)
 }
 
 /* A pod that was told to be bound is bound there, and the books agree. */
-static void check_bind(struct world *world, struct web_call *call)
+static void check_bind(struct world *world, struct http_call *call)
 {
     struct extender_bind bind;
     struct arena arena;
@@ -191,7 +191,7 @@ static void check_bind(struct world *world, struct web_call *call)
     arena_done(&arena);
 }
 
-static void check_preempt(struct web_call *call)
+static void check_preempt(struct http_call *call)
 {
     const struct second asked = second_read(call->body);
     json_t *answer = answer_of(call);
@@ -218,8 +218,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                        : door == 'p' ? "/scheduler/prioritize"
                        : door == 'b' ? "/scheduler/bind"
                                      : "/scheduler/preempt";
-    struct web_call call;
-    web_call_init(&call, path);
+    struct http_call call;
+    http_call_init(&call, path);
     call.body = pieces_rest(&pieces);
     world_forget(world);
     ask(world, &call);
@@ -229,6 +229,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_args(world, &call, door == 'p');
     else
         check_preempt(&call);
-    web_call_done(&call);
+    http_call_done(&call);
     return 0;
 }

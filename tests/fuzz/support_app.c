@@ -234,7 +234,7 @@ void world_run(struct world *world)
         turn(world);
 }
 
-void world_answer(struct world *world, const struct web_call *call)
+void world_answer(struct world *world, const struct http_call *call)
 {
     for (int i = 0; i < 64 && call->status == 0; i++) {
         turn(world);

@@ -11,7 +11,7 @@
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "support.h"
-#include "support/fake_web.h"
+#include "support/fake_http.h"
 
 struct world {
     struct app app;
@@ -37,5 +37,5 @@ void world_forget(struct world *world);
 /* A little further: what was changed reaches the ledger. */
 void world_run(struct world *world);
 /* Until the call is answered; bounded. */
-void world_answer(struct world *world, const struct web_call *call);
+void world_answer(struct world *world, const struct http_call *call);
 #endif

@@ -426,16 +426,16 @@ void daemon_step(struct sim *sim)
 
 /* --- what others see --- */
 
-static void hear(struct web_call *web)
+static void hear(struct http_call *http)
 {
-    struct sim_call *call = web->user;
+    struct sim_call *call = http->user;
 
     call->given = false;
     if (!disk_is_cut())
         return;
     call->lost = true; /* said by a process that was dead already */
-    web->status = 0;
-    strbuf_reset(&web->answer);
+    http->status = 0;
+    strbuf_reset(&http->answer);
 }
 
 bool daemon_call(struct sim *sim, struct sim_call *call)
@@ -444,10 +444,10 @@ bool daemon_call(struct sim *sim, struct sim_call *call)
         return false;
     sim->operations++;
     call->sent = call->given = true;
-    call->web.body = (struct text){call->body.data, call->body.len};
-    call->web.user = call;
-    call->web.answered = hear;
-    webhooks_handle(sim->daemon.webhooks, &call->web);
+    call->http.body = (struct text){call->body.data, call->body.len};
+    call->http.user = call;
+    call->http.answered = hear;
+    webhooks_handle(sim->daemon.webhooks, &call->http);
     if (sim->daemon.next_ms > sim->now_ms + 1)
         sim->daemon.next_ms = sim->now_ms + 1;
     return true;

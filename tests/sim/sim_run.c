@@ -291,13 +291,13 @@ static struct sim *sim_new(const struct sim_plan *plan)
     sim_api_now(sim->api, sim->now_ms);
     for (uint32_t i = 0; i < SIM_CALLS; i++) {
         strbuf_init(&sim->call[i].body);
-        web_call_init(&sim->call[i].web, "/");
+        http_call_init(&sim->call[i].http, "/");
     }
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         sim->scheduler[i].id = i;
         strbuf_init(&sim->scheduler[i].asking.body);
         strbuf_init(&sim->scheduler[i].asking.seen);
-        web_call_init(&sim->scheduler[i].asking.web, "/");
+        http_call_init(&sim->scheduler[i].asking.http, "/");
         sim->scheduler[i].lag_ms =
             draw_between(&sim->draw, 1, draw_chance(&sim->draw, 200) ? 3000 : 30);
     }
@@ -310,12 +310,12 @@ static void sim_free(struct sim *sim)
         daemon_stop(sim);
     for (uint32_t i = 0; i < SIM_CALLS; i++) {
         strbuf_done(&sim->call[i].body);
-        web_call_done(&sim->call[i].web);
+        http_call_done(&sim->call[i].http);
     }
     for (uint32_t i = 0; i < SIM_SCHEDULERS; i++) {
         strbuf_done(&sim->scheduler[i].asking.body);
         strbuf_done(&sim->scheduler[i].asking.seen);
-        web_call_done(&sim->scheduler[i].asking.web);
+        http_call_done(&sim->scheduler[i].asking.http);
     }
     sim_api_free(sim->api);
     standin_free(sim->standin);

@@ -28,7 +28,7 @@
 #include "app/writer.h"
 #include "sim_api.h"
 #include "sim_truth.h"
-#include "support/fake_web.h"
+#include "support/fake_http.h"
 
 enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 256, SIM_STEPS_MAX = 4096 };
 
@@ -68,7 +68,7 @@ enum turn { TURN_WATCHER, TURN_WRITER, TURN_OUTBOX, TURNS };
 
 /* A webhook call; binds wait for their answer. */
 struct sim_call {
-    struct web_call web;
+    struct http_call http;
     struct strbuf body;
     struct strbuf seen; /* of filter and prioritize: the pod, when the cycle began */
     bool lost;          /* whoever asked hears nothing any more */

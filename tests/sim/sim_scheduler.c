@@ -120,8 +120,8 @@ void scheduler_restart(struct sim *sim, struct scheduler *scheduler)
 
 static void call_reset(struct sim_call *call, const char *path)
 {
-    web_call_done(&call->web);
-    web_call_init(&call->web, path);
+    http_call_done(&call->http);
+    http_call_init(&call->http, path);
     strbuf_reset(&call->body);
     call->lost = call->sent = call->given = false;
 }
@@ -241,11 +241,11 @@ static json_t *ask(struct sim *sim, struct sim_call *call)
         return NULL;
     if (call->lost)
         return NULL; /* it died in the middle */
-    if (call->web.status == 0)
-        sim_violation(sim, "%s was not answered at once", call->web.path);
-    answer = json_loadb(call->web.answer.data, call->web.answer.len, JSON_ALLOW_NUL, NULL);
+    if (call->http.status == 0)
+        sim_violation(sim, "%s was not answered at once", call->http.path);
+    answer = json_loadb(call->http.answer.data, call->http.answer.len, JSON_ALLOW_NUL, NULL);
     if (answer == NULL)
-        sim_violation(sim, "%s was answered with something that is no JSON", call->web.path);
+        sim_violation(sim, "%s was answered with something that is no JSON", call->http.path);
     return answer;
 }
 
@@ -438,18 +438,18 @@ static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
 {
     struct sim_call call = {.lost = false};
 
-    web_call_init(&call.web, "/scheduler/preempt");
+    http_call_init(&call.http, "/scheduler/preempt");
     strbuf_init(&call.body);
     put_proposal(sim, &call.body, pod, proposal);
     json_t *answer = ask(sim, &call);
-    const bool answered = answer != NULL && call.web.status == 200;
+    const bool answered = answer != NULL && call.http.status == 200;
     if (answered)
         judge_preempt(sim, pod, proposal, answer, kept);
     else
         sim_met("preempt/nobody");
     json_decref(answer);
     strbuf_done(&call.body);
-    web_call_done(&call.web);
+    http_call_done(&call.http);
     return answered;
 }
 
@@ -523,9 +523,9 @@ static void send_bind(struct sim *sim, struct sim_call *call)
 
 static const char *error_of(struct sim *sim, const struct sim_call *call, json_t **out)
 {
-    *out = json_loadb(call->web.answer.data, call->web.answer.len, JSON_ALLOW_NUL, NULL);
-    if (*out == NULL || call->web.status != 200)
-        sim_violation(sim, "bind was answered with status %d", call->web.status);
+    *out = json_loadb(call->http.answer.data, call->http.answer.len, JSON_ALLOW_NUL, NULL);
+    if (*out == NULL || call->http.status != 200)
+        sim_violation(sim, "bind was answered with status %d", call->http.status);
     const char *error = json_string_value(json_object_get(*out, "Error"));
     return error != NULL ? error : "";
 }
@@ -534,7 +534,7 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
 {
     struct view_of_pod *view = &sim->scheduler[call->scheduler].view[call->pod];
 
-    if (call->web.status != 0) {
+    if (call->http.status != 0) {
         json_t *answer;
         const char *error = error_of(sim, call, &answer);
         judge_bind_answer(sim, call, error);
@@ -572,7 +572,7 @@ static void step_calls(struct sim *sim, const struct scheduler *scheduler)
         if (call->deadline_ms == INT64_MAX) { /* nobody reads what it says */
             call->busy = call->given;
         } else if (call->sent &&
-                   (call->web.status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
+                   (call->http.status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
             bind_is_over(sim, call);
         }
     }
@@ -748,9 +748,9 @@ int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)
         const struct sim_call *call = &sim->call[i];
         if (!call->busy || call->scheduler != scheduler->id)
             continue;
-        const int64_t due = !call->sent                           ? call->start_ms
-                            : call->web.status != 0 || call->lost ? sim->now_ms + 1
-                                                                  : call->deadline_ms;
+        const int64_t due = !call->sent                            ? call->start_ms
+                            : call->http.status != 0 || call->lost ? sim->now_ms + 1
+                                                                   : call->deadline_ms;
         if (due < next && call->deadline_ms != INT64_MAX)
             next = due;
     }

@@ -37,9 +37,9 @@ def check(files: Files) -> List[Finding]:
 ONE = "int f(int a)\n{\n    must(a > 0);\n}\n"
 BAD = [
     {"src/core/x.c": ONE},
-    {"src/web/x.c": "int f(int a)\n{\n    /* must(a) */\n    return a;\n}\n"},
+    {"src/http/x.c": "int f(int a)\n{\n    /* must(a) */\n    return a;\n}\n"},
 ]
-GOOD = [{"src/web/x.c": ONE}, {"src/core/x.c": ONE, "src/core/y.c": "must(1);must(2);must(3);"}]
+GOOD = [{"src/http/x.c": ONE}, {"src/core/x.c": ONE, "src/core/y.c": "must(1);must(2);must(3);"}]
 
 SOURCES = tree(".c", under=("src",))
 for name, (functions_made, asserted_there) in count(SOURCES).items():

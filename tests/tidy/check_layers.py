@@ -12,15 +12,15 @@ MAY_INCLUDE = {
     "run": {"run", "base"},
     "store": {"store", "run", "core", "base"},
     "kube": {"kube", "run", "wire", "core", "base"},
-    "web": {"web", "run", "base"},
-    "app": {"app", "store", "kube", "web", "wire", "run", "core", "base"},
+    "http": {"http", "run", "base"},
+    "app": {"app", "store", "kube", "http", "wire", "run", "core", "base"},
     "bin": set(LAYERS),
 }
 
 THIRD_PARTY = {
     "store": r"sqlite3\.h",
     "kube": r"curl/.*|yaml\.h",
-    "web": r"microhttpd\.h|gnutls/.*",
+    "http": r"microhttpd\.h|gnutls/.*",
     "app": r"yaml\.h|seccomp\.h",
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
 }
@@ -49,7 +49,7 @@ HEADER_LAYER = {
     **dict.fromkeys("clock log metric metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector standin".split(), "kube"),
-    **dict.fromkeys("web".split(), "web"),
+    **dict.fromkeys("http".split(), "http"),
     **dict.fromkeys("config daemon settings".split(), "app"),
 }
 
@@ -132,28 +132,28 @@ def check(files: Files) -> List[Finding]:
 
 
 BASE = {"include/milligpu/base.h": "", "include/milligpu/place.h": "", "src/core/place.c": "",
-        "include/milligpu/web.h": "", "src/web/web.c": ""}
+        "include/milligpu/http.h": "", "src/http/http.c": ""}
 BAD = [
     {**BASE, "src/base/x.c": '#include "milligpu/place.h"\n'},
     {**BASE, "src/core/x.c": "#include <time.h>\n"},
     {**BASE, "src/core/x.c": "#include <stdio.h>\n"},
     {**BASE, "src/wire/x.c": "# include <jansson.h>\n"},
-    {**BASE, "src/store/x.c": '#include "milligpu/web.h"\n'},
-    {**BASE, "src/web/x.c": '#include "milligpu/place.h"\n'},
-    {**BASE, "src/web/x.c": "#include <sqlite3.h>\n"},
+    {**BASE, "src/store/x.c": '#include "milligpu/http.h"\n'},
+    {**BASE, "src/http/x.c": '#include "milligpu/place.h"\n'},
+    {**BASE, "src/http/x.c": "#include <sqlite3.h>\n"},
     {**BASE, "src/app/x.c": '#include "store/inner.h"\n'},
     {**BASE, "src/app/x.c": "#include <curl/curl.h>\n"},
     {**BASE, "src/core/x.c": '#include "milligpu_version.h"\n'},
     {**BASE, "src/core/x.c": '#include "milligpu/gone.h"\n'},
     {**BASE, "include/milligpu/place.h": "#include <sqlite3.h>\n"},
-    {**BASE, "include/milligpu/web.h": '#include "milligpu/place.h"\n'},
+    {**BASE, "include/milligpu/http.h": '#include "milligpu/place.h"\n'},
     {**BASE, "include/milligpu/orphan.h": ""},
 ]
 GOOD = [
     {**BASE, "src/core/x.c": '#include <string.h>\n#include "milligpu/place.h"\n#include "x.h"\n'},
     {**BASE, "src/core/x.c": "/*\n#include <time.h>\n*/\n"},
     {**BASE, "src/store/x.c": '#include <sqlite3.h>\n#include <time.h>\n#include "store/x.h"\n'},
-    {**BASE, "src/app/x.c": '#include "milligpu/web.h"\n#include "milligpu_version.h"\n'},
+    {**BASE, "src/app/x.c": '#include "milligpu/http.h"\n#include "milligpu_version.h"\n'},
 ]
 
 run(check, tree(".c", ".h", ".def", under=("src", "include")), BAD, GOOD)

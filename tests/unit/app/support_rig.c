@@ -417,7 +417,7 @@ void rig_free(struct rig *rig)
     store_close(rig->app.store);
     for (size_t i = 0; i < rig->call_count; i++) {
         strbuf_done(&rig->calls[i]->body);
-        web_call_done(&rig->calls[i]->web);
+        http_call_done(&rig->calls[i]->http);
         xfree(rig->calls[i]);
     }
     xfree(rig);
@@ -430,7 +430,7 @@ static void end(struct rig *rig)
     stop(rig);
     rig->felt = 0;
     for (size_t i = 0; i < rig->call_count; i++)
-        rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->web.status == 0;
+        rig->calls[i]->cut = rig->calls[i]->cut || rig->calls[i]->http.status == 0;
     atomic_store(&app->nodes_synced, false);
     atomic_store(&app->pods_synced, false);
     atomic_store(&app->disk_broken, false);
@@ -743,7 +743,7 @@ static struct rig_call *new_call(struct rig *rig, const char *path)
     struct rig_call *call = xcalloc(1, sizeof *call);
 
     must(rig->call_count < ARRAY_LEN(rig->calls));
-    web_call_init(&call->web, path);
+    http_call_init(&call->http, path);
     strbuf_init(&call->body);
     rig->calls[rig->call_count++] = call;
     return call;
@@ -751,9 +751,9 @@ static struct rig_call *new_call(struct rig *rig, const char *path)
 
 static void post(struct rig *rig, struct rig_call *call)
 {
-    call->web.began_ns = clock_ns();
-    call->web.body = (struct text){call->body.data, call->body.len};
-    webhooks_handle(rig->webhooks, &call->web);
+    call->http.began_ns = clock_ns();
+    call->http.body = (struct text){call->body.data, call->body.len};
+    webhooks_handle(rig->webhooks, &call->http);
 }
 
 const char *rig_filter_of(struct rig *rig, const char *object, const char *names)
@@ -765,8 +765,8 @@ const char *rig_filter_of(struct rig *rig, const char *object, const char *names
         strbuf_str(&call->body, *names == ' ' ? "\",\"" : (char[]){*names, '\0'});
     strbuf_str(&call->body, "\"]}");
     post(rig, call);
-    must(call->web.status == 200);
-    return call->web.answer.data;
+    must(call->http.status == 200);
+    return call->http.answer.data;
 }
 
 void rig_object(struct rig *rig, const char *pod, struct strbuf *out)
@@ -814,9 +814,9 @@ const char *rig_error(const struct rig_call *call)
     struct text key;
     const char *error = "?";
 
-    must(call->web.status == 200);
+    must(call->http.status == 200);
     arena_init(&arena);
-    jr_init(&in, (struct text){call->web.answer.data, call->web.answer.len}, "answer", &arena,
+    jr_init(&in, (struct text){call->http.answer.data, call->http.answer.len}, "answer", &arena,
             &err);
     must(jr_object(&in));
     while (jr_key(&in, &key))
@@ -834,7 +834,7 @@ const char *rig_bind(struct rig *rig, const char *pod, const char *node)
     struct rig_call *call = rig_bind_begin(rig, pod, node);
 
     rig_run(rig);
-    return call->web.status == 0 ? "(no answer)" : rig_error(call);
+    return call->http.status == 0 ? "(no answer)" : rig_error(call);
 }
 
 /* --- what the snapshot shows --- */

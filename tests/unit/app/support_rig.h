@@ -13,10 +13,10 @@
 #include "app/watcher.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
-#include "support/fake_web.h"
+#include "support/fake_http.h"
 
 struct rig_call {
-    struct web_call web;
+    struct http_call http;
     struct strbuf body;
     bool cut; /* the process ended before it was answered */
     char pod[64];

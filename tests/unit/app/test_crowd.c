@@ -237,9 +237,9 @@ static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void 
     assert_false(hints_overflow(rig->app.hints, rig->now_ms));
 }
 
-static const char *waiting_page(struct rig *rig, struct web_call *call, const char *query)
+static const char *waiting_page(struct rig *rig, struct http_call *call, const char *query)
 {
-    web_call_init(call, "/api/v1/waiting");
+    http_call_init(call, "/api/v1/waiting");
     call->method = "GET";
     call->query = query;
     api_handle(&rig->app, call);
@@ -250,21 +250,21 @@ static const char *waiting_page(struct rig *rig, struct web_call *call, const ch
 static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask(void **state)
 {
     struct rig *rig = *state;
-    struct web_call call;
+    struct http_call call;
 
     crowd(rig, 10);
     const char *few = waiting_page(rig, &call, "limit=1000");
     assert_null(strstr(few, "\"overflow\""));
     assert_null(strstr(few, "not remembered"));
-    web_call_done(&call);
+    http_call_done(&call);
     crowd(rig, ENOUGH);
     const char *many = waiting_page(rig, &call, "limit=1000");
     assert_non_null(strstr(many, "\"overflow\":true"));
     assert_non_null(strstr(many, "not remembered: too many pods wait"));
     assert_null(strstr(many, "\"continue\""));
-    web_call_done(&call);
+    http_call_done(&call);
     assert_non_null(strstr(waiting_page(rig, &call, "limit=999"), "\"continue\""));
-    web_call_done(&call);
+    http_call_done(&call);
 }
 
 /* "*" and others: 32 globs of which the first is anything. */

@@ -82,7 +82,7 @@ static void answers_are_true(struct rig *rig, size_t from)
 {
     for (size_t i = from; i < rig->call_count; i++) {
         struct rig_call *call = rig->calls[i];
-        if (call->pod[0] == '\0' || call->web.status == 0 || call->cut)
+        if (call->pod[0] == '\0' || call->http.status == 0 || call->cut)
             continue;
         const char *error = rig_error(call);
         if (error[0] != '\0') {
@@ -178,7 +178,7 @@ static void nobody_waits_for_an_answer(struct rig *rig)
     CHECK(writer_idle(rig->writer));
     CHECK(outbox_open(rig->app.outbox) == 0);
     for (size_t i = 0; i < rig->call_count; i++)
-        CHECK(rig->calls[i]->web.status == 200 || rig->calls[i]->cut);
+        CHECK(rig->calls[i]->http.status == 200 || rig->calls[i]->cut);
 }
 
 static void disk_and_memory_agree(struct rig *rig)

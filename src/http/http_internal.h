@@ -1,15 +1,15 @@
 /*
- * web_inside - what the parts of web share.
+ * http_internal - what the parts of the HTTP server share.
  *
- *   web.c          a listener: start, quiesce, stop
- *   web_accept.c   connections: limits in time, certificates
- *   web_crowd.c    connections: limits in number, who gives way
- *   web_call.c     requests: read, hand over, answer
- *   web_judge.c    which requests are taken, by their headers
- *   web_body.c     their bodies, and the memory that these may have
- *   web_tls.c      certificates
- *   web_names.c    the names that certificates of clients show
- *   web_address.c  "127.0.0.1:8910"
+ *   http.c            a listener: start, quiesce, stop
+ *   http_accept.c     connections: time limits, certificates
+ *   http_admission.c  connections: how many there may be, and which one is closed for another
+ *   http_call.c       requests: read, hand over, answer
+ *   http_headers.c    which requests are accepted, by their headers
+ *   http_body.c       request bodies, and how much memory they may take
+ *   http_tls.c        certificates
+ *   http_names.c      the names in client certificates
+ *   http_address.c    "127.0.0.1:8910"
  *
  * A connection serves one request at a time, so each has one call, used again and again:
  *
@@ -18,13 +18,13 @@
  *       \--> CUT <-- the watch found it too slow
  *
  *  I1  Only the connection's own thread of libmicrohttpd moves it, but for SLEEPING -> ANSWERED
- *      and HANDLING -> ANSWERED (web_answer), and -> CUT (the watch).
- *  I2  A call that sleeps is in web->asleep; the lock is held to put it there and to wake it.
- *  I3  A connection is in web->connections, under the lock, as long as its socket is open.
- *  I4  A connection that counts stands in a line (crowd) unless a handler has its request.
+ *      and HANDLING -> ANSWERED (http_answer), and -> CUT (the watch).
+ *  I2  A call that sleeps is in http->asleep; the lock is held to put it there and to wake it.
+ *  I3  A connection is in http->connections, under the lock, as long as its socket is open.
+ *  I4  A connection that counts is in an idle list (admission) unless a handler has its request.
  */
-#ifndef MILLIGPU_WEB_WEB_INSIDE_H
-#define MILLIGPU_WEB_WEB_INSIDE_H
+#ifndef MILLIGPU_HTTP_WEB_INSIDE_H
+#define MILLIGPU_HTTP_WEB_INSIDE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,7 +34,7 @@
 #include <gnutls/gnutls.h>
 #include <microhttpd.h>
 
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
 enum {
     CALL_HEADERS_MAX = 8,
@@ -62,8 +62,8 @@ struct call_header {
     char *value;
 };
 
-struct web_call {
-    struct web *web;
+struct http_call {
+    struct http_server *http;
     struct MHD_Connection *peer;
     atomic_int state;              /* enum call_state */
     atomic_int_fast64_t since_ns;  /* READING, ANSWERED: when that began */
@@ -73,15 +73,15 @@ struct web_call {
     const char *path;
     struct strbuf body;
     size_t body_bytes;       /* at most, as was announced */
-    atomic_size_t claimed;   /* of web->body_bytes: what its buffer takes up, until it gave way */
-    atomic_bool body_listed; /* in web->bodies; set by its own thread, under the lock */
+    atomic_size_t claimed;   /* of http->body_bytes: what its buffer takes up, until it gave way */
+    atomic_bool body_listed; /* in http->bodies; set by its own thread, under the lock */
     int64_t body_since_ns;
-    struct web_call *body_next;
-    struct web_call *body_last;
+    struct http_call *body_next;
+    struct http_call *body_last;
     bool unread; /* it has a body that nobody takes */
     int refuse;  /* this status instead of asking the handler; 0: ask */
     const char *refuse_why;
-    bool counted; /* in web->open */
+    bool counted; /* in http->open */
     uint64_t id;
     int64_t began_ns;
 
@@ -92,40 +92,40 @@ struct web_call {
     int status;
     struct MHD_Response *response;
 
-    struct web_call *asleep_next;
-    struct web_call *asleep_last;
+    struct http_call *asleep_next;
+    struct http_call *asleep_last;
 };
 
-struct web_tls {
+struct http_tls {
     atomic_uint refs;
     gnutls_certificate_credentials_t credentials;
     bool asks_client;
 };
 
 /* Connections by how long they stand there, longest first. */
-struct line {
+struct idle_list {
     struct connection *first;
     struct connection *last;
     uint32_t count;
 };
 
-struct crowd_address;
+struct admission_address;
 
 struct connection {
-    struct web_call call; /* first: from it the connection is known */
+    struct http_call call; /* first: from it the connection is known */
     int fd;
-    struct web_tls *tls; /* NULL: plain */
-    atomic_bool greeted; /* the TLS handshake came to its end */
-    bool verified;       /* the client's certificate is of our client CA */
-    bool doubted;        /* it is not */
-    bool named;          /* it has a name that will do, or any will */
-    char *nameless_why;  /* else: what it has, for people */
+    struct http_tls *tls; /* NULL: plain */
+    atomic_bool greeted;  /* the TLS handshake came to its end */
+    bool verified;        /* the client's certificate is of our client CA */
+    bool doubted;         /* it is not */
+    bool named;           /* it has a name that will do, or any will */
+    char *nameless_why;   /* else: what it has, for people */
     int64_t accepted_ns;
-    /* Its place in the crowd, under the lock. */
-    struct crowd_address *address; /* NULL: it does not count any more */
+    /* Admission's own, under the lock. */
+    struct admission_address *address; /* NULL: it does not count any more */
     bool known;
-    bool gone;         /* it gave way or was cut; the socket closes in a moment */
-    struct line *line; /* NULL: it is being answered, or gone */
+    bool gone;              /* it gave way or was cut; the socket closes in a moment */
+    struct idle_list *line; /* NULL: it is being answered, or gone */
     struct connection *line_next;
     struct connection *line_last;
     struct connection *next;
@@ -137,7 +137,7 @@ struct connection {
     int64_t first_ns; /* when the present request was first seen to come in; 0: not yet */
 };
 
-static inline struct connection *connection_of(struct web_call *call)
+static inline struct connection *connection_of(struct http_call *call)
 {
     static_assert(offsetof(struct connection, call) == 0,
                   "a call is what its connection begins with");
@@ -145,11 +145,11 @@ static inline struct connection *connection_of(struct web_call *call)
 }
 
 /* Who is connected; guarded by the lock. */
-struct crowd {
-    struct crowd_address **slot; /* by address */
-    struct crowd_address **rank; /* by how many of its strangers are idle */
-    uint32_t top;                /* the highest rank that there is; 0: none */
-    struct line idle;            /* of the known ones */
+struct admission {
+    struct admission_address **slot; /* by address */
+    struct admission_address **rank; /* by how many of its strangers are idle */
+    uint32_t top;                    /* the highest rank that there is; 0: none */
+    struct idle_list idle;           /* of the known ones */
     uint32_t strangers;
     uint32_t known;
     uint32_t dying;
@@ -157,12 +157,12 @@ struct crowd {
 
 /* Bodies that are large enough to matter and not complete, by when they became so. */
 struct bodies {
-    struct web_call *first;
-    struct web_call *last;
+    struct http_call *first;
+    struct http_call *last;
 };
 
-struct web {
-    struct web_rules rules; /* strings are copies */
+struct http_server {
+    struct http_rules rules; /* strings are copies */
     int fd;
     uint16_t port;
     struct MHD_Daemon *daemon;
@@ -170,43 +170,43 @@ struct web {
     char complaint[256]; /* libmicrohttpd's last, in the thread that starts it */
     atomic_bool quiesced;
     atomic_bool stopping;
-    atomic_uint pending;             /* handed over, not answered */
-    atomic_uint open;                /* handed over, answer not yet sent */
-    atomic_size_t body_bytes;        /* taken up by the bodies of all connections */
-    atomic_uint dropped[WEB_CAUSES]; /* since the watch told of them */
+    atomic_uint pending;              /* handed over, not answered */
+    atomic_uint open;                 /* handed over, answer not yet sent */
+    atomic_size_t body_bytes;         /* taken up by the bodies of all connections */
+    atomic_uint dropped[HTTP_CAUSES]; /* since the watch told of them */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     struct connection *connections;
-    struct crowd crowd;
+    struct admission admission;
     struct bodies bodies[2]; /* of strangers, of known ones */
-    struct web_call *asleep;
-    struct web_tls *tls;
+    struct http_call *asleep;
+    struct http_tls *tls;
     uint64_t files_seen; /* a print of the certificate files' identities */
     bool watch_ends;
     bool watch_runs;
     pthread_t watch;
 };
 
-void web_lock(struct web *web);
-void web_unlock(struct web *web);
-void web_refused(const struct web *web, int status, const char *why);
+void http_lock(struct http_server *http);
+void http_unlock(struct http_server *http);
+void http_refused(const struct http_server *http, int status, const char *why);
 /* Wait for a change at most so long; the lock is held. */
-void web_wait(struct web *web, int64_t wait_ms);
+void http_wait(struct http_server *http, int64_t wait_ms);
 
 int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *out_bytes,
                   struct err *err) MUST_USE;
 
 /* One reference, the caller's. */
-int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err) MUST_USE;
-void tls_unref(struct web_tls *tls); /* NULL is fine */
+int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *err) MUST_USE;
+void tls_unref(struct http_tls *tls); /* NULL is fine */
 /* Certificate and the demand for the client's, for a connection that was just accepted. */
 void tls_install(struct connection *connection, gnutls_session_t session);
 /* Whose certificate it is that was just verified. */
 void names_judge(struct connection *connection, gnutls_session_t session);
 /* NULL: a name of the client's will do, or none is asked for; else why not. */
 const char *names_refuse(const struct connection *connection);
-uint64_t tls_files_print(const struct web_rules *rules);
+uint64_t tls_files_print(const struct http_rules *rules);
 extern const char tls_priorities[];
 
 /* For libmicrohttpd. */
@@ -219,23 +219,23 @@ enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *pa
 void call_ended(void *cls, struct MHD_Connection *peer, void **request,
                 enum MHD_RequestTerminationCode code);
 
-void call_init(struct web_call *call, struct web *web, struct MHD_Connection *peer);
-void call_drop(struct web_call *call);
+void call_init(struct http_call *call, struct http_server *http, struct MHD_Connection *peer);
+void call_drop(struct http_call *call);
 /* Answer every call that sleeps with 503; the lock is held. */
-void call_answer_all(struct web *web);
+void call_answer_all(struct http_server *http);
 
 /* Of a request whose headers are complete: false and call->refuse, or call->unread. */
-bool judge_headers(struct web_call *call, const char *version) MUST_USE;
+bool judge_headers(struct http_call *call, const char *version) MUST_USE;
 
 /* Would so many bytes have room now, or somebody give way?  They are claimed as they come. */
-bool body_has_room(struct web_call *call, size_t bytes) MUST_USE;
+bool body_has_room(struct http_call *call, size_t bytes) MUST_USE;
 /* What the bodies of those who are known, or of others, may have. */
-size_t body_most(const struct web_rules *rules, bool known);
+size_t body_most(const struct http_rules *rules, bool known);
 /* Keep what came, or say in call->refuse why not. */
-void body_take(struct web_call *call, const char *bytes, size_t count);
-void body_complete(struct web_call *call); /* it gives way no more */
-void body_reset(struct web_call *call);    /* for the next request */
-void body_drop(struct web_call *call);
+void body_take(struct http_call *call, const char *bytes, size_t count);
+void body_complete(struct http_call *call); /* it gives way no more */
+void body_reset(struct http_call *call);    /* for the next request */
+void body_drop(struct http_call *call);
 extern const char body_too_large[];
 extern const char body_no_room[];
 
@@ -246,24 +246,24 @@ extern const char body_no_room[];
 bool connection_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
 bool connection_waits_for_us(const struct connection *connection);
 
-/* All but crowd_init and crowd_done: where the lock is not held it says so. */
-void crowd_init(struct web *web);
-void crowd_done(struct web *web);
-uint32_t crowd_most(const struct web_rules *rules); /* sockets, with those that gave way */
+/* All but admission_init and admission_done: where the lock is not held it says so. */
+void admission_init(struct http_server *http);
+void admission_done(struct http_server *http);
+uint32_t admission_most(const struct http_rules *rules); /* sockets, with those that gave way */
 /* Not held.  Before a connection: is there a place, or does somebody give way? */
-bool crowd_admits(struct web *web, const struct sockaddr *from) MUST_USE;
-void crowd_join(struct connection *connection, const struct sockaddr *from);
-void crowd_leave(struct connection *connection);
+bool admission_admits(struct http_server *http, const struct sockaddr *from) MUST_USE;
+void admission_join(struct connection *connection, const struct sockaddr *from);
+void admission_leave(struct connection *connection);
 /* connection_cut(), and it does not count any more. */
-bool crowd_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
+bool admission_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
 /* Not held.  Its certificate was verified, its request is complete; false: there is no place. */
-bool crowd_greeted(struct connection *connection) MUST_USE;
-bool crowd_asks(struct connection *connection) MUST_USE;
+bool admission_greeted(struct connection *connection) MUST_USE;
+bool admission_asks(struct connection *connection) MUST_USE;
 /* Not held.  Its answer is made. */
-void crowd_rests(struct connection *connection);
+void admission_rests(struct connection *connection);
 
 /* The thread that cuts what is too slow. */
-void watch_start(struct web *web);
-void watch_stop(struct web *web);
+void watch_start(struct http_server *http);
+void watch_stop(struct http_server *http);
 
 #endif

@@ -44,7 +44,7 @@ static void one_connection_serves_many_requests(void **state)
 {
     (void)state;
     site_start(&site);
-    assert_string_equal(web_name(site.web), "test");
+    assert_string_equal(http_name(site.http), "test");
     const int fd = client_open(&site);
     for (int i = 0; i < 20; i++) {
         client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
@@ -58,7 +58,7 @@ static void one_connection_serves_many_requests(void **state)
     }
     (void)close(fd);
     assert_int_equal(atomic_load(&site.handled), 40);
-    assert_int_equal(web_pending(site.web), 0);
+    assert_int_equal(http_pending(site.http), 0);
 }
 
 static void pipelined_requests_are_answered_in_order(void **state)
@@ -432,7 +432,7 @@ static void many_calls_sleep_and_wake(void **state)
         client_send(fd[i], "GET /hold HTTP/1.1\r\n" HEAD);
     }
     assert_true(site_await_held(&site, ARRAY_LEN(fd)));
-    assert_int_equal(web_pending(site.web), ARRAY_LEN(fd));
+    assert_int_equal(http_pending(site.http), ARRAY_LEN(fd));
     ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* sleepers are in nobody's way */
     assert_status(200);
     site_release(&site);
@@ -441,7 +441,7 @@ static void many_calls_sleep_and_wake(void **state)
         assert_contains("\r\n\r\nreleased");
         (void)close(fd[i]);
     }
-    assert_int_equal(web_pending(site.web), 0);
+    assert_int_equal(http_pending(site.http), 0);
     assert_int_equal(atomic_load(&site.attached), ARRAY_LEN(fd));
 }
 
@@ -474,7 +474,7 @@ static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
     sleep_ms(50);
     site_release(&site);
     assert_int_equal(atomic_load(&site.attached), 8);
-    assert_int_equal(web_pending(site.web), 0);
+    assert_int_equal(http_pending(site.http), 0);
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
 }
@@ -537,7 +537,7 @@ static void stopping_waits_for_nobody_that_is_slow(void **state)
     site_stop(&site);
     assert_true(clock_ns() - start < 5000000000);
     (void)close(fd);
-    web_stop(NULL);
+    http_stop(NULL);
 }
 
 static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **state)
@@ -550,8 +550,8 @@ static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **stat
     const int asleep = client_open(&site);
     client_send(asleep, "GET /hold HTTP/1.1\r\n" HEAD);
     assert_true(site_await_held(&site, 1));
-    web_quiesce(site.web);
-    web_quiesce(site.web);
+    http_quiesce(site.http);
+    http_quiesce(site.http);
     const int late = client_open(&site);
     assert_true(late >= 0);
     client_read_end(late, &answer);
@@ -574,11 +574,11 @@ static void ipv6_is_listened_on(void **state)
     (void)state;
     site.rules.listen = "[::1]:0";
     struct err err;
-    if (web_start(&site.rules, &site.web, &err) < 0) {
+    if (http_start(&site.rules, &site.http, &err) < 0) {
         print_message("no IPv6 here: %s\n", err.text);
         skip();
     }
-    web_stop(STEAL(site.web));
+    http_stop(STEAL(site.http));
     site_start(&site);
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
@@ -592,17 +592,17 @@ static void a_port_in_use_is_a_clear_error(void **state)
     char address[40];
     site_start(&site);
     site_init(&other);
-    (void)snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)web_port(site.web));
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)http_port(site.http));
     other.rules.listen = address;
-    assert_int_equal(web_start(&other.rules, &other.web, &err), -ERR_CONFLICT);
+    assert_int_equal(http_start(&other.rules, &other.http, &err), -ERR_CONFLICT);
     assert_non_null(strstr(err.text, address));
     assert_non_null(strstr(err.text, "in use"));
     other.rules.listen = "198.51.100.7:0";
-    assert_true(web_start(&other.rules, &other.web, &err) < 0);
+    assert_true(http_start(&other.rules, &other.http, &err) < 0);
     assert_non_null(strstr(err.text, "no address of this machine"));
     other.rules.listen = "nonsense";
-    assert_int_equal(web_start(&other.rules, &other.web, &err), -ERR_INVALID);
-    assert_null(other.web);
+    assert_int_equal(http_start(&other.rules, &other.http, &err), -ERR_INVALID);
+    assert_null(other.http);
 }
 
 static void a_second_listener_has_its_own_limits(void **state)
@@ -614,9 +614,9 @@ static void a_second_listener_has_its_own_limits(void **state)
     other.rules.threads = 1;
     other.rules.strangers = 1;
     site_start(&other);
-    assert_true(web_port(site.web) != web_port(other.web));
-    assert_int_equal(web_reload(site.web, &(struct err){0}), 0);
-    assert_false(web_files_changed(site.web));
+    assert_true(http_port(site.http) != http_port(other.http));
+    assert_int_equal(http_reload(site.http, &(struct err){0}), 0);
+    assert_false(http_files_changed(site.http));
     site_stop(&other);
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
@@ -673,11 +673,11 @@ static void everything_at_once_holds(void **state)
     }
     sleep_ms(200); /* the last of /later */
     site_release(&site);
-    for (int i = 0; i < 200 && web_pending(site.web) > 0; i++) {
+    for (int i = 0; i < 200 && http_pending(site.http) > 0; i++) {
         site_release(&site);
         sleep_ms(10);
     }
-    assert_int_equal(web_pending(site.web), 0);
+    assert_int_equal(http_pending(site.http), 0);
 }
 
 int main(void)

@@ -2,7 +2,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 static int wrong(struct err *err, const char *address, const char *what)
 {
@@ -90,7 +90,7 @@ int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *
     return 0;
 }
 
-int web_address_check(const char *address, struct err *err)
+int http_address_check(const char *address, struct err *err)
 {
     struct sockaddr_storage parsed = {0};
     socklen_t bytes;
@@ -99,7 +99,7 @@ int web_address_check(const char *address, struct err *err)
     return address_parse(address, &parsed, &bytes, err);
 }
 
-bool web_address_is_loopback(const char *address)
+bool http_address_is_loopback(const char *address)
 {
     struct sockaddr_storage parsed = {0};
     struct sockaddr_in v4;

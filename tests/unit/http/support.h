@@ -9,32 +9,32 @@
  *   /hold    not answered before site_release(), with what site_attached counts
  *   else     404
  */
-#ifndef MILLIGPU_TESTS_UNIT_WEB_SUPPORT_H
-#define MILLIGPU_TESTS_UNIT_WEB_SUPPORT_H
+#ifndef MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_H
+#define MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "milligpu/http.h"
 #include "milligpu/strbuf.h"
-#include "milligpu/web.h"
 
 enum { HELD_MAX = 64 };
 
 struct site {
-    struct web *web;
-    struct web_rules rules;
+    struct http_server *http;
+    struct http_rules rules;
     pthread_mutex_t lock; /* guards held */
-    struct web_call *held[HELD_MAX];
+    struct http_call *held[HELD_MAX];
     size_t held_count;
     atomic_int attached; /* freed so often */
     atomic_int handled;
     atomic_int refused;
     atomic_int last_status;
-    atomic_int dropped[WEB_CAUSES];
+    atomic_int dropped[HTTP_CAUSES];
     pthread_t racer;
     atomic_bool racer_ends;
     atomic_bool linger_ends; /* /linger answers then */
-    struct web_call *_Atomic race;
+    struct http_call *_Atomic race;
     atomic_int file; /* what /file answers, once */
 };
 

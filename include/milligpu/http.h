@@ -1,16 +1,16 @@
 /*
- * web - HTTP in: listeners, limits, TLS.  Knows nothing of what is served.
+ * http - the HTTP server: listeners, limits, TLS.  It knows nothing of what is served.
  *
  *   request complete -> handler(call) in one of the listener's threads
- *                          web_answer(call) now, or later from any thread: the connection sleeps
+ *                          http_answer(call) now, or later from any thread: the connection sleeps
  *
  * Every call is answered exactly once.  Until then its body, path and headers stay valid;
- * web_answer() ends that.  Handlers must not block: a slow answer is given later (bind).
+ * http_answer() ends that.  Handlers must not block: a slow answer is given later (bind).
  * libmicrohttpd's pitfalls are this layer's: answers are queued on the second callback, bodies
  * live in buffers of our own, answers carry Content-Length, what is ambiguous is refused.  Pages in
  * browsers (Origin) are not served, and bodies are JSON.
  *
- *  W1  A call is answered once: by web_answer(), or with 503 by web_stop(), after which
+ *  W1  A call is answered once: by http_answer(), or with 503 by http_stop(), after which
  *      nobody else may.
  *  W2  A request has request_ms from its first byte to its last, however steadily its bytes drip.
  *  W3  A connection uses the certificates that were loaded when it was accepted.
@@ -27,26 +27,26 @@
  *
  * Any thread, unless a function says otherwise; one call is touched by one thread at a time.
  */
-#ifndef MILLIGPU_WEB_H
-#define MILLIGPU_WEB_H
+#ifndef MILLIGPU_HTTP_H
+#define MILLIGPU_HTTP_H
 
 #include "milligpu/err.h"
 #include "milligpu/strbuf.h"
 
-struct web;      /* one listener */
-struct web_call; /* one request */
+struct http_server; /* one listener */
+struct http_call;   /* one request */
 
 /* Why a connection was closed before its time. */
-enum web_cause {
-    WEB_SILENT,    /* nothing came from it, or no TLS handshake, in first_ms */
-    WEB_GAVE_WAY,  /* it was idle, and another came (W4) */
-    WEB_BODY_SLOW, /* its body came slowly, and another wanted the memory (W6) */
-    WEB_NO_PLACE,  /* it came, and everybody was being answered */
-    WEB_CAUSES,
+enum http_cause {
+    HTTP_SILENT,    /* nothing came from it, or no TLS handshake, in first_ms */
+    HTTP_GAVE_WAY,  /* it was idle, and another came (W4) */
+    HTTP_BODY_SLOW, /* its body came slowly, and another wanted the memory (W6) */
+    HTTP_NO_PLACE,  /* it came, and everybody was being answered */
+    HTTP_CAUSES,
 };
-const char *web_cause_word(enum web_cause cause);
+const char *http_cause_word(enum http_cause cause);
 
-struct web_rules {
+struct http_rules {
     const char *name;        /* "webhook", "admin", "probe": for logs and metrics */
     const char *listen;      /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
     uint32_t threads;        /* epoll pool */
@@ -56,7 +56,7 @@ struct web_rules {
     bool request_proves;     /* who has brought a request to its end is known */
     /*
      * Is there a route that takes a body?  Any other body is not read: its request is handed over
-     * at its headers (web_body_unread), and its connection ends.  NULL: there is none.
+     * at its headers (http_body_unread), and its connection ends.  NULL: there is none.
      */
     bool (*takes_body)(void *user, const char *method, const char *path);
     size_t body_bytes_max; /* 413 beyond, before the bytes are read where Content-Length says so */
@@ -76,80 +76,81 @@ struct web_rules {
     bool known_hosts_only; /* Host is a loopback name or one of these (DNS rebinding) */
     const char *hosts;     /* names or addresses without ports, between commas; or NULL */
     void *user;
-    void (*handler)(void *user, struct web_call *call);
+    void (*handler)(void *user, struct http_call *call);
     /*
      * A request that never reached the handler: 400, 403, 408, 413, 415, 417, 431, 501, 503, 505;
-     * 0: the TLS handshake failed.  From any thread; must not call web_*.  May be NULL.
+     * 0: the TLS handshake failed.  From any thread; must not call http_*.  May be NULL.
      */
     void (*refused)(void *user, int status, const char *why);
     /* So many connections of this listener were closed, told a moment later.  May be NULL. */
-    void (*dropped)(void *user, const char *name, enum web_cause cause, uint32_t count);
+    void (*dropped)(void *user, const char *name, enum http_cause cause, uint32_t count);
 };
 
 /* How many files a listener with these rules may have open. */
-uint32_t web_files(const struct web_rules *rules);
+uint32_t http_files(const struct http_rules *rules);
 
-int web_start(const struct web_rules *rules, struct web **out, struct err *err) MUST_USE;
+int http_start(const struct http_rules *rules, struct http_server **out, struct err *err) MUST_USE;
 
 /* The port that was bound. */
-uint16_t web_port(const struct web *web);
-const char *web_name(const struct web *web);
+uint16_t http_port(const struct http_server *http);
+const char *http_name(const struct http_server *http);
 
 /* No new connections; answered ones are closed after their answer. */
-void web_quiesce(struct web *web);
+void http_quiesce(struct http_server *http);
 
 /* Calls that are not yet answered. */
-uint32_t web_pending(const struct web *web);
+uint32_t http_pending(const struct http_server *http);
 
 /* What the bodies of requests take up, those that connections keep for their next one included. */
-size_t web_body_bytes(const struct web *web);
+size_t http_body_bytes(const struct http_server *http);
 
 /* Answers what is left with 503 and stops.  NULL is fine. */
-void web_stop(struct web *web);
+void http_stop(struct http_server *http);
 
 /*
  * Read certificate, key and CA again; the old ones stay when the new do not load.
  * Plain HTTP: nothing to do.
  */
-int web_reload(struct web *web, struct err *err) MUST_USE;
+int http_reload(struct http_server *http, struct err *err) MUST_USE;
 
 /* Did one of these files change since they were last read, with success or without? */
-bool web_files_changed(struct web *web);
+bool http_files_changed(struct http_server *http);
 
-/* "127.0.0.1:8910", "[::1]:0", "localhost:80": the forms that web_start() takes. */
-int web_address_check(const char *address, struct err *err) MUST_USE;
+/* "127.0.0.1:8910", "[::1]:0", "localhost:80": the forms that http_start() takes. */
+int http_address_check(const char *address, struct err *err) MUST_USE;
 /* Of an address that passed the check: can only this machine reach it? */
-bool web_address_is_loopback(const char *address);
+bool http_address_is_loopback(const char *address);
 
-const char *web_method(const struct web_call *call);
-const char *web_path(const struct web_call *call); /* decoded, without the query; begins with '/' */
+const char *http_method(const struct http_call *call);
+const char *
+http_path(const struct http_call *call); /* decoded, without the query; begins with '/' */
 /* Decoded; NULL if absent; "" if empty. */
-const char *web_query(struct web_call *call, const char *name);
+const char *http_query(struct http_call *call, const char *name);
 /* Visit the query's names, for refusing those that nobody knows. */
-void web_query_each(struct web_call *call, void *user,
-                    void (*name)(void *user, const char *name, const char *value));
-const char *web_header(struct web_call *call, const char *name); /* NULL if absent */
-struct text web_body(const struct web_call *call);
+void http_query_each(struct http_call *call, void *user,
+                     void (*name)(void *user, const char *name, const char *value));
+const char *http_header(struct http_call *call, const char *name); /* NULL if absent */
+struct text http_body(const struct http_call *call);
 /* It has a body that takes_body() did not want: it is empty here. */
-bool web_body_unread(const struct web_call *call);
-uint64_t web_id(const struct web_call *call);      /* request id, unique in the process */
-int64_t web_began_ns(const struct web_call *call); /* monotonic, when the request was complete */
+bool http_body_unread(const struct http_call *call);
+uint64_t http_id(const struct http_call *call);      /* request id, unique in the process */
+int64_t http_began_ns(const struct http_call *call); /* monotonic, when the request was complete */
 
 /*
- * done(user) is called when the call is answered, by web_answer() itself or by web_stop(): frees.
+ * done(user) is called when the call is answered, by http_answer() itself or by http_stop(): frees.
  * A peer that goes away meanwhile changes nothing; the answer is then dropped.
  */
-void web_attach(struct web_call *call, void *user, void (*done)(void *user));
+void http_attach(struct http_call *call, void *user, void (*done)(void *user));
 
 /* Swallows body (it is reset).  type: "application/json".  Any thread, exactly once. */
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body);
+void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body);
 /* The same with what is in a file now; it is read while it is sent, and closed. */
-void web_answer_file(struct web_call *call, int status, const char *type, int take_fd);
+void http_answer_file(struct http_call *call, int status, const char *type, int take_fd);
 
 /*
  * More headers, at most 8, before the answer; both are copied.  One whose value a header cannot
  * carry is left out.
  */
-void web_set_header(struct web_call *call, const char *name, const char *value);
+void http_set_header(struct http_call *call, const char *name, const char *value);
 
 #endif

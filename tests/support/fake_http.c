@@ -1,4 +1,4 @@
-#include "support/fake_web.h"
+#include "support/fake_http.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,56 +7,56 @@
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
 
-void web_call_init(struct web_call *call, const char *path)
+void http_call_init(struct http_call *call, const char *path)
 {
-    *call = (struct web_call){
+    *call = (struct http_call){
         .method = "POST", .path = path, .query = "", .content_type = "application/json"};
     strbuf_init(&call->answer);
 }
 
-void web_call_done(struct web_call *call)
+void http_call_done(struct http_call *call)
 {
     strbuf_done(&call->answer);
 }
 
-const char *web_method(const struct web_call *call)
+const char *http_method(const struct http_call *call)
 {
     return call->method;
 }
 
-const char *web_path(const struct web_call *call)
+const char *http_path(const struct http_call *call)
 {
     return call->path;
 }
 
-const char *web_header(struct web_call *call, const char *name)
+const char *http_header(struct http_call *call, const char *name)
 {
     return strcmp(name, "Content-Type") == 0 ? call->content_type : NULL;
 }
 
-struct text web_body(const struct web_call *call)
+struct text http_body(const struct http_call *call)
 {
     return call->body;
 }
 
-bool web_body_unread(const struct web_call *call)
+bool http_body_unread(const struct http_call *call)
 {
     return call->unread;
 }
 
-uint64_t web_id(const struct web_call *call)
+uint64_t http_id(const struct http_call *call)
 {
     must(call->status == 0);
     return 1;
 }
 
-int64_t web_began_ns(const struct web_call *call)
+int64_t http_began_ns(const struct http_call *call)
 {
     must(call->status == 0);
     return call->began_ns;
 }
 
-void web_set_header(struct web_call *call, const char *name, const char *value)
+void http_set_header(struct http_call *call, const char *name, const char *value)
 {
     must(call->status == 0 && name[0] != '\0' && value != NULL);
 }
@@ -80,8 +80,8 @@ static const char *decoded(struct arena *arena, struct text raw)
     return out;
 }
 
-void web_query_each(struct web_call *call, void *user,
-                    void (*name)(void *user, const char *name, const char *value))
+void http_query_each(struct http_call *call, void *user,
+                     void (*name)(void *user, const char *name, const char *value))
 {
     struct text rest = text_of(call->query);
     struct text pair;
@@ -96,7 +96,7 @@ void web_query_each(struct web_call *call, void *user,
 }
 
 /* Takes the memory, as the real one does. */
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body)
 {
     must(call->status == 0 && status >= 200); /* exactly once */
     strbuf_done(&call->answer);
@@ -108,7 +108,7 @@ void web_answer(struct web_call *call, int status, const char *type, struct strb
         call->answered(call);
 }
 
-void web_answer_file(struct web_call *call, int status, const char *type, int take_fd)
+void http_answer_file(struct http_call *call, int status, const char *type, int take_fd)
 {
     struct strbuf body;
     char bytes[4096];
@@ -118,5 +118,5 @@ void web_answer_file(struct web_call *call, int status, const char *type, int ta
     while ((got = read(take_fd, bytes, sizeof bytes)) > 0)
         strbuf_add(&body, bytes, (size_t)got);
     must(got == 0 && close(take_fd) == 0);
-    web_answer(call, status, type, &body);
+    http_answer(call, status, type, &body);
 }

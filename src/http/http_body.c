@@ -2,7 +2,7 @@
 
 #include "milligpu/clock.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 /*
  * Bodies in memory, counted by what they take up: all of a listener together have bodies_bytes_max,
@@ -24,7 +24,7 @@ const char body_too_large[] = "the body is larger than this server takes";
 const char body_no_room[] =
     "the bodies of other requests fill the memory that bodies may have: try again";
 
-size_t body_most(const struct web_rules *rules, bool known)
+size_t body_most(const struct http_rules *rules, bool known)
 {
     const size_t all = rules->bodies_bytes_max;
 
@@ -33,21 +33,21 @@ size_t body_most(const struct web_rules *rules, bool known)
 }
 
 /* Read in the connection's own thread, where it changes. */
-static bool is_known(struct web_call *call)
+static bool is_known(struct http_call *call)
 {
     return connection_of(call)->known;
 }
 
-static size_t most_of(struct web_call *call)
+static size_t most_of(struct http_call *call)
 {
-    must(call->web != NULL);
-    return body_most(&call->web->rules, is_known(call));
+    must(call->http != NULL);
+    return body_most(&call->http->rules, is_known(call));
 }
 
-static bool has_room(struct web_call *call, size_t bytes)
+static bool has_room(struct http_call *call, size_t bytes)
 {
     must(bytes > 0);
-    const size_t used = atomic_load(&call->web->body_bytes);
+    const size_t used = atomic_load(&call->http->body_bytes);
     const size_t most = most_of(call);
 
     return used < most && bytes <= most - used;
@@ -55,9 +55,9 @@ static bool has_room(struct web_call *call, size_t bytes)
 
 /* --- who gives way --- */
 
-static void enlist(struct web_call *call)
+static void enlist(struct http_call *call)
 {
-    struct bodies *bodies = &call->web->bodies[is_known(call)];
+    struct bodies *bodies = &call->http->bodies[is_known(call)];
 
     must(!atomic_load(&call->body_listed));
     atomic_store(&call->body_listed, true);
@@ -71,9 +71,9 @@ static void enlist(struct web_call *call)
     bodies->last = call;
 }
 
-static void delist(struct web_call *call)
+static void delist(struct http_call *call)
 {
-    struct bodies *bodies = &call->web->bodies[is_known(call)];
+    struct bodies *bodies = &call->http->bodies[is_known(call)];
 
     if (!atomic_load(&call->body_listed))
         return;
@@ -89,35 +89,35 @@ static void delist(struct web_call *call)
     must(bodies->first != call && bodies->last != call);
 }
 
-static void release(struct web_call *call)
+static void release(struct http_call *call)
 {
     const size_t claimed = atomic_exchange(&call->claimed, 0);
-    const size_t before = atomic_fetch_sub(&call->web->body_bytes, claimed);
+    const size_t before = atomic_fetch_sub(&call->http->body_bytes, claimed);
 
     must(before >= claimed);
 }
 
 /* What it took is free at once on paper, and in memory when its thread sees the cut. */
-static void take_from(struct web_call *giver)
+static void take_from(struct http_call *giver)
 {
-    struct web *web = giver->web;
+    struct http_server *http = giver->http;
 
     delist(giver);
-    if (!crowd_cut(connection_of(giver), CALL_READING, 503))
+    if (!admission_cut(connection_of(giver), CALL_READING, 503))
         return; /* it was cut before */
     must(connection_of(giver)->gone);
     release(giver);
-    atomic_fetch_add(&web->dropped[WEB_BODY_SLOW], 1);
+    atomic_fetch_add(&http->dropped[HTTP_BODY_SLOW], 1);
 }
 
-static bool make_room_among(struct web_call *call, const struct bodies *bodies, size_t bytes)
+static bool make_room_among(struct http_call *call, const struct bodies *bodies, size_t bytes)
 {
     const int64_t before = clock_ns() - BODY_GRACE_MS * INT64_C(1000000);
-    struct web_call *at = bodies->first;
+    struct http_call *at = bodies->first;
 
     must(bytes > 0);
     for (int givers = 0; at != NULL && givers < GIVERS_MAX; givers++) {
-        struct web_call *giver = at;
+        struct http_call *giver = at;
         at = at->body_next;
         if (has_room(call, bytes) || giver->body_since_ns > before)
             break;
@@ -127,48 +127,48 @@ static bool make_room_among(struct web_call *call, const struct bodies *bodies, 
     return has_room(call, bytes);
 }
 
-static bool make_room(struct web_call *call, size_t bytes)
+static bool make_room(struct http_call *call, size_t bytes)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
     if (bytes > most_of(call))
         return false;
-    must(web->rules.takes_body != NULL);
-    web_lock(web);
-    const bool made = make_room_among(call, &web->bodies[false], bytes) ||
-                      (is_known(call) && make_room_among(call, &web->bodies[true], bytes));
-    web_unlock(web);
+    must(http->rules.takes_body != NULL);
+    http_lock(http);
+    const bool made = make_room_among(call, &http->bodies[false], bytes) ||
+                      (is_known(call) && make_room_among(call, &http->bodies[true], bytes));
+    http_unlock(http);
     return made;
 }
 
 /* --- memory --- */
 
-static bool claim(struct web_call *call, size_t bytes)
+static bool claim(struct http_call *call, size_t bytes)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
     const size_t most = most_of(call);
 
     must(most > 0);
     for (int tries = 0; bytes <= most && tries < 2; tries++) {
-        if (atomic_fetch_add(&web->body_bytes, bytes) <= most - bytes) {
+        if (atomic_fetch_add(&http->body_bytes, bytes) <= most - bytes) {
             atomic_fetch_add(&call->claimed, bytes);
             return true;
         }
-        atomic_fetch_sub(&web->body_bytes, bytes);
+        atomic_fetch_sub(&http->body_bytes, bytes);
         if (tries == 0 && !make_room(call, bytes))
             break;
     }
     return false;
 }
 
-bool body_has_room(struct web_call *call, size_t bytes)
+bool body_has_room(struct http_call *call, size_t bytes)
 {
-    must(bytes <= call->web->rules.body_bytes_max);
+    must(bytes <= call->http->rules.body_bytes_max);
     return has_room(call, bytes + 1) || make_room(call, bytes + 1);
 }
 
 /* Room for count more bytes and the terminator, but for no more than was announced. */
-static bool grow(struct web_call *call, size_t count)
+static bool grow(struct http_call *call, size_t count)
 {
     const struct strbuf *body = &call->body;
     const size_t need = body->len + count + 1;
@@ -186,23 +186,23 @@ static bool grow(struct web_call *call, size_t count)
     must(body->capacity == capacity);
     if (capacity < BODY_LARGE || atomic_load(&call->body_listed))
         return true;
-    web_lock(call->web);
+    http_lock(call->http);
     enlist(call);
-    web_unlock(call->web);
+    http_unlock(call->http);
     return true;
 }
 
-void body_complete(struct web_call *call)
+void body_complete(struct http_call *call)
 {
     if (!atomic_load(&call->body_listed))
         return;
-    web_lock(call->web);
+    http_lock(call->http);
     delist(call);
-    web_unlock(call->web);
+    http_unlock(call->http);
     must(!atomic_load(&call->body_listed));
 }
 
-void body_drop(struct web_call *call)
+void body_drop(struct http_call *call)
 {
     body_complete(call);
     strbuf_done(&call->body);
@@ -210,22 +210,22 @@ void body_drop(struct web_call *call)
     release(call);
 }
 
-void body_reset(struct web_call *call)
+void body_reset(struct http_call *call)
 {
-    const struct web *web = call->web;
+    const struct http_server *http = call->http;
 
-    must(call->body.len <= web->rules.body_bytes_max);
+    must(call->body.len <= http->rules.body_bytes_max);
     body_complete(call);
     if (call->body.capacity > BODY_KEEP_BYTES ||
-        atomic_load(&web->body_bytes) > web->rules.bodies_bytes_max / BODY_KEEP_PART)
+        atomic_load(&http->body_bytes) > http->rules.bodies_bytes_max / BODY_KEEP_PART)
         body_drop(call);
     else
         strbuf_reset(&call->body);
 }
 
-void body_take(struct web_call *call, const char *bytes, size_t count)
+void body_take(struct http_call *call, const char *bytes, size_t count)
 {
-    const size_t most = call->web->rules.body_bytes_max;
+    const size_t most = call->http->rules.body_bytes_max;
 
     must(call->body.len <= most && !call->unread);
     if (call->refuse != 0)

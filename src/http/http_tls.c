@@ -6,7 +6,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 const char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 
@@ -21,7 +21,7 @@ static int read_file(const char *what, const char *file, gnutls_datum_t *out, st
     return 0;
 }
 
-static int load_pair(struct web_tls *tls, const struct web_rules *rules, struct err *err)
+static int load_pair(struct http_tls *tls, const struct http_rules *rules, struct err *err)
 {
     gnutls_datum_t cert = {0};
     gnutls_datum_t key = {0};
@@ -44,7 +44,7 @@ static int load_pair(struct web_tls *tls, const struct web_rules *rules, struct 
     return rc;
 }
 
-static int load_ca(struct web_tls *tls, const char *file, struct err *err)
+static int load_ca(struct http_tls *tls, const char *file, struct err *err)
 {
     gnutls_datum_t ca = {0};
 
@@ -60,11 +60,11 @@ static int load_ca(struct web_tls *tls, const char *file, struct err *err)
     return 0;
 }
 
-int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *err)
+int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *err)
 {
     must(rules->cert_file != NULL && rules->key_file != NULL);
 
-    struct web_tls *tls = xcalloc(1, sizeof *tls);
+    struct http_tls *tls = xcalloc(1, sizeof *tls);
     atomic_init(&tls->refs, 1);
     must(gnutls_certificate_allocate_credentials(&tls->credentials) == 0);
     int rc = load_pair(tls, rules, err);
@@ -78,7 +78,7 @@ int tls_load(const struct web_rules *rules, struct web_tls **out, struct err *er
     return 0;
 }
 
-void tls_unref(struct web_tls *tls)
+void tls_unref(struct http_tls *tls)
 {
     if (tls == NULL)
         return;
@@ -107,9 +107,9 @@ static int note_finished(gnutls_session_t session, unsigned type, unsigned when,
     if (incoming == 0)
         return 0;
     atomic_store(&connection->greeted, true);
-    if (!connection->verified || crowd_greeted(connection))
+    if (!connection->verified || admission_greeted(connection))
         return 0;
-    atomic_fetch_add(&connection->call.web->dropped[WEB_NO_PLACE], 1);
+    atomic_fetch_add(&connection->call.http->dropped[HTTP_NO_PLACE], 1);
     return GNUTLS_E_USER_ERROR;
 }
 
@@ -132,7 +132,7 @@ static int judge_client(gnutls_session_t session)
 
 void tls_install(struct connection *connection, gnutls_session_t session)
 {
-    struct web_tls *tls = connection->tls;
+    struct http_tls *tls = connection->tls;
 
     /* libmicrohttpd keeps its own connection there, for pre-shared keys, of which we have none. */
     gnutls_session_set_ptr(session, connection);
@@ -161,7 +161,7 @@ static uint64_t mix(uint64_t print, const char *file)
     return print;
 }
 
-uint64_t tls_files_print(const struct web_rules *rules)
+uint64_t tls_files_print(const struct http_rules *rules)
 {
     must(rules != NULL);
     return mix(mix(mix(14695981039346656037U, rules->cert_file), rules->key_file),

@@ -1,15 +1,15 @@
 /*
- * fake_web - the web without sockets: a call is a record, as it was asked and as it was answered.
+ * fake_http - the HTTP server without sockets: a call is a record, as it was asked and as it was answered.
  *
- * For programs that call handlers by hand: it has the functions of web.h that handlers call, and
+ * For programs that call handlers by hand: it has the functions of http.h that handlers call, and
  * is linked as an object, so that the library's are not taken.
  */
 #ifndef MILLIGPU_TESTS_FAKE_WEB_H
 #define MILLIGPU_TESTS_FAKE_WEB_H
 
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
-struct web_call {
+struct http_call {
     const char *method;
     const char *path;
     const char *query;        /* "a=1&b=2", not decoded */
@@ -21,11 +21,11 @@ struct web_call {
     const char *type;
     struct strbuf answer;
     void *user;
-    void (*answered)(struct web_call *call); /* by the thread that answered; may be NULL */
+    void (*answered)(struct http_call *call); /* by the thread that answered; may be NULL */
 };
 
 /* A POST of JSON, with no body yet.  What is pointed to has to outlive the call. */
-void web_call_init(struct web_call *call, const char *path);
-void web_call_done(struct web_call *call);
+void http_call_init(struct http_call *call, const char *path);
+void http_call_done(struct http_call *call);
 
 #endif

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 /*
  * Who asks, and whether two readers could see different requests in the same bytes.
@@ -26,7 +26,7 @@ struct headers {
     const char *broken;        /* what is wrong with one of them; NULL: nothing */
 };
 
-static bool refuse(struct web_call *call, int status, const char *why)
+static bool refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400 && why != NULL);
     call->refuse = status;
@@ -104,7 +104,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
 
 /* --- where it ends --- */
 
-static bool judge_framing(struct web_call *call, const struct headers *headers, bool old)
+static bool judge_framing(struct http_call *call, const struct headers *headers, bool old)
 {
     const size_t *count = headers->count;
 
@@ -160,7 +160,7 @@ static bool is_loopback(struct text name)
     if (name.len == 0 || name.len > 60)
         return false;
     (void)snprintf(address, sizeof address, "%.*s:0", TEXT_ARG(name));
-    return web_address_is_loopback(address);
+    return http_address_is_loopback(address);
 }
 
 /* Is it a name of loopback, with or without a port, or among more, between commas? */
@@ -182,9 +182,9 @@ static bool is_known(const char *host, const char *more)
 }
 
 /* A page in somebody's browser says Origin, and, where a name was rebound to loopback, Host. */
-static bool judge_sender(struct web_call *call, const struct headers *headers)
+static bool judge_sender(struct http_call *call, const struct headers *headers)
 {
-    const struct web_rules *rules = &call->web->rules;
+    const struct http_rules *rules = &call->http->rules;
 
     const char *nameless = names_refuse((const struct connection *)call);
 
@@ -215,9 +215,9 @@ static bool is_json(const char *type)
     return *type == '\0' || *type == ';';
 }
 
-static bool judge_body(struct web_call *call, const struct headers *headers)
+static bool judge_body(struct http_call *call, const struct headers *headers)
 {
-    const struct web_rules *rules = &call->web->rules;
+    const struct http_rules *rules = &call->http->rules;
     const char *length = headers->value[LENGTH];
     /* libmicrohttpd has refused what is no number; what overflows is large, too. */
     const unsigned long long bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
@@ -239,7 +239,7 @@ static bool judge_body(struct web_call *call, const struct headers *headers)
     return true;
 }
 
-bool judge_headers(struct web_call *call, const char *version)
+bool judge_headers(struct http_call *call, const char *version)
 {
     const bool old = strcmp(version, "HTTP/1.0") == 0;
     struct headers headers = {0};

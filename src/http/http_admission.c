@@ -5,7 +5,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 /*
  * Who may come in, and who gives way.  A stranger may be anybody; who is known has shown a
@@ -25,21 +25,21 @@
  */
 
 enum {
-    SLOTS = 1024,    /* of addresses; there are at most as many of these as connections */
-    LOOKS_MAX = 64,  /* at connections of one line */
+    SLOTS = 1024,     /* of addresses; there are at most as many of these as connections */
+    LOOKS_MAX = 64,   /* at connections of one line */
     DYING_MORE = 64,  /* than strangers may wait to be closed: by threads that do other things */
     SLOW_AFTER = 250, /* ms without taking an answer, or ending a request: it is not being served */
 };
 
-struct crowd_address {
+struct admission_address {
     uint64_t key[2];
     uint32_t strangers; /* those that are being answered, too */
     uint32_t known;
-    struct line idle; /* of strangers */
-    uint32_t rank;    /* 0: in no list */
-    struct crowd_address *slot_next;
-    struct crowd_address *rank_next;
-    struct crowd_address *rank_last;
+    struct idle_list idle; /* of strangers */
+    uint32_t rank;         /* 0: in no list */
+    struct admission_address *slot_next;
+    struct admission_address *rank_next;
+    struct admission_address *rank_last;
 };
 
 /* --- addresses --- */
@@ -68,65 +68,65 @@ static void key_of(const struct sockaddr *from, uint64_t key[2])
     }
 }
 
-static struct crowd_address **slot_of(struct crowd *crowd, const uint64_t key[2])
+static struct admission_address **slot_of(struct admission *admission, const uint64_t key[2])
 {
     const struct text bytes = {(const char *)key, 2 * sizeof *key};
-    struct crowd_address **at = &crowd->slot[text_hash(bytes) % SLOTS];
+    struct admission_address **at = &admission->slot[text_hash(bytes) % SLOTS];
 
-    must(crowd->slot != NULL);
+    must(admission->slot != NULL);
     while (*at != NULL && memcmp((*at)->key, key, sizeof(*at)->key) != 0)
         at = &(*at)->slot_next;
     return at;
 }
 
-static void unrank(struct crowd *crowd, struct crowd_address *address)
+static void unrank(struct admission *admission, struct admission_address *address)
 {
-    must(address->rank <= crowd->top);
+    must(address->rank <= admission->top);
     if (address->rank == 0)
         return;
     if (address->rank_last != NULL)
         address->rank_last->rank_next = address->rank_next;
     else
-        crowd->rank[address->rank] = address->rank_next;
+        admission->rank[address->rank] = address->rank_next;
     if (address->rank_next != NULL)
         address->rank_next->rank_last = address->rank_last;
     address->rank_next = address->rank_last = NULL;
     address->rank = 0;
-    while (crowd->top > 0 && crowd->rank[crowd->top] == NULL)
-        crowd->top--;
+    while (admission->top > 0 && admission->rank[admission->top] == NULL)
+        admission->top--;
 }
 
 /* After its line or who is known there has changed. */
-static void rank(struct web *web, struct crowd_address *address)
+static void rank(struct http_server *http, struct admission_address *address)
 {
-    struct crowd *crowd = &web->crowd;
+    struct admission *admission = &http->admission;
     uint32_t to = address->idle.count;
 
-    if (to > web->rules.strangers) /* threads that accept at once go over by one each */
-        to = web->rules.strangers;
+    if (to > http->rules.strangers) /* threads that accept at once go over by one each */
+        to = http->rules.strangers;
     if (address->known > 0 && to > 1)
         to = 1;
     if (to == address->rank)
         return;
-    unrank(crowd, address);
+    unrank(admission, address);
     if (to == 0)
         return;
     address->rank = to;
-    address->rank_next = crowd->rank[to];
+    address->rank_next = admission->rank[to];
     if (address->rank_next != NULL)
         address->rank_next->rank_last = address;
-    crowd->rank[to] = address;
-    if (to > crowd->top)
-        crowd->top = to;
-    must(crowd->rank[crowd->top] != NULL);
+    admission->rank[to] = address;
+    if (to > admission->top)
+        admission->top = to;
+    must(admission->rank[admission->top] != NULL);
 }
 
-static void drop_address(struct crowd *crowd, struct crowd_address *address)
+static void drop_address(struct admission *admission, struct admission_address *address)
 {
     if (address->strangers > 0 || address->known > 0)
         return;
     must(address->idle.count == 0 && address->rank == 0);
-    struct crowd_address **at = slot_of(crowd, address->key);
+    struct admission_address **at = slot_of(admission, address->key);
     must(*at == address);
     *at = address->slot_next;
     xfree(address);
@@ -134,9 +134,9 @@ static void drop_address(struct crowd *crowd, struct crowd_address *address)
 
 /* --- lines --- */
 
-static void stand_in(struct web *web, struct connection *connection)
+static void stand_in(struct http_server *http, struct connection *connection)
 {
-    struct line *line = connection->known ? &web->crowd.idle : &connection->address->idle;
+    struct idle_list *line = connection->known ? &http->admission.idle : &connection->address->idle;
 
     must(connection->line == NULL && !connection->gone);
     connection->line = line;
@@ -149,12 +149,12 @@ static void stand_in(struct web *web, struct connection *connection)
     line->last = connection;
     line->count++;
     if (!connection->known)
-        rank(web, connection->address);
+        rank(http, connection->address);
 }
 
-static void step_out(struct web *web, struct connection *connection)
+static void step_out(struct http_server *http, struct connection *connection)
 {
-    struct line *line = connection->line;
+    struct idle_list *line = connection->line;
 
     if (line == NULL)
         return;
@@ -170,7 +170,7 @@ static void step_out(struct web *web, struct connection *connection)
     line->count--;
     connection->line = NULL;
     if (!connection->known)
-        rank(web, connection->address);
+        rank(http, connection->address);
 }
 
 /* --- who gives way --- */
@@ -199,34 +199,34 @@ static bool is_idle(const struct connection *connection, int64_t now, enum call_
 }
 
 /* It counts no more, though its socket closes a moment later. */
-static void give_up(struct web *web, struct connection *connection)
+static void give_up(struct http_server *http, struct connection *connection)
 {
-    step_out(web, connection);
+    step_out(http, connection);
     must(!connection->gone);
     connection->gone = true;
-    web->crowd.dying++;
+    http->admission.dying++;
     if (connection->known) {
-        web->crowd.known--;
+        http->admission.known--;
         connection->address->known--;
     } else {
-        web->crowd.strangers--;
+        http->admission.strangers--;
         connection->address->strangers--;
     }
-    rank(web, connection->address);
-    drop_address(&web->crowd, STEAL(connection->address));
+    rank(http, connection->address);
+    drop_address(&http->admission, STEAL(connection->address));
 }
 
-bool crowd_cut(struct connection *connection, enum call_state from, int status)
+bool admission_cut(struct connection *connection, enum call_state from, int status)
 {
     must(connection->fd >= 0);
     if (connection->gone || !connection_cut(connection, from, status))
         return false;
-    give_up(connection->call.web, connection);
+    give_up(connection->call.http, connection);
     return true;
 }
 
 /* The longest idle of the line, if any is. */
-static bool make_way(struct web *web, const struct line *line, bool also_unread)
+static bool make_way(struct http_server *http, const struct idle_list *line, bool also_unread)
 {
     const int64_t now = clock_ns();
     struct connection *at = line->first;
@@ -239,87 +239,89 @@ static bool make_way(struct web *web, const struct line *line, bool also_unread)
         if (!is_idle(connection, now, &state) ||
             (!also_unread && connection_waits_for_us(connection)))
             continue;
-        if (!crowd_cut(connection, state, state == CALL_READING ? 503 : 0))
+        if (!admission_cut(connection, state, state == CALL_READING ? 503 : 0))
             continue; /* its request is complete just now */
-        atomic_fetch_add(&web->dropped[WEB_GAVE_WAY], 1);
+        atomic_fetch_add(&http->dropped[HTTP_GAVE_WAY], 1);
         return true;
     }
     return false;
 }
 
-static bool make_way_there(struct web *web, const struct crowd_address *address)
+static bool make_way_there(struct http_server *http, const struct admission_address *address)
 {
-    const struct line *line = &address->idle;
+    const struct idle_list *line = &address->idle;
 
     must(address->strangers > 0);
-    return make_way(web, line, false) || make_way(web, line, true);
+    return make_way(http, line, false) || make_way(http, line, true);
 }
 
-uint32_t crowd_most(const struct web_rules *rules)
+uint32_t admission_most(const struct http_rules *rules)
 {
     must(rules->strangers > 0);
     return rules->connections + 2 * rules->strangers + DYING_MORE;
 }
 
-static bool is_full(const struct web *web)
+static bool is_full(const struct http_server *http)
 {
-    const struct crowd *crowd = &web->crowd;
+    const struct admission *admission = &http->admission;
 
-    must(crowd->slot != NULL);
-    return crowd->known + crowd->strangers + crowd->dying >= crowd_most(&web->rules);
+    must(admission->slot != NULL);
+    return admission->known + admission->strangers + admission->dying >=
+           admission_most(&http->rules);
 }
 
-static bool has_place(struct web *web, const struct sockaddr *from)
+static bool has_place(struct http_server *http, const struct sockaddr *from)
 {
-    const struct web_rules *rules = &web->rules;
-    struct crowd *crowd = &web->crowd;
+    const struct http_rules *rules = &http->rules;
+    struct admission *admission = &http->admission;
     uint64_t key[2];
 
     key_of(from, key);
-    const struct crowd_address *address = *slot_of(crowd, key);
-    if (is_full(web))
+    const struct admission_address *address = *slot_of(admission, key);
+    if (is_full(http))
         return false; /* its threads are behind with closing */
     if (address != NULL && address->strangers >= rules->strangers_each)
-        return make_way_there(web, address);
-    if (crowd->strangers < rules->strangers)
+        return make_way_there(http, address);
+    if (admission->strangers < rules->strangers)
         return true;
-    must(crowd->top <= rules->strangers);
-    return crowd->top > 0 && make_way_there(web, crowd->rank[crowd->top]);
+    must(admission->top <= rules->strangers);
+    return admission->top > 0 && make_way_there(http, admission->rank[admission->top]);
 }
 
-bool crowd_admits(struct web *web, const struct sockaddr *from)
+bool admission_admits(struct http_server *http, const struct sockaddr *from)
 {
-    web_lock(web);
-    const bool place = has_place(web, from);
-    web_unlock(web);
+    http_lock(http);
+    const bool place = has_place(http, from);
+    http_unlock(http);
     if (!place)
-        atomic_fetch_add(&web->dropped[WEB_NO_PLACE], 1);
+        atomic_fetch_add(&http->dropped[HTTP_NO_PLACE], 1);
     return place;
 }
 
 /* --- coming and going --- */
 
-void crowd_init(struct web *web)
+void admission_init(struct http_server *http)
 {
-    must(web->rules.strangers > 0 && web->crowd.slot == NULL);
-    web->crowd.slot = xcalloc(SLOTS, sizeof(void *));
-    web->crowd.rank = xcalloc((size_t)web->rules.strangers + 1, sizeof(void *));
+    must(http->rules.strangers > 0 && http->admission.slot == NULL);
+    http->admission.slot = xcalloc(SLOTS, sizeof(void *));
+    http->admission.rank = xcalloc((size_t)http->rules.strangers + 1, sizeof(void *));
 }
 
-void crowd_done(struct web *web)
+void admission_done(struct http_server *http)
 {
-    must(web->crowd.strangers == 0 && web->crowd.known == 0 && web->crowd.dying == 0);
-    xfree(web->crowd.slot);
-    xfree(web->crowd.rank);
+    must(http->admission.strangers == 0 && http->admission.known == 0 &&
+         http->admission.dying == 0);
+    xfree(http->admission.slot);
+    xfree(http->admission.rank);
 }
 
-void crowd_join(struct connection *connection, const struct sockaddr *from)
+void admission_join(struct connection *connection, const struct sockaddr *from)
 {
-    struct web *web = connection->call.web;
+    struct http_server *http = connection->call.http;
     uint64_t key[2];
 
     key_of(from, key);
-    struct crowd_address **at = slot_of(&web->crowd, key);
+    struct admission_address **at = slot_of(&http->admission, key);
     if (*at == NULL) {
         *at = xcalloc(1, sizeof **at);
         memcpy((*at)->key, key, sizeof(*at)->key);
@@ -327,78 +329,78 @@ void crowd_join(struct connection *connection, const struct sockaddr *from)
     must(connection->address == NULL);
     connection->address = *at;
     connection->address->strangers++;
-    web->crowd.strangers++;
-    stand_in(web, connection);
+    http->admission.strangers++;
+    stand_in(http, connection);
 }
 
-void crowd_leave(struct connection *connection)
+void admission_leave(struct connection *connection)
 {
-    struct web *web = connection->call.web;
+    struct http_server *http = connection->call.http;
 
-    must(web->crowd.slot != NULL);
+    must(http->admission.slot != NULL);
     if (!connection->gone)
-        give_up(web, connection);
-    must(web->crowd.dying > 0);
-    web->crowd.dying--;
+        give_up(http, connection);
+    must(http->admission.dying > 0);
+    http->admission.dying--;
 }
 
 /* False: everybody known is being answered. */
-static bool become_known(struct web *web, struct connection *connection)
+static bool become_known(struct http_server *http, struct connection *connection)
 {
-    struct crowd *crowd = &web->crowd;
-    struct crowd_address *address = connection->address;
+    struct admission *admission = &http->admission;
+    struct admission_address *address = connection->address;
 
     must(connection->line == NULL && !connection->known);
-    if (crowd->known >= web->rules.connections && !make_way(web, &crowd->idle, false))
+    if (admission->known >= http->rules.connections && !make_way(http, &admission->idle, false))
         return false;
-    must(crowd->strangers > 0 && address->strangers > 0);
-    crowd->strangers--;
+    must(admission->strangers > 0 && address->strangers > 0);
+    admission->strangers--;
     address->strangers--;
     connection->known = true;
-    crowd->known++;
+    admission->known++;
     address->known++;
-    rank(web, address);
+    rank(http, address);
     return true;
 }
 
-bool crowd_greeted(struct connection *connection)
+bool admission_greeted(struct connection *connection)
 {
-    struct web *web = connection->call.web;
+    struct http_server *http = connection->call.http;
 
-    web_lock(web);
+    http_lock(http);
     bool place = !connection->gone;
     if (place) {
-        step_out(web, connection);
-        place = become_known(web, connection);
-        stand_in(web, connection);
+        step_out(http, connection);
+        place = become_known(http, connection);
+        stand_in(http, connection);
     }
-    web_unlock(web);
+    http_unlock(http);
     return place;
 }
 
-bool crowd_asks(struct connection *connection)
+bool admission_asks(struct connection *connection)
 {
-    struct web *web = connection->call.web;
+    struct http_server *http = connection->call.http;
     bool place = true;
 
     must(atomic_load(&connection->call.state) != CALL_HANDLING);
-    web_lock(web);
+    http_lock(http);
     if (!connection->gone) {
-        step_out(web, connection);
-        if (web->rules.request_proves && !connection->known)
-            place = become_known(web, connection);
+        step_out(http, connection);
+        if (http->rules.request_proves && !connection->known)
+            place = become_known(http, connection);
     }
-    web_unlock(web);
+    http_unlock(http);
     return place;
 }
 
-void crowd_rests(struct connection *connection)
+void admission_rests(struct connection *connection)
 {
-    struct web *web = connection->call.web;
+    struct http_server *http = connection->call.http;
 
-    web_lock(web);
+    http_lock(http);
     must(connection->gone || connection->address != NULL);
     if (!connection->gone && connection->line == NULL)
-        stand_in(web, connection);
-    web_unlock(web);
+        stand_in(http, connection);
+    http_unlock(http);
 }

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/web.h"
+#include "milligpu/http.h"
 
 static void addresses_with_a_port_are_right(void **state)
 {
@@ -23,9 +23,9 @@ static void addresses_with_a_port_are_right(void **state)
     };
     struct err err;
     for (size_t i = 0; i < ARRAY_LEN(right); i++) {
-        if (web_address_check(right[i].address, &err) < 0)
+        if (http_address_check(right[i].address, &err) < 0)
             fail_msg("%s", err.text);
-        assert_int_equal(web_address_is_loopback(right[i].address), right[i].loopback);
+        assert_int_equal(http_address_is_loopback(right[i].address), right[i].loopback);
     }
 }
 
@@ -63,11 +63,11 @@ static void whatever_is_wrong_is_named_with_what_is_right(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct err err;
-        assert_int_equal(web_address_check(wrong[i].address, &err), -ERR_INVALID);
+        assert_int_equal(http_address_check(wrong[i].address, &err), -ERR_INVALID);
         if (strstr(err.text, wrong[i].says) == NULL)
             fail_msg("\"%s\" does not say \"%s\"", err.text, wrong[i].says);
         assert_non_null(strstr(err.text, "127.0.0.1:8910 or [::1]:0"));
-        assert_false(web_address_is_loopback(wrong[i].address));
+        assert_false(http_address_is_loopback(wrong[i].address));
     }
 }
 

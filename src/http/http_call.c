@@ -5,17 +5,17 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 static atomic_uint_fast64_t last_id;
 
-static enum call_state state_of(const struct web_call *call)
+static enum call_state state_of(const struct http_call *call)
 {
     return (enum call_state)atomic_load(&call->state);
 }
 
 /* False if another thread moved it first. */
-static bool move(struct web_call *call, enum call_state from, enum call_state to)
+static bool move(struct http_call *call, enum call_state from, enum call_state to)
 {
     int expected = (int)from;
 
@@ -23,17 +23,17 @@ static bool move(struct web_call *call, enum call_state from, enum call_state to
     return atomic_compare_exchange_strong(&call->state, &expected, (int)to);
 }
 
-void call_init(struct web_call *call, struct web *web, struct MHD_Connection *peer)
+void call_init(struct http_call *call, struct http_server *http, struct MHD_Connection *peer)
 {
-    must(web != NULL && peer != NULL);
+    must(http != NULL && peer != NULL);
 
-    *call = (struct web_call){.web = web, .peer = peer};
+    *call = (struct http_call){.http = http, .peer = peer};
     strbuf_init(&call->body);
 }
 
 /* --- answers --- */
 
-static void free_headers(struct web_call *call)
+static void free_headers(struct http_call *call)
 {
     must(call->headers <= CALL_HEADERS_MAX);
     for (size_t i = 0; i < call->headers; i++) {
@@ -53,7 +53,7 @@ static struct MHD_Response *response_of(struct strbuf *body)
     return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
 }
 
-static void compose(struct web_call *call, int status, const char *type,
+static void compose(struct http_call *call, int status, const char *type,
                     struct MHD_Response *response)
 {
     must(status >= 200 && status <= 599);
@@ -61,7 +61,7 @@ static void compose(struct web_call *call, int status, const char *type,
 
     if (type != NULL)
         must(MHD_add_response_header(response, "Content-Type", type) == MHD_YES);
-    if (atomic_load(&call->web->quiesced))
+    if (atomic_load(&call->http->quiesced))
         must(MHD_add_response_header(response, "Connection", "close") == MHD_YES);
     /* A value that a header cannot carry came from outside: the answer goes without it. */
     for (size_t i = 0; i < call->headers; i++)
@@ -72,7 +72,7 @@ static void compose(struct web_call *call, int status, const char *type,
     call->response = response;
 }
 
-static void compose_problem(struct web_call *call, int status, const char *why)
+static void compose_problem(struct http_call *call, int status, const char *why)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
@@ -89,24 +89,24 @@ static void compose_problem(struct web_call *call, int status, const char *why)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
 
-static void let_go(struct web_call *call)
+static void let_go(struct http_call *call)
 {
     void (*done)(void *user) = call->done;
 
-    must(atomic_load(&call->web->pending) > 0);
+    must(atomic_load(&call->http->pending) > 0);
     call->done = NULL;
     if (done != NULL)
         done(call->user);
-    atomic_fetch_sub(&call->web->pending, 1);
+    atomic_fetch_sub(&call->http->pending, 1);
 }
 
 /* In the connection's own thread. */
-static enum MHD_Result send_answer(struct web_call *call)
+static enum MHD_Result send_answer(struct http_call *call)
 {
     must(state_of(call) == CALL_ANSWERED);
     must(call->response != NULL);
 
-    crowd_rests(connection_of(call));
+    admission_rests(connection_of(call));
     const enum MHD_Result queued =
         MHD_queue_response(call->peer, (unsigned)call->status, call->response);
     MHD_destroy_response(call->response);
@@ -114,55 +114,55 @@ static enum MHD_Result send_answer(struct web_call *call)
     return queued;
 }
 
-static enum MHD_Result refuse(struct web_call *call, int status, const char *why)
+static enum MHD_Result refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400);
 
-    web_refused(call->web, status, why);
+    http_refused(call->http, status, why);
     if (!move(call, CALL_READING, CALL_ANSWERED))
         return MHD_NO;
     compose_problem(call, status, why);
     return send_answer(call);
 }
 
-static void remove_asleep(struct web_call *call)
+static void remove_asleep(struct http_call *call)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
     if (call->asleep_last != NULL)
         call->asleep_last->asleep_next = call->asleep_next;
     else
-        web->asleep = call->asleep_next;
+        http->asleep = call->asleep_next;
     if (call->asleep_next != NULL)
         call->asleep_next->asleep_last = call->asleep_last;
     call->asleep_next = NULL;
     call->asleep_last = NULL;
-    must(web->asleep != call);
+    must(http->asleep != call);
 }
 
-static void add_asleep(struct web_call *call)
+static void add_asleep(struct http_call *call)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
     must(call->asleep_next == NULL && call->asleep_last == NULL);
-    call->asleep_next = web->asleep;
-    if (web->asleep != NULL)
-        web->asleep->asleep_last = call;
-    web->asleep = call;
+    call->asleep_next = http->asleep;
+    if (http->asleep != NULL)
+        http->asleep->asleep_last = call;
+    http->asleep = call;
 }
 
 /* The lock is held; behind the last line the call is its connection's again. */
-static void wake(struct web_call *call)
+static void wake(struct http_call *call)
 {
     must(state_of(call) == CALL_ANSWERED);
     remove_asleep(call);
     MHD_resume_connection(call->peer);
 }
 
-static void answer_with(struct web_call *call, int status, const char *type,
+static void answer_with(struct http_call *call, int status, const char *type,
                         struct MHD_Response *response)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
     compose(call, status, type, response);
     let_go(call);
@@ -170,18 +170,18 @@ static void answer_with(struct web_call *call, int status, const char *type,
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
     if (before == CALL_HANDLING)
         return; /* its thread is still in settle() and will see */
-    web_lock(web);
+    http_lock(http);
     wake(call);
-    web_unlock(web);
+    http_unlock(http);
 }
 
-void web_answer(struct web_call *call, int status, const char *type, struct strbuf *take_body)
+void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body)
 {
     answer_with(call, status, type, response_of(take_body));
     strbuf_reset(take_body);
 }
 
-void web_answer_file(struct web_call *call, int status, const char *type, int take_fd)
+void http_answer_file(struct http_call *call, int status, const char *type, int take_fd)
 {
     struct stat is;
 
@@ -192,22 +192,22 @@ void web_answer_file(struct web_call *call, int status, const char *type, int ta
 
 static const char stopping[] = "the server is stopping";
 
-static void answer_stopping(struct web_call *call)
+static void answer_stopping(struct http_call *call)
 {
     compose_problem(call, 503, stopping);
-    web_refused(call->web, 503, stopping);
+    http_refused(call->http, 503, stopping);
     let_go(call);
 }
 
-void call_answer_all(struct web *web)
+void call_answer_all(struct http_server *http)
 {
-    struct web_call *next;
+    struct http_call *next;
 
-    must(atomic_load(&web->stopping));
-    for (struct web_call *call = web->asleep; call != NULL; call = next) {
+    must(atomic_load(&http->stopping));
+    for (struct http_call *call = http->asleep; call != NULL; call = next) {
         next = call->asleep_next;
         if (!move(call, CALL_SLEEPING, CALL_ANSWERED))
-            continue; /* web_answer() has it and waits for the lock */
+            continue; /* http_answer() has it and waits for the lock */
         answer_stopping(call);
         wake(call);
     }
@@ -215,7 +215,7 @@ void call_answer_all(struct web *web)
 
 /* --- requests --- */
 
-static void reset(struct web_call *call)
+static void reset(struct http_call *call)
 {
     must(call->response == NULL && call->done == NULL);
 
@@ -230,7 +230,7 @@ static void reset(struct web_call *call)
     call->user = NULL;
 }
 
-void call_drop(struct web_call *call)
+void call_drop(struct http_call *call)
 {
     must(state_of(call) == CALL_WAITING || state_of(call) == CALL_CUT);
     reset(call);
@@ -244,7 +244,7 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 
     (void)cls;
     must(info != NULL && info->socket_context != NULL);
-    struct web_call *call = &((struct connection *)info->socket_context)->call;
+    struct http_call *call = &((struct connection *)info->socket_context)->call;
     reset(call);
     atomic_store(&call->since_ns, clock_ns());
     (void)move(call, CALL_WAITING, CALL_READING); /* or it was cut: call_step() will see */
@@ -259,36 +259,36 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 }
 
 /* The handler returned.  Sleep, unless the answer is there already. */
-static enum MHD_Result settle(struct web_call *call)
+static enum MHD_Result settle(struct http_call *call)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
     if (state_of(call) == CALL_ANSWERED)
         return send_answer(call);
-    web_lock(web);
-    if (atomic_load(&web->stopping)) {
+    http_lock(http);
+    if (atomic_load(&http->stopping)) {
         if (move(call, CALL_HANDLING, CALL_ANSWERED))
             answer_stopping(call);
-        web_unlock(web);
+        http_unlock(http);
         return send_answer(call);
     }
     MHD_suspend_connection(call->peer);
     add_asleep(call);
     if (!move(call, CALL_HANDLING, CALL_SLEEPING))
         wake(call);
-    web_unlock(web);
+    http_unlock(http);
     return MHD_YES;
 }
 
-static enum MHD_Result hand_over(struct web_call *call)
+static enum MHD_Result hand_over(struct http_call *call)
 {
-    struct web *web = call->web;
+    struct http_server *http = call->http;
 
-    if (atomic_load(&web->stopping))
+    if (atomic_load(&http->stopping))
         return refuse(call, 503, stopping);
     body_complete(call);
-    if (!crowd_asks(connection_of(call))) {
-        atomic_fetch_add(&web->dropped[WEB_NO_PLACE], 1);
+    if (!admission_asks(connection_of(call))) {
+        atomic_fetch_add(&http->dropped[HTTP_NO_PLACE], 1);
         return refuse(call, 503, "requests of others fill every connection: try again");
     }
     if (!move(call, CALL_READING, CALL_HANDLING))
@@ -297,9 +297,9 @@ static enum MHD_Result hand_over(struct web_call *call)
     call->counted = true;
     call->id = atomic_fetch_add(&last_id, 1) + 1;
     call->began_ns = clock_ns();
-    atomic_fetch_add(&web->open, 1);
-    atomic_fetch_add(&web->pending, 1);
-    web->rules.handler(web->rules.user, call);
+    atomic_fetch_add(&http->open, 1);
+    atomic_fetch_add(&http->pending, 1);
+    http->rules.handler(http->rules.user, call);
     return settle(call);
 }
 
@@ -307,7 +307,7 @@ static enum MHD_Result hand_over(struct web_call *call)
  * The headers are complete.  An answer now ends the connection: right for what is refused, and
  * what spares us a body that nobody takes; a GET would lose its connection.
  */
-static enum MHD_Result begin(struct web_call *call, const char *version)
+static enum MHD_Result begin(struct http_call *call, const char *version)
 {
     must(call->path != NULL && call->method != NULL);
 
@@ -316,7 +316,7 @@ static enum MHD_Result begin(struct web_call *call, const char *version)
     return call->unread ? hand_over(call) : MHD_YES;
 }
 
-static enum MHD_Result complete(struct web_call *call)
+static enum MHD_Result complete(struct http_call *call)
 {
     must(!call->unread);
 
@@ -329,7 +329,7 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
                           struct MHD_Connection *peer, const char *path, const char *method,
                           const char *version, const char *bytes, size_t *count, void **request)
 {
-    struct web_call *call = *request;
+    struct http_call *call = *request;
 
     (void)cls;
     must(call != NULL && call->peer == peer);
@@ -354,8 +354,8 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
 void call_ended(void *cls, struct MHD_Connection *peer, void **request,
                 enum MHD_RequestTerminationCode code)
 {
-    struct web *web = cls;
-    struct web_call *call = *request;
+    struct http_server *http = cls;
+    struct http_call *call = *request;
 
     (void)peer;
     (void)code;
@@ -373,29 +373,29 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     if (!call->counted)
         return;
     call->counted = false;
-    atomic_fetch_sub(&web->open, 1);
-    if (!atomic_load(&web->stopping))
+    atomic_fetch_sub(&http->open, 1);
+    if (!atomic_load(&http->stopping))
         return;
-    web_lock(web);
-    must(pthread_cond_broadcast(&web->changed) == 0);
-    web_unlock(web);
+    http_lock(http);
+    must(pthread_cond_broadcast(&http->changed) == 0);
+    http_unlock(http);
 }
 
 /* --- what a handler may ask --- */
 
-const char *web_method(const struct web_call *call)
+const char *http_method(const struct http_call *call)
 {
     must(call->method != NULL);
     return call->method;
 }
 
-const char *web_path(const struct web_call *call)
+const char *http_path(const struct http_call *call)
 {
     must(call->path != NULL);
     return call->path;
 }
 
-static const char *lookup(struct web_call *call, enum MHD_ValueKind kind, const char *name)
+static const char *lookup(struct http_call *call, enum MHD_ValueKind kind, const char *name)
 {
     const char *value = NULL;
 
@@ -406,12 +406,12 @@ static const char *lookup(struct web_call *call, enum MHD_ValueKind kind, const 
     return value != NULL ? value : "";
 }
 
-const char *web_query(struct web_call *call, const char *name)
+const char *http_query(struct http_call *call, const char *name)
 {
     return lookup(call, MHD_GET_ARGUMENT_KIND, name);
 }
 
-const char *web_header(struct web_call *call, const char *name)
+const char *http_header(struct http_call *call, const char *name)
 {
     return lookup(call, MHD_HEADER_KIND, name);
 }
@@ -431,8 +431,8 @@ static enum MHD_Result visit_one(void *cls, enum MHD_ValueKind kind, const char 
     return MHD_YES;
 }
 
-void web_query_each(struct web_call *call, void *user,
-                    void (*name)(void *user, const char *name, const char *value))
+void http_query_each(struct http_call *call, void *user,
+                     void (*name)(void *user, const char *name, const char *value))
 {
     struct visit visit = {user, name};
 
@@ -440,37 +440,37 @@ void web_query_each(struct web_call *call, void *user,
     (void)MHD_get_connection_values(call->peer, MHD_GET_ARGUMENT_KIND, visit_one, &visit);
 }
 
-struct text web_body(const struct web_call *call)
+struct text http_body(const struct http_call *call)
 {
     must(call->method != NULL);
     return (struct text){call->body.data, call->body.len};
 }
 
-bool web_body_unread(const struct web_call *call)
+bool http_body_unread(const struct http_call *call)
 {
     must(call->method != NULL);
     return call->unread;
 }
 
-uint64_t web_id(const struct web_call *call)
+uint64_t http_id(const struct http_call *call)
 {
     must(call->id > 0);
     return call->id;
 }
 
-int64_t web_began_ns(const struct web_call *call)
+int64_t http_began_ns(const struct http_call *call)
 {
     return call->began_ns;
 }
 
-void web_attach(struct web_call *call, void *user, void (*done)(void *user))
+void http_attach(struct http_call *call, void *user, void (*done)(void *user))
 {
     must(call->done == NULL && done != NULL);
     call->user = user;
     call->done = done;
 }
 
-void web_set_header(struct web_call *call, const char *name, const char *value)
+void http_set_header(struct http_call *call, const char *name, const char *value)
 {
     must(call->headers < CALL_HEADERS_MAX);
     must(name != NULL && value != NULL);

@@ -7,7 +7,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 /* --- connections come and go --- */
 
@@ -50,24 +50,24 @@ static uint64_t bytes_received(int fd)
     return info.tcpi_bytes_received;
 }
 
-static void open_connection(struct web *web, struct MHD_Connection *peer, void **context)
+static void open_connection(struct http_server *http, struct MHD_Connection *peer, void **context)
 {
     struct connection *connection = xcalloc(1, sizeof *connection);
 
-    call_init(&connection->call, web, peer);
+    call_init(&connection->call, http, peer);
     connection->fd = fd_of(peer);
     connection->accepted_ns = clock_ns();
-    web_lock(web);
-    crowd_join(connection, address_of(peer));
-    if (web->tls != NULL) {
-        atomic_fetch_add(&web->tls->refs, 1);
-        connection->tls = web->tls;
+    http_lock(http);
+    admission_join(connection, address_of(peer));
+    if (http->tls != NULL) {
+        atomic_fetch_add(&http->tls->refs, 1);
+        connection->tls = http->tls;
     }
-    connection->next = web->connections;
-    if (web->connections != NULL)
-        web->connections->last = connection;
-    web->connections = connection;
-    web_unlock(web);
+    connection->next = http->connections;
+    if (http->connections != NULL)
+        http->connections->last = connection;
+    http->connections = connection;
+    http_unlock(http);
     if (connection->tls != NULL)
         tls_install(connection, session_of(peer));
     *context = connection;
@@ -79,31 +79,31 @@ static void open_connection(struct web *web, struct MHD_Connection *peer, void *
  */
 static void report_handshake(const struct connection *connection)
 {
-    must(connection->call.web != NULL);
+    must(connection->call.http != NULL);
     if (connection->tls == NULL || atomic_load(&connection->greeted) ||
         bytes_received(connection->fd) == 0)
         return;
-    web_refused(connection->call.web, 0,
-                connection->doubted
-                    ? "TLS handshake: the client's certificate is not of our client CA"
-                    : "TLS handshake failed");
+    http_refused(connection->call.http, 0,
+                 connection->doubted
+                     ? "TLS handshake: the client's certificate is not of our client CA"
+                     : "TLS handshake failed");
 }
 
-static void close_connection(struct web *web, struct MHD_Connection *peer,
+static void close_connection(struct http_server *http, struct MHD_Connection *peer,
                              struct connection *connection)
 {
     must(connection->call.peer == peer);
 
     report_handshake(connection);
-    web_lock(web);
-    crowd_leave(connection);
+    http_lock(http);
+    admission_leave(connection);
     if (connection->last != NULL)
         connection->last->next = connection->next;
     else
-        web->connections = connection->next;
+        http->connections = connection->next;
     if (connection->next != NULL)
         connection->next->last = connection->last;
-    web_unlock(web);
+    http_unlock(http);
     call_drop(&connection->call);
     tls_unref(connection->tls);
     xfree(connection->nameless_why);
@@ -189,7 +189,7 @@ static bool overdue(const struct connection *connection, int64_t took, int64_t l
 /* It was opened, and no word came. */
 static bool is_silent(const struct connection *connection, uint64_t requests, int64_t now)
 {
-    const struct web_rules *rules = &connection->call.web->rules;
+    const struct http_rules *rules = &connection->call.http->rules;
     const int64_t took = now - connection->accepted_ns;
 
     must(rules->first_ms > 0);
@@ -203,8 +203,8 @@ static bool is_silent(const struct connection *connection, uint64_t requests, in
 /* True if a request was cut off. */
 static bool look_at(struct connection *connection, int64_t now)
 {
-    struct web *web = connection->call.web;
-    const int64_t patience = web->rules.request_ms * 1000000;
+    struct http_server *http = connection->call.http;
+    const int64_t patience = http->rules.request_ms * 1000000;
     const uint64_t requests = atomic_load(&connection->call.requests);
     const enum call_state state = (enum call_state)atomic_load(&connection->call.state);
 
@@ -213,81 +213,82 @@ static bool look_at(struct connection *connection, int64_t now)
         return false; /* the state is of one request, the number of another */
     if (state == CALL_ANSWERED) {
         const int64_t since = atomic_load(&connection->call.since_ns);
-        return now - since > patience * ANSWER_PATIENCE && crowd_cut(connection, state, 0) && false;
+        return now - since > patience * ANSWER_PATIENCE && admission_cut(connection, state, 0) &&
+               false;
     }
     if (state != CALL_WAITING && state != CALL_READING)
         return false;
     if (state == CALL_WAITING && is_silent(connection, requests, now)) {
-        if (crowd_cut(connection, state, 0))
-            atomic_fetch_add(&web->dropped[WEB_SILENT], 1);
+        if (admission_cut(connection, state, 0))
+            atomic_fetch_add(&http->dropped[HTTP_SILENT], 1);
         return false;
     }
     const int64_t since = incoming_since(connection, state, requests, now);
     return since != 0 && overdue(connection, now - since, patience) &&
-           crowd_cut(connection, state, 408);
+           admission_cut(connection, state, 408);
 }
 
-static void tell_dropped(struct web *web)
+static void tell_dropped(struct http_server *http)
 {
-    const struct web_rules *rules = &web->rules;
+    const struct http_rules *rules = &http->rules;
 
     must(rules->name != NULL);
-    for (int cause = 0; cause < WEB_CAUSES; cause++) {
-        const uint32_t count = atomic_exchange(&web->dropped[cause], 0);
+    for (int cause = 0; cause < HTTP_CAUSES; cause++) {
+        const uint32_t count = atomic_exchange(&http->dropped[cause], 0);
         if (count > 0 && rules->dropped != NULL)
-            rules->dropped(rules->user, rules->name, (enum web_cause)cause, count);
+            rules->dropped(rules->user, rules->name, (enum http_cause)cause, count);
     }
 }
 
-static void look_around(struct web *web)
+static void look_around(struct http_server *http)
 {
     const int64_t now = clock_ns();
     size_t count = 0;
 
-    must(web->watch_runs);
-    for (struct connection *at = web->connections; at != NULL; at = at->next)
+    must(http->watch_runs);
+    for (struct connection *at = http->connections; at != NULL; at = at->next)
         count += look_at(at, now) ? 1 : 0;
-    web_unlock(web);
+    http_unlock(http);
     for (size_t i = 0; i < count; i++)
-        web_refused(web, 408, "the request did not come to its end in time");
-    tell_dropped(web);
-    web_lock(web);
+        http_refused(http, 408, "the request did not come to its end in time");
+    tell_dropped(http);
+    http_lock(http);
 }
 
 static void *watch(void *arg)
 {
-    struct web *web = arg;
-    const struct web_rules *rules = &web->rules;
+    struct http_server *http = arg;
+    const struct http_rules *rules = &http->rules;
     int64_t every_ms =
         (rules->first_ms < rules->request_ms ? rules->first_ms : rules->request_ms) / 10;
 
     must(every_ms >= 0);
     every_ms = every_ms < 10 ? 10 : every_ms > 1000 ? 1000 : every_ms;
-    web_lock(web);
-    while (!web->watch_ends) {
-        web_wait(web, every_ms);
-        look_around(web);
+    http_lock(http);
+    while (!http->watch_ends) {
+        http_wait(http, every_ms);
+        look_around(http);
     }
-    web_unlock(web);
-    tell_dropped(web);
+    http_unlock(http);
+    tell_dropped(http);
     return NULL;
 }
 
-void watch_start(struct web *web)
+void watch_start(struct http_server *http)
 {
-    must(!web->watch_runs);
-    web->watch_runs = true;
-    must(pthread_create(&web->watch, NULL, watch, web) == 0);
+    must(!http->watch_runs);
+    http->watch_runs = true;
+    must(pthread_create(&http->watch, NULL, watch, http) == 0);
 }
 
-void watch_stop(struct web *web)
+void watch_stop(struct http_server *http)
 {
-    if (!web->watch_runs)
+    if (!http->watch_runs)
         return;
-    web_lock(web);
-    web->watch_ends = true;
-    must(pthread_cond_broadcast(&web->changed) == 0);
-    web_unlock(web);
-    must(pthread_join(web->watch, NULL) == 0);
-    web->watch_runs = false;
+    http_lock(http);
+    http->watch_ends = true;
+    must(pthread_cond_broadcast(&http->changed) == 0);
+    http_unlock(http);
+    must(pthread_join(http->watch, NULL) == 0);
+    http->watch_runs = false;
 }

@@ -4,7 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "web/web_inside.h"
+#include "http/http_internal.h"
 
 /*
  * Whose certificate it is: who is of the client CA may still be somebody else.  What a certificate
@@ -14,7 +14,7 @@
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
 
 struct judged_names {
-    const struct web_rules *rules;
+    const struct http_rules *rules;
     bool admitted;
     struct strbuf shown; /* for people */
 };
@@ -91,7 +91,7 @@ static char *why_not(struct strbuf *shown)
 
 void names_judge(struct connection *connection, gnutls_session_t session)
 {
-    struct judged_names names = {.rules = &connection->call.web->rules};
+    struct judged_names names = {.rules = &connection->call.http->rules};
 
     must(!connection->named && connection->nameless_why == NULL);
     if (names.rules->admits == NULL || names.rules->admits(names.rules->user, "")) {
@@ -108,7 +108,7 @@ void names_judge(struct connection *connection, gnutls_session_t session)
 
 const char *names_refuse(const struct connection *connection)
 {
-    must(connection->call.web != NULL);
+    must(connection->call.http != NULL);
     if (connection->tls == NULL || !connection->tls->asks_client || connection->named)
         return NULL;
     return connection->nameless_why != NULL ? connection->nameless_why

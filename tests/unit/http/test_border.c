@@ -185,7 +185,7 @@ static void a_body_that_nobody_takes_is_not_read(void **state)
         if (strncmp(answer.data, line, strlen(line)) != 0)
             fail_msg("not %d: \"%s\" to \"%s\"", cases[i].status, answer.data, cases[i].request);
         assert_non_null(strcasestr(answer.data, "\r\nConnection: close\r\n"));
-        assert_int_equal(web_body_bytes(site.web), 0);
+        assert_int_equal(http_body_bytes(site.http), 0);
     }
 }
 
@@ -217,7 +217,7 @@ static size_t most_bytes(size_t until)
     size_t most = 0;
 
     for (int i = 0; i < 100 && most < until; i++) {
-        const size_t now = web_body_bytes(site.web);
+        const size_t now = http_body_bytes(site.http);
         most = now > most ? now : most;
         sleep_ms(5);
     }
@@ -264,9 +264,9 @@ static void all_bodies_together_have_a_bound(void **state)
         /* Others are served, if with less than all. */
         assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
         close_all(fd);
-        for (int wait = 0; wait < 400 && web_body_bytes(site.web) > 0; wait++)
+        for (int wait = 0; wait < 400 && http_body_bytes(site.http) > 0; wait++)
             sleep_ms(5);
-        assert_int_equal(web_body_bytes(site.web), 0);
+        assert_int_equal(http_body_bytes(site.http), 0);
     }
     assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n{}"),
                      200);
@@ -312,7 +312,7 @@ static void what_connections_keep_for_their_next_body_is_counted(void **state)
         assert_int_equal(strncmp(answer.data, "HTTP/1.1 200 ", 13), 0);
     }
     sleep_ms(50);
-    assert_in_range(web_body_bytes(site.web), 1, BODIES / 2);
+    assert_in_range(http_body_bytes(site.http), 1, BODIES / 2);
     close_all(fd);
 }
 

@@ -25,31 +25,31 @@ void sleep_ms(int64_t ms)
 
 /* --- the site --- */
 
-static void answer_text(struct web_call *call, int status, const char *text)
+static void answer_text(struct http_call *call, int status, const char *text)
 {
     struct strbuf body;
 
     strbuf_init(&body);
     strbuf_str(&body, text);
-    web_answer(call, status, "text/plain", &body);
+    http_answer(call, status, "text/plain", &body);
     must(body.len == 0);
     strbuf_done(&body);
 }
 
 static void *answer_later(void *arg)
 {
-    struct web_call *call = arg;
+    struct http_call *call = arg;
 
     sleep_ms(50);
     CLEANUP(strbuf_done) struct strbuf body;
     strbuf_init(&body);
-    strbuf_text(&body, web_body(call));
-    web_set_header(call, "X-Late", "yes");
-    web_answer(call, 200, "text/plain", &body);
+    strbuf_text(&body, http_body(call));
+    http_set_header(call, "X-Late", "yes");
+    http_answer(call, 200, "text/plain", &body);
     return NULL;
 }
 
-static void start_later(struct web_call *call)
+static void start_later(struct http_call *call)
 {
     pthread_t thread;
 
@@ -62,9 +62,9 @@ static void *run_racer(void *arg)
     struct site *site = arg;
 
     while (!atomic_load(&site->racer_ends)) {
-        struct web_call *call = atomic_exchange(&site->race, NULL);
+        struct http_call *call = atomic_exchange(&site->race, NULL);
         if (call != NULL)
-            answer_text(call, 200, web_path(call));
+            answer_text(call, 200, http_path(call));
         else
             sleep_ms(0);
     }
@@ -76,19 +76,19 @@ static void add_name(void *user, const char *name, const char *value)
     strbuf_printf(user, "[%s=%s]", name, value);
 }
 
-static void about(struct web_call *call)
+static void about(struct http_call *call)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    const char *a = web_query(call, "a");
-    const char *header = web_header(call, "X-Test");
+    const char *a = http_query(call, "a");
+    const char *header = http_header(call, "X-Test");
 
     strbuf_init(&body);
-    strbuf_printf(&body, "%s %s a=%s test=%s ", web_method(call), web_path(call),
+    strbuf_printf(&body, "%s %s a=%s test=%s ", http_method(call), http_path(call),
                   a != NULL ? a : "(none)", header != NULL ? header : "(none)");
-    web_query_each(call, &body, add_name);
-    web_set_header(call, "X-Answer", "42");
-    web_set_header(call, "X-Broken", "a\r\nX-Injected: b");
-    web_answer(call, 203, "text/plain", &body);
+    http_query_each(call, &body, add_name);
+    http_set_header(call, "X-Answer", "42");
+    http_set_header(call, "X-Broken", "a\r\nX-Injected: b");
+    http_answer(call, 203, "text/plain", &body);
 }
 
 static void count_attached(void *user)
@@ -97,29 +97,29 @@ static void count_attached(void *user)
     atomic_fetch_add(&site->attached, 1);
 }
 
-static void hold(struct site *site, struct web_call *call)
+static void hold(struct site *site, struct http_call *call)
 {
-    web_attach(call, site, count_attached);
+    http_attach(call, site, count_attached);
     must(pthread_mutex_lock(&site->lock) == 0);
     must(site->held_count < HELD_MAX);
     site->held[site->held_count++] = call;
     must(pthread_mutex_unlock(&site->lock) == 0);
 }
 
-static void handle(void *user, struct web_call *call)
+static void handle(void *user, struct http_call *call)
 {
     struct site *site = user;
-    const char *path = web_path(call);
+    const char *path = http_path(call);
 
-    must(web_id(call) > 0 && web_began_ns(call) > 0);
+    must(http_id(call) > 0 && http_began_ns(call) > 0);
     atomic_fetch_add(&site->handled, 1);
     if (strcmp(path, "/hello") == 0) {
-        answer_text(call, web_body_unread(call) ? 413 : 200, "hello");
+        answer_text(call, http_body_unread(call) ? 413 : 200, "hello");
     } else if (strcmp(path, "/echo") == 0) {
         CLEANUP(strbuf_done) struct strbuf body;
         strbuf_init(&body);
-        strbuf_text(&body, web_body(call));
-        web_answer(call, 200, "text/plain", &body);
+        strbuf_text(&body, http_body(call));
+        http_answer(call, 200, "text/plain", &body);
     } else if (strncmp(path, "/about", 6) == 0) {
         about(call);
     } else if (strcmp(path, "/later") == 0) {
@@ -127,7 +127,7 @@ static void handle(void *user, struct web_call *call)
     } else if (strcmp(path, "/race") == 0) {
         atomic_store(&site->race, call);
     } else if (strcmp(path, "/file") == 0) {
-        web_answer_file(call, 200, "text/plain", atomic_exchange(&site->file, -1));
+        http_answer_file(call, 200, "text/plain", atomic_exchange(&site->file, -1));
     } else if (strcmp(path, "/hold") == 0) {
         hold(site, call);
     } else if (strcmp(path, "/linger") == 0) { /* its thread does nothing else */
@@ -148,7 +148,7 @@ static void refused(void *user, int status, const char *why)
     atomic_store(&site->last_status, status);
 }
 
-static void dropped(void *user, const char *name, enum web_cause cause, uint32_t count)
+static void dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
 {
     struct site *site = user;
 
@@ -168,7 +168,7 @@ void site_init(struct site *site)
 {
     memset(site, 0, sizeof *site);
     must(pthread_mutex_init(&site->lock, NULL) == 0);
-    site->rules = (struct web_rules){
+    site->rules = (struct http_rules){
         .name = "test",
         .listen = "127.0.0.1:0",
         .threads = 2,
@@ -194,7 +194,7 @@ void site_start(struct site *site)
     if (site->rules.connections == 0 &&
         (site->rules.request_proves || site->rules.client_ca_file != NULL))
         site->rules.connections = 64;
-    if (web_start(&site->rules, &site->web, &err) < 0)
+    if (http_start(&site->rules, &site->http, &err) < 0)
         fail_msg("%s", err.text);
     must(pthread_create(&site->racer, NULL, run_racer, site) == 0);
 }
@@ -202,11 +202,11 @@ void site_start(struct site *site)
 void site_stop(struct site *site)
 {
     atomic_store(&site->linger_ends, true);
-    if (site->web == NULL)
+    if (site->http == NULL)
         return;
     atomic_store(&site->racer_ends, true);
     must(pthread_join(site->racer, NULL) == 0);
-    web_stop(STEAL(site->web));
+    http_stop(STEAL(site->http));
     must(pthread_mutex_destroy(&site->lock) == 0);
 }
 
@@ -238,9 +238,9 @@ void site_release(struct site *site)
 int client_open(const struct site *site)
 {
     const bool six = site->rules.listen[0] == '[';
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(web_port(site->web))};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(http_port(site->http))};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-                              .sin6_port = htons(web_port(site->web)),
+                              .sin6_port = htons(http_port(site->http)),
                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     const struct timeval limit = {.tv_sec = 5};
 

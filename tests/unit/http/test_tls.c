@@ -500,13 +500,13 @@ static void new_connections_get_the_new_certificate(void **state)
     struct tls_client after;
     struct err err;
     site_start(&site);
-    assert_false(web_files_changed(site.web));
+    assert_false(http_files_changed(site.http));
     assert_int_equal(tls_open(&before, NULL, "NORMAL"), 0);
     assert_int_equal(serial_seen(&before), serial_of(&server));
     write_identity(&server2, "cert.pem", "key.pem");
-    assert_true(web_files_changed(site.web));
-    assert_int_equal(web_reload(site.web, &err), 0);
-    assert_false(web_files_changed(site.web));
+    assert_true(http_files_changed(site.http));
+    assert_int_equal(http_reload(site.http, &err), 0);
+    assert_false(http_files_changed(site.http));
     assert_int_equal(tls_open(&after, NULL, "NORMAL"), 0);
     assert_int_equal(serial_seen(&after), serial_of(&server2));
     assert_true(tls_hello(&before));
@@ -524,8 +524,8 @@ static void new_connections_are_judged_by_the_new_ca(void **state)
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_false(gets_hello(&stranger, "NORMAL"));
     write_identity(&other_ca, "ca.pem", NULL);
-    assert_true(web_files_changed(site.web)); /* this is what the daemon looks at */
-    assert_int_equal(web_reload(site.web, &err), 0);
+    assert_true(http_files_changed(site.http)); /* this is what the daemon looks at */
+    assert_int_equal(http_reload(site.http, &err), 0);
     assert_false(gets_hello(&scheduler, "NORMAL"));
     assert_true(gets_hello(&stranger, "NORMAL"));
 }
@@ -537,20 +537,20 @@ static void files_that_do_not_load_leave_the_old_ones(void **state)
     site.rules.client_ca_file = ca_file;
     site_start(&site);
     write_identity(&server2, "cert.pem", NULL); /* the key is still the old one's */
-    assert_true(web_reload(site.web, &err) < 0);
+    assert_true(http_reload(site.http, &err) < 0);
     assert_non_null(strstr(err.text, "cert.pem"));
     assert_non_null(strstr(err.text, "key.pem"));
-    assert_false(web_files_changed(site.web)); /* once is enough */
+    assert_false(http_files_changed(site.http)); /* once is enough */
     assert_true(gets_hello(&scheduler, "NORMAL"));
     write_file("cert.pem", "nonsense", 8);
-    assert_true(web_reload(site.web, &err) < 0);
+    assert_true(http_reload(site.http, &err) < 0);
     assert_true(unlink(path_of("cert.pem")) == 0);
-    assert_true(web_files_changed(site.web));
-    assert_true(web_reload(site.web, &err) < 0);
+    assert_true(http_files_changed(site.http));
+    assert_true(http_reload(site.http, &err) < 0);
     assert_non_null(strstr(err.text, "No such file"));
     write_identity(&server, "cert.pem", NULL);
     write_file("ca.pem", "", 0);
-    assert_true(web_reload(site.web, &err) < 0);
+    assert_true(http_reload(site.http, &err) < 0);
     assert_non_null(strstr(err.text, "ca.pem"));
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_false(gets_hello(&stranger, "NORMAL"));
@@ -561,15 +561,15 @@ static void a_certificate_that_does_not_load_is_a_clear_error(void **state)
     (void)state;
     struct err err;
     site.rules.cert_file = "/nowhere/cert.pem";
-    assert_true(web_start(&site.rules, &site.web, &err) < 0);
+    assert_true(http_start(&site.rules, &site.http, &err) < 0);
     assert_non_null(strstr(err.text, "/nowhere/cert.pem"));
     assert_non_null(strstr(err.text, "No such file"));
     site.rules.cert_file = cert_file;
     site.rules.client_ca_file = key_file;
     site.rules.connections = 1;
-    assert_true(web_start(&site.rules, &site.web, &err) < 0);
+    assert_true(http_start(&site.rules, &site.http, &err) < 0);
     assert_non_null(strstr(err.text, "no certificate"));
-    assert_null(site.web);
+    assert_null(site.http);
 }
 
 static void stopping_answers_sleepers_over_tls(void **state)

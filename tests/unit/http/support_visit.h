@@ -1,8 +1,8 @@
 /*
  * support_visit - one site, and what it answered last.
  */
-#ifndef MILLIGPU_TESTS_UNIT_WEB_SUPPORT_VISIT_H
-#define MILLIGPU_TESTS_UNIT_WEB_SUPPORT_VISIT_H
+#ifndef MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_VISIT_H
+#define MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_VISIT_H
 
 #include "support.h"
 

@@ -45,7 +45,7 @@ static void asks(int fd)
 static int open_from(unsigned host)
 {
     struct sockaddr_in from = {.sin_family = AF_INET};
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(web_port(site.web))};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(http_port(site.http))};
     const struct timeval limit = {.tv_sec = 5};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -58,14 +58,14 @@ static int open_from(unsigned host)
     return fd;
 }
 
-static bool await_dropped(enum web_cause cause, int count)
+static bool await_dropped(enum http_cause cause, int count)
 {
     for (int i = 0; i < 1000 && atomic_load(&site.dropped[cause]) < count; i++)
         sleep_ms(5);
     return atomic_load(&site.dropped[cause]) == count;
 }
 
-static bool await_some(enum web_cause cause)
+static bool await_some(enum http_cause cause)
 {
     for (int i = 0; i < 400 && atomic_load(&site.dropped[cause]) == 0; i++)
         sleep_ms(5);
@@ -129,7 +129,7 @@ static void the_longest_idle_gives_way_to_who_comes(void **state)
     asks(fd[0]);
     asks(fd[1]);
     asks(fresh);
-    assert_true(await_dropped(WEB_GAVE_WAY, 2));
+    assert_true(await_dropped(HTTP_GAVE_WAY, 2));
     for (size_t i = 0; i < ARRAY_LEN(fd); i++)
         (void)close(fd[i]);
     (void)close(fresh);
@@ -149,7 +149,7 @@ static void who_is_being_answered_never_gives_way(void **state)
     assert_true(site_await_held(&site, ARRAY_LEN(fd)));
     const int fresh = open_from(1);
     assert_true(is_closed(fresh));
-    assert_true(await_dropped(WEB_NO_PLACE, 1));
+    assert_true(await_dropped(HTTP_NO_PLACE, 1));
     site_release(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
         client_read(fd[i], &answer);
@@ -210,7 +210,7 @@ static void the_address_with_most_gives_way(void **state)
     }
     asks(oldest);
     asks(newest);
-    assert_true(await_dropped(WEB_GAVE_WAY, 3));
+    assert_true(await_dropped(HTTP_GAVE_WAY, 3));
     (void)close(oldest);
     (void)close(newest);
     for (size_t i = 0; i < ARRAY_LEN(many); i++)
@@ -267,7 +267,7 @@ static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **sta
     asks(strangers[9]);
     assert_true(is_closed(first));
     asks(second);
-    assert_true(await_dropped(WEB_GAVE_WAY, 9));
+    assert_true(await_dropped(HTTP_GAVE_WAY, 9));
     for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
         (void)close(strangers[i]);
     (void)close(first);
@@ -287,7 +287,7 @@ static void where_all_who_are_known_are_answered_a_request_is_503(void **state)
     ask_once(HELLO);
     assert_status(503);
     assert_non_null(strstr(answer.data, "Retry-After"));
-    assert_true(await_dropped(WEB_NO_PLACE, 1));
+    assert_true(await_dropped(HTTP_NO_PLACE, 1));
     site_release(&site);
     client_read(known, &answer);
     assert_status(200);
@@ -311,7 +311,7 @@ static void who_says_nothing_is_closed_and_who_did_is_not(void **state)
     client_send(slow, "G");
     asks(idle);
     assert_true(is_closed(silent));
-    assert_true(await_dropped(WEB_SILENT, 1));
+    assert_true(await_dropped(HTTP_SILENT, 1));
     sleep_ms(400);
     assert_true(is_open(slow));
     client_send(slow, "ET /hello HTTP/1.1\r\n" HEAD);
@@ -385,9 +385,9 @@ static void whole(int fd, size_t bytes, int status)
 
 static bool await_bytes(size_t least)
 {
-    for (int i = 0; i < 400 && web_body_bytes(site.web) < least; i++)
+    for (int i = 0; i < 400 && http_body_bytes(site.http) < least; i++)
         sleep_ms(5);
-    return web_body_bytes(site.web) >= least;
+    return http_body_bytes(site.http) >= least;
 }
 
 static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
@@ -414,7 +414,7 @@ static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
     client_read_end(slow[0], &answer);
     assert_status(503);
     assert_true(is_open(slow[1])); /* one was enough */
-    assert_true(await_dropped(WEB_BODY_SLOW, 1));
+    assert_true(await_dropped(HTTP_BODY_SLOW, 1));
     (void)close(slow[0]);
     (void)close(slow[1]);
     (void)close(another);
@@ -443,7 +443,8 @@ static void strangers_never_have_all_the_memory_of_bodies(void **state)
     whole(known, 20 * KIB, 200);
     sleep_ms(1100);
     whole(known, 60 * KIB, 200); /* of strangers, before it looks for others */
-    assert_true(await_dropped(WEB_BODY_SLOW, 1) || atomic_load(&site.dropped[WEB_BODY_SLOW]) == 2);
+    assert_true(await_dropped(HTTP_BODY_SLOW, 1) ||
+                atomic_load(&site.dropped[HTTP_BODY_SLOW]) == 2);
     for (size_t i = 0; i < ARRAY_LEN(slow); i++)
         (void)close(slow[i]);
     (void)close(stranger);
@@ -483,9 +484,9 @@ static void thousands_of_requests_at_once_are_answered(void **state)
         assert_status(200);
         (void)close(fd[i]);
     }
-    for (int cause = 0; cause < WEB_CAUSES; cause++)
+    for (int cause = 0; cause < HTTP_CAUSES; cause++)
         assert_int_equal(atomic_load(&site.dropped[cause]), 0);
-    for (int i = 0; i < 400 && web_pending(site.web) > 0; i++)
+    for (int i = 0; i < 400 && http_pending(site.http) > 0; i++)
         sleep_ms(5);
 }
 
@@ -555,7 +556,7 @@ static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
         answered += hammers[i].answered;
     }
     assert_true(answered > 0);
-    assert_true(await_some(WEB_GAVE_WAY));
+    assert_true(await_some(HTTP_GAVE_WAY));
     /* The last ones to come may still wait in the backlog. */
     for (int i = 0; i < 400 && strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0; i++) {
         site_release(&site);
@@ -573,11 +574,11 @@ static void ipv6_is_counted_too(void **state)
     struct err err;
     few(2);
     site.rules.listen = "[::1]:0";
-    if (web_start(&site.rules, &site.web, &err) < 0) {
+    if (http_start(&site.rules, &site.http, &err) < 0) {
         print_message("no IPv6 here: %s\n", err.text);
         skip();
     }
-    web_stop(STEAL(site.web));
+    http_stop(STEAL(site.http));
     site_start(&site);
     const int first = client_open(&site);
     const int second = client_open(&site);

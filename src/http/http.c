@@ -1,0 +1,413 @@
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <gnutls/abstract.h>
+
+#include "milligpu/alloc.h"
+
+#include "http/http_internal.h"
+
+void http_lock(struct http_server *http)
+{
+    must(pthread_mutex_lock(&http->lock) == 0);
+}
+
+void http_unlock(struct http_server *http)
+{
+    must(pthread_mutex_unlock(&http->lock) == 0);
+}
+
+void http_refused(const struct http_server *http, int status, const char *why)
+{
+    must(why != NULL);
+    if (http->rules.refused != NULL)
+        http->rules.refused(http->rules.user, status, why);
+}
+
+void http_wait(struct http_server *http, int64_t wait_ms)
+{
+    struct timespec until;
+
+    must(wait_ms > 0);
+    must(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += wait_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    const int rc = pthread_cond_timedwait(&http->changed, &http->lock, &until);
+    must(rc == 0 || rc == ETIMEDOUT);
+}
+
+/* --- start --- */
+
+static int listen_error(const struct http_server *http, int failed, struct err *err)
+{
+    const char *listen_at = http->rules.listen;
+
+    must(failed != 0);
+    if (failed == EADDRINUSE)
+        return err_set(
+            err, ERR_CONFLICT,
+            "%s is in use by another program: stop it, or choose another port (0: a free one)",
+            listen_at);
+    if (failed == EADDRNOTAVAIL)
+        return err_set(err, ERR_INVALID, "%s is no address of this machine", listen_at);
+    if (failed == EACCES)
+        return err_set(err, ERR_FORBIDDEN,
+                       "%s may not be listened on: ports below 1024 need a right", listen_at);
+    return err_set(err, ERR_IO, "listen on %s: %s", listen_at, strerrordesc_np(failed));
+}
+
+static int read_port(struct http_server *http)
+{
+    struct sockaddr_storage bound = {0};
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    socklen_t bytes = sizeof bound;
+
+    must(http->fd >= 0);
+    if (getsockname(http->fd, (struct sockaddr *)&bound, &bytes) != 0)
+        return errno;
+    memcpy(&v4, &bound, sizeof v4);
+    memcpy(&v6, &bound, sizeof v6);
+    http->port = ntohs(bound.ss_family == AF_INET6 ? v6.sin6_port : v4.sin_port);
+    return 0;
+}
+
+/* 0, or the errno. */
+static int open_socket(struct http_server *http, const struct sockaddr_storage *address,
+                       socklen_t bytes)
+{
+    const int on = 1;
+    const int off = 0;
+
+    must(http->fd < 0);
+    http->fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (http->fd < 0)
+        return errno;
+    (void)setsockopt(http->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->ss_family == AF_INET6) /* [::] is everything, IPv4 included */
+        (void)setsockopt(http->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(http->fd, (const struct sockaddr *)address, bytes) != 0)
+        return errno;
+    if (listen(http->fd, LISTEN_BACKLOG) != 0)
+        return errno;
+    return read_port(http);
+}
+
+/*
+ * libmicrohttpd answers what it cannot parse without asking us; this line of its log is how we
+ * learn of it.  The rest, most of it GnuTLS about peers that hung up, says nothing we could use.
+ */
+__attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *fmt, va_list args)
+{
+    static const char mark[] = "HTTP response code is ";
+    struct http_server *http = cls;
+    char line[sizeof http->complaint];
+
+    must(http != NULL);
+    if (vsnprintf(line, sizeof line, fmt, args) < 0)
+        return;
+    line[strcspn(line, "\n")] = '\0';
+    if (pthread_equal(http->starter, pthread_self()))
+        memcpy(http->complaint, line, sizeof line);
+    const char *at = strstr(line, mark);
+    if (at == NULL)
+        return;
+    const unsigned long status = strtoul(at + sizeof mark - 1, NULL, 10);
+    if (status >= 400 && status <= 599)
+        http_refused(http, (int)status, "not HTTP as libmicrohttpd accepts it");
+}
+
+/* Certificates are set for each connection; libmicrohttpd wants some way to one all the same. */
+static int no_certificate(gnutls_session_t session, /* NOLINT(readability-function-size) */
+                          const gnutls_datum_t *ca, int cas,
+                          const gnutls_pk_algorithm_t *algorithms, int count,
+                          gnutls_pcert_st **pcert, unsigned int *pcert_count, gnutls_privkey_t *key)
+{
+    (void)session, (void)ca, (void)cas, (void)algorithms, (void)count;
+    (void)pcert, (void)key;
+    *pcert_count = 0;
+    return GNUTLS_E_INSUFFICIENT_CREDENTIALS;
+}
+
+static unsigned seconds_of(int64_t ms)
+{
+    must(ms > 0);
+    return (unsigned)((ms + 999) / 1000);
+}
+
+/*
+ * Who connects after http_quiesce() is dropped here.  MHD_quiesce_daemon() would do it, but it
+ * takes the listening socket out of an epoll set that a thread of the pool may be taking it out
+ * of too, and aborts when it comes second.
+ */
+static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t bytes)
+{
+    struct http_server *http = user;
+
+    must(address != NULL && bytes > 0);
+    return !atomic_load(&http->quiesced) && admission_admits(http, address) ? MHD_YES : MHD_NO;
+}
+
+/* Each thread that accepts may go over by one. */
+static uint32_t sockets_of(const struct http_rules *rules)
+{
+    must(rules->threads > 0);
+    return admission_most(rules) + rules->threads;
+}
+
+/*
+ * The limit of libmicrohttpd is never reached, as each of its threads has but a part of it and at
+ * the end of that stops to accept: then nobody comes in, whoever he is.
+ */
+static struct MHD_Daemon *start_daemon(struct http_server *http)
+{
+    struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    size_t count = 0;
+
+    if (http->rules.threads > 1) /* a pool of one only makes it complain */
+        more[count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE,
+                                                (intptr_t)http->rules.threads, NULL};
+    if (http->tls != NULL) {
+        flags |= MHD_USE_TLS;
+        more[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK, 0,
+                                                (void *)(uintptr_t)no_certificate};
+        more[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0,
+                                                (void *)(uintptr_t)tls_priorities};
+    }
+    must(count < ARRAY_LEN(more));
+    more[count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    return MHD_start_daemon(
+        flags, 0, admit, http, call_step, http, MHD_OPTION_EXTERNAL_LOGGER, logged, http,
+        MHD_OPTION_LISTEN_SOCKET, http->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(sockets_of(&http->rules) * http->rules.threads), MHD_OPTION_CONNECTION_TIMEOUT,
+        seconds_of(http->rules.idle_ms), MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_URI_LOG_CALLBACK, call_began, http, MHD_OPTION_NOTIFY_COMPLETED, call_ended,
+        http, MHD_OPTION_NOTIFY_CONNECTION, accept_notify, http, MHD_OPTION_ARRAY, more,
+        MHD_OPTION_END);
+}
+
+static char *copy_or_null(const char *text)
+{
+    return text != NULL ? xstrdup(text) : NULL;
+}
+
+static struct http_server *new_web(const struct http_rules *rules)
+{
+    struct http_server *http = xcalloc(1, sizeof *http);
+    pthread_condattr_t monotonic;
+
+    http->rules = *rules;
+    http->rules.name = xstrdup(rules->name);
+    http->rules.listen = xstrdup(rules->listen);
+    http->rules.cert_file = copy_or_null(rules->cert_file);
+    http->rules.key_file = copy_or_null(rules->key_file);
+    http->rules.client_ca_file = copy_or_null(rules->client_ca_file);
+    http->rules.hosts = copy_or_null(rules->hosts);
+    http->fd = -1;
+    must(pthread_condattr_init(&monotonic) == 0);
+    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    must(pthread_cond_init(&http->changed, &monotonic) == 0);
+    must(pthread_mutex_init(&http->lock, NULL) == 0);
+    (void)pthread_condattr_destroy(&monotonic);
+    admission_init(http);
+    return http;
+}
+
+static void free_copy(const char *text)
+{
+    xfree((void *)(uintptr_t)text);
+}
+
+static void free_web(struct http_server *http)
+{
+    must(http->connections == NULL && http->asleep == NULL);
+
+    admission_done(http);
+    if (http->fd >= 0)
+        (void)close(http->fd);
+    tls_unref(http->tls);
+    (void)pthread_cond_destroy(&http->changed);
+    (void)pthread_mutex_destroy(&http->lock);
+    free_copy(http->rules.name);
+    free_copy(http->rules.listen);
+    free_copy(http->rules.cert_file);
+    free_copy(http->rules.key_file);
+    free_copy(http->rules.client_ca_file);
+    free_copy(http->rules.hosts);
+    xfree(http);
+}
+
+/* The threads that are born here leave signals to whoever waits for them. */
+static int start_threads(struct http_server *http, struct err *err)
+{
+    sigset_t all;
+    sigset_t before;
+
+    http->starter = pthread_self();
+    must(sigfillset(&all) == 0);
+    must(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    http->daemon = start_daemon(http);
+    if (http->daemon != NULL)
+        watch_start(http);
+    must(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    if (http->daemon == NULL)
+        return err_set(err, ERR_IO, "%s: libmicrohttpd did not start: %s", http->rules.listen,
+                       http->complaint[0] != '\0' ? http->complaint : "it does not say why");
+    return 0;
+}
+
+static int start(struct http_server *http, struct err *err)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes;
+
+    must(http->daemon == NULL);
+    int rc = address_parse(http->rules.listen, &address, &bytes, err);
+    if (rc < 0)
+        return rc;
+    if (http->rules.cert_file != NULL) {
+        http->files_seen = tls_files_print(&http->rules);
+        rc = tls_load(&http->rules, &http->tls, err);
+        if (rc < 0)
+            return rc;
+    }
+    const int failed = open_socket(http, &address, bytes);
+    if (failed != 0)
+        return listen_error(http, failed, err);
+    return start_threads(http, err);
+}
+
+/* Is there a way to become known? */
+static bool knows(const struct http_rules *rules)
+{
+    must(!rules->request_proves || rules->client_ca_file == NULL);
+    return rules->request_proves || rules->client_ca_file != NULL;
+}
+
+int http_start(const struct http_rules *rules, struct http_server **out, struct err *err)
+{
+    must(rules->handler != NULL && rules->name != NULL && rules->listen != NULL);
+    must(rules->threads > 0 && rules->strangers > 0 && rules->strangers_each > 0);
+    must((rules->connections > 0) == knows(rules));
+    must((rules->cert_file == NULL) == (rules->key_file == NULL));
+    must(rules->client_ca_file == NULL || rules->cert_file != NULL);
+    must(rules->first_ms > 0 && rules->request_ms > 0 && rules->idle_ms > 0);
+    must(rules->takes_body == NULL || body_most(rules, false) > rules->body_bytes_max);
+
+    struct http_server *http = new_web(rules);
+    const int rc = start(http, err);
+    if (rc < 0) {
+        free_web(http);
+        return rc;
+    }
+    *out = http;
+    return 0;
+}
+
+/* --- stop --- */
+
+void http_quiesce(struct http_server *http)
+{
+    must(http->daemon != NULL);
+
+    atomic_store(&http->quiesced, true);
+}
+
+void http_stop(struct http_server *http)
+{
+    if (http == NULL)
+        return;
+    must(!atomic_load(&http->stopping));
+
+    http_quiesce(http);
+    http_lock(http);
+    atomic_store(&http->stopping, true);
+    call_answer_all(http);
+    for (int64_t waited = 0; waited < STOP_PATIENCE_MS && atomic_load(&http->open) > 0;
+         waited += 10)
+        http_wait(http, 10);
+    http_unlock(http);
+    watch_stop(http);
+    MHD_stop_daemon(http->daemon); /* closes the listening socket, too */
+    http->daemon = NULL;
+    http->fd = -1;
+    free_web(http);
+}
+
+/* --- the rest --- */
+
+uint16_t http_port(const struct http_server *http)
+{
+    must(http->port != 0);
+    return http->port;
+}
+
+const char *http_name(const struct http_server *http)
+{
+    return http->rules.name;
+}
+
+uint32_t http_pending(const struct http_server *http)
+{
+    return atomic_load(&http->pending);
+}
+
+const char *http_cause_word(enum http_cause cause)
+{
+    static const char *const words[HTTP_CAUSES] = {"silent", "gave_way", "slow_body", "no_place"};
+
+    must(cause < HTTP_CAUSES);
+    return words[cause];
+}
+
+uint32_t http_files(const struct http_rules *rules)
+{
+    /* The listening socket, and what each thread waits by: epoll's descriptor and a bell. */
+    return sockets_of(rules) + 1 + 2 * rules->threads;
+}
+
+size_t http_body_bytes(const struct http_server *http)
+{
+    return atomic_load(&http->body_bytes);
+}
+
+bool http_files_changed(struct http_server *http)
+{
+    if (http->rules.cert_file == NULL)
+        return false;
+    const uint64_t now = tls_files_print(&http->rules);
+    http_lock(http);
+    const bool changed = now != http->files_seen;
+    http_unlock(http);
+    return changed;
+}
+
+int http_reload(struct http_server *http, struct err *err)
+{
+    struct http_tls *fresh;
+
+    if (http->rules.cert_file == NULL)
+        return 0;
+    /* Looked at before they are read: a change in between is seen next time. */
+    const uint64_t print = tls_files_print(&http->rules);
+    const int rc = tls_load(&http->rules, &fresh, err);
+    http_lock(http);
+    http->files_seen = print;
+    struct http_tls *old = rc < 0 ? NULL : http->tls;
+    if (rc == 0)
+        http->tls = fresh;
+    http_unlock(http);
+    tls_unref(old);
+    return rc;
+}
