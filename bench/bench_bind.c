@@ -2,9 +2,9 @@
  * bench_bind - how many binds a second reach the disk, with so many waiting at a time.
  *
  * The writer with the real store on a file (WAL, synchronous=FULL), outbox and watcher, each in its
- * thread as in the daemon; the API server is the stand-in in this process, so its work is in the
- * figures too.  A bind is two commands for the ledger: the reservation before the Binding is sent,
- * and its confirmation.
+ * thread as in the daemon; the API server is the fake API server in this process, so its work is in
+ * the figures too.  A bind is two commands for the ledger: the reservation before the Binding is
+ * sent, and its confirmation.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -144,7 +144,7 @@ static void pod_words(uint32_t pod, char name[32], char uid[40])
     (void)snprintf(uid, 40, "%08x-0000-4000-8000-000000000002", pod);
 }
 
-static void load_cluster(struct standin *standin, uint32_t pods)
+static void load_cluster(struct fake_apiserver *fake, uint32_t pods)
 {
     struct strbuf list;
     struct err err;
@@ -164,7 +164,7 @@ static void load_cluster(struct standin *standin, uint32_t pods)
             &list, &(struct cluster_pod){.name = name, .uid = uid, .node = "", .amount = "100"});
     }
     strbuf_str(&list, "]}");
-    if (standin_load_text(standin, "bench", (struct text){list.data, list.len}, &err) < 0)
+    if (fake_apiserver_load_text(fake, "bench", (struct text){list.data, list.len}, &err) < 0)
         (void)fprintf(stderr, "%s\n", err.text);
     strbuf_done(&list);
 }
@@ -193,8 +193,8 @@ static void make_parts(struct plant *plant)
     struct app *app = &plant->desk.app;
     struct err err;
 
-    standin_ops(app->standin, &plant->watch_ops);
-    standin_ops(app->standin, &plant->call_ops);
+    fake_apiserver_ops(app->fake, &plant->watch_ops);
+    fake_apiserver_ops(app->fake, &plant->call_ops);
     desk_outbox(&plant->desk, &plant->call_ops, plant, take_result);
     plant->writer = writer_new(app);
     plant->watcher = watcher_new(app, &plant->watch_ops);
@@ -216,8 +216,8 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
     desk_init(&plant->desk);
     atomic_store(&app->nodes_synced, false);
     atomic_store(&app->pods_synced, false);
-    app->standin = standin_new("bench");
-    load_cluster(app->standin, pods);
+    app->fake = fake_apiserver_new("bench");
+    load_cluster(app->fake, pods);
     open_ledger(plant, folder);
     make_parts(plant);
     must(sem_init(&plant->answers, 0, 0) == 0);
@@ -242,7 +242,7 @@ static void plant_stop(struct plant *plant)
     writer_free(plant->writer);
     plant->watch_ops.free(plant->watch_ops.ctx);
     plant->call_ops.free(plant->call_ops.ctx);
-    standin_free(app->standin);
+    fake_apiserver_free(app->fake);
     store_close(app->store);
     desk_done(&plant->desk);
     must(sem_destroy(&plant->answers) == 0);

@@ -447,15 +447,15 @@ static void measure_cluster(const struct options *options)
     struct server server = {.name = "cluster",
                             .nodes = options->quick ? CLUSTER_NODES_QUICK : CLUSTER_NODES,
                             .pods = options->quick ? 640 : 3200};
-    struct standin *standin = standin_new("bench");
+    struct fake_apiserver *fake = fake_apiserver_new("bench");
     struct strbuf text;
     struct err err;
 
     folder_make(options->folder, server.folder, sizeof server.folder);
     cluster_json(&server, &text);
-    if (standin_load_text(standin, "bench", (struct text){text.data, text.len}, &err) < 0)
+    if (fake_apiserver_load_text(fake, "bench", (struct text){text.data, text.len}, &err) < 0)
         (void)fprintf(stderr, "%s\n", err.text);
-    struct fake_api *api = fake_api_new(standin, NULL);
+    struct fake_api *api = fake_api_new(fake, NULL);
     strbuf_reset(&text);
     strbuf_printf(&text,
                   "apiVersion: v1\nkind: Config\ncurrent-context: bench\n"
@@ -472,7 +472,7 @@ static void measure_cluster(const struct options *options)
     measure_server(&server, options);
     server_stop(&server);
     fake_api_free(api);
-    standin_free(standin);
+    fake_apiserver_free(fake);
 }
 
 int main(int argc, char **argv)

@@ -1,10 +1,10 @@
 /*
  * kube - the API server behind a small struct of functions.
  *
- * Three things implement it: libcurl (kube_curl_new), the in-process stand-in for a cluster file
- * (standin.h), and the simulator.  A request is method, path and body; an answer arrives in pieces
- * through poll(), in the thread that calls poll().  Nothing blocks except poll(), for at most
- * wait_ms.
+ * Three things implement it: libcurl (kube_curl_new), fake_apiserver for a cluster file
+ * (fake_apiserver.h), and the simulator.  A request is method, path and body; an answer arrives in
+ * pieces through poll(), in the thread that calls poll().  Nothing blocks except poll(), for at
+ * most wait_ms.
  *
  *   start(request) ... poll() -> HEAD(status) DATA DATA ... DONE      or  FAILED at any point
  *

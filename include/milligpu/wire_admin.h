@@ -13,7 +13,7 @@
 #ifndef MILLIGPU_WIRE_ADMIN_H
 #define MILLIGPU_WIRE_ADMIN_H
 
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 #include "milligpu/node.h"
 #include "milligpu/reconcile.h"
 
@@ -29,7 +29,7 @@ struct admin_amounts {
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu);
 /* The members capacityMilli ... largestFreeMilli of an object that is open. */
-void admin_amounts(struct jw *jw, const struct admin_amounts *amounts);
+void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
 
 /* What a new share can take on this GPU now. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);
@@ -37,12 +37,13 @@ const char *admin_gpu_state(const struct gpu *gpu);
 const char *admin_node_state(const struct node *node);
 
 /* pods: name at each GPU who holds how much of it. */
-void admin_node(struct jw *jw, const struct node *node, bool pods);
+void admin_node(struct json_writer *json, const struct node *node, bool pods);
 
 /* node: where it is, for the indexes of its GPUs. */
-void admin_allocation(struct jw *jw, const struct allocation *allocation, const struct node *node);
+void admin_allocation(struct json_writer *json, const struct allocation *allocation,
+                      const struct node *node);
 
-void admin_drift(struct jw *jw, const struct drift *drift);
+void admin_drift(struct json_writer *json, const struct drift *drift);
 
 /* Where the tables that remember requests are full. */
 #define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"
@@ -60,9 +61,9 @@ struct admin_waiting {
     int64_t last_ms;
     uint64_t asks;
 };
-void admin_waiting(struct jw *jw, const struct admin_waiting *waiting);
+void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);
 /* Its part in the view of one pod. */
-void admin_waiting_brief(struct jw *jw, const struct admin_waiting *waiting);
+void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
 
 /* One charge, live or past. */
 struct admin_history {
@@ -79,10 +80,10 @@ struct admin_history {
     int64_t bound_ms;
     int64_t released_ms;
 };
-void admin_history(struct jw *jw, const struct admin_history *row);
+void admin_history(struct json_writer *json, const struct admin_history *row);
 /* The charges of one allocation that has ended, as an Allocation; containers are no longer
    told apart. */
-void admin_released(struct jw *jw, const struct admin_history *row, size_t rows);
+void admin_released(struct json_writer *json, const struct admin_history *row, size_t rows);
 
 /* application/problem+json; the title is the status' own. */
 void admin_problem(struct strbuf *out, int status, const char *detail);

@@ -13,7 +13,7 @@
 #define MILLIGPU_WIRE_KUBE_H
 
 #include "milligpu/inventory.h"
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 #include "milligpu/node.h"
 #include "milligpu/pod.h"
 
@@ -30,8 +30,8 @@ int node_decode(struct text bytes, const struct wire_rules *rules, struct arena 
                 struct node_facts *out, struct err *err) MUST_USE;
 
 /* The same, of a value that the reader stands before (webhook bodies).  Missing names are "". */
-bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out);
-bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts *out);
+bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
+bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out);
 
 /* A resourceVersion as a number, greater is newer; 0 if it is none. */
 uint64_t version_number(const char *resource_version);

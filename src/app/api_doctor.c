@@ -31,7 +31,7 @@ struct doctor {
     const struct settings *settings;
     const struct snapshot *snapshot;
     int64_t now_ms;
-    struct jw jw;
+    struct json_writer json;
 };
 
 /* fix: what to do; empty when there is nothing to be done. */
@@ -49,16 +49,16 @@ static void say(struct doctor *doctor, const char *name, enum health health, con
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
     va_end(args);
-    jw_object(&doctor->jw);
-    jw_key(&doctor->jw, "name");
-    jw_str(&doctor->jw, name);
-    jw_key(&doctor->jw, "status");
-    jw_str(&doctor->jw, words[health]);
-    jw_key(&doctor->jw, "text");
-    jw_str(&doctor->jw, text);
-    jw_key(&doctor->jw, "fix");
-    jw_str(&doctor->jw, fix);
-    jw_object_end(&doctor->jw);
+    json_write_object(&doctor->json);
+    json_write_key(&doctor->json, "name");
+    json_write_str(&doctor->json, name);
+    json_write_key(&doctor->json, "status");
+    json_write_str(&doctor->json, words[health]);
+    json_write_key(&doctor->json, "text");
+    json_write_str(&doctor->json, text);
+    json_write_key(&doctor->json, "fix");
+    json_write_str(&doctor->json, fix);
+    json_write_object_end(&doctor->json);
 }
 
 /* --- the daemon and its ledger --- */
@@ -488,10 +488,10 @@ void api_doctor(struct api_call *call)
 
     if (snapshot == NULL)
         return;
-    jw_init(&doctor.jw, &call->body);
-    jw_object(&doctor.jw);
-    jw_key(&doctor.jw, "checks");
-    jw_array(&doctor.jw);
+    json_writer_init(&doctor.json, &call->body);
+    json_write_object(&doctor.json);
+    json_write_key(&doctor.json, "checks");
+    json_write_array(&doctor.json);
     check_daemon(&doctor);
     check_ledger(&doctor);
     check_history(&doctor);
@@ -504,8 +504,8 @@ void api_doctor(struct api_call *call)
     check_scheduler(&doctor);
     check_webhooks(&doctor);
     check_drift(&doctor);
-    jw_array_end(&doctor.jw);
-    jw_object_end(&doctor.jw);
+    json_write_array_end(&doctor.json);
+    json_write_object_end(&doctor.json);
     must(call->body.len > 0);
 }
 
@@ -533,23 +533,23 @@ static struct text bare(const char *value)
 }
 
 /* None of them holds a secret: keys and tokens are files, and only their names stand here. */
-static void encode_setting(struct jw *jw, const struct api_item *item)
+static void encode_setting(struct json_writer *json, const struct api_item *item)
 {
     const struct setting *setting = item->what;
     char value[4096];
 
     must((size_t)setting->id < ARRAY_LEN(setting_help));
     settings_value(setting->set, setting->id, value, sizeof value);
-    jw_object(jw);
-    jw_key(jw, "name");
-    jw_str(jw, settings_name(setting->id));
-    jw_key(jw, "value");
-    jw_text(jw, bare(value));
-    jw_key(jw, "source");
-    jw_str(jw, settings_source_name(settings_source(setting->set, setting->id)));
-    jw_key(jw, "text");
-    jw_str(jw, setting_help[setting->id]);
-    jw_object_end(jw);
+    json_write_object(json);
+    json_write_key(json, "name");
+    json_write_str(json, settings_name(setting->id));
+    json_write_key(json, "value");
+    json_write_text(json, bare(value));
+    json_write_key(json, "source");
+    json_write_str(json, settings_source_name(settings_source(setting->set, setting->id)));
+    json_write_key(json, "text");
+    json_write_str(json, setting_help[setting->id]);
+    json_write_object_end(json);
 }
 
 void api_settings(struct api_call *call)

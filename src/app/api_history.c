@@ -76,10 +76,10 @@ static bool read_before(struct api_call *call, uint64_t *out)
     return false;
 }
 
-static void put_continue(struct api_call *call, struct jw *jw, uint64_t row)
+static void put_continue(struct api_call *call, struct json_writer *json, uint64_t row)
 {
     must(row > 0);
-    api_continue(jw, arena_printf(&call->arena, "%llu", (unsigned long long)row));
+    api_continue(json, arena_printf(&call->arena, "%llu", (unsigned long long)row));
 }
 
 /* --- who held it --- */
@@ -160,20 +160,20 @@ static bool read_at(struct api_call *call, int64_t *out_ms)
 static void write_rows(struct api_call *call, const struct past *past)
 {
     const size_t shown = past->count < call->limit ? past->count : call->limit;
-    struct jw jw;
+    struct json_writer json;
 
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    jw_key(&jw, "items");
-    jw_array(&jw);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "items");
+    json_write_array(&json);
     for (size_t i = 0; i < shown; i++) {
         must(i == 0 || past->id[i] < past->id[i - 1]);
-        admin_history(&jw, &past->row[i]);
+        admin_history(&json, &past->row[i]);
     }
-    jw_array_end(&jw);
+    json_write_array_end(&json);
     if (shown < past->count)
-        put_continue(call, &jw, past->id[shown - 1]);
-    jw_object_end(&jw);
+        put_continue(call, &json, past->id[shown - 1]);
+    json_write_object_end(&json);
 }
 
 static bool look(struct past *past, const struct store_history_query *query)
@@ -288,8 +288,8 @@ static size_t span(const struct past *past, size_t from)
  * One look: writes what is complete and returns how many allocations were written.  *before moves
  * behind the last one that was judged, so the next look begins there.
  */
-static size_t write_released(struct jw *jw, struct api_call *call, const struct past *past,
-                             size_t room, uint64_t *before)
+static size_t write_released(struct json_writer *json, struct api_call *call,
+                             const struct past *past, size_t room, uint64_t *before)
 {
     const bool last = past->count < SCAN_ROWS;
     size_t written = 0;
@@ -299,7 +299,7 @@ static size_t write_released(struct jw *jw, struct api_call *call, const struct 
         if (at + rows == past->count && !last && at > 0)
             break; /* perhaps cut in the middle: it is the next look's */
         if (is_wanted(call, &past->row[at])) {
-            admin_released(jw, &past->row[at], rows);
+            admin_released(json, &past->row[at], rows);
             written++;
         }
         at += rows;
@@ -315,15 +315,15 @@ void api_allocations_released(struct api_call *call)
     struct past past = {.call = call};
     size_t written = 0;
     bool more = true;
-    struct jw jw;
+    struct json_writer json;
 
     must(call->limit > 0);
     if (!read_before(call, &query.before))
         return;
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    jw_key(&jw, "items");
-    jw_array(&jw);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "items");
+    json_write_array(&json);
     for (int i = 0; i < SCAN_LOOKS && more && written < call->limit; i++) {
         past.count = 0;
         if (!look(&past, &query)) {
@@ -331,12 +331,12 @@ void api_allocations_released(struct api_call *call)
             return;
         }
         more = past.count > 0;
-        written += write_released(&jw, call, &past, call->limit - written, &query.before);
+        written += write_released(&json, call, &past, call->limit - written, &query.before);
     }
-    jw_array_end(&jw);
+    json_write_array_end(&json);
     if (more)
-        put_continue(call, &jw, query.before);
-    jw_object_end(&jw);
+        put_continue(call, &json, query.before);
+    json_write_object_end(&json);
     past_done(&past);
 }
 

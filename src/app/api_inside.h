@@ -90,9 +90,9 @@ void api_list_add(struct api_call *call, struct api_list *list, const char *key,
                   const void *where);
 /* Sorts, writes the page into the body, frees the list. */
 void api_list_write(struct api_call *call, struct api_list *list,
-                    void (*encode)(struct jw *jw, const struct api_item *item));
+                    void (*encode)(struct json_writer *json, const struct api_item *item));
 /* The member "continue"; key NULL: there is no more. */
-void api_continue(struct jw *jw, const char *key);
+void api_continue(struct json_writer *json, const char *key);
 /* False: no token of ours.  *out lives in arena. */
 bool api_token_read(const char *token, struct arena *arena, const char **out);
 

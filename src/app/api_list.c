@@ -9,7 +9,7 @@
  */
 static const char digits[] = "0123456789abcdef";
 
-void api_continue(struct jw *jw, const char *key)
+void api_continue(struct json_writer *json, const char *key)
 {
     CLEANUP(strbuf_done) struct strbuf token;
 
@@ -21,8 +21,8 @@ void api_continue(struct jw *jw, const char *key)
         strbuf_char(&token, digits[(unsigned char)*at >> 4]);
         strbuf_char(&token, digits[(unsigned char)*at & 15]);
     }
-    jw_key(jw, "continue");
-    jw_str(jw, token.data);
+    json_write_key(json, "continue");
+    json_write_str(json, token.data);
 }
 
 static int digit_of(char c)
@@ -81,30 +81,30 @@ static void leave_out_doubles(struct api_list *list)
 }
 
 void api_list_write(struct api_call *call, struct api_list *list,
-                    void (*encode)(struct jw *jw, const struct api_item *item))
+                    void (*encode)(struct json_writer *json, const struct api_item *item))
 {
-    struct jw jw;
+    struct json_writer json;
 
     must(call->limit > 0);
     if (list->count > 0)
         qsort(list->item, list->count, sizeof *list->item, by_key);
     leave_out_doubles(list);
     const size_t shown = list->count < call->limit ? list->count : call->limit;
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    jw_key(&jw, "items");
-    jw_array(&jw);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "items");
+    json_write_array(&json);
     for (size_t i = 0; i < shown; i++) {
         must(i == 0 || strcmp(list->item[i - 1].key, list->item[i].key) < 0);
-        encode(&jw, &list->item[i]);
+        encode(&json, &list->item[i]);
     }
-    jw_array_end(&jw);
+    json_write_array_end(&json);
     if (list->overflow) {
-        jw_key(&jw, "overflow");
-        jw_bool(&jw, true);
+        json_write_key(&json, "overflow");
+        json_write_bool(&json, true);
     }
-    api_continue(&jw, shown < list->count ? list->item[shown - 1].key : NULL);
-    jw_object_end(&jw);
+    api_continue(&json, shown < list->count ? list->item[shown - 1].key : NULL);
+    json_write_object_end(&json);
     xfree(list->item);
     *list = (struct api_list){0};
 }

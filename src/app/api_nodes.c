@@ -51,43 +51,44 @@ static void sum_up(const struct snapshot *snapshot, struct totals *out)
     must(out->reserved + out->bound == snapshot->allocations);
 }
 
-static void put_models(struct jw *jw, const struct snapshot *snapshot)
+static void put_models(struct json_writer *json, const struct snapshot *snapshot)
 {
     struct api_models models;
 
     api_models(snapshot, &models);
-    jw_key(jw, "models");
-    jw_array(jw);
+    json_write_key(json, "models");
+    json_write_array(json);
     for (size_t i = 0; i < models.count; i++) {
         must(models.model[i].amounts.gpus > 0);
-        jw_object(jw);
-        jw_key(jw, "model");
-        jw_text(jw, atom_text(models.model[i].model));
-        jw_key(jw, "gpus");
-        jw_u64(jw, models.model[i].amounts.gpus);
-        admin_amounts(jw, &models.model[i].amounts);
-        jw_object_end(jw);
+        json_write_object(json);
+        json_write_key(json, "model");
+        json_write_text(json, atom_text(models.model[i].model));
+        json_write_key(json, "gpus");
+        json_write_u64(json, models.model[i].amounts.gpus);
+        admin_amounts(json, &models.model[i].amounts);
+        json_write_object_end(json);
     }
-    jw_array_end(jw);
+    json_write_array_end(json);
     xfree(models.model);
 }
 
-static void put_daemon(struct jw *jw, const struct app *app, const struct snapshot *snapshot)
+static void put_daemon(struct json_writer *json, const struct app *app,
+                       const struct snapshot *snapshot)
 {
     const bool claimed = atomic_load(&app->claimed);
 
-    jw_key(jw, "version");
-    jw_str(jw, MILLIGPU_VERSION);
-    jw_key(jw, "cluster"); /* written before the flag is set, and never again */
-    jw_str(jw, claimed ? app->cluster : "");
-    jw_key(jw, "mode");
-    jw_str(jw, app->standin != NULL ? "standalone" : "cluster");
-    jw_key(jw, "ready");
-    jw_bool(jw, app_ready(app, NULL) && !atomic_load(&app->draining));
-    jw_key(jw, "safeMode");
-    jw_bool(jw, atomic_load(&app->safe_mode));
-    jw_key(jw, "generation");
-    jw_u64(jw, snapshot->generation);
+    json_write_key(json, "version");
+    json_write_str(json, MILLIGPU_VERSION);
+    json_write_key(json, "cluster"); /* written before the flag is set, and never again */
+    json_write_str(json, claimed ? app->cluster : "");
+    json_write_key(json, "mode");
+    json_write_str(json, app->fake != NULL ? "standalone" : "cluster");
+    json_write_key(json, "ready");
+    json_write_bool(json, app_ready(app, NULL) && !atomic_load(&app->draining));
+    json_write_key(json, "safeMode");
+    json_write_bool(json, atomic_load(&app->safe_mode));
+    json_write_key(json, "generation");
+    json_write_u64(json, snapshot->generation);
     must(snapshot->nodes <= snapshot->slots);
 }
 
@@ -95,41 +96,41 @@ void api_summary(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
     struct totals totals;
-    struct jw jw;
+    struct json_writer json;
 
     if (snapshot == NULL)
         return;
     must(call->body.len == 0);
     sum_up(snapshot, &totals);
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    put_daemon(&jw, call->app, snapshot);
-    jw_key(&jw, "nodes");
-    jw_u64(&jw, snapshot->nodes);
-    jw_key(&jw, "gpus");
-    jw_u64(&jw, totals.amounts.gpus);
-    admin_amounts(&jw, &totals.amounts);
-    jw_key(&jw, "allocations");
-    jw_object(&jw);
-    jw_key(&jw, "reserved");
-    jw_u64(&jw, totals.reserved);
-    jw_key(&jw, "bound");
-    jw_u64(&jw, totals.bound);
-    jw_object_end(&jw);
-    jw_key(&jw, "waitingPods");
-    jw_u64(&jw, hints_waiting(call->app->hints));
-    jw_key(&jw, "drift");
-    jw_u64(&jw, totals.drift);
-    put_models(&jw, snapshot);
-    jw_object_end(&jw);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put_daemon(&json, call->app, snapshot);
+    json_write_key(&json, "nodes");
+    json_write_u64(&json, snapshot->nodes);
+    json_write_key(&json, "gpus");
+    json_write_u64(&json, totals.amounts.gpus);
+    admin_amounts(&json, &totals.amounts);
+    json_write_key(&json, "allocations");
+    json_write_object(&json);
+    json_write_key(&json, "reserved");
+    json_write_u64(&json, totals.reserved);
+    json_write_key(&json, "bound");
+    json_write_u64(&json, totals.bound);
+    json_write_object_end(&json);
+    json_write_key(&json, "waitingPods");
+    json_write_u64(&json, hints_waiting(call->app->hints));
+    json_write_key(&json, "drift");
+    json_write_u64(&json, totals.drift);
+    put_models(&json, snapshot);
+    json_write_object_end(&json);
 }
 
 /* --- nodes --- */
 
-static void encode_node(struct jw *jw, const struct api_item *item)
+static void encode_node(struct json_writer *json, const struct api_item *item)
 {
     must(item->what != NULL);
-    admin_node(jw, item->what, false);
+    admin_node(json, item->what, false);
 }
 
 void api_nodes(struct api_call *call)
@@ -149,7 +150,7 @@ void api_nodes(struct api_call *call)
 void api_node(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
-    struct jw jw;
+    struct json_writer json;
 
     if (snapshot == NULL)
         return;
@@ -159,8 +160,8 @@ void api_node(struct api_call *call)
         api_fail(call, 404, "the ledger does not know a node %.253s", call->place[0]);
         return;
     }
-    jw_init(&jw, &call->body);
-    admin_node(&jw, node, true);
+    json_writer_init(&json, &call->body);
+    admin_node(&json, node, true);
 }
 
 /* --- drift --- */
@@ -185,10 +186,10 @@ static void add_drift(void *user, const struct drift *drift)
     api_list_add(drifting->call, &drifting->list, key, copy, NULL);
 }
 
-static void encode_drift(struct jw *jw, const struct api_item *item)
+static void encode_drift(struct json_writer *json, const struct api_item *item)
 {
     must(item->what != NULL);
-    admin_drift(jw, item->what);
+    admin_drift(json, item->what);
 }
 
 void api_drift(struct api_call *call)

@@ -7,10 +7,10 @@
 
 /* --- allocations --- */
 
-static void encode_allocation(struct jw *jw, const struct api_item *item)
+static void encode_allocation(struct json_writer *json, const struct api_item *item)
 {
     must(item->what != NULL);
-    admin_allocation(jw, item->what, item->where);
+    admin_allocation(json, item->what, item->where);
 }
 
 static bool is_wanted(const char *filter, const char *value)
@@ -85,7 +85,7 @@ static struct admin_waiting view_of(const struct waiting *is)
 }
 
 /* Filter waits for the lock of hints: encoded is without it, and one after the other is held. */
-static void encode_waiting(struct jw *jw, const struct api_item *item)
+static void encode_waiting(struct json_writer *json, const struct api_item *item)
 {
     struct api_call *call = (struct api_call *)(uintptr_t)item->where;
     struct hints *hints = call->app->hints;
@@ -95,7 +95,7 @@ static void encode_waiting(struct jw *jw, const struct api_item *item)
     if (!hints_hold(hints, text_of(item->what), &call->arena, &is))
         return; /* meanwhile there was room */
     const struct admin_waiting waiting = view_of(&is);
-    admin_waiting(jw, &waiting);
+    admin_waiting(json, &waiting);
     hints_let_go(hints, &is);
 }
 
@@ -186,14 +186,15 @@ static void describe_request(const struct api_call *call, const struct pod_recor
     must_not_reach("every verdict is listed");
 }
 
-static void put(struct jw *jw, const char *key, const char *value)
+static void put(struct json_writer *json, const char *key, const char *value)
 {
     must(value != NULL);
-    jw_key(jw, key);
-    jw_str(jw, value);
+    json_write_key(json, key);
+    json_write_str(json, value);
 }
 
-static void put_verdict(struct jw *jw, const struct node *node, const struct request *request)
+static void put_verdict(struct json_writer *json, const struct node *node,
+                        const struct request *request)
 {
     struct refusal refusal = {.text = ""};
     UNSET struct room room;
@@ -208,16 +209,16 @@ static void put_verdict(struct jw *jw, const struct node *node, const struct req
         request_refuse(request, why, &refusal);
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
     filter_explain(node, request, detail, sizeof detail);
-    jw_object(jw);
-    put(jw, "name", node->name->text);
-    jw_key(jw, "fits");
-    jw_bool(jw, why == REASON_NONE);
-    jw_key(jw, "exact");
-    jw_bool(jw, rank.exact);
-    put(jw, "reason", reason_name(why));
-    put(jw, "text", refusal.text);
-    put(jw, "detail", detail);
-    jw_object_end(jw);
+    json_write_object(json);
+    put(json, "name", node->name->text);
+    json_write_key(json, "fits");
+    json_write_bool(json, why == REASON_NONE);
+    json_write_key(json, "exact");
+    json_write_bool(json, rank.exact);
+    put(json, "reason", reason_name(why));
+    put(json, "text", refusal.text);
+    put(json, "detail", detail);
+    json_write_object_end(json);
 }
 
 static int by_node_name(const void *a, const void *b)
@@ -228,8 +229,8 @@ static int by_node_name(const void *a, const void *b)
 }
 
 /* The same question that filter is asked, node by node. */
-static void put_verdicts(struct jw *jw, struct api_call *call, const struct snapshot *snapshot,
-                         const struct request *request)
+static void put_verdicts(struct json_writer *json, struct api_call *call,
+                         const struct snapshot *snapshot, const struct request *request)
 {
     const struct node **all =
         arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
@@ -240,14 +241,14 @@ static void put_verdicts(struct jw *jw, struct api_call *call, const struct snap
         all[count++] = node;
     must(count == snapshot->nodes);
     qsort(all, count, sizeof *all, by_node_name);
-    jw_key(jw, "nodes");
-    jw_array(jw);
+    json_write_key(json, "nodes");
+    json_write_array(json);
     for (size_t i = 0; i < count; i++)
-        put_verdict(jw, all[i], request);
-    jw_array_end(jw);
+        put_verdict(json, all[i], request);
+    json_write_array_end(json);
 }
 
-static void put_waiting(struct jw *jw, struct api_call *call, const char *uid)
+static void put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
 {
     struct waiting found;
 
@@ -255,8 +256,8 @@ static void put_waiting(struct jw *jw, struct api_call *call, const char *uid)
     if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
         return;
     const struct admin_waiting waiting = view_of(&found);
-    jw_key(jw, "waiting");
-    admin_waiting_brief(jw, &waiting);
+    json_write_key(json, "waiting");
+    admin_waiting_brief(json, &waiting);
 }
 
 static void put_pod(struct api_call *call, const struct snapshot *snapshot,
@@ -266,27 +267,27 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     const struct allocation *allocation = sought->allocation;
     const char *node = record != NULL ? record->node : allocation->is.node->text;
     char request[1024];
-    struct jw jw;
+    struct json_writer json;
 
     describe_request(call, record, request, sizeof request);
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    put(&jw, "namespace", sought->namespace);
-    put(&jw, "name", sought->name);
-    put(&jw, "uid", record != NULL ? record->uid : allocation->is.uid);
-    put(&jw, "phase", phase_of(sought));
-    put(&jw, "node", node);
-    put(&jw, "request", request);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "namespace", sought->namespace);
+    put(&json, "name", sought->name);
+    put(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    put(&json, "phase", phase_of(sought));
+    put(&json, "node", node);
+    put(&json, "request", request);
     if (allocation != NULL) {
-        jw_key(&jw, "allocation");
-        admin_allocation(&jw, allocation, sought->node);
+        json_write_key(&json, "allocation");
+        admin_allocation(&json, allocation, sought->node);
     } else if (node[0] == '\0') {
         must(record != NULL);
-        put_waiting(&jw, call, record->uid);
+        put_waiting(&json, call, record->uid);
         if (record->request != NULL)
-            put_verdicts(&jw, call, snapshot, record->request);
+            put_verdicts(&json, call, snapshot, record->request);
     }
-    jw_object_end(&jw);
+    json_write_object_end(&json);
 }
 
 /* Neither the cluster nor the ledger's present knows it: perhaps its past does. */
@@ -294,7 +295,7 @@ static void put_past(struct api_call *call)
 {
     struct admin_history row[GPUS_PER_NODE_MAX];
     struct err err;
-    struct jw jw;
+    struct json_writer json;
     const size_t rows = api_history_last(call, call->place[0], call->place[1], row, &err);
 
     must(rows <= GPUS_PER_NODE_MAX);
@@ -303,17 +304,17 @@ static void put_past(struct api_call *call)
                  call->place[0]);
         return;
     }
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    put(&jw, "namespace", row->namespace);
-    put(&jw, "name", row->name);
-    put(&jw, "uid", row->uid);
-    put(&jw, "phase", "Ended");
-    put(&jw, "node", row->node);
-    put(&jw, "request", "");
-    jw_key(&jw, "allocation");
-    admin_released(&jw, row, rows);
-    jw_object_end(&jw);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "namespace", row->namespace);
+    put(&json, "name", row->name);
+    put(&json, "uid", row->uid);
+    put(&json, "phase", "Ended");
+    put(&json, "node", row->node);
+    put(&json, "request", "");
+    json_write_key(&json, "allocation");
+    admin_released(&json, row, rows);
+    json_write_object_end(&json);
 }
 
 void api_pod(struct api_call *call)

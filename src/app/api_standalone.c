@@ -8,7 +8,7 @@
 static bool has_standin(struct api_call *call)
 {
     must(call->app != NULL);
-    if (call->app->standin != NULL)
+    if (call->app->fake != NULL)
         return true;
     api_fail(call, 404, "this milligpud runs in a cluster: use kubectl to make and delete pods");
     return false;
@@ -28,7 +28,7 @@ static bool is_name(struct api_call *call, const char *what, const char *name)
     return false;
 }
 
-/* The stand-in answers as an API server does; its Status becomes our problem. */
+/* The fake API server answers as an API server does; its Status becomes our problem. */
 static void forward(struct api_call *call, const char *method, const char *path, struct text body)
 {
     struct strbuf answer;
@@ -36,7 +36,7 @@ static void forward(struct api_call *call, const char *method, const char *path,
 
     must(call->body.len == 0);
     strbuf_init(&answer);
-    const int status = standin_request(call->app->standin, method, path, body, &answer);
+    const int status = fake_apiserver_request(call->app->fake, method, path, body, &answer);
     const struct text bytes = {answer.data, answer.len};
     if (status < 400) {
         strbuf_text(&call->body, bytes);

@@ -16,11 +16,11 @@
 #include <stdatomic.h>
 
 #include "milligpu/clock.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/http.h"
 #include "milligpu/kube.h"
 #include "milligpu/queue.h"
 #include "milligpu/settings.h"
-#include "milligpu/standin.h"
 #include "milligpu/store.h"
 
 #include "hints.h"
@@ -69,11 +69,11 @@ struct app {
     struct store *store;
     struct store_ops store_ops; /* what the writer writes through */
     struct outbox *outbox;
-    struct audit *audit;     /* NULL: none is made */
-    struct recent *recent;   /* NULL: not kept */
-    struct rights *rights;   /* NULL: nobody can be asked */
-    struct standin *standin; /* NULL in a cluster */
-    const char *server;      /* of the API, for people */
+    struct audit *audit;         /* NULL: none is made */
+    struct recent *recent;       /* NULL: not kept */
+    struct rights *rights;       /* NULL: nobody can be asked */
+    struct fake_apiserver *fake; /* NULL in a cluster */
+    const char *server;          /* of the API, for people */
     const char *bell_namespace;
     int64_t settle_ms;         /* how long a new ledger beside grants waits; 0: not at all */
     char webhook_address[300]; /* as bound; "" before */

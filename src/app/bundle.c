@@ -201,14 +201,14 @@ static void put_nodes(struct bundle *bundle, const struct snapshot *snapshot)
     const struct node *node;
     bool first = true;
     uint32_t at = 0;
-    struct jw jw;
+    struct json_writer json;
 
     must(snapshot != NULL);
     strbuf_str(&bundle->text, "\"nodes\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
         comma(bundle, &first);
-        jw_init(&jw, &bundle->text);
-        admin_node(&jw, node, true);
+        json_writer_init(&json, &bundle->text);
+        admin_node(&json, node, true);
     }
     strbuf_str(&bundle->text, "],\n");
 }
@@ -218,15 +218,15 @@ static void put_allocations(struct bundle *bundle, const struct snapshot *snapsh
     const struct node *node;
     bool first = true;
     uint32_t at = 0;
-    struct jw jw;
+    struct json_writer json;
 
     must(snapshot != NULL);
     strbuf_str(&bundle->text, "\"allocations\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         for (uint32_t i = 0; i < node->allocations; i++) {
             comma(bundle, &first);
-            jw_init(&jw, &bundle->text);
-            admin_allocation(&jw, node->allocation[i], node);
+            json_writer_init(&json, &bundle->text);
+            admin_allocation(&json, node->allocation[i], node);
         }
     strbuf_str(&bundle->text, "]");
 }

@@ -338,14 +338,14 @@ static int open_standin(struct daemon *daemon, struct err *err)
 
     struct app *app = &daemon->app;
 
-    app->standin = standin_new("standalone");
+    app->fake = fake_apiserver_new("standalone");
     /* In microseconds no file is read as fast as its objects are counted. */
-    standin_set_version(app->standin, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
-    const int rc = standin_load(app->standin, app->settings->standalone, err);
+    fake_apiserver_set_version(app->fake, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
+    const int rc = fake_apiserver_load(app->fake, app->settings->standalone, err);
     if (rc < 0)
         return rc;
-    standin_ops(app->standin, &daemon->watch_ops);
-    standin_ops(app->standin, &daemon->call_ops);
+    fake_apiserver_ops(app->fake, &daemon->watch_ops);
+    fake_apiserver_ops(app->fake, &daemon->call_ops);
     app->server = "standalone";
     return 0;
 }
@@ -406,8 +406,8 @@ static void make_parts(struct daemon *daemon)
     app->pods = pods_new();
     app->hints = hints_new();
     app->bell_namespace = bell_namespace(daemon);
-    /* The stand-in is this process: nothing of another one can be on its way. */
-    if (app->standin == NULL)
+    /* The fake API server is this process: nothing of another one can be on its way. */
+    if (app->fake == NULL)
         app->settle_ms = (int64_t)app->settings->settle_s * 1000;
     const struct outbox_rules rules = {
         .ops = &daemon->call_ops,
@@ -776,7 +776,7 @@ static void stop(struct daemon *daemon)
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);
     kube_config_free(daemon->config);
-    standin_free(app->standin);
+    fake_apiserver_free(app->fake);
     store_close(app->store);
     for (size_t i = 0; i < daemon->reloads; i++)
         settings_free(daemon->reloaded[i]);

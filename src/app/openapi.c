@@ -7,133 +7,133 @@
 /* src/app/schemas.json, made into C by the build. */
 extern const char app_schemas_json[];
 
-static void put(struct jw *jw, const char *key, const char *value)
+static void put(struct json_writer *json, const char *key, const char *value)
 {
     must(value != NULL);
-    jw_key(jw, key);
-    jw_str(jw, value);
+    json_write_key(json, key);
+    json_write_str(json, value);
 }
 
-static void put_raw(struct jw *jw, const char *key, const char *json)
+static void put_raw(struct json_writer *json, const char *key, const char *literal)
 {
-    must(json[0] != '\0');
-    jw_key(jw, key);
-    jw_raw(jw, text_of(json));
+    must(literal[0] != '\0');
+    json_write_key(json, key);
+    json_write_raw(json, text_of(literal));
 }
 
-static void put_ref(struct jw *jw, const char *key, const char *schema)
+static void put_ref(struct json_writer *json, const char *key, const char *schema)
 {
     CLEANUP(strbuf_done) struct strbuf where;
 
     must(schema[0] != '\0');
     strbuf_init(&where);
     strbuf_printf(&where, "#/components/schemas/%s", schema);
-    jw_key(jw, key);
-    jw_object(jw);
-    put(jw, "$ref", where.data);
-    jw_object_end(jw);
+    json_write_key(json, key);
+    json_write_object(json);
+    put(json, "$ref", where.data);
+    json_write_object_end(json);
 }
 
 /* --- parameters --- */
 
-static void put_place(struct jw *jw, struct text name)
+static void put_place(struct json_writer *json, struct text name)
 {
     must(name.len > 0);
-    jw_object(jw);
-    jw_key(jw, "name");
-    jw_text(jw, name);
-    put(jw, "in", "path");
-    jw_key(jw, "required");
-    jw_bool(jw, true);
-    put(jw, "description", api_place_help(name));
-    put_raw(jw, "schema", "{\"type\":\"string\"}");
-    jw_object_end(jw);
+    json_write_object(json);
+    json_write_key(json, "name");
+    json_write_text(json, name);
+    put(json, "in", "path");
+    json_write_key(json, "required");
+    json_write_bool(json, true);
+    put(json, "description", api_place_help(name));
+    put_raw(json, "schema", "{\"type\":\"string\"}");
+    json_write_object_end(json);
 }
 
-static void put_parameter(struct jw *jw, enum api_parameter parameter)
+static void put_parameter(struct json_writer *json, enum api_parameter parameter)
 {
     must((size_t)parameter < PARAMETERS);
-    jw_object(jw);
-    put(jw, "name", api_parameter_name(parameter));
-    put(jw, "in", "query");
-    put(jw, "description", api_parameter_help(parameter));
-    put_raw(jw, "schema", api_parameter_schema(parameter));
-    jw_object_end(jw);
+    json_write_object(json);
+    put(json, "name", api_parameter_name(parameter));
+    put(json, "in", "query");
+    put(json, "description", api_parameter_help(parameter));
+    put_raw(json, "schema", api_parameter_schema(parameter));
+    json_write_object_end(json);
 }
 
-static void put_parameters(struct jw *jw, const struct api_route *route)
+static void put_parameters(struct json_writer *json, const struct api_route *route)
 {
     struct text rest = text_of(route->path);
     struct text piece;
 
     must(route->path[0] == '/');
-    jw_key(jw, "parameters");
-    jw_array(jw);
+    json_write_key(json, "parameters");
+    json_write_array(json);
     while (text_cut(&rest, '/', &piece))
         if (text_starts(piece, "{"))
-            put_place(jw, (struct text){piece.at + 1, piece.len - 2});
+            put_place(json, (struct text){piece.at + 1, piece.len - 2});
     for (int i = 0; i < PARAMETERS; i++)
         if (api_lists(route->parameters, text_of(api_parameter_name((enum api_parameter)i))))
-            put_parameter(jw, (enum api_parameter)i);
-    jw_array_end(jw);
+            put_parameter(json, (enum api_parameter)i);
+    json_write_array_end(json);
 }
 
 /* --- one operation --- */
 
-static void put_content(struct jw *jw, const struct api_route *route)
+static void put_content(struct json_writer *json, const struct api_route *route)
 {
-    const bool json = strcmp(route->type, "application/json") == 0;
+    const bool literal = strcmp(route->type, "application/json") == 0;
     const bool text = strcmp(route->type, "text/plain") == 0;
 
-    must(route->schema[0] == '\0' || json);
-    jw_key(jw, "content");
-    jw_object(jw);
-    jw_key(jw, route->type);
-    jw_object(jw);
+    must(route->schema[0] == '\0' || literal);
+    json_write_key(json, "content");
+    json_write_object(json);
+    json_write_key(json, route->type);
+    json_write_object(json);
     if (route->schema[0] != '\0')
-        put_ref(jw, "schema", route->schema);
-    else if (json)
-        put_raw(jw, "schema", "{\"type\":\"object\"}");
+        put_ref(json, "schema", route->schema);
+    else if (literal)
+        put_raw(json, "schema", "{\"type\":\"object\"}");
     else
-        put_raw(jw, "schema",
+        put_raw(json, "schema",
                 text ? "{\"type\":\"string\"}" : "{\"type\":\"string\",\"format\":\"binary\"}");
-    jw_object_end(jw);
-    jw_object_end(jw);
+    json_write_object_end(json);
+    json_write_object_end(json);
 }
 
-static void put_problem(struct jw *jw)
+static void put_problem(struct json_writer *json)
 {
-    jw_key(jw, "default");
-    jw_object(jw);
-    put(jw, "description", "It went wrong");
-    jw_key(jw, "content");
-    jw_object(jw);
-    jw_key(jw, "application/problem+json");
-    jw_object(jw);
-    put_ref(jw, "schema", "Problem");
-    jw_object_end(jw);
-    jw_object_end(jw);
-    jw_object_end(jw);
+    json_write_key(json, "default");
+    json_write_object(json);
+    put(json, "description", "It went wrong");
+    json_write_key(json, "content");
+    json_write_object(json);
+    json_write_key(json, "application/problem+json");
+    json_write_object(json);
+    put_ref(json, "schema", "Problem");
+    json_write_object_end(json);
+    json_write_object_end(json);
+    json_write_object_end(json);
 }
 
-static void put_responses(struct jw *jw, const struct api_route *route)
+static void put_responses(struct json_writer *json, const struct api_route *route)
 {
     char status[4] = {(char)('0' + route->status / 100), (char)('0' + route->status / 10 % 10),
                       (char)('0' + route->status % 10), '\0'};
 
     must(route->status >= 200 && route->status < 300);
-    jw_key(jw, "responses");
-    jw_object(jw);
-    jw_key(jw, status);
-    jw_object(jw);
-    put(jw, "description", route->summary);
-    put_content(jw, route);
-    jw_object_end(jw);
-    put_problem(jw);
-    jw_object_end(jw);
+    json_write_key(json, "responses");
+    json_write_object(json);
+    json_write_key(json, status);
+    json_write_object(json);
+    put(json, "description", route->summary);
+    put_content(json, route);
+    json_write_object_end(json);
+    put_problem(json);
+    json_write_object_end(json);
 }
 
-static void put_operation(struct jw *jw, const struct api_route *route)
+static void put_operation(struct json_writer *json, const struct api_route *route)
 {
     char method[16];
     size_t at = 0;
@@ -142,71 +142,71 @@ static void put_operation(struct jw *jw, const struct api_route *route)
     for (; route->method[at] != '\0'; at++)
         method[at] = (char)tolower((unsigned char)route->method[at]);
     method[at] = '\0';
-    jw_key(jw, method);
-    jw_object(jw);
+    json_write_key(json, method);
+    json_write_object(json);
     must(strncmp(route->name, "api_", strlen("api_")) == 0);
-    put(jw, "operationId", route->name + strlen("api_"));
-    put(jw, "summary", route->summary);
-    put_parameters(jw, route);
+    put(json, "operationId", route->name + strlen("api_"));
+    put(json, "summary", route->summary);
+    put_parameters(json, route);
     if (api_route_takes_body(route)) {
-        jw_key(jw, "requestBody");
-        jw_object(jw);
-        jw_key(jw, "required");
-        jw_bool(jw, true);
-        put_raw(jw, "content",
+        json_write_key(json, "requestBody");
+        json_write_object(json);
+        json_write_key(json, "required");
+        json_write_bool(json, true);
+        put_raw(json, "content",
                 "{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Object\"}}}");
-        jw_object_end(jw);
+        json_write_object_end(json);
     }
-    put_responses(jw, route);
-    jw_object_end(jw);
+    put_responses(json, route);
+    json_write_object_end(json);
 }
 
 /* --- the whole --- */
 
-static void put_paths(struct jw *jw)
+static void put_paths(struct json_writer *json)
 {
     const struct api_route *route;
 
-    jw_key(jw, "paths");
-    jw_object(jw);
+    json_write_key(json, "paths");
+    json_write_object(json);
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
         const struct api_route *before = i > 0 ? api_route(i - 1) : NULL;
         if (before != NULL && strcmp(before->path, route->path) == 0)
             continue; /* methods of one path stand side by side in routes.def */
-        jw_key(jw, route->path);
-        jw_object(jw);
+        json_write_key(json, route->path);
+        json_write_object(json);
         const struct api_route *same = route;
         for (size_t k = i; same != NULL && strcmp(same->path, route->path) == 0;) {
-            put_operation(jw, same);
+            put_operation(json, same);
             same = api_route(++k);
         }
-        jw_object_end(jw);
+        json_write_object_end(json);
     }
-    jw_object_end(jw);
+    json_write_object_end(json);
     must(api_route(0) != NULL);
 }
 
 void api_openapi(struct api_call *call)
 {
-    struct jw jw;
+    struct json_writer json;
 
     must(call->status == 200);
-    jw_init(&jw, &call->body);
-    jw_object(&jw);
-    put(&jw, "openapi", "3.0.3");
-    jw_key(&jw, "info");
-    jw_object(&jw);
-    put(&jw, "title", "milligpu, for operators");
-    put(&jw, "description",
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "openapi", "3.0.3");
+    json_write_key(&json, "info");
+    json_write_object(&json);
+    put(&json, "title", "milligpu, for operators");
+    put(&json, "description",
         "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
         "Host that is no name of loopback or of admin_hosts (403), a body that is not "
         "application/json (415), and a body where no requestBody is told (413).");
-    put(&jw, "version", MILLIGPU_VERSION);
-    jw_object_end(&jw);
-    put_paths(&jw);
-    jw_key(&jw, "components");
-    jw_object(&jw);
-    put_raw(&jw, "schemas", app_schemas_json);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    put(&json, "version", MILLIGPU_VERSION);
+    json_write_object_end(&json);
+    put_paths(&json);
+    json_write_key(&json, "components");
+    json_write_object(&json);
+    put_raw(&json, "schemas", app_schemas_json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 
 enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
 
@@ -71,36 +71,36 @@ void recent_add(struct recent *recent, const struct command *command, const char
     must(pthread_mutex_unlock(&recent->lock) == 0);
 }
 
-static void put_text(struct jw *jw, const char *key, const char *text)
+static void put_text(struct json_writer *json, const char *key, const char *text)
 {
     must(key[0] != '\0');
     if (text[0] == '\0')
         return;
-    jw_key(jw, key);
-    jw_str(jw, text);
+    json_write_key(json, key);
+    json_write_str(json, text);
 }
 
 static void put_entry(struct strbuf *out, const struct entry *entry)
 {
-    struct jw jw;
+    struct json_writer json;
 
     must(entry->outcome != NULL);
-    jw_init(&jw, out);
-    jw_object(&jw);
-    jw_key(&jw, "atMs");
-    jw_i64(&jw, entry->at_ms);
-    put_text(&jw, "command", command_name(entry->kind));
-    put_text(&jw, "outcome", entry->outcome);
-    put_text(&jw, "uid", entry->uid);
-    put_text(&jw, "namespace", entry->namespace);
-    put_text(&jw, "name", entry->name);
-    put_text(&jw, "node", entry->node);
-    put_text(&jw, "why", entry->why);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "atMs");
+    json_write_i64(&json, entry->at_ms);
+    put_text(&json, "command", command_name(entry->kind));
+    put_text(&json, "outcome", entry->outcome);
+    put_text(&json, "uid", entry->uid);
+    put_text(&json, "namespace", entry->namespace);
+    put_text(&json, "name", entry->name);
+    put_text(&json, "node", entry->node);
+    put_text(&json, "why", entry->why);
     if (entry->milli > 0) {
-        jw_key(&jw, "milli");
-        jw_u64(&jw, entry->milli);
+        json_write_key(&json, "milli");
+        json_write_u64(&json, entry->milli);
     }
-    jw_object_end(&jw);
+    json_write_object_end(&json);
     strbuf_char(out, '\n');
 }
 

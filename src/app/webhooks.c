@@ -143,20 +143,20 @@ static void answer_problem(struct http_call *call, int status, const char *title
     must(status >= 400 && status < 600);
 
     struct strbuf body;
-    struct jw jw;
+    struct json_writer json;
 
     strbuf_init(&body);
-    jw_init(&jw, &body);
-    jw_object(&jw);
-    jw_key(&jw, "type");
-    jw_str(&jw, "about:blank");
-    jw_key(&jw, "title");
-    jw_str(&jw, title);
-    jw_key(&jw, "status");
-    jw_i64(&jw, status);
-    jw_key(&jw, "detail");
-    jw_str(&jw, detail);
-    jw_object_end(&jw);
+    json_writer_init(&json, &body);
+    json_write_object(&json);
+    json_write_key(&json, "type");
+    json_write_str(&json, "about:blank");
+    json_write_key(&json, "title");
+    json_write_str(&json, title);
+    json_write_key(&json, "status");
+    json_write_i64(&json, status);
+    json_write_key(&json, "detail");
+    json_write_str(&json, detail);
+    json_write_object_end(&json);
     http_answer(call, status, "application/problem+json", &body);
     strbuf_done(&body);
 }

@@ -23,8 +23,8 @@
  *  I3  A connection is in http->connections, under the lock, as long as its socket is open.
  *  I4  A connection that counts is in an idle list (admission) unless a handler has its request.
  */
-#ifndef MILLIGPU_HTTP_WEB_INSIDE_H
-#define MILLIGPU_HTTP_WEB_INSIDE_H
+#ifndef MILLIGPU_HTTP_HTTP_INTERNAL_H
+#define MILLIGPU_HTTP_HTTP_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

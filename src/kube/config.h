@@ -116,10 +116,6 @@ int kube_config_parse(struct text text, const char *file, const char *context,
                       struct kube_config **out, struct err *err) MUST_USE;
 struct kube_config *kube_config_new(void) MUST_USE;
 
-/* A whole file, at most max bytes, terminated. */
-int kube_file_read(const char *file, size_t max, char **out, size_t *out_len,
-                   struct err *err) MUST_USE;
-
 /* Runs the plugin and reads its ExecCredential; blocks for at most EXEC_TIMEOUT_MS. */
 int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out,
                   struct err *err) MUST_USE;

@@ -1,11 +1,11 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/file.h"
 
 #include "kube/config.h"
 
@@ -13,49 +13,6 @@
 enum { EXPIRY_LEEWAY_MS = 10 * 1000 };
 
 static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/* ---- files ---- */
-
-static int read_all(int fd, size_t max, struct strbuf *out, struct err *err)
-{
-    must(max > 0);
-    char bytes[16384];
-
-    for (;;) {
-        const ssize_t got = read(fd, bytes, sizeof bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return err_set(err, ERR_IO, "%m");
-        if (got == 0)
-            return 0;
-        strbuf_add(out, bytes, (size_t)got);
-        if (out->len > max)
-            return err_set(err, ERR_TOO_LARGE, "more than %zu bytes", max);
-    }
-}
-
-int kube_file_read(const char *file, size_t max, char **out, size_t *out_len, struct err *err)
-{
-    must(file != NULL);
-    struct strbuf text;
-
-    const int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        (void)err_set(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%m");
-        return err_wrap(err, "%s", file);
-    }
-    strbuf_init(&text);
-    const int rc = read_all(fd, max, &text, err);
-    (void)close(fd); /* only read */
-    if (rc < 0) {
-        strbuf_done(&text);
-        return err_wrap(err, "%s", file);
-    }
-    *out_len = text.len;
-    *out = strbuf_steal(&text);
-    return 0;
-}
 
 /* ---- sources ---- */
 
@@ -84,7 +41,7 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
     size_t len = 0;
 
     must(source->file != NULL);
-    const int rc = kube_file_read(source->file, SECRET_BYTES_MAX, &data, &len, err);
+    const int rc = file_read(source->file, SECRET_BYTES_MAX, &data, &len, err);
     if (rc < 0)
         return rc;
     must(data != NULL);
@@ -408,7 +365,7 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
     char *namespace = NULL;
     size_t len = 0;
     struct err none; /* there need not be one */
-    if (kube_file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
+    if (file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
         (void)trimmed(namespace, len);
         xfree(config->namespace);
         config->namespace = namespace;
@@ -431,7 +388,7 @@ int kube_config_load(const char *kubeconfig, const char *context, struct kube_co
         return kube_config_in_cluster(pod_folder, host, port, out, err);
     }
     must(kubeconfig[0] != '\0');
-    const int rc = kube_file_read(kubeconfig, CONFIG_BYTES_MAX, &text, &len, err);
+    const int rc = file_read(kubeconfig, CONFIG_BYTES_MAX, &text, &len, err);
     if (rc < 0)
         return rc;
     CLEANUP(kube_config_freep) struct kube_config *config = NULL;

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/jr.h"
+#include "milligpu/doc.h"
+#include "milligpu/file.h"
+#include "milligpu/json.h"
 
 #include "kube/config.h"
-#include "kube/doc.h"
 
 DEFINE_FREEP(struct kube_config, kube_config_free);
 
@@ -270,7 +271,7 @@ static char *ca_for_plugin(struct reading *in, const struct source *ca)
         return base64_encode((struct text){ca->data, ca->len});
     if (ca->file == NULL)
         return NULL;
-    const int rc = kube_file_read(ca->file, SECRET_BYTES_MAX, &data, &len, in->err);
+    const int rc = file_read(ca->file, SECRET_BYTES_MAX, &data, &len, in->err);
     if (rc < 0) {
         in->rc = err_wrap(in->err, "%s", in->file);
         return NULL;
@@ -285,39 +286,39 @@ static char *make_info(struct reading *in, bool with_cluster)
     must(in->config != NULL && in->err != NULL);
     const struct kube_config *config = in->config;
     struct strbuf text;
-    struct jw jw;
+    struct json_writer json;
 
     strbuf_init(&text);
-    jw_init(&jw, &text);
-    jw_object(&jw);
-    jw_key(&jw, "kind");
-    jw_str(&jw, "ExecCredential");
-    jw_key(&jw, "apiVersion");
-    jw_str(&jw, config->exec.api_version);
-    jw_key(&jw, "spec");
-    jw_object(&jw);
+    json_writer_init(&json, &text);
+    json_write_object(&json);
+    json_write_key(&json, "kind");
+    json_write_str(&json, "ExecCredential");
+    json_write_key(&json, "apiVersion");
+    json_write_str(&json, config->exec.api_version);
+    json_write_key(&json, "spec");
+    json_write_object(&json);
     if (with_cluster) {
         CLEANUP(xfreep) char *ca = ca_for_plugin(in, &config->ca);
-        jw_key(&jw, "cluster");
-        jw_object(&jw);
-        jw_key(&jw, "server");
-        jw_str(&jw, config->server);
+        json_write_key(&json, "cluster");
+        json_write_object(&json);
+        json_write_key(&json, "server");
+        json_write_str(&json, config->server);
         if (config->tls_name != NULL) {
-            jw_key(&jw, "tls-server-name");
-            jw_str(&jw, config->tls_name);
+            json_write_key(&json, "tls-server-name");
+            json_write_str(&json, config->tls_name);
         }
         if (ca != NULL) {
-            jw_key(&jw, "certificate-authority-data");
-            jw_str(&jw, ca);
+            json_write_key(&json, "certificate-authority-data");
+            json_write_str(&json, ca);
         }
-        jw_key(&jw, "insecure-skip-tls-verify");
-        jw_bool(&jw, config->insecure);
-        jw_object_end(&jw);
+        json_write_key(&json, "insecure-skip-tls-verify");
+        json_write_bool(&json, config->insecure);
+        json_write_object_end(&json);
     }
-    jw_key(&jw, "interactive");
-    jw_bool(&jw, false);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    json_write_key(&json, "interactive");
+    json_write_bool(&json, false);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
     return strbuf_steal(&text);
 }
 

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/doc.h"
 #include "milligpu/wire_kube.h"
 
 #include "kube/config.h"
-#include "kube/doc.h"
 
 /* A child with its two pipes. */
 struct child {

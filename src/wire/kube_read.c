@@ -10,28 +10,30 @@ void meta_clear(struct object_meta *out)
         .kind = "", .name = "", .namespace = "", .uid = "", .resource_version = ""};
 }
 
-bool read_kind(struct jr *in, const char *kind)
+bool read_kind(struct json_reader *in, const char *kind)
 {
     must(kind != NULL);
 
     struct text said;
-    if (!jr_string(in, &said))
+    if (!json_read_string(in, &said))
         return false;
     if (said.len > 0 && !text_is(said, kind))
-        jr_fail(in, "is another kind of object, not \"%s\"", kind);
+        json_reader_fail(in, "is another kind of object, not \"%s\"", kind);
     return !in->failed;
 }
 
-bool read_map(struct jr *in, void *user, bool (*member)(void *, struct jr *, struct text))
+bool read_map(struct json_reader *in, void *user,
+              bool (*member)(void *, struct json_reader *, struct text))
 {
     must(in->depth <= JSON_DEPTH_MAX);
 
     struct text key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_key(in, &key))
-        if (!jr_null(in))
-            (void)(member != NULL ? member(user, in, key) : jr_skip(in)); /* a failure sticks */
+    while (json_read_key(in, &key))
+        if (!json_read_null(in))
+            (void)(member != NULL ? member(user, in, key)
+                                  : json_read_skip(in)); /* a failure sticks */
     return !in->failed;
 }
 
@@ -63,84 +65,84 @@ static struct text from_field(const char *text)
     return text_of(first != NULL ? first + 1 : text);
 }
 
-void pass_over(struct jr *in, struct jr_mark mark, const char **why)
+void pass_over(struct json_reader *in, struct json_reader_mark mark, const char **why)
 {
     must(in->failed);
     must(in->err->code != ERR_NONE);
 
     if (*why == NULL)
         *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
-    (void)jr_retreat(in, mark); /* a failure sticks */
+    (void)json_reader_retreat(in, mark); /* a failure sticks */
 }
 
-bool read_once(struct jr *in, const char **slot)
+bool read_once(struct json_reader *in, const char **slot)
 {
     must(slot != NULL);
 
     if (*slot != NULL) {
-        jr_fail(in, "comes twice; a key may come once");
+        json_reader_fail(in, "comes twice; a key may come once");
         return false;
     }
-    return jr_cstring(in, slot);
+    return json_read_cstring(in, slot);
 }
 
-bool read_string(struct jr *in, size_t max, const char **out)
+bool read_string(struct json_reader *in, size_t max, const char **out)
 {
     must(out != NULL);
 
     const char *value;
     must(max > 0);
 
-    if (!jr_cstring(in, &value))
+    if (!json_read_cstring(in, &value))
         return false;
     const size_t len = strlen(value);
     if (len > max)
-        jr_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", len, max);
+        json_reader_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", len, max);
     *out = value;
     return !in->failed;
 }
 
-bool read_time(struct jr *in, int64_t *out_ms)
+bool read_time(struct json_reader *in, int64_t *out_ms)
 {
     must(out_ms != NULL);
 
     struct text value;
-    if (!jr_string(in, &value))
+    if (!json_read_string(in, &value))
         return false;
     if (!time_parse(value, out_ms))
-        jr_fail(in, "is no RFC 3339 time, such as 2026-01-02T03:04:05Z");
+        json_reader_fail(in, "is no RFC 3339 time, such as 2026-01-02T03:04:05Z");
     return !in->failed;
 }
 
-bool read_amount(struct jr *in, const char **out)
+bool read_amount(struct json_reader *in, const char **out)
 {
     must(out != NULL);
 
     struct text raw;
-    switch (jr_peek(in)) {
-    case JR_STRING:
-        return jr_cstring(in, out);
-    case JR_NUMBER:
-        if (!jr_raw(in, &raw))
+    switch (json_read_peek(in)) {
+    case JSON_TYPE_STRING:
+        return json_read_cstring(in, out);
+    case JSON_TYPE_NUMBER:
+        if (!json_read_raw(in, &raw))
             return false;
         *out = arena_copy(in->arena, raw);
         return true;
     default:
-        jr_fail(in, "expected a quantity, a string or a number");
+        json_reader_fail(in, "expected a quantity, a string or a number");
         return false;
     }
 }
 
-bool read_number(struct jr *in, int64_t least, int64_t most, int64_t *out)
+bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
     must(least <= most);
 
-    if (!jr_i64(in, &value))
+    if (!json_read_i64(in, &value))
         return false;
     if (value < least || value > most)
-        jr_fail(in, "is %lld, but must be %lld to %lld", (long long)value, (long long)least,
-                (long long)most);
+        json_reader_fail(in, "is %lld, but must be %lld to %lld", (long long)value,
+                         (long long)least, (long long)most);
     *out = value;
     return !in->failed;
 }
@@ -168,11 +170,11 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
     return grown;
 }
 
-bool need_field(struct jr *in, const struct jr_fields *fields, int key)
+bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key)
 {
     must(key >= 0 && (uint32_t)key < fields->keys);
     if ((fields->seen & UINT32_C(1) << key) == 0)
-        jr_fail(in, "has no \"%s\"", fields->key[key]);
+        json_reader_fail(in, "has no \"%s\"", fields->key[key]);
     return !in->failed;
 }
 
@@ -186,15 +188,15 @@ static bool is_gpu_id(struct text id)
     return id.len > 0;
 }
 
-bool read_gpu_id(struct jr *in, const char **out)
+bool read_gpu_id(struct json_reader *in, const char **out)
 {
     must(out != NULL);
 
     struct text id;
-    if (!jr_name(in, GPU_ID_BYTES_MAX, &id))
+    if (!json_read_name(in, GPU_ID_BYTES_MAX, &id))
         return false;
     if (!is_gpu_id(id))
-        jr_fail(in, "must be printable ASCII without blanks and commas");
+        json_reader_fail(in, "must be printable ASCII without blanks and commas");
     *out = arena_copy(in->arena, id);
     return !in->failed;
 }
@@ -219,22 +221,22 @@ enum {
 };
 
 /* A map of which each value may fail by itself, or the whole. */
-static void read_values(struct jr *in, struct meta_reading *out,
-                        bool (*member)(void *user, struct jr *in, struct text key))
+static void read_values(struct json_reader *in, struct meta_reading *out,
+                        bool (*member)(void *user, struct json_reader *in, struct text key))
 {
-    const struct jr_mark whole = jr_mark(in);
+    const struct json_reader_mark whole = json_reader_mark(in);
     struct text key;
 
     must(out->is.name != NULL);
     if (member == NULL) {
-        (void)jr_skip(in); /* a failure sticks */
+        (void)json_read_skip(in); /* a failure sticks */
         return;
     }
-    if (jr_object(in)) {
-        while (jr_key(in, &key)) {
-            (void)jr_peek(in); /* moves to the value's first byte */
-            const struct jr_mark mark = jr_mark(in);
-            if (!jr_null(in) && !member(out->user, in, key))
+    if (json_read_object(in)) {
+        while (json_read_key(in, &key)) {
+            (void)json_read_peek(in); /* moves to the value's first byte */
+            const struct json_reader_mark mark = json_reader_mark(in);
+            if (!json_read_null(in) && !member(out->user, in, key))
                 pass_over(in, mark, &out->unreadable);
         }
     } else if (in->failed) {
@@ -242,9 +244,9 @@ static void read_values(struct jr *in, struct meta_reading *out,
     }
 }
 
-static void read_moment(struct jr *in, int64_t unknown_ms, int64_t *out_ms)
+static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out_ms)
 {
-    const struct jr_mark mark = jr_mark(in);
+    const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
 
     must(*out_ms == 0);
@@ -254,7 +256,7 @@ static void read_moment(struct jr *in, int64_t unknown_ms, int64_t *out_ms)
     pass_over(in, mark, &why);
 }
 
-static void meta_member(struct jr *in, struct meta_reading *out, int key)
+static void meta_member(struct json_reader *in, struct meta_reading *out, int key)
 {
     switch (key) {
     case META_NAME:
@@ -283,18 +285,18 @@ static void meta_member(struct jr *in, struct meta_reading *out, int key)
         read_moment(in, TIME_UNKNOWN_MS, &out->deleted_ms);
         break;
     default:
-        must_not_reach("jr_field gives the keys of its table only");
+        must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-void read_meta(struct jr *in, struct meta_reading *out)
+void read_meta(struct json_reader *in, struct meta_reading *out)
 {
     must(out->is.name != NULL);
 
-    struct jr_fields fields = JR_FIELDS(meta_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(meta_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         meta_member(in, out, key);
 }

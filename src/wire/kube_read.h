@@ -21,43 +21,44 @@ struct meta_reading {
     int64_t deleted_ms; /* 0: not; TIME_UNKNOWN_MS: somebody wrote no time there */
     const char *unreadable;
     void *user;
-    /* Read or jr_skip() the value of this key.  NULL: all are skipped. */
-    bool (*label)(void *user, struct jr *in, struct text key);
-    bool (*annotation)(void *user, struct jr *in, struct text key);
+    /* Read or json_read_skip() the value of this key.  NULL: all are skipped. */
+    bool (*label)(void *user, struct json_reader *in, struct text key);
+    bool (*annotation)(void *user, struct json_reader *in, struct text key);
 };
-void read_meta(struct jr *in, struct meta_reading *out);
+void read_meta(struct json_reader *in, struct meta_reading *out);
 
 /*
  * The value behind the mark has failed by itself: go on behind it.  *why, if it is NULL yet, says
  * what is wrong with it, from the object's own field on and the same words for the same object:
  * "metadata.annotations[...]: must not hold a NUL".
  */
-void pass_over(struct jr *in, struct jr_mark mark, const char **why);
+void pass_over(struct json_reader *in, struct json_reader_mark mark, const char **why);
 
 /* The strings of object_meta set to "". */
 void meta_clear(struct object_meta *out);
 
 /* The object must be of this kind, if it says any. */
-bool read_kind(struct jr *in, const char *kind);
+bool read_kind(struct json_reader *in, const char *kind);
 
 /* An object whose keys are data.  Nulls are left out. */
-bool read_map(struct jr *in, void *user, bool (*member)(void *, struct jr *, struct text));
+bool read_map(struct json_reader *in, void *user,
+              bool (*member)(void *, struct json_reader *, struct text));
 
 /* A string of a map key that may come once: *slot is NULL before. */
-bool read_once(struct jr *in, const char **slot);
+bool read_once(struct json_reader *in, const char **slot);
 
 /* A terminated string of at most max bytes; may be empty. */
-bool read_string(struct jr *in, size_t max, const char **out);
+bool read_string(struct json_reader *in, size_t max, const char **out);
 
-bool read_time(struct jr *in, int64_t *out_ms);
+bool read_time(struct json_reader *in, int64_t *out_ms);
 /* The end of what RFC 3339 can say. */
 #define TIME_UNKNOWN_MS INT64_C(253402300799999)
 
 /* A quantity as it is written, a string or a number. */
-bool read_amount(struct jr *in, const char **out);
+bool read_amount(struct json_reader *in, const char **out);
 
 /* Numbers with bounds. */
-bool read_number(struct jr *in, int64_t least, int64_t most, int64_t *out);
+bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *out);
 
 /* Room for one more of count elements, at most max of them; the old ones are copied. */
 void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max,
@@ -70,12 +71,12 @@ void note_decode(struct text note, struct arena *arena, struct pod *out);
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
 
 /* A GPU's id: what may stand in NVIDIA_VISIBLE_DEVICES and in a comma-separated list. */
-bool read_gpu_id(struct jr *in, const char **out);
+bool read_gpu_id(struct json_reader *in, const char **out);
 
 /* The Pod of a webhook body: has a name and a uid. */
-void extender_pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out);
+void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
 
 /* Fails the reader, naming key, when the member that must be there did not come. */
-bool need_field(struct jr *in, const struct jr_fields *fields, int key);
+bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key);
 
 #endif

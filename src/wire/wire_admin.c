@@ -6,33 +6,33 @@
 
 enum { REQUEST_TEXT_MAX = 512 };
 
-static void put_str(struct jw *jw, const char *key, const char *value)
+static void put_str(struct json_writer *json, const char *key, const char *value)
 {
     must(value != NULL);
-    jw_key(jw, key);
-    jw_str(jw, value);
+    json_write_key(json, key);
+    json_write_str(json, value);
 }
 
-static void put_atom(struct jw *jw, const char *key, const struct atom *value)
+static void put_atom(struct json_writer *json, const char *key, const struct atom *value)
 {
     must(value != NULL);
-    jw_key(jw, key);
-    jw_text(jw, atom_text(value));
+    json_write_key(json, key);
+    json_write_text(json, atom_text(value));
 }
 
-static void put_u64(struct jw *jw, const char *key, uint64_t value)
+static void put_u64(struct json_writer *json, const char *key, uint64_t value)
 {
-    jw_key(jw, key);
-    jw_u64(jw, value);
+    json_write_key(json, key);
+    json_write_u64(json, value);
 }
 
-static void put_bool(struct jw *jw, const char *key, bool value)
+static void put_bool(struct json_writer *json, const char *key, bool value)
 {
-    jw_key(jw, key);
-    jw_bool(jw, value);
+    json_write_key(json, key);
+    json_write_bool(json, value);
 }
 
-static void put_time(struct jw *jw, const char *key, int64_t ms)
+static void put_time(struct json_writer *json, const char *key, int64_t ms)
 {
     char text[TIME_TEXT_BYTES];
 
@@ -40,7 +40,7 @@ static void put_time(struct jw *jw, const char *key, int64_t ms)
     if (ms <= 0)
         return; /* not known; a timestamp before 1970 is nobody's */
     time_format(ms, text);
-    put_str(jw, key, text);
+    put_str(json, key, text);
 }
 
 /* --- amounts --- */
@@ -69,15 +69,15 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
         amounts->largest_free_milli = milli;
 }
 
-void admin_amounts(struct jw *jw, const struct admin_amounts *amounts)
+void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts)
 {
     must(amounts->largest_free_milli <= amounts->free_milli);
     must(amounts->free_milli <= amounts->capacity_milli);
-    put_u64(jw, "capacityMilli", amounts->capacity_milli);
-    put_u64(jw, "usedMilli", amounts->used_milli);
-    put_u64(jw, "reservedMilli", amounts->reserved_milli);
-    put_u64(jw, "freeMilli", amounts->free_milli);
-    put_u64(jw, "largestFreeMilli", amounts->largest_free_milli);
+    put_u64(json, "capacityMilli", amounts->capacity_milli);
+    put_u64(json, "usedMilli", amounts->used_milli);
+    put_u64(json, "reservedMilli", amounts->reserved_milli);
+    put_u64(json, "freeMilli", amounts->free_milli);
+    put_u64(json, "largestFreeMilli", amounts->largest_free_milli);
 }
 
 /* --- nodes --- */
@@ -117,17 +117,17 @@ const char *admin_node_state(const struct node *node)
     }
 }
 
-static void put_node_text(struct jw *jw, const struct node *node)
+static void put_node_text(struct json_writer *json, const struct node *node)
 {
     const enum reason closed = node_closed(node);
 
     must(closed == REASON_NONE || reason_class(closed) != REASON_CLASS_STATE);
     if (node->gone)
-        put_str(jw, "stateText", "the Node object is gone, its pods are not");
+        put_str(json, "stateText", "the Node object is gone, its pods are not");
     else if (node->problem != PROBLEM_NONE)
-        put_atom(jw, "stateText", node->problem_text);
+        put_atom(json, "stateText", node->problem_text);
     else
-        put_str(jw, "stateText", closed == REASON_NONE ? "" : reason_help(closed));
+        put_str(json, "stateText", closed == REASON_NONE ? "" : reason_help(closed));
 }
 
 static bool is_first_of_model(const struct node *node, uint32_t gpu)
@@ -140,7 +140,7 @@ static bool is_first_of_model(const struct node *node, uint32_t gpu)
 }
 
 /* One model in nearly every node there is; several are listed. */
-static void put_models(struct jw *jw, const struct node *node)
+static void put_models(struct json_writer *json, const struct node *node)
 {
     CLEANUP(strbuf_done) struct strbuf models;
 
@@ -152,7 +152,7 @@ static void put_models(struct jw *jw, const struct node *node)
             strbuf_str(&models, ", ");
         strbuf_text(&models, atom_text(node->gpu[i].model));
     }
-    put_str(jw, "model", models.data);
+    put_str(json, "model", models.data);
 }
 
 static bool is_cordoned(const struct node *node)
@@ -163,10 +163,10 @@ static bool is_cordoned(const struct node *node)
     return node->gpus > 0;
 }
 
-static void put_holders(struct jw *jw, const struct node *node, const struct gpu *gpu)
+static void put_holders(struct json_writer *json, const struct node *node, const struct gpu *gpu)
 {
-    jw_key(jw, "holders");
-    jw_array(jw);
+    json_write_key(json, "holders");
+    json_write_array(json);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->charges; k++) {
@@ -174,40 +174,41 @@ static void put_holders(struct jw *jw, const struct node *node, const struct gpu
             if (node_gpu(node, atom_text(charge->gpu)) != gpu)
                 continue;
             must(charge->milli > 0);
-            jw_object(jw);
-            put_str(jw, "uid", allocation->is.uid);
-            put_str(jw, "namespace", allocation->is.namespace);
-            put_str(jw, "name", allocation->is.name);
-            put_str(jw, "state", allocation_state_name(allocation->is.state));
-            put_u64(jw, "milli", charge->milli);
-            put_u64(jw, "mib", charge->mib);
-            jw_object_end(jw);
+            json_write_object(json);
+            put_str(json, "uid", allocation->is.uid);
+            put_str(json, "namespace", allocation->is.namespace);
+            put_str(json, "name", allocation->is.name);
+            put_str(json, "state", allocation_state_name(allocation->is.state));
+            put_u64(json, "milli", charge->milli);
+            put_u64(json, "mib", charge->mib);
+            json_write_object_end(json);
         }
     }
-    jw_array_end(jw);
+    json_write_array_end(json);
 }
 
-static void put_gpu(struct jw *jw, const struct node *node, const struct gpu *gpu, bool pods)
+static void put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
+                    bool pods)
 {
     must(gpu->id->len > 0);
-    jw_object(jw);
-    put_atom(jw, "id", gpu->id);
-    put_u64(jw, "index", gpu->index);
-    put_atom(jw, "model", gpu->model);
-    put_u64(jw, "mib", gpu->mib);
-    put_u64(jw, "milli", gpu->milli);
-    put_u64(jw, "usedMilli", gpu->used_milli);
-    put_u64(jw, "reservedMilli", gpu->reserved_milli);
-    put_u64(jw, "usedMib", gpu->used_mib);
-    put_u64(jw, "freeMilli", admin_gpu_free(node, gpu));
-    put_u64(jw, "pods", gpu->charges);
-    put_str(jw, "state", admin_gpu_state(gpu));
+    json_write_object(json);
+    put_atom(json, "id", gpu->id);
+    put_u64(json, "index", gpu->index);
+    put_atom(json, "model", gpu->model);
+    put_u64(json, "mib", gpu->mib);
+    put_u64(json, "milli", gpu->milli);
+    put_u64(json, "usedMilli", gpu->used_milli);
+    put_u64(json, "reservedMilli", gpu->reserved_milli);
+    put_u64(json, "usedMib", gpu->used_mib);
+    put_u64(json, "freeMilli", admin_gpu_free(node, gpu));
+    put_u64(json, "pods", gpu->charges);
+    put_str(json, "state", admin_gpu_state(gpu));
     if (pods)
-        put_holders(jw, node, gpu);
-    jw_object_end(jw);
+        put_holders(json, node, gpu);
+    json_write_object_end(json);
 }
 
-void admin_node(struct jw *jw, const struct node *node, bool pods)
+void admin_node(struct json_writer *json, const struct node *node, bool pods)
 {
     struct admin_amounts amounts = {0};
 
@@ -215,174 +216,177 @@ void admin_node(struct jw *jw, const struct node *node, bool pods)
     /* Whether it adds up is the audit's question; in safe mode the wrong sum is what one reads. */
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i]);
-    jw_object(jw);
-    put_atom(jw, "name", node->name);
-    put_atom(jw, "uid", node->uid);
-    put_models(jw, node);
-    put_str(jw, "source", inventory_source_name(node->source));
-    put_str(jw, "state", admin_node_state(node));
-    put_node_text(jw, node);
-    put_bool(jw, "cordoned", is_cordoned(node));
-    admin_amounts(jw, &amounts);
-    put_u64(jw, "heldGpus", node->held_gpus);
-    jw_key(jw, "gpus");
-    jw_array(jw);
+    json_write_object(json);
+    put_atom(json, "name", node->name);
+    put_atom(json, "uid", node->uid);
+    put_models(json, node);
+    put_str(json, "source", inventory_source_name(node->source));
+    put_str(json, "state", admin_node_state(node));
+    put_node_text(json, node);
+    put_bool(json, "cordoned", is_cordoned(node));
+    admin_amounts(json, &amounts);
+    put_u64(json, "heldGpus", node->held_gpus);
+    json_write_key(json, "gpus");
+    json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)
-        put_gpu(jw, node, &node->gpu[i], pods);
-    jw_array_end(jw);
-    jw_object_end(jw);
+        put_gpu(json, node, &node->gpu[i], pods);
+    json_write_array_end(json);
+    json_write_object_end(json);
 }
 
 /* --- allocations --- */
 
 /* The id that the GPU has now: an allocation may know it by the one from before its UUID. */
-static void put_place(struct jw *jw, const struct node *node, const struct atom *id)
+static void put_place(struct json_writer *json, const struct node *node, const struct atom *id)
 {
     const struct gpu *gpu = node != NULL ? node_gpu(node, atom_text(id)) : NULL;
 
     must(id->len > 0);
-    put_atom(jw, "gpu", gpu != NULL ? gpu->id : id);
-    put_u64(jw, "index", gpu != NULL ? gpu->index : 0);
+    put_atom(json, "gpu", gpu != NULL ? gpu->id : id);
+    put_u64(json, "index", gpu != NULL ? gpu->index : 0);
 }
 
-static void put_amount(struct jw *jw, uint32_t milli, uint32_t mib)
+static void put_amount(struct json_writer *json, uint32_t milli, uint32_t mib)
 {
-    put_u64(jw, "milli", milli);
-    put_u64(jw, "mib", mib);
+    put_u64(json, "milli", milli);
+    put_u64(json, "mib", mib);
 }
 
-static void put_charges(struct jw *jw, const struct allocation *allocation, const struct node *node)
+static void put_charges(struct json_writer *json, const struct allocation *allocation,
+                        const struct node *node)
 {
-    jw_key(jw, "charges");
-    jw_array(jw);
+    json_write_key(json, "charges");
+    json_write_array(json);
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
-        jw_object(jw);
-        put_place(jw, node, charge->gpu);
-        put_amount(jw, charge->milli, charge->mib);
-        jw_object_end(jw);
+        json_write_object(json);
+        put_place(json, node, charge->gpu);
+        put_amount(json, charge->milli, charge->mib);
+        json_write_object_end(json);
     }
-    jw_array_end(jw);
+    json_write_array_end(json);
 }
 
-static void put_shares(struct jw *jw, const struct allocation *allocation, const struct node *node)
+static void put_shares(struct json_writer *json, const struct allocation *allocation,
+                       const struct node *node)
 {
     must(allocation->is.shares <= PARTS_MAX);
-    jw_key(jw, "shares");
-    jw_array(jw);
+    json_write_key(json, "shares");
+    json_write_array(json);
     for (uint32_t i = 0; i < allocation->is.shares; i++) {
         const struct share *share = &allocation->is.share[i];
-        jw_object(jw);
-        put_str(jw, "container", share->container);
-        put_str(jw, "kind", container_kind_name(share->kind));
-        put_place(jw, node, share->gpu);
-        put_amount(jw, share->milli, share->mib);
-        jw_object_end(jw);
+        json_write_object(json);
+        put_str(json, "container", share->container);
+        put_str(json, "kind", container_kind_name(share->kind));
+        put_place(json, node, share->gpu);
+        put_amount(json, share->milli, share->mib);
+        json_write_object_end(json);
     }
-    jw_array_end(jw);
+    json_write_array_end(json);
 }
 
-void admin_allocation(struct jw *jw, const struct allocation *allocation, const struct node *node)
+void admin_allocation(struct json_writer *json, const struct allocation *allocation,
+                      const struct node *node)
 {
     const struct allocation_facts *is = &allocation->is;
 
     must(node == NULL || node->name == is->node);
-    jw_object(jw);
-    put_str(jw, "uid", is->uid);
-    put_str(jw, "namespace", is->namespace);
-    put_str(jw, "name", is->name);
-    put_atom(jw, "node", is->node);
-    put_str(jw, "state", allocation_state_name(is->state));
-    put_str(jw, "origin", allocation_origin_name(is->origin));
-    put_bool(jw, "presumed", is->presumed);
-    put_bool(jw, "inDoubt", is->in_doubt);
-    put_time(jw, "reservedAt", is->reserved_ms);
-    put_time(jw, "boundAt", is->bound_ms);
-    put_time(jw, "releasedAt", is->released_ms);
-    put_time(jw, "terminatingSince", is->terminating_ms);
-    put_u64(jw, "heldGpus", is->held_gpus);
-    put_u64(jw, "unplacedMilli", is->unplaced_milli);
-    put_charges(jw, allocation, node);
-    put_shares(jw, allocation, node);
-    jw_object_end(jw);
+    json_write_object(json);
+    put_str(json, "uid", is->uid);
+    put_str(json, "namespace", is->namespace);
+    put_str(json, "name", is->name);
+    put_atom(json, "node", is->node);
+    put_str(json, "state", allocation_state_name(is->state));
+    put_str(json, "origin", allocation_origin_name(is->origin));
+    put_bool(json, "presumed", is->presumed);
+    put_bool(json, "inDoubt", is->in_doubt);
+    put_time(json, "reservedAt", is->reserved_ms);
+    put_time(json, "boundAt", is->bound_ms);
+    put_time(json, "releasedAt", is->released_ms);
+    put_time(json, "terminatingSince", is->terminating_ms);
+    put_u64(json, "heldGpus", is->held_gpus);
+    put_u64(json, "unplacedMilli", is->unplaced_milli);
+    put_charges(json, allocation, node);
+    put_shares(json, allocation, node);
+    json_write_object_end(json);
 }
 
-void admin_released(struct jw *jw, const struct admin_history *row, size_t rows)
+void admin_released(struct json_writer *json, const struct admin_history *row, size_t rows)
 {
     must(rows > 0);
-    jw_object(jw);
-    put_str(jw, "uid", row->uid);
-    put_str(jw, "namespace", row->namespace);
-    put_str(jw, "name", row->name);
-    put_str(jw, "node", row->node);
-    put_str(jw, "state", row->state);
-    put_time(jw, "reservedAt", row->reserved_ms);
-    put_time(jw, "boundAt", row->bound_ms);
-    put_time(jw, "releasedAt", row->released_ms);
-    jw_key(jw, "charges");
-    jw_array(jw);
+    json_write_object(json);
+    put_str(json, "uid", row->uid);
+    put_str(json, "namespace", row->namespace);
+    put_str(json, "name", row->name);
+    put_str(json, "node", row->node);
+    put_str(json, "state", row->state);
+    put_time(json, "reservedAt", row->reserved_ms);
+    put_time(json, "boundAt", row->bound_ms);
+    put_time(json, "releasedAt", row->released_ms);
+    json_write_key(json, "charges");
+    json_write_array(json);
     for (size_t i = 0; i < rows; i++) {
         must(strcmp(row[i].uid, row->uid) == 0);
         if (row[i].gpu[0] == '\0')
             continue; /* it held no GPU that had a name */
-        jw_object(jw);
-        put_str(jw, "gpu", row[i].gpu);
-        put_amount(jw, row[i].milli, row[i].mib);
-        jw_object_end(jw);
+        json_write_object(json);
+        put_str(json, "gpu", row[i].gpu);
+        put_amount(json, row[i].milli, row[i].mib);
+        json_write_object_end(json);
     }
-    jw_array_end(jw);
-    jw_key(jw, "shares");
-    jw_array(jw);
-    jw_array_end(jw);
-    jw_object_end(jw);
+    json_write_array_end(json);
+    json_write_key(json, "shares");
+    json_write_array(json);
+    json_write_array_end(json);
+    json_write_object_end(json);
 }
 
 /* --- the rest --- */
 
-void admin_drift(struct jw *jw, const struct drift *drift)
+void admin_drift(struct json_writer *json, const struct drift *drift)
 {
     const struct allocation *allocation = drift->allocation;
 
     must(drift->kind != NULL);
     must(drift->node != NULL);
-    jw_object(jw);
-    put_str(jw, "kind", drift->kind);
-    put_atom(jw, "node", drift->node->name);
+    json_write_object(json);
+    put_str(json, "kind", drift->kind);
+    put_atom(json, "node", drift->node->name);
     if (drift->gpu != NULL)
-        put_atom(jw, "gpu", drift->gpu->id);
+        put_atom(json, "gpu", drift->gpu->id);
     if (allocation != NULL) {
-        put_str(jw, "namespace", allocation->is.namespace);
-        put_str(jw, "name", allocation->is.name);
-        put_str(jw, "uid", allocation->is.uid);
+        put_str(json, "namespace", allocation->is.namespace);
+        put_str(json, "name", allocation->is.name);
+        put_str(json, "uid", allocation->is.uid);
     }
-    put_str(jw, "text", drift->text);
-    put_time(jw, "since", drift->since_ms);
-    jw_object_end(jw);
+    put_str(json, "text", drift->text);
+    put_time(json, "since", drift->since_ms);
+    json_write_object_end(json);
 }
 
-static void put_waiting(struct jw *jw, const struct admin_waiting *waiting)
+static void put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->asks > 0);
-    put_time(jw, "since", waiting->since_ms);
-    put_time(jw, "lastAsked", waiting->last_ms);
-    put_u64(jw, "asks", waiting->asks);
-    put_str(jw, "text", waiting->text);
+    put_time(json, "since", waiting->since_ms);
+    put_time(json, "lastAsked", waiting->last_ms);
+    put_u64(json, "asks", waiting->asks);
+    put_str(json, "text", waiting->text);
     if (waiting->offered == 0)
         return;
     must(waiting->offered <= waiting->fitting);
-    put_u64(jw, "offered", waiting->offered);
-    put_u64(jw, "fitting", waiting->fitting);
+    put_u64(json, "offered", waiting->offered);
+    put_u64(json, "fitting", waiting->fitting);
 }
 
-void admin_waiting_brief(struct jw *jw, const struct admin_waiting *waiting)
+void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->text != NULL);
-    jw_object(jw);
-    put_waiting(jw, waiting);
-    jw_object_end(jw);
+    json_write_object(json);
+    put_waiting(json, waiting);
+    json_write_object_end(json);
 }
 
-void admin_waiting(struct jw *jw, const struct admin_waiting *waiting)
+void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     char request[REQUEST_TEXT_MAX] = "cannot be granted anywhere";
 
@@ -392,32 +396,32 @@ void admin_waiting(struct jw *jw, const struct admin_waiting *waiting)
         request_format(waiting->request, request, sizeof request);
     else if (waiting->wishless)
         text_clip(text_of(ADMIN_WISHLESS), request, sizeof request);
-    jw_object(jw);
-    put_str(jw, "uid", waiting->uid);
-    put_str(jw, "namespace", waiting->namespace);
-    put_str(jw, "name", waiting->name);
-    put_str(jw, "request", request);
-    put_waiting(jw, waiting);
-    jw_object_end(jw);
+    json_write_object(json);
+    put_str(json, "uid", waiting->uid);
+    put_str(json, "namespace", waiting->namespace);
+    put_str(json, "name", waiting->name);
+    put_str(json, "request", request);
+    put_waiting(json, waiting);
+    json_write_object_end(json);
 }
 
-void admin_history(struct jw *jw, const struct admin_history *row)
+void admin_history(struct json_writer *json, const struct admin_history *row)
 {
     must(row->uid != NULL);
-    jw_object(jw);
-    put_str(jw, "uid", row->uid);
-    put_str(jw, "namespace", row->namespace);
-    put_str(jw, "name", row->name);
-    put_str(jw, "node", row->node);
-    put_str(jw, "nodeUid", row->node_uid);
-    put_str(jw, "gpu", row->gpu);
-    put_u64(jw, "milli", row->milli);
-    put_u64(jw, "mib", row->mib);
-    put_str(jw, "state", row->state);
-    put_time(jw, "reservedAt", row->reserved_ms);
-    put_time(jw, "boundAt", row->bound_ms);
-    put_time(jw, "releasedAt", row->released_ms);
-    jw_object_end(jw);
+    json_write_object(json);
+    put_str(json, "uid", row->uid);
+    put_str(json, "namespace", row->namespace);
+    put_str(json, "name", row->name);
+    put_str(json, "node", row->node);
+    put_str(json, "nodeUid", row->node_uid);
+    put_str(json, "gpu", row->gpu);
+    put_u64(json, "milli", row->milli);
+    put_u64(json, "mib", row->mib);
+    put_str(json, "state", row->state);
+    put_time(json, "reservedAt", row->reserved_ms);
+    put_time(json, "boundAt", row->bound_ms);
+    put_time(json, "releasedAt", row->released_ms);
+    json_write_object_end(json);
 }
 
 static const char *title_of(int status)
@@ -444,14 +448,14 @@ static const char *title_of(int status)
 
 void admin_problem(struct strbuf *out, int status, const char *detail)
 {
-    struct jw jw;
+    struct json_writer json;
 
     must(detail != NULL);
-    jw_init(&jw, out);
-    jw_object(&jw);
-    put_str(&jw, "type", "about:blank");
-    put_str(&jw, "title", title_of(status));
-    put_u64(&jw, "status", (uint64_t)status);
-    put_str(&jw, "detail", detail);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    put_str(&json, "type", "about:blank");
+    put_str(&json, "title", title_of(status));
+    put_u64(&json, "status", (uint64_t)status);
+    put_str(&json, "detail", detail);
+    json_write_object_end(&json);
 }

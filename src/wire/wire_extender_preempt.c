@@ -7,44 +7,44 @@ static const char *const uid_keys[] = {"UID"};
 static const char *const pod_keys[] = {"metadata"};
 
 /* A victim is a whole Pod in one form and {"UID": ...} in the other. */
-static void read_uid(struct jr *in, bool whole, struct text *out)
+static void read_uid(struct json_reader *in, bool whole, struct text *out)
 {
     must(out != NULL);
 
-    struct jr_fields meta = JR_FIELDS(uid_keys);
-    struct jr_fields pod = JR_FIELDS(pod_keys);
+    struct json_read_fields meta = JSON_TYPE_FIELDS(uid_keys);
+    struct json_read_fields pod = JSON_TYPE_FIELDS(pod_keys);
     struct meta_reading reading = {.user = NULL};
     int key;
     *out = (struct text){NULL, 0};
     meta_clear(&reading.is);
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
     if (whole) {
-        while (jr_field(in, &pod, &key))
+        while (json_read_field(in, &pod, &key))
             read_meta(in, &reading);
         *out = text_of(reading.is.uid);
     } else {
-        while (jr_field(in, &meta, &key))
-            (void)jr_name(in, UID_BYTES_MAX, out); /* a failure sticks */
+        while (json_read_field(in, &meta, &key))
+            (void)json_read_name(in, UID_BYTES_MAX, out); /* a failure sticks */
     }
     if (out->len == 0)
-        jr_fail(in, "has no %s", whole ? "metadata.uid" : "\"UID\"");
+        json_reader_fail(in, "has no %s", whole ? "metadata.uid" : "\"UID\"");
 }
 
-static void read_uids(struct jr *in, bool whole, struct extender_victims *out)
+static void read_uids(struct json_reader *in, bool whole, struct extender_victims *out)
 {
     must(out->uids == 0);
 
     enum { UIDS_MAX = 1 << 20 };
     struct text uid;
-    if (!jr_array(in))
+    if (!json_read_array(in))
         return;
-    while (jr_element(in)) {
+    while (json_read_element(in)) {
         read_uid(in, whole, &uid);
         if (in->failed)
             return;
         if (out->uids == UIDS_MAX) {
-            jr_fail_as(in, ERR_TOO_LARGE, "more than %d victims", UIDS_MAX);
+            json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d victims", UIDS_MAX);
             return;
         }
         out->uid = arena_grow(in->arena, out->uid, out->uids, UIDS_MAX, sizeof *out->uid);
@@ -54,36 +54,36 @@ static void read_uids(struct jr *in, bool whole, struct extender_victims *out)
 
 static const char *const victims_keys[] = {"Pods", "NumPDBViolations"};
 
-static void read_victims(struct jr *in, bool whole, struct extender_victims *out)
+static void read_victims(struct json_reader *in, bool whole, struct extender_victims *out)
 {
     must(out->node.at != NULL);
 
-    struct jr_fields fields = JR_FIELDS(victims_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(victims_keys);
     int key;
-    if (jr_null(in) || !jr_object(in))
+    if (json_read_null(in) || !json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             read_uids(in, whole, out);
         else
-            (void)jr_i64(in, &out->pdb_violations); /* a failure sticks */
+            (void)json_read_i64(in, &out->pdb_violations); /* a failure sticks */
     }
 }
 
-static void read_nodes(struct jr *in, bool whole, struct extender_preempt *out)
+static void read_nodes(struct json_reader *in, bool whole, struct extender_preempt *out)
 {
     must(out->nodes == 0);
 
     struct text key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_key(in, &key)) {
+    while (json_read_key(in, &key)) {
         struct extender_victims victims = {.node = key};
         if (key.len == 0 || key.len > NAME_BYTES_MAX)
-            jr_fail(in, "a node's name must have 1 to %d bytes", NAME_BYTES_MAX);
+            json_reader_fail(in, "a node's name must have 1 to %d bytes", NAME_BYTES_MAX);
         read_victims(in, whole, &victims);
         if (!in->failed && out->nodes == NODES_MAX)
-            jr_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
+            json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
         if (in->failed)
             return;
         out->node = arena_grow(in->arena, out->node, out->nodes, NODES_MAX, sizeof *out->node);
@@ -91,7 +91,7 @@ static void read_nodes(struct jr *in, bool whole, struct extender_preempt *out)
     }
 }
 
-static void check_distinct(struct jr *in, const struct extender_preempt *out)
+static void check_distinct(struct json_reader *in, const struct extender_preempt *out)
 {
     uint32_t second;
     uint32_t *hash = arena_array(in->arena, out->nodes, sizeof *hash);
@@ -100,88 +100,89 @@ static void check_distinct(struct jr *in, const struct extender_preempt *out)
     for (uint32_t i = 0; i < out->nodes; i++)
         name[i] = out->node[i].node;
     if (!distinct_names(in->arena, name, out->nodes, hash, &second))
-        jr_fail(in, "node \"%.*s\" comes twice", TEXT_ARG(name[second]));
+        json_reader_fail(in, "node \"%.*s\" comes twice", TEXT_ARG(name[second]));
 }
 
 static const char *const preempt_keys[] = {"Pod", "NodeNameToVictims", "NodeNameToMetaVictims"};
 
-static void read_preempt(struct jr *in, const struct wire_rules *rules,
+static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
                          struct extender_preempt *out)
 {
     must(out->nodes == 0 && out->node == NULL);
 
-    struct jr_fields fields = JR_FIELDS(preempt_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(preempt_keys);
     bool has_pod = false;
     bool has_nodes = false;
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0) {
             has_pod = true;
             extender_pod_read(in, rules, &out->pod);
             continue;
         }
         if (has_nodes) {
-            jr_fail(in, "NodeNameToVictims and NodeNameToMetaVictims exclude each other; one of "
-                        "them must be null");
+            json_reader_fail(
+                in, "NodeNameToVictims and NodeNameToMetaVictims exclude each other; one of "
+                    "them must be null");
             return;
         }
         has_nodes = true;
         read_nodes(in, key == 1, out);
     }
     if (!has_pod)
-        jr_fail(in, "has no \"Pod\"");
+        json_reader_fail(in, "has no \"Pod\"");
     if (!has_nodes)
-        jr_fail(in, "has neither \"NodeNameToMetaVictims\" nor \"NodeNameToVictims\"");
+        json_reader_fail(in, "has neither \"NodeNameToMetaVictims\" nor \"NodeNameToVictims\"");
 }
 
 int extender_preempt_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                             struct extender_preempt *out, struct err *err)
 {
-    struct jr in;
+    struct json_reader in;
     must(rules != NULL);
 
     *out = (struct extender_preempt){.nodes = 0};
-    jr_init(&in, body, "body", arena, err);
+    json_reader_init(&in, body, "body", arena, err);
     read_preempt(&in, rules, out);
     if (!in.failed)
         check_distinct(&in, out);
-    return jr_finish(&in);
+    return json_reader_finish(&in);
 }
 
-static void write_victims(struct jw *jw, const struct extender_victims *victims)
+static void write_victims(struct json_writer *json, const struct extender_victims *victims)
 {
     must(victims->uids == 0 || victims->uid != NULL);
-    jw_object(jw);
-    jw_key(jw, "Pods");
-    jw_array(jw);
+    json_write_object(json);
+    json_write_key(json, "Pods");
+    json_write_array(json);
     for (uint32_t i = 0; i < victims->uids; i++) {
-        jw_object(jw);
-        jw_key(jw, "UID");
-        jw_text(jw, victims->uid[i]);
-        jw_object_end(jw);
+        json_write_object(json);
+        json_write_key(json, "UID");
+        json_write_text(json, victims->uid[i]);
+        json_write_object_end(json);
     }
-    jw_array_end(jw);
-    jw_key(jw, "NumPDBViolations");
-    jw_i64(jw, victims->pdb_violations);
-    jw_object_end(jw);
+    json_write_array_end(json);
+    json_write_key(json, "NumPDBViolations");
+    json_write_i64(json, victims->pdb_violations);
+    json_write_object_end(json);
 }
 
 void extender_preempt_encode(struct strbuf *out, const struct extender_preempt *args,
                              const bool *keep)
 {
-    struct jw jw;
+    struct json_writer json;
     must(keep != NULL || args->nodes == 0);
-    jw_init(&jw, out);
-    jw_object(&jw);
-    jw_key(&jw, "NodeNameToMetaVictims");
-    jw_object(&jw);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "NodeNameToMetaVictims");
+    json_write_object(&json);
     for (uint32_t i = 0; i < args->nodes; i++)
         if (keep[i]) {
-            jw_key_text(&jw, args->node[i].node);
-            write_victims(&jw, &args->node[i]);
+            json_write_key_text(&json, args->node[i].node);
+            write_victims(&json, &args->node[i]);
         }
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }

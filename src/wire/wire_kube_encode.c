@@ -87,50 +87,51 @@ static bool opens_container(const struct allocation *allocation, uint32_t i)
     return true;
 }
 
-static void write_share(struct jw *jw, const struct seen *seen)
+static void write_share(struct json_writer *json, const struct seen *seen)
 {
     must(seen->share->milli <= GPU_MILLI);
     must(seen->share->milli > 0);
-    jw_object(jw);
-    jw_key(jw, "gpu");
-    jw_text(jw, atom_text(seen->share->gpu));
-    jw_key(jw, "index");
-    jw_u64(jw, seen->index);
-    jw_key(jw, "milli");
-    jw_u64(jw, seen->share->milli);
-    jw_key(jw, "mib");
-    jw_u64(jw, seen->share->mib);
-    jw_object_end(jw);
+    json_write_object(json);
+    json_write_key(json, "gpu");
+    json_write_text(json, atom_text(seen->share->gpu));
+    json_write_key(json, "index");
+    json_write_u64(json, seen->index);
+    json_write_key(json, "milli");
+    json_write_u64(json, seen->share->milli);
+    json_write_key(json, "mib");
+    json_write_u64(json, seen->share->mib);
+    json_write_object_end(json);
 }
 
-static void write_container(struct jw *jw, const struct note *note, const char *container)
+static void write_container(struct json_writer *json, const struct note *note,
+                            const char *container)
 {
     must(container != NULL);
 
-    jw_key(jw, container);
-    jw_array(jw);
+    json_write_key(json, container);
+    json_write_array(json);
     for (uint32_t i = 0; i < note->count; i++)
         if (strcmp(note->seen[i].share->container, container) == 0)
-            write_share(jw, &note->seen[i]);
-    jw_array_end(jw);
+            write_share(json, &note->seen[i]);
+    json_write_array_end(json);
 }
 
 static void write_value(struct strbuf *out, const struct note *note)
 {
     must(note->count == note->allocation->is.shares);
 
-    struct jw jw;
-    jw_init(&jw, out);
-    jw_object(&jw);
-    jw_key(&jw, "v");
-    jw_u64(&jw, 1);
-    jw_key(&jw, "containers");
-    jw_object(&jw);
+    struct json_writer json;
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "v");
+    json_write_u64(&json, 1);
+    json_write_key(&json, "containers");
+    json_write_object(&json);
     for (uint32_t i = 0; i < note->allocation->is.shares; i++)
         if (opens_container(note->allocation, i))
-            write_container(&jw, note, note->allocation->is.share[i].container);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+            write_container(&json, note, note->allocation->is.share[i].container);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }
 
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node)
@@ -166,15 +167,15 @@ static void visible(struct strbuf *out, const struct note *note, const char *con
 }
 
 struct annotations {
-    struct jw *jw;
+    struct json_writer *json;
     size_t bytes; /* of all keys and values, as the API server counts them */
 };
 
 static void annotate(struct annotations *all, struct text key, struct text value)
 {
     must(key.len > 0);
-    jw_key_text(all->jw, key);
-    jw_text(all->jw, value);
+    json_write_key_text(all->json, key);
+    json_write_text(all->json, value);
     all->bytes += key.len + value.len;
 }
 
@@ -186,17 +187,17 @@ static struct text text_in(const struct strbuf *buf)
 }
 
 /* The annotations object; returns the bytes it counts for. */
-static size_t write_annotations(struct jw *jw, const struct note *note)
+static size_t write_annotations(struct json_writer *json, const struct note *note)
 {
     must(note->count > 0);
 
-    struct annotations all = {.jw = jw};
+    struct annotations all = {.json = json};
     CLEANUP(strbuf_done) struct strbuf value;
     CLEANUP(strbuf_done) struct strbuf key;
     strbuf_init(&value);
     strbuf_init(&key);
 
-    jw_object(jw);
+    json_write_object(json);
     write_value(&value, note);
     annotate(&all, text_of(allocation_key), text_in(&value));
     visible(&value, note, NULL);
@@ -211,18 +212,18 @@ static size_t write_annotations(struct jw *jw, const struct note *note)
         visible(&value, note, container);
         annotate(&all, text_in(&key), text_in(&value));
     }
-    jw_object_end(jw);
+    json_write_object_end(json);
     return all.bytes;
 }
 
 void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node)
 {
     struct note note;
-    struct jw jw;
+    struct json_writer json;
     must(allocation->is.shares > 0);
     note_init(&note, allocation, node);
-    jw_init(&jw, out);
-    (void)write_annotations(&jw, &note); /* the size is binding_encode's question */
+    json_writer_init(&json, out);
+    (void)write_annotations(&json, &note); /* the size is binding_encode's question */
 }
 
 static bool is_alphanumeric(char c)
@@ -260,40 +261,40 @@ static int check_keys(const struct allocation *allocation, struct err *err)
     return 0;
 }
 
-static void write_target(struct jw *jw, const struct allocation *allocation)
+static void write_target(struct json_writer *json, const struct allocation *allocation)
 {
     must(allocation->is.node->len > 0);
-    jw_key(jw, "target");
-    jw_object(jw);
-    jw_key(jw, "apiVersion");
-    jw_str(jw, "v1");
-    jw_key(jw, "kind");
-    jw_str(jw, "Node");
-    jw_key(jw, "name");
-    jw_text(jw, atom_text(allocation->is.node));
-    jw_object_end(jw);
+    json_write_key(json, "target");
+    json_write_object(json);
+    json_write_key(json, "apiVersion");
+    json_write_str(json, "v1");
+    json_write_key(json, "kind");
+    json_write_str(json, "Node");
+    json_write_key(json, "name");
+    json_write_text(json, atom_text(allocation->is.node));
+    json_write_object_end(json);
 }
 
 /* {"apiVersion":...,"kind":...,"metadata":{"name":...,"namespace":... and left open. */
-static void open_object(struct jw *jw, const char *version, const char *kind, const char *namespace,
-                        const char *name)
+static void open_object(struct json_writer *json, const char *version, const char *kind,
+                        const char *namespace, const char *name)
 {
     must(kind[0] != '\0' && version[0] != '\0');
     must(name[0] != '\0');
-    jw_object(jw);
-    jw_key(jw, "apiVersion");
-    jw_str(jw, version);
-    jw_key(jw, "kind");
-    jw_str(jw, kind);
-    jw_key(jw, "metadata");
-    jw_object(jw);
-    jw_key(jw, "name");
-    jw_str(jw, name);
-    jw_key(jw, "namespace");
-    jw_str(jw, namespace);
+    json_write_object(json);
+    json_write_key(json, "apiVersion");
+    json_write_str(json, version);
+    json_write_key(json, "kind");
+    json_write_str(json, kind);
+    json_write_key(json, "metadata");
+    json_write_object(json);
+    json_write_key(json, "name");
+    json_write_str(json, name);
+    json_write_key(json, "namespace");
+    json_write_str(json, namespace);
 }
 
-static void write_version(struct jw *jw, uint64_t version)
+static void write_version(struct json_writer *json, uint64_t version)
 {
     struct strbuf text;
 
@@ -302,8 +303,8 @@ static void write_version(struct jw *jw, uint64_t version)
         return;
     strbuf_init(&text);
     strbuf_u64(&text, version);
-    jw_key(jw, "resourceVersion");
-    jw_str(jw, text.data);
+    json_write_key(json, "resourceVersion");
+    json_write_str(json, text.data);
     strbuf_done(&text);
 }
 
@@ -314,24 +315,24 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     must(allocation->is.uid[0] != '\0');
 
     struct note note;
-    struct jw jw;
+    struct json_writer json;
     size_t bytes = 0;
     if (check_keys(allocation, err) < 0)
         return -(int)err->code;
 
     note_init(&note, allocation, node);
-    jw_init(&jw, out);
-    open_object(&jw, "v1", "Binding", allocation->is.namespace, allocation->is.name);
-    jw_key(&jw, "uid");
-    jw_str(&jw, allocation->is.uid);
-    write_version(&jw, version);
+    json_writer_init(&json, out);
+    open_object(&json, "v1", "Binding", allocation->is.namespace, allocation->is.name);
+    json_write_key(&json, "uid");
+    json_write_str(&json, allocation->is.uid);
+    write_version(&json, version);
     if (note.count > 0) {
-        jw_key(&jw, "annotations");
-        bytes = write_annotations(&jw, &note);
+        json_write_key(&json, "annotations");
+        bytes = write_annotations(&json, &note);
     }
-    jw_object_end(&jw);
-    write_target(&jw, allocation);
-    jw_object_end(&jw);
+    json_write_object_end(&json);
+    write_target(&json, allocation);
+    json_write_object_end(&json);
     if (bytes > ANNOTATION_BYTES_MAX)
         return err_set(err, ERR_TOO_LARGE,
                        "annotations of the Binding: %zu bytes, more than %d "
@@ -341,50 +342,50 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
 }
 
 /* Of at most so many bytes; kubectl writes to a terminal what is in an Event. */
-static void write_clipped(struct jw *jw, const char *string, size_t limit)
+static void write_clipped(struct json_writer *json, const char *string, size_t limit)
 {
     char shown[EVENT_NOTE_MAX + 1];
 
     must(string != NULL && limit < sizeof shown);
     text_clip(text_of(string), shown, limit + 1);
-    jw_str(jw, shown);
+    json_write_str(json, shown);
 }
 
-static void write_regarding(struct jw *jw, const struct kube_event_facts *facts)
+static void write_regarding(struct json_writer *json, const struct kube_event_facts *facts)
 {
     must(facts->kind[0] != '\0');
 
     /* A Node lies in no namespace, although its events lie in one. */
     const bool namespaced = strcmp(facts->kind, "Node") != 0;
     must(facts->regarding != NULL);
-    jw_key(jw, "regarding");
-    jw_object(jw);
-    jw_key(jw, "apiVersion");
-    jw_str(jw, "v1");
-    jw_key(jw, "kind");
-    jw_str(jw, facts->kind);
+    json_write_key(json, "regarding");
+    json_write_object(json);
+    json_write_key(json, "apiVersion");
+    json_write_str(json, "v1");
+    json_write_key(json, "kind");
+    json_write_str(json, facts->kind);
     if (namespaced) {
-        jw_key(jw, "namespace");
-        jw_str(jw, facts->namespace);
+        json_write_key(json, "namespace");
+        json_write_str(json, facts->namespace);
     }
-    jw_key(jw, "name");
-    jw_str(jw, facts->regarding);
+    json_write_key(json, "name");
+    json_write_str(json, facts->regarding);
     if (facts->uid != NULL && facts->uid[0] != '\0') {
-        jw_key(jw, "uid");
-        jw_str(jw, facts->uid);
+        json_write_key(json, "uid");
+        json_write_str(json, facts->uid);
     }
-    jw_object_end(jw);
+    json_write_object_end(json);
 }
 
 /* MicroTime has six digits, always. */
-static void write_micro_time(struct jw *jw, int64_t at_ms)
+static void write_micro_time(struct json_writer *json, int64_t at_ms)
 {
     char text[TIME_TEXT_BYTES + 4];
     time_format(at_ms, text);
     const size_t len = strlen(text);
     must(len > 0 && text[len - 1] == 'Z');
     memcpy(text + len - 1, "000Z", sizeof "000Z");
-    jw_str(jw, text);
+    json_write_str(json, text);
 }
 
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
@@ -392,28 +393,28 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     must(facts->note != NULL && facts->instance != NULL);
 
     enum { WORD_MAX = 128 };
-    struct jw jw;
+    struct json_writer json;
     must(facts->reason[0] != '\0' && facts->action[0] != '\0');
 
-    jw_init(&jw, out);
-    open_object(&jw, "events.k8s.io/v1", "Event", facts->namespace, facts->name);
-    jw_object_end(&jw);
-    jw_key(&jw, "eventTime");
-    write_micro_time(&jw, facts->at_ms);
-    jw_key(&jw, "reportingController");
-    jw_str(&jw, "milligpu.io/milligpud");
-    jw_key(&jw, "reportingInstance");
-    write_clipped(&jw, facts->instance, WORD_MAX);
-    jw_key(&jw, "action");
-    write_clipped(&jw, facts->action, WORD_MAX);
-    jw_key(&jw, "reason");
-    write_clipped(&jw, facts->reason, WORD_MAX);
-    jw_key(&jw, "type");
-    jw_str(&jw, facts->warning ? "Warning" : "Normal");
-    write_regarding(&jw, facts);
-    jw_key(&jw, "note");
-    write_clipped(&jw, facts->note, EVENT_NOTE_MAX);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    open_object(&json, "events.k8s.io/v1", "Event", facts->namespace, facts->name);
+    json_write_object_end(&json);
+    json_write_key(&json, "eventTime");
+    write_micro_time(&json, facts->at_ms);
+    json_write_key(&json, "reportingController");
+    json_write_str(&json, "milligpu.io/milligpud");
+    json_write_key(&json, "reportingInstance");
+    write_clipped(&json, facts->instance, WORD_MAX);
+    json_write_key(&json, "action");
+    write_clipped(&json, facts->action, WORD_MAX);
+    json_write_key(&json, "reason");
+    write_clipped(&json, facts->reason, WORD_MAX);
+    json_write_key(&json, "type");
+    json_write_str(&json, facts->warning ? "Warning" : "Normal");
+    write_regarding(&json, facts);
+    json_write_key(&json, "note");
+    write_clipped(&json, facts->note, EVENT_NOTE_MAX);
+    json_write_object_end(&json);
 }
 
 const char *bells_path(struct arena *arena, const char *namespace)
@@ -425,21 +426,21 @@ const char *bells_path(struct arena *arena, const char *namespace)
 
 void bell_encode(struct strbuf *out, const char *namespace)
 {
-    struct jw jw;
+    struct json_writer json;
     must(namespace[0] != '\0');
-    jw_init(&jw, out);
-    open_object(&jw, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, BELL_NAME);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    open_object(&json, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, BELL_NAME);
+    json_write_object_end(&json);
     /* No such class exists, so no volume is ever placed by this object. */
-    jw_key(&jw, "storageClassName");
-    jw_str(&jw, "milligpu.io-bell");
-    jw_object_end(&jw);
+    json_write_key(&json, "storageClassName");
+    json_write_str(&json, "milligpu.io-bell");
+    json_write_object_end(&json);
 }
 
 /* {"metadata":{"annotations":{bell: "<ring> <time>"}}}: a new value each time wakes. */
 static void ring_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
 {
-    struct jw jw;
+    struct json_writer json;
     char at[TIME_TEXT_BYTES];
     CLEANUP(strbuf_done) struct strbuf value;
     strbuf_init(&value);
@@ -449,17 +450,17 @@ static void ring_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
     strbuf_str(&value, at);
     must(value.len > 0);
 
-    jw_init(&jw, out);
-    jw_object(&jw);
-    jw_key(&jw, "metadata");
-    jw_object(&jw);
-    jw_key(&jw, "annotations");
-    jw_object(&jw);
-    jw_key(&jw, bell_key);
-    jw_text(&jw, text_in(&value));
-    jw_object_end(&jw);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "metadata");
+    json_write_object(&json);
+    json_write_key(&json, "annotations");
+    json_write_object(&json);
+    json_write_key(&json, bell_key);
+    json_write_text(&json, text_in(&value));
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }
 
 void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
@@ -476,22 +477,22 @@ void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli)
 {
     char digits[11];
     size_t at = sizeof digits - 1;
-    struct jw jw;
+    struct json_writer json;
     must(resource[0] != '\0');
 
     digits[at] = '\0';
     do
         digits[--at] = (char)('0' + milli % 10);
     while ((milli /= 10) > 0);
-    jw_init(&jw, out);
-    jw_object(&jw);
-    jw_key(&jw, "status");
-    jw_object(&jw);
-    jw_key(&jw, "capacity");
-    jw_object(&jw);
-    jw_key(&jw, resource);
-    jw_str(&jw, digits + at);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "status");
+    json_write_object(&json);
+    json_write_key(&json, "capacity");
+    json_write_object(&json);
+    json_write_key(&json, resource);
+    json_write_str(&json, digits + at);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }

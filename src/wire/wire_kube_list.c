@@ -4,18 +4,18 @@
 
 static const char *const object_keys[] = {"kind", "metadata"};
 
-static void read_object(struct jr *in, struct object_meta *out)
+static void read_object(struct json_reader *in, struct object_meta *out)
 {
     must(out != NULL);
 
-    struct jr_fields fields = JR_FIELDS(object_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     const char *kind = "";
     int key;
     meta_clear(&meta.is);
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_string(in, NAME_BYTES_MAX, &kind); /* a failure sticks */
         else
@@ -27,51 +27,51 @@ static void read_object(struct jr *in, struct object_meta *out)
 
 int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out, struct err *err)
 {
-    struct jr in;
+    struct json_reader in;
     must(out != NULL);
-    jr_init(&in, bytes, "object", arena, err);
+    json_reader_init(&in, bytes, "object", arena, err);
     meta_clear(out);
     read_object(&in, out);
-    return jr_finish(&in);
+    return json_reader_finish(&in);
 }
 
 static const char *const list_keys[] = {"kind", "metadata", "items"};
 static const char *const list_meta_keys[] = {"resourceVersion", "continue"};
 
-static void read_list_meta(struct jr *in, struct list_page *out)
+static void read_list_meta(struct json_reader *in, struct list_page *out)
 {
     must(out->resource_version != NULL && out->continue_token != NULL);
 
-    struct jr_fields fields = JR_FIELDS(list_meta_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(list_meta_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
-        (void)jr_cstring(in, key == 0 ? &out->resource_version : &out->continue_token);
+    while (json_read_field(in, &fields, &key))
+        (void)json_read_cstring(in, key == 0 ? &out->resource_version : &out->continue_token);
 }
 
-static void read_list_kind(struct jr *in)
+static void read_list_kind(struct json_reader *in)
 {
     must(in->depth > 0);
 
     struct text kind;
-    if (!jr_string(in, &kind))
+    if (!json_read_string(in, &kind))
         return;
     const size_t end = strlen("List");
     if (kind.len < end || memcmp(kind.at + kind.len - end, "List", end) != 0)
-        jr_fail(in, "is not a List, such as PodList or the List of kubectl");
+        json_reader_fail(in, "is not a List, such as PodList or the List of kubectl");
 }
 
-static int read_items(struct jr *in, void *user,
+static int read_items(struct json_reader *in, void *user,
                       int (*item)(void *user, struct text bytes, struct err *err), struct err *err)
 {
     must(item != NULL);
 
     struct text bytes;
-    if (!jr_array(in))
+    if (!json_read_array(in))
         return 0;
-    while (jr_element(in)) {
-        if (jr_null(in) || !jr_raw(in, &bytes))
+    while (json_read_element(in)) {
+        if (json_read_null(in) || !json_read_raw(in, &bytes))
             continue;
         const int stop = item(user, bytes, err);
         if (stop < 0)
@@ -86,16 +86,16 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
 {
     must(out != NULL);
 
-    struct jr_fields fields = JR_FIELDS(list_keys);
-    struct jr in;
+    struct json_read_fields fields = JSON_TYPE_FIELDS(list_keys);
+    struct json_reader in;
     int key;
     must(item != NULL);
 
     *out = (struct list_page){.resource_version = "", .continue_token = ""};
-    jr_init(&in, bytes, "List", arena, err);
-    if (!jr_object(&in))
-        return jr_finish(&in);
-    while (jr_field(&in, &fields, &key)) {
+    json_reader_init(&in, bytes, "List", arena, err);
+    if (!json_read_object(&in))
+        return json_reader_finish(&in);
+    while (json_read_field(&in, &fields, &key)) {
         if (key == 0)
             read_list_kind(&in);
         if (key == 1)
@@ -106,7 +106,7 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
                 return stop;
         }
     }
-    return jr_finish(&in);
+    return json_reader_finish(&in);
 }
 
 static void status_clear(struct status *out)
@@ -118,38 +118,38 @@ static void status_clear(struct status *out)
 
 static const char *const details_keys[] = {"retryAfterSeconds"};
 
-static void read_details(struct jr *in, struct status *out)
+static void read_details(struct json_reader *in, struct status *out)
 {
     must(out->retry_after_s == 0);
 
-    struct jr_fields fields = JR_FIELDS(details_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(details_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* a failure sticks */
 }
 
 static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
 
-static bool read_status(struct jr *in, struct status *out)
+static bool read_status(struct json_reader *in, struct status *out)
 {
     must(out != NULL);
 
-    struct jr_fields fields = JR_FIELDS(status_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
     struct text kind = TEXT("");
     int64_t code = 0;
     int key;
     status_clear(out);
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)jr_string(in, &kind); /* failures stick */
+            (void)json_read_string(in, &kind); /* failures stick */
         if (key == 1)
             (void)read_number(in, 0, 999, &code);
         if (key == 2 || key == 3)
-            (void)jr_cstring(in, key == 2 ? &out->reason : &out->message);
+            (void)json_read_cstring(in, key == 2 ? &out->reason : &out->message);
         if (key == 4)
             read_details(in, out);
     }
@@ -181,11 +181,11 @@ void status_decode(struct text bytes, struct arena *arena, struct status *out)
 {
     must(out != NULL);
 
-    struct jr in;
+    struct json_reader in;
     struct err err;
-    jr_init(&in, bytes, "Status", arena, &err);
+    json_reader_init(&in, bytes, "Status", arena, &err);
     const bool is_status = read_status(&in, out);
-    if (jr_finish(&in) == 0 && is_status)
+    if (json_reader_finish(&in) == 0 && is_status)
         return;
     status_clear(out);
     out->message = first_bytes(bytes, arena);
@@ -196,77 +196,77 @@ static const char *const watch_types[] = {
     [WATCH_BOOKMARK] = "BOOKMARK", [WATCH_ERROR] = "ERROR",
 };
 
-static bool read_watch_type(struct jr *in, enum watch_type *out)
+static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 {
     must(out != NULL);
 
     struct text word;
-    if (!jr_string(in, &word))
+    if (!json_read_string(in, &word))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(watch_types); i++)
         if (text_is(word, watch_types[i])) {
             *out = (enum watch_type)i;
             return true;
         }
-    jr_fail(in, "must be ADDED, MODIFIED, DELETED, BOOKMARK or ERROR");
+    json_reader_fail(in, "must be ADDED, MODIFIED, DELETED, BOOKMARK or ERROR");
     return false;
 }
 
 /* The object was checked already; what stands behind its metadata is not looked at again. */
-static const char *version_of(struct text object, struct arena *arena, struct jr *in)
+static const char *version_of(struct text object, struct arena *arena, struct json_reader *in)
 {
     must(object.len > 0);
 
-    struct jr_fields fields = JR_FIELDS(object_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     int key;
     meta_clear(&meta.is);
-    jr_init(in, object, "event.object", arena, in->err);
-    if (!jr_object(in))
+    json_reader_init(in, object, "event.object", arena, in->err);
+    if (!json_read_object(in))
         return "";
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 1) {
             read_meta(in, &meta);
             break;
         }
-        (void)jr_skip(in); /* a failure sticks */
+        (void)json_read_skip(in); /* a failure sticks */
     }
     return meta.is.resource_version;
 }
 
 static const char *const watch_keys[] = {"type", "object"};
 
-static void read_watch(struct jr *in, struct watch_event *out)
+static void read_watch(struct json_reader *in, struct watch_event *out)
 {
     must(out->object.len == 0);
 
-    struct jr_fields fields = JR_FIELDS(watch_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(watch_keys);
     bool typed = false;
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             typed = read_watch_type(in, &out->type);
         else
-            (void)jr_raw(in, &out->object); /* a failure sticks */
+            (void)json_read_raw(in, &out->object); /* a failure sticks */
     }
     if (!typed)
-        jr_fail(in, "has no \"type\"");
+        json_reader_fail(in, "has no \"type\"");
     if (out->object.len == 0)
-        jr_fail(in, "has no \"object\"");
+        json_reader_fail(in, "has no \"object\"");
 }
 
 int watch_decode(struct text line, struct arena *arena, struct watch_event *out, struct err *err)
 {
     must(out != NULL);
 
-    struct jr in;
+    struct json_reader in;
     *out = (struct watch_event){.resource_version = ""};
     status_clear(&out->status);
-    jr_init(&in, line, "event", arena, err);
+    json_reader_init(&in, line, "event", arena, err);
     read_watch(&in, out);
-    const int result = jr_finish(&in);
+    const int result = json_reader_finish(&in);
     if (result < 0)
         return result;
     if (out->type == WATCH_ERROR) {

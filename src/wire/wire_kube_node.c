@@ -14,12 +14,12 @@ struct node_reading {
     const char *replicas;
 };
 
-static bool read_mig_count(struct jr *in, struct node_reading *reading, struct text key)
+static bool read_mig_count(struct json_reader *in, struct node_reading *reading, struct text key)
 {
     must(key.len > 0);
 
     const char *count = NULL;
-    if (!jr_cstring(in, &count))
+    if (!json_read_cstring(in, &count))
         return false;
     if (strcmp(count, "0") != 0)
         reading->mig_profile = arena_copy(in->arena, key);
@@ -33,7 +33,7 @@ static bool ends_with(struct text text, const char *end)
     return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
 }
 
-static bool read_label(void *user, struct jr *in, struct text key)
+static bool read_label(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
@@ -53,19 +53,19 @@ static bool read_label(void *user, struct jr *in, struct text key)
         {"nvidia.com/mig.config", &reading->mig_config},
     };
     if (!text_starts(key, "nvidia.com/"))
-        return jr_skip(in);
+        return json_read_skip(in);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (text_is(key, known[i].key))
             return read_once(in, known[i].slot);
     if (text_starts(key, "nvidia.com/mig-") && ends_with(key, ".count"))
         return read_mig_count(in, reading, key);
-    return jr_skip(in);
+    return json_read_skip(in);
 }
 
 /* Whatever it should have named: it takes GPUs away, so what cannot be read takes them all. */
-static bool read_cordon(struct jr *in, struct node_facts *node)
+static bool read_cordon(struct json_reader *in, struct node_facts *node)
 {
-    const struct jr_mark mark = jr_mark(in);
+    const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
 
     must(node->name != NULL);
@@ -76,7 +76,7 @@ static bool read_cordon(struct jr *in, struct node_facts *node)
     return !in->failed;
 }
 
-static bool read_annotation(void *user, struct jr *in, struct text key)
+static bool read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
@@ -85,7 +85,7 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
         return read_once(in, &reading->gpus);
     if (text_is(key, "milligpu.io/cordon"))
         return read_cordon(in, reading->node);
-    return jr_skip(in);
+    return json_read_skip(in);
 }
 
 static bool is_set(const char *label, const char *but_not)
@@ -140,22 +140,22 @@ static const char *sharing_label(const struct node_reading *reading)
 }
 
 /* One entry of a ResourceList. */
-static const char *read_ours(struct jr *in, const char *resource)
+static const char *read_ours(struct json_reader *in, const char *resource)
 {
     must(resource != NULL);
 
     const char *amount = NULL;
     struct text key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return NULL;
-    while (jr_key(in, &key)) {
+    while (json_read_key(in, &key)) {
         if (!text_is(key, resource)) {
-            (void)jr_skip(in); /* failures stick */
+            (void)json_read_skip(in); /* failures stick */
             continue;
         }
         if (amount != NULL)
-            jr_fail(in, "comes twice; a key may come once");
-        if (!jr_null(in))
+            json_reader_fail(in, "comes twice; a key may come once");
+        if (!json_read_null(in))
             (void)read_amount(in, &amount);
     }
     return amount;
@@ -163,29 +163,30 @@ static const char *read_ours(struct jr *in, const char *resource)
 
 static const char *const spec_keys[] = {"unschedulable"};
 
-static void read_spec(struct jr *in, struct node_facts *out)
+static void read_spec(struct json_reader *in, struct node_facts *out)
 {
     must(!out->unschedulable);
 
-    struct jr_fields fields = JR_FIELDS(spec_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
-        (void)jr_bool(in, &out->unschedulable); /* a failure sticks */
+    while (json_read_field(in, &fields, &key))
+        (void)json_read_bool(in, &out->unschedulable); /* a failure sticks */
 }
 
 static const char *const status_keys[] = {"capacity", "allocatable"};
 
-static void read_status(struct jr *in, const struct wire_rules *rules, struct node_facts *out)
+static void read_status(struct json_reader *in, const struct wire_rules *rules,
+                        struct node_facts *out)
 {
     must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
 
-    struct jr_fields fields = JR_FIELDS(status_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) =
             read_ours(in, rules->resource);
 }
@@ -194,10 +195,10 @@ static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
 enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
 
 /* All but who it is may fail by itself. */
-static void node_member(struct jr *in, struct meta_reading *meta, struct node_reading *reading,
-                        int key)
+static void node_member(struct json_reader *in, struct meta_reading *meta,
+                        struct node_reading *reading, int key)
 {
-    const struct jr_mark mark = jr_mark(in);
+    const struct json_reader_mark mark = json_reader_mark(in);
 
     must(reading->node != NULL);
     switch (key) {
@@ -214,7 +215,7 @@ static void node_member(struct jr *in, struct meta_reading *meta, struct node_re
         read_status(in, reading->rules, reading->node);
         break;
     default:
-        must_not_reach("jr_field gives the keys of its table only");
+        must_not_reach("json_read_field gives the keys of its table only");
     }
     if (in->failed)
         pass_over(in, mark, &reading->node->unreadable);
@@ -232,20 +233,20 @@ static void take_meta(struct node_facts *out, const struct meta_reading *meta)
         out->unreadable = meta->unreadable;
 }
 
-bool node_read(struct jr *in, const struct wire_rules *rules, struct node_facts *out)
+bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out)
 {
     must(rules->resource != NULL);
 
-    struct jr_fields fields = JR_FIELDS(node_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
     struct meta_reading meta = {
         .user = &reading, .label = read_label, .annotation = read_annotation};
     int key;
     *out = (struct node_facts){.name = ""};
     meta_clear(&meta.is);
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         node_member(in, &meta, &reading, key);
     if (in->failed)
         return false;
@@ -262,9 +263,9 @@ int node_decode(struct text bytes, const struct wire_rules *rules, struct arena 
 {
     must(out != NULL);
 
-    struct jr in;
-    jr_init(&in, bytes, "Node", arena, err);
+    struct json_reader in;
+    json_reader_init(&in, bytes, "Node", arena, err);
     if (node_read(&in, rules, out) && out->name[0] == '\0')
-        jr_fail(&in, "has no metadata.name");
-    return jr_finish(&in);
+        json_reader_fail(&in, "has no metadata.name");
+    return json_reader_finish(&in);
 }

@@ -8,7 +8,7 @@ enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
 static const char *const share_keys[] = {"gpu", "index", "milli", "mib"};
 enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB };
 
-static void share_member(struct jr *in, struct pod_share *share, int key)
+static void share_member(struct json_reader *in, struct pod_share *share, int key)
 {
     int64_t number = 0;
     switch (key) {
@@ -28,19 +28,19 @@ static void share_member(struct jr *in, struct pod_share *share, int key)
         share->mib = (uint32_t)number;
         break;
     default:
-        must_not_reach("jr_field gives the keys of its table only");
+        must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-static bool read_share(struct jr *in, struct pod_share *out)
+static bool read_share(struct json_reader *in, struct pod_share *out)
 {
     must(out->container != NULL);
 
-    struct jr_fields fields = JR_FIELDS(share_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(share_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         share_member(in, out, key);
     if (in->failed)
         return false;
@@ -49,11 +49,11 @@ static bool read_share(struct jr *in, struct pod_share *out)
             return false;
     /* A null counts as seen, but it is no id. */
     if (out->gpu == NULL || out->milli == 0)
-        jr_fail(in, "has a null where gpu or milli should be");
+        json_reader_fail(in, "has a null where gpu or milli should be");
     return !in->failed;
 }
 
-static bool add_share(struct jr *in, struct pod *pod, const struct pod_share *share)
+static bool add_share(struct json_reader *in, struct pod *pod, const struct pod_share *share)
 {
     must(pod->shares <= PARTS_MAX);
     must(share->gpu != NULL && share->milli > 0);
@@ -62,12 +62,12 @@ static bool add_share(struct jr *in, struct pod *pod, const struct pod_share *sh
         const struct pod_share *other = &pod->share[i];
         if (strcmp(other->gpu, share->gpu) == 0 &&
             strcmp(other->container, share->container) == 0) {
-            jr_fail(in, "gives the container the same GPU twice");
+            json_reader_fail(in, "gives the container the same GPU twice");
             return false;
         }
     }
     if (pod->shares == PARTS_MAX) {
-        jr_fail_as(in, ERR_TOO_LARGE, "more than %d shares (PARTS_MAX)", PARTS_MAX);
+        json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d shares (PARTS_MAX)", PARTS_MAX);
         return false;
     }
     pod->share = arena_grow(in->arena, pod->share, pod->shares, PARTS_MAX, sizeof *pod->share);
@@ -75,7 +75,7 @@ static bool add_share(struct jr *in, struct pod *pod, const struct pod_share *sh
     return true;
 }
 
-static bool read_shares(void *user, struct jr *in, struct text container)
+static bool read_shares(void *user, struct json_reader *in, struct text container)
 {
     must(user != NULL);
 
@@ -83,59 +83,59 @@ static bool read_shares(void *user, struct jr *in, struct text container)
     const uint32_t before = pod->shares;
     const char *name = arena_copy(in->arena, container);
     if (container.len == 0 || container.len > NAME_BYTES_MAX || strlen(name) != container.len)
-        jr_fail(in, "is no name of a container");
+        json_reader_fail(in, "is no name of a container");
     for (uint32_t i = 0; i < before && !in->failed; i++)
         if (strcmp(pod->share[i].container, name) == 0)
-            jr_fail(in, "comes twice; a container may come once");
-    if (!jr_array(in))
+            json_reader_fail(in, "comes twice; a container may come once");
+    if (!json_read_array(in))
         return false;
-    while (jr_element(in)) {
+    while (json_read_element(in)) {
         struct pod_share share = {.container = name};
         if (!read_share(in, &share) || !add_share(in, pod, &share))
             return false;
     }
     if (pod->shares == before)
-        jr_fail(in, "holds no share");
+        json_reader_fail(in, "holds no share");
     return !in->failed;
 }
 
 static const char *const note_keys[] = {"v", "containers"};
 
-static void read_note(struct jr *in, struct pod *out)
+static void read_note(struct json_reader *in, struct pod *out)
 {
     must(out->shares == 0);
 
-    struct jr_fields fields = JR_FIELDS(note_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(note_keys);
     int64_t version = 0;
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
-        if (key == 0 && jr_i64(in, &version) && version != NOTE_VERSION)
-            jr_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0 && json_read_i64(in, &version) && version != NOTE_VERSION)
+            json_reader_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
         if (key == 1)
             (void)read_map(in, out, read_shares); /* a failure sticks */
     }
     if (!in->failed && version == 0)
-        jr_fail(in, "has no \"v\"");
+        json_reader_fail(in, "has no \"v\"");
     if (!in->failed && out->shares == 0)
-        jr_fail(in, "has no \"containers\" with shares");
+        json_reader_fail(in, "has no \"containers\" with shares");
 }
 
 void note_decode(struct text note, struct arena *arena, struct pod *out)
 {
     must(out->note == NOTE_NONE);
 
-    struct jr in;
+    struct json_reader in;
     struct err err;
     must(note.at != NULL);
 
-    jr_init(&in, note, "milligpu.io/allocation", arena, &err);
+    json_reader_init(&in, note, "milligpu.io/allocation", arena, &err);
     if (note.len > ANNOTATION_BYTES_MAX)
-        jr_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", note.len,
-                   ANNOTATION_BYTES_MAX);
+        json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", note.len,
+                            ANNOTATION_BYTES_MAX);
     read_note(&in, out);
-    if (jr_finish(&in) == 0) {
+    if (json_reader_finish(&in) == 0) {
         out->note = NOTE_OK;
         return;
     }
@@ -148,18 +148,18 @@ void note_decode(struct text note, struct arena *arena, struct pod *out)
 static const char *const gpu_keys[] = {"uuid", "index", "milli", "mib", "model", "numa", "health"};
 enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH };
 
-static bool read_health(struct jr *in, bool *out)
+static bool read_health(struct json_reader *in, bool *out)
 {
     must(out != NULL);
 
     struct text word;
-    if (!jr_string(in, &word))
+    if (!json_read_string(in, &word))
         return false;
     *out = text_is(word, "Healthy") || text_is(word, "healthy");
     return true;
 }
 
-static void gpu_member(struct jr *in, struct gpu_facts *gpu, int key)
+static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 {
     int64_t number = 0;
     switch (key) {
@@ -189,29 +189,29 @@ static void gpu_member(struct jr *in, struct gpu_facts *gpu, int key)
         (void)read_health(in, &gpu->healthy);
         break;
     default:
-        must_not_reach("jr_field gives the keys of its table only");
+        must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-static bool read_gpu(struct jr *in, struct gpu_facts *out)
+static bool read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
     must(out != NULL);
 
-    struct jr_fields fields = JR_FIELDS(gpu_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
     int key;
     *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1, .healthy = true};
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         gpu_member(in, out, key);
     if (in->failed || !need_field(in, &fields, GPU_UUID) || !need_field(in, &fields, GPU_INDEX))
         return false;
     if (out->id == NULL)
-        jr_fail(in, "has a null where uuid should be");
+        json_reader_fail(in, "has a null where uuid should be");
     return !in->failed;
 }
 
-static void add_gpu(struct jr *in, struct node_facts *facts, const struct gpu_facts *gpu)
+static void add_gpu(struct json_reader *in, struct node_facts *facts, const struct gpu_facts *gpu)
 {
     enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be seen */
     must(facts->gpus <= KEPT_MAX);
@@ -220,9 +220,9 @@ static void add_gpu(struct jr *in, struct node_facts *facts, const struct gpu_fa
     for (uint32_t i = 0; i < facts->gpus; i++) {
         must(facts->gpu[i].id != NULL);
         if (strcmp(facts->gpu[i].id, gpu->id) == 0)
-            jr_fail(in, "has the uuid of another GPU of the node");
+            json_reader_fail(in, "has the uuid of another GPU of the node");
         if (facts->gpu[i].index == gpu->index)
-            jr_fail(in, "has the index of another GPU of the node");
+            json_reader_fail(in, "has the index of another GPU of the node");
     }
     if (in->failed || facts->gpus == KEPT_MAX)
         return;
@@ -234,20 +234,20 @@ void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
 {
     must(out->gpus == 0 && !out->has_gpus);
 
-    struct jr in;
+    struct json_reader in;
     struct err err;
     struct gpu_facts gpu;
     must(gpus.at != NULL);
 
-    jr_init(&in, gpus, "milligpu.io/gpus", arena, &err);
+    json_reader_init(&in, gpus, "milligpu.io/gpus", arena, &err);
     if (gpus.len > ANNOTATION_BYTES_MAX)
-        jr_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", gpus.len,
-                   ANNOTATION_BYTES_MAX);
-    if (jr_array(&in))
-        while (jr_element(&in))
+        json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", gpus.len,
+                            ANNOTATION_BYTES_MAX);
+    if (json_read_array(&in))
+        while (json_read_element(&in))
             if (read_gpu(&in, &gpu))
                 add_gpu(&in, out, &gpu);
-    out->has_gpus = jr_finish(&in) == 0;
+    out->has_gpus = json_reader_finish(&in) == 0;
     if (out->has_gpus)
         return;
     out->gpus_error = arena_copy(arena, text_of(err.text));

@@ -72,9 +72,9 @@ static int64_t max(int64_t a, int64_t b)
 /* Annotations. */
 
 /* What was granted: broken, it is a fact about the pod, and what the pod asks can be read. */
-static void read_note(struct jr *in, struct pod_reading *reading)
+static void read_note(struct json_reader *in, struct pod_reading *reading)
 {
-    const struct jr_mark mark = jr_mark(in);
+    const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
 
     must(reading->pod != NULL);
@@ -85,7 +85,7 @@ static void read_note(struct jr *in, struct pod_reading *reading)
     reading->pod->note_error = why;
 }
 
-static bool read_annotation(void *user, struct jr *in, struct text key)
+static bool read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
@@ -104,11 +104,11 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
     if (text_is(key, "milligpu.io/gpu-memory"))
         return read_once(in, &pod->memory);
     if (!text_starts(key, count_prefix))
-        return jr_skip(in);
+        return json_read_skip(in);
 
     struct count_note count = {
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
-    if (!jr_cstring(in, &count.value))
+    if (!json_read_cstring(in, &count.value))
         return false;
     reading->count =
         arena_grow(in->arena, reading->count, reading->counts, ANY_NUMBER, sizeof *reading->count);
@@ -118,7 +118,7 @@ static bool read_annotation(void *user, struct jr *in, struct text key)
 
 /* Amounts. */
 
-static void read_counted(struct jr *in, struct amounts *out, enum counted which)
+static void read_counted(struct json_reader *in, struct amounts *out, enum counted which)
 {
     must(which < COUNTED);
 
@@ -133,25 +133,25 @@ static void read_counted(struct jr *in, struct amounts *out, enum counted which)
         value = text[0] == '-' ? -1 : INT64_MAX;
         break;
     default:
-        jr_fail(in, "is no quantity, such as \"500m\" or \"2Gi\"");
+        json_reader_fail(in, "is no quantity, such as \"500m\" or \"2Gi\"");
         return;
     }
     if (value < 0)
-        jr_fail(in, "must not be negative");
+        json_reader_fail(in, "must not be negative");
     if (out->given[which])
-        jr_fail(in, "comes twice; a key may come once");
+        json_reader_fail(in, "comes twice; a key may come once");
     out->value[which] = max(value, 0);
     out->given[which] = true;
 }
 
-static void read_resource(struct jr *in, const struct wire_rules *rules, struct text name,
+static void read_resource(struct json_reader *in, const struct wire_rules *rules, struct text name,
                           struct amounts *out)
 {
     must(name.at != NULL);
 
     if (text_is(name, rules->resource)) {
         if (out->ours != NULL)
-            jr_fail(in, "comes twice; a key may come once");
+            json_reader_fail(in, "comes twice; a key may come once");
         (void)read_amount(in, &out->ours); /* failures stick, here and below */
     } else if (text_is(name, "cpu")) {
         read_counted(in, out, CPU);
@@ -160,21 +160,22 @@ static void read_resource(struct jr *in, const struct wire_rules *rules, struct 
     } else if (text_is(name, rules->whole_resource)) {
         read_counted(in, out, WHOLE);
     } else {
-        (void)jr_skip(in);
+        (void)json_read_skip(in);
     }
 }
 
-static void read_amounts(struct jr *in, const struct wire_rules *rules, struct amounts *out)
+static void read_amounts(struct json_reader *in, const struct wire_rules *rules,
+                         struct amounts *out)
 {
     must(rules->resource != NULL);
 
     struct text key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_key(in, &key)) {
+    while (json_read_key(in, &key)) {
         /* To Go a null is the quantity 0, and the key is there: the pod is ours. */
         const bool ours = text_is(key, rules->resource);
-        if (!jr_null(in))
+        if (!json_read_null(in))
             read_resource(in, rules, key, out);
         else if (ours)
             out->ours = "0";
@@ -183,16 +184,16 @@ static void read_amounts(struct jr *in, const struct wire_rules *rules, struct a
 
 static const char *const resources_keys[] = {"limits", "requests"};
 
-static void read_resources(struct jr *in, const struct wire_rules *rules,
+static void read_resources(struct json_reader *in, const struct wire_rules *rules,
                            struct amounts *out_limits, struct amounts *out_requests)
 {
     must(out_limits != out_requests);
 
-    struct jr_fields fields = JR_FIELDS(resources_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(resources_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key))
+    while (json_read_field(in, &fields, &key))
         read_amounts(in, rules, key == 0 ? out_limits : out_requests);
 }
 
@@ -212,36 +213,36 @@ static void take_amounts(const struct amounts *limits, const struct amounts *req
     }
 }
 
-static void read_container(struct jr *in, const struct pod_reading *reading, bool init,
+static void read_container(struct json_reader *in, const struct pod_reading *reading, bool init,
                            struct container *out)
 {
     must(reading->rules != NULL);
 
-    struct jr_fields fields = JR_FIELDS(container_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(container_keys);
     struct amounts limits = {.ours = NULL};
     struct amounts requests = {.ours = NULL};
     struct text policy = TEXT("");
     int key;
     *out = (struct container){.is = {.name = ""}};
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick */
         else if (key == 1)
             read_resources(in, reading->rules, &limits, &requests);
         else
-            (void)jr_string(in, &policy);
+            (void)json_read_string(in, &policy);
     }
     if (!in->failed && out->is.name[0] == '\0')
-        jr_fail(in, "has no \"name\"");
+        json_reader_fail(in, "has no \"name\"");
 
     const bool sidecar = init && text_is(policy, "Always");
     out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
     take_amounts(&limits, &requests, out);
 }
 
-static void keep_container(struct jr *in, struct pod_reading *reading, bool init,
+static void keep_container(struct json_reader *in, struct pod_reading *reading, bool init,
                            const struct container *container)
 {
     struct containers *list = init ? &reading->init : &reading->app;
@@ -255,8 +256,8 @@ static void keep_container(struct jr *in, struct pod_reading *reading, bool init
 /* One that cannot be read asks for what nobody knows: an amount that is no number. */
 static const char unreadable_amount[] = "";
 
-static void pass_over_container(struct jr *in, struct jr_mark mark, struct pod_reading *reading,
-                                bool init)
+static void pass_over_container(struct json_reader *in, struct json_reader_mark mark,
+                                struct pod_reading *reading, bool init)
 {
     const struct container unknown = {
         .is = {.name = "",
@@ -268,18 +269,18 @@ static void pass_over_container(struct jr *in, struct jr_mark mark, struct pod_r
     keep_container(in, reading, init, &unknown);
 }
 
-static void read_containers(struct jr *in, struct pod_reading *reading, bool init)
+static void read_containers(struct json_reader *in, struct pod_reading *reading, bool init)
 {
-    const struct jr_mark whole = jr_mark(in);
+    const struct json_reader_mark whole = json_reader_mark(in);
     struct container container;
 
     must(reading->pod != NULL);
-    if (!jr_array(in)) {
+    if (!json_read_array(in)) {
         pass_over_container(in, whole, reading, init);
         return;
     }
-    while (jr_element(in)) {
-        const struct jr_mark mark = jr_mark(in);
+    while (json_read_element(in)) {
+        const struct json_reader_mark mark = json_reader_mark(in);
         read_container(in, reading, init, &container);
         if (in->failed)
             pass_over_container(in, mark, reading, init);
@@ -294,7 +295,7 @@ static const char *const spec_keys[] = {"nodeName",   "priority", "initContainer
                                         "containers", "overhead", "resources"};
 enum { SPEC_NODE, SPEC_PRIORITY, SPEC_INIT, SPEC_CONTAINERS, SPEC_OVERHEAD, SPEC_RESOURCES };
 
-static void spec_member(struct jr *in, struct pod_reading *reading, int key)
+static void spec_member(struct json_reader *in, struct pod_reading *reading, int key)
 {
     struct amounts limits = {.ours = NULL};
     int64_t priority = 0;
@@ -319,20 +320,20 @@ static void spec_member(struct jr *in, struct pod_reading *reading, int key)
         read_resources(in, reading->rules, &limits, &reading->pod_level);
         break;
     default:
-        must_not_reach("jr_field gives the keys of its table only");
+        must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-static void read_spec(struct jr *in, struct pod_reading *reading)
+static void read_spec(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->pod != NULL);
 
-    struct jr_fields fields = JR_FIELDS(spec_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
-        const struct jr_mark mark = jr_mark(in);
+    while (json_read_field(in, &fields, &key)) {
+        const struct json_reader_mark mark = json_reader_mark(in);
         spec_member(in, reading, key);
         /* Where the pod sits belongs to who it is: a pod without that is none. */
         if (in->failed && key != SPEC_NODE)
@@ -344,19 +345,19 @@ static void read_spec(struct jr *in, struct pod_reading *reading)
 
 static const char *const condition_keys[] = {"type", "status", "reason", "lastTransitionTime"};
 
-static void read_condition(struct jr *in, struct pod_reading *reading)
+static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->pod != NULL);
 
-    struct jr_fields fields = JR_FIELDS(condition_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(condition_keys);
     struct text word[] = {TEXT(""), TEXT(""), TEXT("")};
     int64_t since_ms = 0;
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key < (int)ARRAY_LEN(word))
-            (void)jr_string(in, &word[key]); /* failures stick */
+            (void)json_read_string(in, &word[key]); /* failures stick */
         else
             (void)read_time(in, &since_ms);
     }
@@ -370,20 +371,20 @@ static void read_condition(struct jr *in, struct pod_reading *reading)
 
 static const char *const container_status_keys[] = {"name", "allocatedResources", "resources"};
 
-static void read_container_status(struct jr *in, struct pod_reading *reading)
+static void read_container_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->rules != NULL);
 
-    struct jr_fields fields = JR_FIELDS(container_status_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(container_status_keys);
     struct container_status status = {.name = TEXT("")};
     struct amounts limits = {.ours = NULL};
     bool resized = false;
     int key;
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)jr_string(in, &status.name); /* failures stick */
+            (void)json_read_string(in, &status.name); /* failures stick */
         if (key == 1)
             read_amounts(in, reading->rules, &status.allocated);
         if (key == 2) {
@@ -399,20 +400,20 @@ static void read_container_status(struct jr *in, struct pod_reading *reading)
 }
 
 /* What kubelet tells decides no share: an entry that cannot be read is left out. */
-static void each(struct jr *in, struct pod_reading *reading,
-                 void (*read)(struct jr *, struct pod_reading *))
+static void each(struct json_reader *in, struct pod_reading *reading,
+                 void (*read)(struct json_reader *, struct pod_reading *))
 {
-    const struct jr_mark whole = jr_mark(in);
+    const struct json_reader_mark whole = json_reader_mark(in);
     const char *why = NULL;
 
     must(read != NULL);
-    if (!jr_array(in)) {
+    if (!json_read_array(in)) {
         pass_over(in, whole, &why);
         return;
     }
-    while (jr_element(in)) {
-        const struct jr_mark mark = jr_mark(in);
-        if (jr_null(in))
+    while (json_read_element(in)) {
+        const struct json_reader_mark mark = json_reader_mark(in);
+        if (json_read_null(in))
             continue;
         read(in, reading);
         if (in->failed)
@@ -420,7 +421,7 @@ static void each(struct jr *in, struct pod_reading *reading,
     }
 }
 
-static void read_phase(struct jr *in, struct pod *pod)
+static void read_phase(struct json_reader *in, struct pod *pod)
 {
     must(pod->phase == POD_PENDING);
 
@@ -428,9 +429,9 @@ static void read_phase(struct jr *in, struct pod *pod)
         [POD_PENDING] = "Pending", [POD_RUNNING] = "Running", [POD_SUCCEEDED] = "Succeeded",
         [POD_FAILED] = "Failed",   [POD_UNKNOWN] = "Unknown",
     };
-    const struct jr_mark mark = jr_mark(in);
+    const struct json_reader_mark mark = json_reader_mark(in);
     struct text phase;
-    if (!jr_string(in, &phase)) {
+    if (!json_read_string(in, &phase)) {
         pod->phase = POD_UNKNOWN;
         pass_over(in, mark, &pod->unreadable);
         return;
@@ -444,19 +445,19 @@ static void read_phase(struct jr *in, struct pod *pod)
 static const char *const status_keys[] = {"phase", "conditions", "containerStatuses",
                                           "initContainerStatuses"};
 
-static void read_status(struct jr *in, struct pod_reading *reading)
+static void read_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->statuses == 0);
 
-    const struct jr_mark mark = jr_mark(in);
-    struct jr_fields fields = JR_FIELDS(status_keys);
+    const struct json_reader_mark mark = json_reader_mark(in);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
     int key;
-    if (!jr_object(in)) {
+    if (!json_read_object(in)) {
         reading->pod->phase = POD_UNKNOWN;
         pass_over(in, mark, &reading->pod->unreadable);
         return;
     }
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             read_phase(in, reading->pod);
         else
@@ -582,7 +583,7 @@ static void sort_counts(struct pod_reading *reading)
 }
 
 /* In the order of life: init containers and sidecars as in the spec, then the others. */
-static void join_containers(struct jr *in, struct pod_reading *reading)
+static void join_containers(struct json_reader *in, struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
     const uint32_t all = reading->init.count + reading->app.count;
@@ -629,19 +630,19 @@ static void take_note(struct arena *arena, const struct pod_reading *reading)
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
 
-bool pod_read(struct jr *in, const struct wire_rules *rules, struct pod *out)
+bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);
 
-    struct jr_fields fields = JR_FIELDS(pod_keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(pod_keys);
     struct pod_reading reading = {.rules = rules, .pod = out};
     struct meta_reading meta = {.user = &reading, .annotation = read_annotation};
     int key;
     *out = (struct pod){.node = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
-    if (!jr_object(in))
+    if (!json_read_object(in))
         return false;
-    while (jr_field(in, &fields, &key)) {
+    while (json_read_field(in, &fields, &key)) {
         if (key == 0)
             (void)read_kind(in, "Pod"); /* a failure sticks */
         if (key == 1)
@@ -665,13 +666,13 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
 {
     must(out != NULL);
 
-    struct jr in;
-    jr_init(&in, bytes, "Pod", arena, err);
+    struct json_reader in;
+    json_reader_init(&in, bytes, "Pod", arena, err);
     if (pod_read(&in, rules, out)) {
         if (out->name[0] == '\0')
-            jr_fail(&in, "has no metadata.name");
+            json_reader_fail(&in, "has no metadata.name");
         if (out->uid[0] == '\0')
-            jr_fail(&in, "has no metadata.uid");
+            json_reader_fail(&in, "has no metadata.uid");
     }
-    return jr_finish(&in);
+    return json_reader_finish(&in);
 }

@@ -1,65 +1,65 @@
 #include "milligpu/wire_kube.h"
 
-static void put(struct jw *jw, const char *key, const char *text)
+static void put(struct json_writer *json, const char *key, const char *text)
 {
     must(key[0] != '\0');
     if (text == NULL || text[0] == '\0')
         return;
-    jw_key(jw, key);
-    jw_str(jw, text);
+    json_write_key(json, key);
+    json_write_str(json, text);
 }
 
 void review_encode(struct strbuf *out, const struct review_facts *facts)
 {
-    struct jw jw;
+    struct json_writer json;
 
     must(facts->verb != NULL && facts->resource != NULL);
-    jw_init(&jw, out);
-    jw_object(&jw);
-    put(&jw, "kind", "SelfSubjectAccessReview");
-    put(&jw, "apiVersion", "authorization.k8s.io/v1");
-    jw_key(&jw, "spec");
-    jw_object(&jw);
-    jw_key(&jw, "resourceAttributes");
-    jw_object(&jw);
-    put(&jw, "verb", facts->verb);
-    put(&jw, "group", facts->group);
-    put(&jw, "resource", facts->resource);
-    put(&jw, "subresource", facts->subresource);
-    put(&jw, "namespace", facts->namespace);
-    put(&jw, "name", facts->name);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
-    jw_object_end(&jw);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    put(&json, "kind", "SelfSubjectAccessReview");
+    put(&json, "apiVersion", "authorization.k8s.io/v1");
+    json_write_key(&json, "spec");
+    json_write_object(&json);
+    json_write_key(&json, "resourceAttributes");
+    json_write_object(&json);
+    put(&json, "verb", facts->verb);
+    put(&json, "group", facts->group);
+    put(&json, "resource", facts->resource);
+    put(&json, "subresource", facts->subresource);
+    put(&json, "namespace", facts->namespace);
+    put(&json, "name", facts->name);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
 }
 
-static void read_status(struct jr *in, bool *out_said, bool *out_allowed)
+static void read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
 {
     static const char *const keys[] = {"allowed"};
-    struct jr_fields fields = JR_FIELDS(keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
     int key;
 
     must(!*out_said);
-    jr_object(in);
-    while (jr_field(in, &fields, &key))
-        *out_said = jr_bool(in, out_allowed);
+    json_read_object(in);
+    while (json_read_field(in, &fields, &key))
+        *out_said = json_read_bool(in, out_allowed);
 }
 
 int review_decode(struct text bytes, struct arena *arena, bool *out_allowed, struct err *err)
 {
     static const char *const keys[] = {"status"};
-    struct jr_fields fields = JR_FIELDS(keys);
-    struct jr in;
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_reader in;
     bool allowed = false;
     bool said = false;
     int key;
 
     must(out_allowed != NULL);
-    jr_init(&in, bytes, "SelfSubjectAccessReview", arena, err);
-    jr_object(&in);
-    while (jr_field(&in, &fields, &key))
+    json_reader_init(&in, bytes, "SelfSubjectAccessReview", arena, err);
+    json_read_object(&in);
+    while (json_read_field(&in, &fields, &key))
         read_status(&in, &said, &allowed);
-    const int rc = jr_finish(&in);
+    const int rc = json_reader_finish(&in);
     if (rc == 0 && !said)
         return err_set(err, ERR_INVALID, "SelfSubjectAccessReview.status.allowed: missing");
     if (rc == 0)

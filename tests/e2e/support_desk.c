@@ -151,9 +151,9 @@ struct desk *desk_new(void)
     fill_settings(desk);
     clock_real(&app->clock);
     open_ledger(desk);
-    app->standin = standin_new("desk");
-    standin_ops(app->standin, &desk->watch_ops);
-    standin_ops(app->standin, &desk->call_ops);
+    app->fake = fake_apiserver_new("desk");
+    fake_apiserver_ops(app->fake, &desk->watch_ops);
+    fake_apiserver_ops(app->fake, &desk->call_ops);
     make_parts(desk);
     atomic_store(&app->claimed, true);
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
@@ -195,7 +195,7 @@ void desk_free(struct desk *desk)
     view_free(app->view);
     desk->watch_ops.free(desk->watch_ops.ctx);
     desk->call_ops.free(desk->call_ops.ctx);
-    standin_free(app->standin);
+    fake_apiserver_free(app->fake);
     store_close(app->store);
     settings_free(desk->set);
     drop_folder(desk);
@@ -244,7 +244,7 @@ void desk_tell(struct desk *desk, const char *method, const char *path, const ch
     struct strbuf out;
 
     strbuf_init(&out);
-    const int status = standin_request(desk->app.standin, method, path, text_of(body), &out);
+    const int status = fake_apiserver_request(desk->app.fake, method, path, text_of(body), &out);
     if (status >= 300)
         (void)fprintf(stderr, "%s %s: %d %s\n", method, path, status, out.data);
     must(status < 300);
@@ -373,7 +373,7 @@ void desk_filter(struct desk *desk, const char *name)
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
     strbuf_init(&pod);
     strbuf_init(&body);
-    must(standin_request(desk->app.standin, "GET", path, (struct text){0}, &pod) == 200);
+    must(fake_apiserver_request(desk->app.fake, "GET", path, (struct text){0}, &pod) == 200);
     strbuf_printf(&body, "{\"Pod\":%s,\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}", pod.data);
     desk_ask(desk->scheduler, "POST", "/scheduler/filter", body.data, &answer);
     must(answer.status == 200);

@@ -1,7 +1,7 @@
 /*
  * support_desk - the operator's desk: the application on a real listener, the world in one hand.
  *
- * Real parts: store, writer, watcher, outbox, webhooks, the stand-in for the API server, three
+ * Real parts: store, writer, watcher, outbox, webhooks, the fake API server, three
  * listeners on loopback.  Writer and watcher move only while desk_run() does, so what a test sees
  * stands still.
  */

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/doc.h"
 
 #include "app/api_inside.h"
-#include "kube/doc.h"
 #include "support_desk.h"
 
 static int set_up(void **state)
@@ -978,9 +978,9 @@ static void old_pod(struct desk *desk, const char *name, const char *amount)
     struct clock_ops clock;
 
     clock_real(&clock);
-    standin_set_clock(desk->app.standin, a_minute_ago, &clock);
+    fake_apiserver_set_clock(desk->app.fake, a_minute_ago, &clock);
     desk_pod(desk, name, amount, "");
-    standin_set_clock(desk->app.standin, clock.wall_ms, clock.ctx);
+    fake_apiserver_set_clock(desk->app.fake, clock.wall_ms, clock.ctx);
 }
 
 /* The first of all tests: counters are the process's. */
@@ -1128,14 +1128,14 @@ static void bad_pods_are_refused(void **state)
 static void in_a_cluster_there_is_no_standalone(void **state)
 {
     struct desk *desk = *state;
-    struct standin *standin = desk->app.standin;
+    struct fake_apiserver *fake = desk->app.fake;
 
-    desk->app.standin = NULL;
+    desk->app.fake = NULL;
     refuses(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
     refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404, "use kubectl");
     const struct doc *summary = get(desk, "/api/v1/summary");
     assert_string_equal(str(summary, "mode"), "cluster");
-    desk->app.standin = standin;
+    desk->app.fake = fake;
 }
 
 int main(void)

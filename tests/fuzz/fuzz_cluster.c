@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/standin.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/wire_kube.h"
 
 #include "support.h"
@@ -17,17 +17,17 @@ static int64_t stopped(void *ctx)
     return 1700000000000;
 }
 
-static struct standin *make(void)
+static struct fake_apiserver *make(void)
 {
-    struct standin *standin = standin_new("fuzz");
-    standin_set_clock(standin, stopped, NULL);
-    return standin;
+    struct fake_apiserver *fake = fake_apiserver_new("fuzz");
+    fake_apiserver_set_clock(fake, stopped, NULL);
+    return fake;
 }
 
-static int ask(struct standin *standin, const char *path, struct strbuf *out)
+static int ask(struct fake_apiserver *fake, const char *path, struct strbuf *out)
 {
     strbuf_reset(out);
-    return standin_request(standin, "GET", path, TEXT(""), out);
+    return fake_apiserver_request(fake, "GET", path, TEXT(""), out);
 }
 
 /* Whatever is served, the decoders read or refuse. */
@@ -42,13 +42,13 @@ static int see(void *user, struct text bytes, struct err *err)
     return 0;
 }
 
-static void read_list(struct standin *standin, const char *path, struct strbuf *out)
+static void read_list(struct fake_apiserver *fake, const char *path, struct strbuf *out)
 {
     struct list_page page;
     struct arena arena;
     struct err err;
     arena_init(&arena);
-    must(ask(standin, path, out) == 200);
+    must(ask(fake, path, out) == 200);
     must(list_decode((struct text){out->data, out->len}, &arena, &arena, see, &page, &err) == 0);
     must(page.resource_version[0] != '\0');
     arena_done(&arena);
@@ -64,16 +64,16 @@ static void drop_version(json_t *list)
 }
 
 /* The list of one kind as a file of its own. */
-static void read_again(struct standin *standin, const char *path, struct strbuf *out)
+static void read_again(struct fake_apiserver *fake, const char *path, struct strbuf *out)
 {
-    struct standin *copy = make();
-    struct standin_counts counts;
+    struct fake_apiserver *copy = make();
+    struct fake_apiserver_counts counts;
     struct err err;
     CLEANUP(strbuf_done) struct strbuf again;
     strbuf_init(&again);
-    read_list(standin, path, out);
-    must(standin_load_text(copy, "again", (struct text){out->data, out->len}, &err) == 0);
-    standin_counts(copy, &counts);
+    read_list(fake, path, out);
+    must(fake_apiserver_load_text(copy, "again", (struct text){out->data, out->len}, &err) == 0);
+    fake_apiserver_counts(copy, &counts);
     must(counts.ignored == 0);
     must(ask(copy, path, &again) == 200);
     const struct second first = second_read((struct text){out->data, out->len});
@@ -84,35 +84,37 @@ static void read_again(struct standin *standin, const char *path, struct strbuf 
     must(first.value == NULL || json_equal(first.value, second.value));
     json_decref(first.value);
     json_decref(second.value);
-    standin_free(copy);
+    fake_apiserver_free(copy);
 }
 
-static void use(struct standin *standin)
+static void use(struct fake_apiserver *fake)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     const struct text bell = TEXT("{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
 
     strbuf_init(&out);
-    read_again(standin, "/api/v1/pods", &out);
-    read_again(standin, "/api/v1/nodes", &out);
-    must(ask(standin, "/api/v1/nodes?watch=1", &out) == 200);
-    const int status = standin_request(standin, "PATCH", "/api/v1/nodes/n1", bell, &out);
+    read_again(fake, "/api/v1/pods", &out);
+    read_again(fake, "/api/v1/nodes", &out);
+    must(ask(fake, "/api/v1/nodes?watch=1", &out) == 200);
+    const int status = fake_apiserver_request(fake, "PATCH", "/api/v1/nodes/n1", bell, &out);
     must(status == 200 || status == 404 || status == 400);
-    (void)standin_request(standin, "DELETE", "/api/v1/namespaces/default/pods/p", TEXT(""), &out);
+    (void)fake_apiserver_request(fake, "DELETE", "/api/v1/namespaces/default/pods/p", TEXT(""),
+                                 &out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct standin *standin = make();
+    struct fake_apiserver *fake = make();
     const size_t before = heap_bytes();
     struct err err;
 
-    if (standin_load_text(standin, "cluster", (struct text){(const char *)data, size}, &err) == 0) {
+    if (fake_apiserver_load_text(fake, "cluster", (struct text){(const char *)data, size}, &err) ==
+        0) {
         heap_is_bounded(before, size);
-        use(standin);
+        use(fake);
     } else {
         must(strncmp(err.text, "cluster", strlen("cluster")) == 0);
     }
-    standin_free(standin);
+    fake_apiserver_free(fake);
     return 0;
 }

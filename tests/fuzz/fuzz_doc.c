@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "kube/doc.h"
+#include "milligpu/doc.h"
+
 #include "support.h"
 
 static struct doc *read_json(struct text bytes, struct arena *arena)

@@ -4,73 +4,73 @@
  */
 #include <string.h>
 
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 
 #include "support.h"
 
-static void copy(struct jr *in, struct jw *out)
+static void copy(struct json_reader *in, struct json_writer *out)
 {
     struct text text;
     int64_t number;
     bool flag;
-    switch (jr_peek(in)) {
-    case JR_OBJECT:
-        (void)jr_object(in);
-        jw_object(out);
-        while (jr_key(in, &text)) {
-            jw_key_text(out, text);
+    switch (json_read_peek(in)) {
+    case JSON_TYPE_OBJECT:
+        (void)json_read_object(in);
+        json_write_object(out);
+        while (json_read_key(in, &text)) {
+            json_write_key_text(out, text);
             copy(in, out);
         }
-        jw_object_end(out);
+        json_write_object_end(out);
         return;
-    case JR_ARRAY:
-        (void)jr_array(in);
-        jw_array(out);
-        while (jr_element(in))
+    case JSON_TYPE_ARRAY:
+        (void)json_read_array(in);
+        json_write_array(out);
+        while (json_read_element(in))
             copy(in, out);
-        jw_array_end(out);
+        json_write_array_end(out);
         return;
-    case JR_STRING:
-        if (jr_string(in, &text))
-            jw_text(out, text);
+    case JSON_TYPE_STRING:
+        if (json_read_string(in, &text))
+            json_write_text(out, text);
         return;
-    case JR_NUMBER:
-        if (jr_i64(in, &number))
-            jw_i64(out, number);
+    case JSON_TYPE_NUMBER:
+        if (json_read_i64(in, &number))
+            json_write_i64(out, number);
         return;
-    case JR_TRUE:
-    case JR_FALSE:
-        if (jr_bool(in, &flag))
-            jw_bool(out, flag);
+    case JSON_TYPE_TRUE:
+    case JSON_TYPE_FALSE:
+        if (json_read_bool(in, &flag))
+            json_write_bool(out, flag);
         return;
     default:
-        if (jr_null(in))
-            jw_null(out);
+        if (json_read_null(in))
+            json_write_null(out);
         else
-            jr_fail(in, "no value");
+            json_reader_fail(in, "no value");
     }
 }
 
 static int copy_all(struct text bytes, struct arena *arena, struct strbuf *out)
 {
-    struct jr in;
-    struct jw jw;
+    struct json_reader in;
+    struct json_writer json;
     struct err err;
-    jr_init(&in, bytes, "value", arena, &err);
-    jw_init(&jw, out);
-    copy(&in, &jw);
-    const int result = jr_finish(&in);
+    json_reader_init(&in, bytes, "value", arena, &err);
+    json_writer_init(&json, out);
+    copy(&in, &json);
+    const int result = json_reader_finish(&in);
     must(result <= 0 && (result == 0 || strncmp(err.text, "value", strlen("value")) == 0));
     return result;
 }
 
 static enum err_code skips(struct text bytes, struct arena *arena)
 {
-    struct jr in;
+    struct json_reader in;
     struct err err;
-    jr_init(&in, bytes, "value", arena, &err);
-    (void)jr_skip(&in); /* jr_finish knows */
-    return jr_finish(&in) == 0 ? ERR_NONE : err.code;
+    json_reader_init(&in, bytes, "value", arena, &err);
+    (void)json_read_skip(&in); /* json_reader_finish knows */
+    return json_reader_finish(&in) == 0 ? ERR_NONE : err.code;
 }
 
 static bool within(double number, double bound)
@@ -79,17 +79,17 @@ static bool within(double number, double bound)
 }
 
 /* jansson makes a double of what has a point or an exponent; up to 2^53 that is exact. */
-static void same_number(struct jr *in, json_t *value)
+static void same_number(struct json_reader *in, json_t *value)
 {
     const double exact = 9007199254740992.0;
     const double real = json_real_value(value);
     struct text raw;
     struct err ignored;
     int64_t number;
-    struct jr again;
-    must(jr_raw(in, &raw));
-    jr_init(&again, raw, "number", in->arena, &ignored);
-    const bool whole = jr_i64(&again, &number);
+    struct json_reader again;
+    must(json_read_raw(in, &raw));
+    json_reader_init(&again, raw, "number", in->arena, &ignored);
+    const bool whole = json_read_i64(&again, &number);
     if (json_is_integer(value))
         must(whole && number == json_integer_value(value));
     else if (whole && within((double)number, exact))
@@ -98,15 +98,15 @@ static void same_number(struct jr *in, json_t *value)
         must((double)(int64_t)real != real || real == 0);
 }
 
-static void same(struct jr *in, json_t *value)
+static void same(struct json_reader *in, json_t *value)
 {
     struct text text;
     size_t count = 0;
     bool flag;
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        must(jr_object(in));
-        for (; jr_key(in, &text); count++) {
+        must(json_read_object(in));
+        for (; json_read_key(in, &text); count++) {
             json_t *member = json_object_getn(value, text.at, text.len);
             must(member != NULL);
             same(in, member);
@@ -114,13 +114,13 @@ static void same(struct jr *in, json_t *value)
         must(count == json_object_size(value));
         return;
     case JSON_ARRAY:
-        must(jr_array(in));
-        for (; jr_element(in); count++)
+        must(json_read_array(in));
+        for (; json_read_element(in); count++)
             same(in, json_array_get(value, count));
         must(count == json_array_size(value));
         return;
     case JSON_STRING:
-        must(jr_string(in, &text));
+        must(json_read_string(in, &text));
         must(text_eq(text, (struct text){json_string_value(value), json_string_length(value)}));
         return;
     case JSON_INTEGER:
@@ -129,17 +129,17 @@ static void same(struct jr *in, json_t *value)
         return;
     case JSON_TRUE:
     case JSON_FALSE:
-        must(jr_bool(in, &flag) && flag == json_is_true(value));
+        must(json_read_bool(in, &flag) && flag == json_is_true(value));
         return;
     case JSON_NULL:
-        must(jr_null(in));
+        must(json_read_null(in));
     }
 }
 
 static void compare(struct text bytes, enum err_code ours, struct arena *arena)
 {
     const struct second second = second_read(bytes);
-    struct jr in;
+    struct json_reader in;
     struct err err;
     if (second.refused)
         must(ours != ERR_NONE);
@@ -148,9 +148,9 @@ static void compare(struct text bytes, enum err_code ours, struct arena *arena)
     /* Valid JSON is refused for its depth alone. */
     must(ours == ERR_NONE || ours == ERR_TOO_LARGE);
     if (ours == ERR_NONE) {
-        jr_init(&in, bytes, "value", arena, &err);
+        json_reader_init(&in, bytes, "value", arena, &err);
         same(&in, second.value);
-        must(jr_finish(&in) == 0);
+        must(json_reader_finish(&in) == 0);
     }
     json_decref(second.value);
 }

@@ -3,8 +3,9 @@
  */
 #include <string.h>
 
+#include "milligpu/doc.h"
+
 #include "kube/config.h"
-#include "kube/doc.h"
 #include "support.h"
 
 static const char file[] = "/nowhere/config";

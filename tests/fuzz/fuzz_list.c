@@ -15,11 +15,11 @@ struct seen {
 static int see(void *user, struct text bytes, struct err *err)
 {
     struct seen *seen = user;
-    struct jr in;
+    struct json_reader in;
     seen->bytes += bytes.len;
-    jr_init(&in, bytes, "item", seen->arena, err);
-    must(jr_skip(&in));
-    must(jr_finish(&in) == 0);
+    json_reader_init(&in, bytes, "item", seen->arena, err);
+    must(json_read_skip(&in));
+    must(json_reader_finish(&in) == 0);
     while (json_is_null(json_array_get(seen->items, seen->at)))
         seen->at++;
     if (seen->items != NULL) {

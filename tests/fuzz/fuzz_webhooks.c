@@ -80,7 +80,7 @@ static bool with_nodes(struct world *world, const struct extender_args *args, st
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
         strbuf_reset(&node);
         if (strcspn(path, "?%# ") != strlen(path) ||
-            standin_request(world->app.standin, "GET", path, TEXT(""), &node) != 200)
+            fake_apiserver_request(world->app.fake, "GET", path, TEXT(""), &node) != 200)
             return false;
         strbuf_printf(out, "%s%s", i > 0 ? "," : "", node.data);
     }
@@ -91,15 +91,15 @@ static bool with_nodes(struct world *world, const struct extender_args *args, st
 static struct text raw_pod(struct text body, struct arena *arena)
 {
     static const char *const keys[] = {"Pod"};
-    struct jr_fields fields = JR_FIELDS(keys);
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
     struct text pod = TEXT("");
-    struct jr in;
+    struct json_reader in;
     struct err err;
     int key;
-    jr_init(&in, body, "body", arena, &err);
-    must(jr_object(&in));
-    while (jr_field(&in, &fields, &key))
-        must(jr_raw(&in, &pod));
+    json_reader_init(&in, body, "body", arena, &err);
+    must(json_read_object(&in));
+    while (json_read_field(&in, &fields, &key))
+        must(json_read_raw(&in, &pod));
     return pod;
 }
 
@@ -179,7 +179,7 @@ static void check_bind(struct world *world, struct http_call *call)
             strbuf_init(&out);
             const char *path =
                 arena_printf(&arena, "/api/v1/namespaces/%s/pods/%s", bind.namespace, bind.pod);
-            must(standin_request(world->app.standin, "GET", path, TEXT(""), &out) == 200);
+            must(fake_apiserver_request(world->app.fake, "GET", path, TEXT(""), &out) == 200);
             const struct second pod = second_read((struct text){out.data, out.len});
             must(second_says(second_at(pod.value, "spec.nodeName"), bind.node));
             must(second_says(second_at(pod.value, "metadata.uid"), bind.uid));

@@ -121,11 +121,11 @@ static struct world *world_new(void)
     world->now_ms = 1000000;
     fill(world);
     open_store(app);
-    app->standin = standin_new("fuzz");
-    standin_set_clock(app->standin, wall, world);
-    must(standin_load_text(app->standin, "cluster", text_of(cluster), &err) == 0);
-    standin_ops(app->standin, &world->watch_ops);
-    standin_ops(app->standin, &world->call_ops);
+    app->fake = fake_apiserver_new("fuzz");
+    fake_apiserver_set_clock(app->fake, wall, world);
+    must(fake_apiserver_load_text(app->fake, "cluster", text_of(cluster), &err) == 0);
+    fake_apiserver_ops(app->fake, &world->watch_ops);
+    fake_apiserver_ops(app->fake, &world->call_ops);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->pods = pods_new();
@@ -166,7 +166,7 @@ static void world_free(struct world *world)
     view_free(app->view);
     world->watch_ops.free(world->watch_ops.ctx);
     world->call_ops.free(world->call_ops.ctx);
-    standin_free(app->standin);
+    fake_apiserver_free(app->fake);
     store_close(app->store);
     settings_free(world->set);
     xfree(world);

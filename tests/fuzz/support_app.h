@@ -1,7 +1,7 @@
 /*
  * support_app - the whole application in one thread on a small cluster.
  *
- * Real parts: writer, watcher, outbox, webhooks, REST, the stand-in, the store in memory.
+ * Real parts: writer, watcher, outbox, webhooks, REST, the fake API server, the store in memory.
  */
 #ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H

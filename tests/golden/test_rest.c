@@ -11,8 +11,9 @@
 
 #include <cmocka.h>
 
+#include "milligpu/doc.h"
+
 #include "app/api_inside.h"
-#include "kube/doc.h"
 
 extern const char app_schemas_json[];
 

@@ -37,7 +37,7 @@ BUGS: List[Bug] = [
         "no_uid",
         "drop the uid check: the Binding names the pod without its uid",
         "src/wire/wire_kube_encode.c",
-        'jw_key(&jw, "uid");\n    jw_str(&jw, allocation->is.uid);\n    write_version',
+        'json_write_key(&json, "uid");\n    json_write_str(&json, allocation->is.uid);\n    write_version',
         "write_version",
         "unit.wire.wire_kube_encode",
     ),

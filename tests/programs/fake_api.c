@@ -37,7 +37,7 @@ struct options {
 };
 
 struct server {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct fake_api *api; /* NULL: stopped */
     bool secure;
     struct fake_tls tls;
@@ -76,8 +76,7 @@ static char *read_file(const char *folder, const char *name)
 static void begin(struct server *server)
 {
     must(server->api == NULL);
-    server->api =
-        fake_api_new_at(server->standin, server->secure ? &server->tls : NULL, server->port);
+    server->api = fake_api_new_at(server->fake, server->secure ? &server->tls : NULL, server->port);
     must(server->api != NULL);
     server->port = fake_api_port(server->api);
     fake_api_token(server->api, server->token);
@@ -170,8 +169,8 @@ static json_t *request(struct server *server, const json_t *command)
 
     strbuf_init(&out);
     const int status =
-        standin_request(server->standin, word(command, "method"), word(command, "path"),
-                        text != NULL ? text_of(text) : TEXT(""), &out);
+        fake_apiserver_request(server->fake, word(command, "method"), word(command, "path"),
+                               text != NULL ? text_of(text) : TEXT(""), &out);
     json_t *answer = json_pack("{s:i,s:s}", "status", status, "body", out.data);
     strbuf_done(&out);
     free(text);
@@ -214,7 +213,7 @@ static json_t *obey(struct server *server, json_t *command)
     if (strcmp(what, "request") == 0)
         return request(server, command);
     if (strcmp(what, "compact") == 0) {
-        standin_compact(server->standin);
+        fake_apiserver_compact(server->fake);
         return json_object();
     }
     if (strcmp(what, "start") == 0 && server->api == NULL) {
@@ -260,10 +259,10 @@ int main(int argc, char **argv)
             return 2;
         }
     must(sigaction(SIGTERM, &on_end, NULL) == 0 && signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-    server.standin = standin_new(options.name);
-    if (options.cluster != NULL && standin_load(server.standin, options.cluster, &err) < 0) {
+    server.fake = fake_apiserver_new(options.name);
+    if (options.cluster != NULL && fake_apiserver_load(server.fake, options.cluster, &err) < 0) {
         (void)fprintf(stderr, "fake_api: %s\n", err.text);
-        standin_free(server.standin);
+        fake_apiserver_free(server.fake);
         json_decref(server.kept);
         return 1;
     }
@@ -278,7 +277,7 @@ int main(int argc, char **argv)
         write_port(&server, options.port_file);
     serve_door(&server);
     fake_api_free(server.api);
-    standin_free(server.standin);
+    fake_apiserver_free(server.fake);
     json_decref(server.kept);
     return 0;
 }

@@ -267,7 +267,7 @@ static void arrive(struct sim_api *api, struct call *call)
         return;
     }
     const int status =
-        standin_request(api->rules.standin, call->method, call->path, call->body, &api->answer);
+        fake_apiserver_request(api->rules.fake, call->method, call->path, call->body, &api->answer);
     const struct sim_effect effect = {.method = call->method,
                                       .path = call->path,
                                       .body = call->body,
@@ -572,10 +572,10 @@ struct sim_api *sim_api_new(const struct sim_api_rules *rules)
 {
     struct sim_api *api = xcalloc(1, sizeof *api);
 
-    must(rules->standin != NULL && rules->faults_per_mille <= 1000);
+    must(rules->fake != NULL && rules->faults_per_mille <= 1000);
     api->rules = *rules;
     api->random = rules->seed;
-    api->version = standin_version(rules->standin);
+    api->version = fake_apiserver_version(rules->fake);
     arena_init(&api->arena);
     strbuf_init(&api->answer);
     strbuf_init(&api->lines);
@@ -678,14 +678,14 @@ void sim_api_outage(struct sim_api *api, int64_t until_ms)
 
 void sim_api_compact(struct sim_api *api)
 {
-    standin_compact(api->rules.standin);
+    fake_apiserver_compact(api->rules.fake);
 }
 
 int sim_api_request(struct sim_api *api, const char *method, const char *path, const char *body,
                     struct strbuf *out)
 {
     const struct text sent = text_of(body);
-    const int status = standin_request(api->rules.standin, method, path, sent, out);
+    const int status = fake_apiserver_request(api->rules.fake, method, path, sent, out);
     const struct sim_effect effect = {.method = method,
                                       .path = path,
                                       .body = sent,

@@ -1,10 +1,10 @@
 /*
- * sim_api - the API server of the simulator: the stand-in, behind a network that lies.
+ * sim_api - the API server of the simulator: the fake API server, behind a network that lies.
  *
- * What the cluster *is* lives in a stand-in, and every change of it goes through sim_api, whoever
- * makes it; the observer is told of each one as it takes effect.  What milligpud is told goes
- * through two kube_ops (watch, calls) in virtual time: requests take time, may be lost before or
- * after their effect, or take effect after any time; streams are delayed, torn, cut, repeated.
+ * What the cluster *is* lives in a fake API server, and every change of it goes through sim_api,
+ * whoever makes it; the observer is told of each one as it takes effect.  What milligpud is told
+ * goes through two kube_ops (watch, calls) in virtual time: requests take time, may be lost before
+ * or after their effect, or take effect after any time; streams are delayed, torn, cut, repeated.
  *
  * Nothing here draws from anything but its own generator: the same seed and the same calls give
  * the same bytes.  Answers keep the promises a real API server keeps: within one resource events
@@ -15,8 +15,8 @@
 #ifndef MILLIGPU_TESTS_SIM_API_H
 #define MILLIGPU_TESTS_SIM_API_H
 
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/kube.h"
-#include "milligpu/standin.h"
 
 /* Everything that can go wrong between milligpud and the API server; each is counted. */
 #define SIM_FAULT_TABLE(X)                                                                         \
@@ -63,7 +63,7 @@ struct sim_effect {
 
 struct sim_api_rules {
     uint64_t seed;
-    struct standin *standin;
+    struct fake_apiserver *fake;
     uint32_t faults_per_mille; /* of requests; about as often per second of a stream; 0: calm */
     void *user;
     /* Not for the watches themselves: nothing is done by them.  Both functions may call

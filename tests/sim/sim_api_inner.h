@@ -1,7 +1,7 @@
 /*
  * sim_api_inner - what the parts of sim_api share.
  *
- *   start() -> call --arrive_ms--> effect at the stand-in --> parcels, each with its time
+ *   start() -> call --arrive_ms--> effect at the fake API server --> parcels, each with its time
  *              call, a watch ------> lines as they happen --> parcels, in order
  *   a parcel whose time has come --> ready list of its handle --> poll()
  *
@@ -13,7 +13,7 @@
  *   1. A call that nobody listens to (handle NULL) has no parcels: it lives only for an effect that
  *      is still to come.
  *   2. The parcels of a call are due in their order.
- *   3. An open watch has been given everything up to the stand-in's version, as parcels.
+ *   3. An open watch has been given everything up to the fake API server's version, as parcels.
  */
 #ifndef MILLIGPU_TESTS_SIM_API_INNER_H
 #define MILLIGPU_TESTS_SIM_API_INNER_H
@@ -113,7 +113,7 @@ struct sim_api {
     int64_t now_ms;
     int64_t away_ms; /* an outage until then */
     uint64_t serial;
-    uint64_t version; /* of the stand-in, when the watches were looked at */
+    uint64_t version; /* of the fake API server, when the watches were looked at */
     bool stepping;
     bool woken;
     struct handle *handles;

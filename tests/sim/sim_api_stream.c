@@ -95,7 +95,7 @@ static uint64_t number(const char *text)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* An event the stand-in made; false if it is its last word. */
+/* An event the fake API server made; false if it is its last word. */
 static bool send_event(struct sim_api *api, struct call *call, struct text line)
 {
     struct watch_event event;
@@ -142,7 +142,7 @@ static int ask_since(struct sim_api *api, const struct call *call, uint64_t vers
 {
     strbuf_reset(&api->path);
     strbuf_printf(&api->path, "%s&resourceVersion=%llu", call->path, (unsigned long long)version);
-    return standin_request(api->rules.standin, "GET", api->path.data, TEXT(""), &api->lines);
+    return fake_apiserver_request(api->rules.fake, "GET", api->path.data, TEXT(""), &api->lines);
 }
 
 /* A server whose memory goes back that far may begin a little early. */
@@ -170,7 +170,7 @@ static void open_stream(struct sim_api *api, struct call *call)
     stream->open = true;
     stream->whole = sim_is_whole(stream->resource, call->path);
     stream->bookmarks = bookmarks != NULL && (*bookmarks == '1' || *bookmarks == 't');
-    stream->version = standin_version(api->rules.standin);
+    stream->version = fake_apiserver_version(api->rules.fake);
     stream->bookmark_ms = api->now_ms + BOOKMARK_MS + sim_below(api, BOOKMARK_MORE_MS);
     stream->end_ms = api->now_ms + length_s * 1000;
     sim_stream_plan_fault(api, call);
@@ -188,7 +188,7 @@ void sim_stream_begin(struct sim_api *api, struct call *call)
     call->stream.asked = number(sim_parameter(call->path, "resourceVersion"));
     if (!ask_early(api, call)) {
         const int status =
-            standin_request(api->rules.standin, "GET", call->path, TEXT(""), &api->lines);
+            fake_apiserver_request(api->rules.fake, "GET", call->path, TEXT(""), &api->lines);
         if (status != 200) {
             sim_reply(api, call, status, (struct text){api->lines.data, api->lines.len});
             return;
@@ -264,7 +264,7 @@ void sim_stream_step(struct sim_api *api, struct call *call)
 
 void sim_stream_spread(struct sim_api *api, const char *path)
 {
-    const uint64_t version = standin_version(api->rules.standin);
+    const uint64_t version = fake_apiserver_version(api->rules.fake);
     const struct sim_resource *resource = sim_resource_of(path);
 
     must(version >= api->version);

@@ -85,7 +85,7 @@ static void patch(struct sim *sim, const struct truth_node *node, const char *re
 
     path_of(node, rest, path);
     if (world_request_json(sim, "PATCH", path, take_body) != 200)
-        sim_violation(sim, "the stand-in does not take an odd change of %s", node->name);
+        sim_violation(sim, "the fake API server does not take an odd change of %s", node->name);
 }
 
 static void odd_annotations(struct sim *sim, struct truth_node *node, struct draw *draw)
@@ -192,7 +192,7 @@ bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw)
     read_notes(node, object, is.gpus, true);
     strbuf_done(&body);
     if (world_request_json(sim, "POST", "/api/v1/nodes", object) != 201)
-        sim_violation(sim, "the stand-in does not take an odd Node");
+        sim_violation(sim, "the fake API server does not take an odd Node");
     json_decref(gpus);
     sim_met("odd/created");
     return true;

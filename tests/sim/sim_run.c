@@ -278,12 +278,12 @@ static struct sim *sim_new(const struct sim_plan *plan)
     draw_rules(sim, plan);
     (void)snprintf(sim->ledger, sizeof sim->ledger, "%s/ledger.db", plan->folder);
     disk_clear();
-    sim->standin = standin_new("sim");
-    standin_set_clock(sim->standin, wall_of, sim);
+    sim->fake = fake_apiserver_new("sim");
+    fake_apiserver_set_clock(sim->fake, wall_of, sim);
     world_crowd(sim);
     const uint64_t api_seed = draw_next(&sim->draw);
     sim->api = sim_api_new(&(struct sim_api_rules){.seed = api_seed,
-                                                   .standin = sim->standin,
+                                                   .fake = sim->fake,
                                                    .faults_per_mille = sim->rules.faults_per_mille,
                                                    .user = sim,
                                                    .effect = effect,
@@ -318,7 +318,7 @@ static void sim_free(struct sim *sim)
         http_call_done(&sim->scheduler[i].asking.http);
     }
     sim_api_free(sim->api);
-    standin_free(sim->standin);
+    fake_apiserver_free(sim->fake);
     truth_done(&sim->truth);
     disk_clear();
     xfree(sim);

@@ -153,7 +153,7 @@ struct sim {
     bool years;             /* it was ahead that far once */
     int64_t clock_heals_ms; /* until then; 0: it is not */
     struct draw draw;       /* for everything that is not a step */
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct sim_api *api;
     struct truth truth;
     struct sim_daemon daemon;

@@ -133,7 +133,7 @@ static void put_pod(struct sim *sim, struct strbuf *out, const struct truth_pod 
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
     strbuf_init(&object);
-    if (standin_request(sim->standin, "GET", path, TEXT(""), &object) == 200)
+    if (fake_apiserver_request(sim->fake, "GET", path, TEXT(""), &object) == 200)
         strbuf_text(out, (struct text){object.data, object.len});
     else
         strbuf_str(out, "null");
@@ -150,7 +150,7 @@ static void put_nodes(struct sim *sim, struct strbuf *out, uint32_t count,
     for (uint32_t i = 0; i < count; i++) {
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name[i]);
         strbuf_init(&object);
-        if (standin_request(sim->standin, "GET", path, TEXT(""), &object) == 200)
+        if (fake_apiserver_request(sim->fake, "GET", path, TEXT(""), &object) == 200)
             strbuf_printf(out, "%s%s", i > 0 ? "," : "", object.data);
         else
             strbuf_printf(out, "%s{\"metadata\":{\"name\":\"%s\"}}", i > 0 ? "," : "", name[i]);

@@ -206,7 +206,7 @@ json_t *truth_fetch(const struct sim *sim, const char *path)
     json_t *object = NULL;
 
     strbuf_init(&out);
-    if (standin_request(sim->standin, "GET", path, TEXT(""), &out) == 200) {
+    if (fake_apiserver_request(sim->fake, "GET", path, TEXT(""), &out) == 200) {
         object = json_loadb(out.data, out.len, JSON_ALLOW_NUL, NULL);
         if (object == NULL)
             sim_violation(sim, "%s is no JSON", path);

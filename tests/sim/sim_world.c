@@ -45,8 +45,8 @@ uint64_t world_version(struct sim *sim)
     struct strbuf out;
 
     strbuf_init(&out);
-    if (standin_request(sim->standin, "GET", "/api/v1/nodes?limit=1", TEXT(""), &out) != 200)
-        sim_violation(sim, "the stand-in does not list");
+    if (fake_apiserver_request(sim->fake, "GET", "/api/v1/nodes?limit=1", TEXT(""), &out) != 200)
+        sim_violation(sim, "the fake API server does not list");
     json_t *list = json_loadb(out.data, out.len, JSON_ALLOW_NUL, NULL);
     const char *version =
         json_string_value(json_object_get(json_object_get(list, "metadata"), "resourceVersion"));
@@ -132,7 +132,7 @@ static void create_node(struct sim *sim, struct truth_node *node, bool oddly)
     node->is.there = true;
     if (!(oddly && odd_create(sim, node, &sim->draw)) &&
         world_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
-        sim_violation(sim, "the stand-in does not take a node");
+        sim_violation(sim, "the fake API server does not take a node");
     truth_node_is(sim, node, world_version(sim));
     sim_say(sim, "node %s comes%s", node->name, node->odd ? ", and its GPUs cannot be read" : "");
 }
@@ -154,7 +154,7 @@ void world_patch_node(struct sim *sim, struct truth_node *node, const char *what
         patch = json_pack("{s:o}", "status", world_amounts(node));
     }
     if (world_request_json(sim, "PATCH", path, patch) != 200)
-        sim_violation(sim, "the stand-in does not take a change of %s", node->name);
+        sim_violation(sim, "the fake API server does not take a change of %s", node->name);
     truth_node_is(sim, node, world_version(sim));
     sim_met("node/%s", what);
     sim_say(sim, "node %s: %s", node->name, what);
@@ -170,7 +170,7 @@ static void cordon(struct sim *sim, struct truth_node *node, bool on)
     if (world_request_json(sim, "PATCH", path,
                            json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
                                      "milligpu.io/cordon", value)) != 200)
-        sim_violation(sim, "the stand-in does not take a cordon");
+        sim_violation(sim, "the fake API server does not take a cordon");
     truth_node_is(sim, node, world_version(sim));
     sim_met(on ? "node/cordon" : "node/uncordon");
     sim_say(sim, "node %s is %s", node->name, on ? "cordoned" : "not cordoned");
@@ -182,7 +182,7 @@ static void delete_node(struct sim *sim, struct truth_node *node)
 
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (request(sim, "DELETE", path, "") >= 300)
-        sim_violation(sim, "the stand-in does not delete a node");
+        sim_violation(sim, "the fake API server does not delete a node");
     odd_forget(node);
     node->is.there = node->is.cordoned = false;
     copies_node_gone(sim, node);
@@ -452,7 +452,7 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
                                      "Pod", "metadata", "name", text, "namespace", "default",
                                      "annotations", notes, "spec", spec_object(shape, node)));
     if (status != 201)
-        sim_violation(sim, "the stand-in does not take pod %s: %d", text, status);
+        sim_violation(sim, "the fake API server does not take pod %s: %d", text, status);
     sim_say(sim, "p%u (%s) comes%s%s", pod->name, shape->word, node[0] != '\0' ? ", bound to " : "",
             node);
 }
@@ -479,7 +479,7 @@ static void end_pod(struct sim *sim, const struct truth_pod *pod, bool well)
     if (request(sim, "PATCH", path,
                 well ? "{\"status\":{\"phase\":\"Succeeded\"}}"
                      : "{\"status\":{\"phase\":\"Failed\"}}") != 200)
-        sim_violation(sim, "the stand-in does not end p%u", pod->name);
+        sim_violation(sim, "the fake API server does not end p%u", pod->name);
     sim_say(sim, "p%u ends", pod->name);
 }
 
@@ -684,7 +684,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
     strbuf_init(&body);
     hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = draw_any});
     if (request(sim, "POST", pods_path, body.data) != 201)
-        sim_violation(sim, "the stand-in does not take a hostile pod");
+        sim_violation(sim, "the fake API server does not take a hostile pod");
     strbuf_done(&body);
     sim_met("tenant/hostile_pod");
     sim_say(sim, "p%u (%s) comes as odd as it can be, bound to %s", pod->name, shape->word, node);
@@ -703,7 +703,7 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct truth_pod *p
     strbuf_init(&body);
     hostile_pod_patch(&body, &(struct hostile_draw){.user = draw, .below = draw_any});
     if (request(sim, "PATCH", path, body.data) != 200)
-        sim_violation(sim, "the stand-in does not take a hostile edit of p%u", pod->name);
+        sim_violation(sim, "the fake API server does not take a hostile edit of p%u", pod->name);
     strbuf_done(&body);
     sim_met("tenant/hostile_edit");
     sim_say(sim, "p%u says something odd", pod->name);
@@ -878,8 +878,8 @@ void world_crowd(struct sim *sim)
                        "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"q%u\"},"
                        "\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"none\"}]}}",
                        i);
-        if (standin_request(sim->standin, "POST", pods_path, text_of(body), &out) != 201)
-            sim_violation(sim, "the stand-in does not take a crowd");
+        if (fake_apiserver_request(sim->fake, "POST", pods_path, text_of(body), &out) != 201)
+            sim_violation(sim, "the fake API server does not take a crowd");
         strbuf_done(&out);
     }
 }

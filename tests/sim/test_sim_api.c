@@ -20,7 +20,7 @@ enum {
 
 /* A process that asks one thing at a time and remembers what it heard. */
 struct bench {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct sim_api *api;
     struct kube_ops watch;
     struct kube_ops calls;
@@ -109,13 +109,13 @@ static struct bench *bench_new(uint64_t seed, uint32_t per_mille)
 {
     struct bench *bench = xcalloc(1, sizeof *bench);
 
-    bench->standin = standin_new("sim");
-    standin_set_clock(bench->standin, fixed_wall, NULL);
+    bench->fake = fake_apiserver_new("sim");
+    fake_apiserver_set_clock(bench->fake, fixed_wall, NULL);
     strbuf_init(&bench->heard);
     strbuf_init(&bench->diary);
     strbuf_init(&bench->out);
     const struct sim_api_rules rules = {.seed = seed,
-                                        .standin = bench->standin,
+                                        .fake = bench->fake,
                                         .faults_per_mille = per_mille,
                                         .user = bench,
                                         .effect = on_effect,
@@ -128,7 +128,7 @@ static struct bench *bench_new(uint64_t seed, uint32_t per_mille)
 static void bench_free(struct bench *bench)
 {
     sim_api_free(bench->api);
-    standin_free(bench->standin);
+    fake_apiserver_free(bench->fake);
     strbuf_done(&bench->heard);
     strbuf_done(&bench->diary);
     strbuf_done(&bench->out);
@@ -256,7 +256,7 @@ static void begin_watch(struct bench *bench, uint64_t version, unsigned timeout_
 
 static void watch_from_now(struct bench *bench)
 {
-    begin_watch(bench, standin_version(bench->standin), 100000);
+    begin_watch(bench, fake_apiserver_version(bench->fake), 100000);
 }
 
 static unsigned count(const struct bench *bench, const char *part)
@@ -325,7 +325,7 @@ static void a_watch_is_told_every_change_once_and_in_order(void **state)
         assert_true(last == NULL || at > last);
         last = at;
     }
-    assert_int_equal(bench->told_pods, standin_version(bench->standin));
+    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
     assert_int_equal(bench->tellings, 50);
 }
 
@@ -348,7 +348,7 @@ static void a_list_tells_with_its_last_page(void **state)
     char path[256];
 
     add_pods(bench, 0, 3);
-    const uint64_t version = standin_version(bench->standin);
+    const uint64_t version = fake_apiserver_version(bench->fake);
     ask(bench, "GET", "/api/v1/pods?limit=2", "");
     finish(bench);
     assert_int_equal(bench->tellings, 0);
@@ -371,7 +371,7 @@ static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
 {
     struct bench *bench = *state;
 
-    begin_watch(bench, standin_version(bench->standin), 200);
+    begin_watch(bench, fake_apiserver_version(bench->fake), 200);
     pass(bench, 70 * 1000);
     assert_int_equal(count(bench, "BOOKMARK"), 1);
     act(bench, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"n\"}}");
@@ -382,7 +382,7 @@ static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
     assert_false(bench->failed);
     assert_int_equal(count(bench, "BOOKMARK"), 4);
     assert_int_equal(met(bench, SIM_BOOKMARK), 4);
-    assert_int_equal(bench->told_pods, standin_version(bench->standin));
+    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
     assert_true(bench->ended_ms >= 200 * 1000);
     assert_int_equal(sim_api_next(bench->api), INT64_MAX);
 }
@@ -876,7 +876,7 @@ static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
     sim_api_faults(bench->api, 0);
     pass(bench, 2);
     assert_true(sim_api_quiet(bench->api));
-    assert_int_equal(bench->told_pods, standin_version(bench->standin));
+    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
 }
 
 static void a_watch_may_begin_too_early(void **state)
@@ -885,7 +885,7 @@ static void a_watch_may_begin_too_early(void **state)
     bool met_it = false;
 
     add_pods(bench, 0, 50);
-    const uint64_t version = standin_version(bench->standin);
+    const uint64_t version = fake_apiserver_version(bench->fake);
     for (unsigned i = 0; i < TRIES && !met_it; i++) {
         watch_from_now(bench);
         pass(bench, 100);
@@ -944,7 +944,7 @@ static void an_event_in_pieces_is_told_with_its_last_one(void **state)
     pass(bench, 1000);
     assert_int_equal(bench->heard.data[bench->heard.len - 1], '\n');
     assert_true(bench->tellings >= before);
-    assert_int_equal(bench->told_pods, standin_version(bench->standin));
+    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
     assert_true(bench->pieces > count(bench, "\n"));
 }
 
@@ -1166,7 +1166,7 @@ static void write_one(struct world *world)
                        (unsigned long long)world->random);
         act(bench, "PATCH", path, body);
     }
-    mirror->written[slot] = standin_version(bench->standin);
+    mirror->written[slot] = fake_apiserver_version(bench->fake);
     mirror->alive[slot] = change == 0 && mirror->alive[slot] != 0 ? 0 : mirror->written[slot];
 }
 
@@ -1237,7 +1237,7 @@ static void after_a_long_bad_time_a_reflector_agrees_with_the_cluster(void **sta
     struct bench *bench = *state;
     struct world world = {.bench = bench, .random = 7};
     const struct sim_api_rules rules = {.seed = 3,
-                                        .standin = bench->standin,
+                                        .fake = bench->fake,
                                         .faults_per_mille = 200,
                                         .user = &world,
                                         .told = world_told};

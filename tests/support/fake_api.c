@@ -19,7 +19,7 @@
 enum { WAIT_MS = 20 };
 
 struct fake_api {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct MHD_Daemon *daemon;
     char url[64];
     unsigned port;
@@ -255,7 +255,7 @@ static enum MHD_Result serve_watch(struct exchange *exchange, const char *path)
     const struct kube_request request = {.id = 1, .method = "GET", .path = path, .body = TEXT("")};
     struct err err;
 
-    standin_ops(exchange->api->standin, &exchange->ops);
+    fake_apiserver_ops(exchange->api->fake, &exchange->ops);
     exchange->streaming = true;
     must(exchange->ops.start(exchange->ops.ctx, &request, &err) == 0);
     return respond(exchange, 200, false, 0);
@@ -284,9 +284,9 @@ static enum MHD_Result serve(struct exchange *exchange, const char *method, cons
     }
     if (strstr(path, "watch=") != NULL)
         return serve_watch(exchange, path);
-    const int status =
-        standin_request(exchange->api->standin, method, path,
-                        (struct text){exchange->body.data, exchange->body.len}, &exchange->out);
+    const int status = fake_apiserver_request(
+        exchange->api->fake, method, path, (struct text){exchange->body.data, exchange->body.len},
+        &exchange->out);
     if (faulty && fault->kind == FAULT_LOSE) {
         make_reset(exchange);
         return MHD_NO;
@@ -375,15 +375,16 @@ static void keep_quiet(void *arg, const char *fmt, va_list args)
     (void)args;
 }
 
-struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tls)
+struct fake_api *fake_api_new(struct fake_apiserver *fake, const struct fake_tls *tls)
 {
-    struct fake_api *api = fake_api_new_at(standin, tls, 0);
+    struct fake_api *api = fake_api_new_at(fake, tls, 0);
 
     must(api != NULL);
     return api;
 }
 
-struct fake_api *fake_api_new_at(struct standin *standin, const struct fake_tls *tls, unsigned port)
+struct fake_api *fake_api_new_at(struct fake_apiserver *fake, const struct fake_tls *tls,
+                                 unsigned port)
 {
     struct fake_api *api = xcalloc(1, sizeof *api);
     const unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
@@ -394,7 +395,7 @@ struct fake_api *fake_api_new_at(struct standin *standin, const struct fake_tls 
     struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
 
     must(pthread_mutex_init(&api->lock, NULL) == 0);
-    api->standin = standin;
+    api->fake = fake;
     if (tls != NULL) {
         union {
             const char *text;

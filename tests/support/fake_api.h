@@ -1,8 +1,8 @@
 /*
- * fake_api - a stand-in served over HTTP, with faults by script.
+ * fake_api - a fake API server served over HTTP, with faults by script.
  *
- * Semantics come from standin.h; this adds the wire and what can go wrong on it.  A fault is for
- * the next `times` requests whose "METHOD path" contains `match`, or ends with it if its last
+ * Semantics come from fake_apiserver.h; this adds the wire and what can go wrong on it.  A fault is
+ * for the next `times` requests whose "METHOD path" contains `match`, or ends with it if its last
  * letter is '$'; a watch shows as "?watch", another query not at all.  Faults are tried in the
  * order they were added.
  *
@@ -11,7 +11,7 @@
 #ifndef MILLIGPU_TESTS_FAKE_API_H
 #define MILLIGPU_TESTS_FAKE_API_H
 
-#include "milligpu/standin.h"
+#include "milligpu/fake_apiserver.h"
 
 enum fault_kind {
     FAULT_STATUS,    /* answers number, with text as body; nothing is done */
@@ -43,10 +43,10 @@ struct fake_tls {
 
 struct fake_api;
 
-/* standin must outlive it.  tls NULL: plain HTTP.  Listens on 127.0.0.1, on a free port. */
-struct fake_api *fake_api_new(struct standin *standin, const struct fake_tls *tls) MUST_USE;
+/* fake API server must outlive it.  tls NULL: plain HTTP.  Listens on 127.0.0.1, on a free port. */
+struct fake_api *fake_api_new(struct fake_apiserver *fake, const struct fake_tls *tls) MUST_USE;
 /* The same on a port that is said, as a server that comes back: NULL if another has it. */
-struct fake_api *fake_api_new_at(struct standin *standin, const struct fake_tls *tls,
+struct fake_api *fake_api_new_at(struct fake_apiserver *fake, const struct fake_tls *tls,
                                  unsigned port) MUST_USE;
 void fake_api_free(struct fake_api *api);
 const char *fake_api_url(const struct fake_api *api);

@@ -1,5 +1,6 @@
 /*
- * fake_http - the HTTP server without sockets: a call is a record, as it was asked and as it was answered.
+ * fake_http - the HTTP server without sockets: a call is a record, as it was asked and as it was
+ * answered.
  *
  * For programs that call handlers by hand: it has the functions of http.h that handlers call, and
  * is linked as an object, so that the library's are not taken.

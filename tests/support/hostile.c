@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 
 enum {
     CONTAINERS_MANY = 250,
@@ -13,7 +13,7 @@ enum {
 };
 
 struct making {
-    struct jw jw;
+    struct json_writer json;
     struct strbuf *out;
     const struct hostile_draw *draw;
     bool shown;  /* by the API server, not sent to it */
@@ -121,20 +121,20 @@ static void odd_value(struct making *making, size_t most)
 
     strbuf_init(&text);
     hostile_text(&text, most, making->draw);
-    jw_raw(&making->jw, (struct text){text.data, text.len});
+    json_write_raw(&making->json, (struct text){text.data, text.len});
     strbuf_done(&text);
 }
 
 static void odd_member(struct making *making, const char *key, size_t most)
 {
-    jw_key(&making->jw, key);
+    json_write_key(&making->json, key);
     odd_value(making, most);
 }
 
 static void member(struct making *making, const char *key, const char *value)
 {
-    jw_key(&making->jw, key);
-    jw_str(&making->jw, value);
+    json_write_key(&making->json, key);
+    json_write_str(&making->json, value);
 }
 
 /* --- metadata --- */
@@ -202,14 +202,14 @@ static void managed_fields(struct making *making)
     strbuf_str(&fields, "{}");
     for (uint32_t i = 0; i < deep; i++)
         strbuf_char(&fields, '}');
-    jw_key(&making->jw, "managedFields");
-    jw_array(&making->jw);
-    jw_object(&making->jw);
+    json_write_key(&making->json, "managedFields");
+    json_write_array(&making->json);
+    json_write_object(&making->json);
     member(making, "manager", "m");
-    jw_key(&making->jw, "fieldsV1");
-    jw_raw(&making->jw, (struct text){fields.data, fields.len});
-    jw_object_end(&making->jw);
-    jw_array_end(&making->jw);
+    json_write_key(&making->json, "fieldsV1");
+    json_write_raw(&making->json, (struct text){fields.data, fields.len});
+    json_write_object_end(&making->json);
+    json_write_array_end(&making->json);
     strbuf_done(&fields);
 }
 
@@ -217,8 +217,8 @@ static void managed_fields(struct making *making)
 static void annotations(struct making *making, const char *const *key, size_t keys,
                         const char *gpus)
 {
-    jw_key(&making->jw, "annotations");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "annotations");
+    json_write_object(&making->json);
     if (gpus != NULL && !rarely(making->draw, 3)) {
         member(making, "milligpu.io/gpus", gpus);
         key++; /* the first */
@@ -226,7 +226,7 @@ static void annotations(struct making *making, const char *const *key, size_t ke
     }
     some_annotations(making, key, keys);
     many_annotations(making);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 static void made_by_the_server(struct making *making, const char *uid, const char *version,
@@ -247,14 +247,14 @@ static void made_by_the_server(struct making *making, const char *uid, const cha
 
 static void labels(struct making *making)
 {
-    jw_key(&making->jw, "labels");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "labels");
+    json_write_object(&making->json);
     if (rarely(making->draw, 3))
         member(making, "example.com/empty", "");
     if (rarely(making->draw, 3))
         member(making, "nvidia.com/gpu.count",
                "a.b_c-d.0123456789.0123456789.0123456789.0123456789.012345678");
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 /* --- a pod's spec --- */
@@ -265,46 +265,46 @@ static const char *const memories[] = {"1Gi", "0", "1", "8Ei", "1e18", "0.5Gi", 
 static void amounts(struct making *making, const char *key, const char *resource,
                     const char *amount)
 {
-    jw_key(&making->jw, key);
-    jw_object(&making->jw);
+    json_write_key(&making->json, key);
+    json_write_object(&making->json);
     if (below(making->draw, 2) == 1)
         member(making, "cpu", cpus[below(making->draw, ARRAY_LEN(cpus))]);
     if (below(making->draw, 2) == 1)
         member(making, "ephemeral-storage", "1");
     if (amount != NULL) {
-        jw_key_text(&making->jw, text_of(resource));
-        jw_str(&making->jw, amount);
+        json_write_key_text(&making->json, text_of(resource));
+        json_write_str(&making->json, amount);
     }
     if (below(making->draw, 2) == 1)
         member(making, "memory", memories[below(making->draw, ARRAY_LEN(memories))]);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 static void environment(struct making *making)
 {
-    jw_key(&making->jw, "env");
-    jw_array(&making->jw);
-    jw_object(&making->jw);
+    json_write_key(&making->json, "env");
+    json_write_array(&making->json);
+    json_write_object(&making->json);
     member(making, "name", "ODD");
     odd_member(making, "value", 4096);
-    jw_object_end(&making->jw);
-    jw_array_end(&making->jw);
+    json_write_object_end(&making->json);
+    json_write_array_end(&making->json);
 }
 
 static void command(struct making *making)
 {
-    jw_key(&making->jw, "command");
-    jw_array(&making->jw);
+    json_write_key(&making->json, "command");
+    json_write_array(&making->json);
     odd_value(making, 4096);
     odd_value(making, 4096);
-    jw_array_end(&making->jw);
+    json_write_array_end(&making->json);
 }
 
 /* An amount of an extended resource stands in limits: the API server copies it to requests. */
 static void container(struct making *making, const char *name, const char *resource,
                       const char *amount)
 {
-    jw_object(&making->jw);
+    json_write_object(&making->json);
     if (rarely(making->draw, 5))
         command(making);
     if (rarely(making->draw, 5))
@@ -312,23 +312,23 @@ static void container(struct making *making, const char *name, const char *resou
     member(making, "name", name);
     member(making, "image", "x");
     if (amount != NULL || rarely(making->draw, 4)) {
-        jw_key(&making->jw, "resources");
-        jw_object(&making->jw);
+        json_write_key(&making->json, "resources");
+        json_write_object(&making->json);
         amounts(making, "limits", resource, amount);
         if (making->shown && amount != NULL) {
-            jw_key(&making->jw, "requests");
-            jw_object(&making->jw);
-            jw_key_text(&making->jw, text_of(resource));
-            jw_str(&making->jw, amount);
-            jw_object_end(&making->jw);
+            json_write_key(&making->json, "requests");
+            json_write_object(&making->json);
+            json_write_key_text(&making->json, text_of(resource));
+            json_write_str(&making->json, amount);
+            json_write_object_end(&making->json);
         }
-        jw_object_end(&making->jw);
+        json_write_object_end(&making->json);
     }
     if (rarely(making->draw, 8))
         odd_member(making, "workingDir", 4096);
     if (making->shown && rarely(making->draw, 5))
         odd_member(making, "fieldOfALaterVersion", 4096);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 /* Containers that ask nothing: they stand before those that do. */
@@ -352,8 +352,8 @@ static void containers(struct making *making, const struct hostile_pod *pod)
     char whole[16];
     char name[64];
 
-    jw_key(&making->jw, "containers");
-    jw_array(&making->jw);
+    json_write_key(&making->json, "containers");
+    json_write_array(&making->json);
     container(making, "main", "", NULL);
     plain_containers(making, "plain");
     for (uint32_t i = 0; i < pod->asking; i++) {
@@ -364,47 +364,47 @@ static void containers(struct making *making, const struct hostile_pod *pod)
         (void)snprintf(whole, sizeof whole, "%u", pod->whole);
         container(making, "whole", pod->whole_resource, whole);
     }
-    jw_array_end(&making->jw);
+    json_write_array_end(&making->json);
 }
 
 static void init_containers(struct making *making)
 {
-    jw_key(&making->jw, "initContainers");
-    jw_array(&making->jw);
+    json_write_key(&making->json, "initContainers");
+    json_write_array(&making->json);
     plain_containers(making, "init");
-    jw_array_end(&making->jw);
+    json_write_array_end(&making->json);
 }
 
 /* Its attributes have any keys, and so has what managedFields says of them. */
 static void volumes(struct making *making)
 {
-    jw_key(&making->jw, "volumes");
-    jw_array(&making->jw);
-    jw_object(&making->jw);
+    json_write_key(&making->json, "volumes");
+    json_write_array(&making->json);
+    json_write_object(&making->json);
     member(making, "name", "v");
-    jw_key(&making->jw, "csi");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "csi");
+    json_write_object(&making->json);
     member(making, "driver", "csi.example.com");
-    jw_key(&making->jw, "volumeAttributes");
-    jw_object(&making->jw);
-    jw_key_text(&making->jw, TEXT("any \x01 key"));
+    json_write_key(&making->json, "volumeAttributes");
+    json_write_object(&making->json);
+    json_write_key_text(&making->json, TEXT("any \x01 key"));
     odd_value(making, 4096);
-    jw_object_end(&making->jw);
-    jw_object_end(&making->jw);
-    jw_object_end(&making->jw);
-    jw_array_end(&making->jw);
+    json_write_object_end(&making->json);
+    json_write_object_end(&making->json);
+    json_write_object_end(&making->json);
+    json_write_array_end(&making->json);
 }
 
 static void number(struct making *making, const char *key, int64_t value)
 {
-    jw_key(&making->jw, key);
-    jw_i64(&making->jw, value);
+    json_write_key(&making->json, key);
+    json_write_i64(&making->json, value);
 }
 
 static void spec(struct making *making, const struct hostile_pod *pod)
 {
-    jw_key(&making->jw, "spec");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "spec");
+    json_write_object(&making->json);
     if (rarely(making->draw, 3))
         odd_member(making, "schedulerName", 64 * 1024);
     if (rarely(making->draw, 4))
@@ -426,14 +426,14 @@ static void spec(struct making *making, const struct hostile_pod *pod)
     }
     if (pod->node[0] != '\0')
         member(making, "nodeName", pod->node);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 /* --- a pod's status: kubelet's, or of whoever may write it --- */
 
 static void condition(struct making *making)
 {
-    jw_object(&making->jw);
+    json_write_object(&making->json);
     odd_member(making, "type", 256);
     odd_member(making, "status", 256);
     odd_member(making, "reason", 256);
@@ -441,39 +441,39 @@ static void condition(struct making *making)
     if (below(making->draw, 2) == 0)
         member(making, "lastTransitionTime", "2026-11-22T14:30:00Z");
     else
-        jw_key(&making->jw, "lastTransitionTime"), jw_null(&making->jw);
-    jw_object_end(&making->jw);
+        json_write_key(&making->json, "lastTransitionTime"), json_write_null(&making->json);
+    json_write_object_end(&making->json);
 }
 
 static void container_status(struct making *making)
 {
-    jw_object(&making->jw);
+    json_write_object(&making->json);
     odd_member(making, "name", 4096);
     odd_member(making, "image", 4096);
     number(making, "restartCount", INT32_MAX);
     amounts(making, "allocatedResources", "", NULL);
-    jw_key(&making->jw, "resources");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "resources");
+    json_write_object(&making->json);
     amounts(making, "requests", "", NULL);
-    jw_object_end(&making->jw);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
+    json_write_object_end(&making->json);
 }
 
 static void repeated(struct making *making, const char *key, void (*one)(struct making *))
 {
     const uint32_t count = rarely(making->draw, 12) ? 300 : below(making->draw, 3);
 
-    jw_key(&making->jw, key);
-    jw_array(&making->jw);
+    json_write_key(&making->json, key);
+    json_write_array(&making->json);
     for (uint32_t i = 0; i < count; i++)
         one(making);
-    jw_array_end(&making->jw);
+    json_write_array_end(&making->json);
 }
 
 static void status(struct making *making, const struct hostile_pod *pod)
 {
-    jw_key(&making->jw, "status");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "status");
+    json_write_object(&making->json);
     if (below(making->draw, 2) == 1)
         repeated(making, "conditions", condition);
     if (rarely(making->draw, 4))
@@ -485,7 +485,7 @@ static void status(struct making *making, const struct hostile_pod *pod)
     if (rarely(making->draw, 4))
         odd_member(making, "nominatedNodeName", 4096);
     member(making, "phase", pod->phase);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 static struct making begin(struct strbuf *out, bool shown, const struct hostile_draw *draw)
@@ -493,8 +493,8 @@ static struct making begin(struct strbuf *out, bool shown, const struct hostile_
     struct making making = {.out = out, .draw = draw, .shown = shown, .left = ANNOTATIONS_BYTES};
 
     must(draw->below != NULL);
-    jw_init(&making.jw, out);
-    jw_object(&making.jw);
+    json_writer_init(&making.json, out);
+    json_write_object(&making.json);
     return making;
 }
 
@@ -505,51 +505,51 @@ void hostile_pod(struct strbuf *out, const struct hostile_pod *pod, const struct
     must(pod->node != NULL && (pod->asking == 0 || pod->amount != NULL));
     member(&making, "apiVersion", "v1");
     member(&making, "kind", "Pod");
-    jw_key(&making.jw, "metadata");
-    jw_object(&making.jw);
+    json_write_key(&making.json, "metadata");
+    json_write_object(&making.json);
     annotations(&making, pod_notes, ARRAY_LEN(pod_notes), NULL);
     labels(&making);
     member(&making, "namespace", pod->namespace);
     member(&making, "name", pod->name);
     if (making.shown)
         made_by_the_server(&making, pod->uid, pod->version, pod->terminating);
-    jw_object_end(&making.jw);
+    json_write_object_end(&making.json);
     spec(&making, pod);
     if (making.shown)
         status(&making, pod);
-    jw_object_end(&making.jw);
+    json_write_object_end(&making.json);
 }
 
 /* --- a node --- */
 
 static void image(struct making *making)
 {
-    jw_object(&making->jw);
-    jw_key(&making->jw, "names");
-    jw_array(&making->jw);
+    json_write_object(&making->json);
+    json_write_key(&making->json, "names");
+    json_write_array(&making->json);
     odd_value(making, 4096);
-    jw_array_end(&making->jw);
+    json_write_array_end(&making->json);
     number(making, "sizeBytes", INT64_MAX);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 static void capacity(struct making *making, const char *key, const struct hostile_node *node)
 {
-    jw_key(&making->jw, key);
-    jw_object(&making->jw);
+    json_write_key(&making->json, key);
+    json_write_object(&making->json);
     member(making, "cpu", cpus[below(making->draw, ARRAY_LEN(cpus))]);
     if (node->amount != NULL) {
-        jw_key_text(&making->jw, text_of(node->resource));
-        jw_str(&making->jw, node->amount);
+        json_write_key_text(&making->json, text_of(node->resource));
+        json_write_str(&making->json, node->amount);
     }
     member(making, "pods", "110");
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 static void node_status(struct making *making, const struct hostile_node *node)
 {
-    jw_key(&making->jw, "status");
-    jw_object(&making->jw);
+    json_write_key(&making->json, "status");
+    json_write_object(&making->json);
     capacity(making, "capacity", node);
     capacity(making, "allocatable", node);
     if (rarely(making->draw, 3))
@@ -558,7 +558,7 @@ static void node_status(struct making *making, const struct hostile_node *node)
         repeated(making, "images", image);
     if (making->shown && rarely(making->draw, 4))
         odd_member(making, "fieldOfALaterVersion", 4096);
-    jw_object_end(&making->jw);
+    json_write_object_end(&making->json);
 }
 
 void hostile_node(struct strbuf *out, const struct hostile_node *node,
@@ -568,20 +568,20 @@ void hostile_node(struct strbuf *out, const struct hostile_node *node,
 
     member(&making, "apiVersion", "v1");
     member(&making, "kind", "Node");
-    jw_key(&making.jw, "metadata");
-    jw_object(&making.jw);
+    json_write_key(&making.json, "metadata");
+    json_write_object(&making.json);
     annotations(&making, node_notes, ARRAY_LEN(node_notes), node->gpus);
     member(&making, "name", node->name);
     if (making.shown)
         made_by_the_server(&making, node->uid, node->version, false);
-    jw_object_end(&making.jw);
-    jw_key(&making.jw, "spec");
-    jw_object(&making.jw);
+    json_write_object_end(&making.json);
+    json_write_key(&making.json, "spec");
+    json_write_object(&making.json);
     if (making.shown && rarely(making.draw, 4))
         odd_member(&making, "fieldOfALaterVersion", 4096);
-    jw_object_end(&making.jw);
+    json_write_object_end(&making.json);
     node_status(&making, node);
-    jw_object_end(&making.jw);
+    json_write_object_end(&making.json);
 }
 
 /* --- what is changed later --- */
@@ -592,17 +592,17 @@ static void patch(struct strbuf *out, const char *const *key, uint32_t keys,
     struct making making = begin(out, false, draw);
     const uint32_t first = below(draw, keys);
 
-    jw_key(&making.jw, "metadata");
-    jw_object(&making.jw);
-    jw_key(&making.jw, "annotations");
-    jw_object(&making.jw);
+    json_write_key(&making.json, "metadata");
+    json_write_object(&making.json);
+    json_write_key(&making.json, "annotations");
+    json_write_object(&making.json);
     annotation(&making, key[first]);
     for (uint32_t i = 0; i < keys; i++)
         if (i != first && rarely(draw, 4))
             annotation(&making, key[i]);
-    jw_object_end(&making.jw);
-    jw_object_end(&making.jw);
-    jw_object_end(&making.jw);
+    json_write_object_end(&making.json);
+    json_write_object_end(&making.json);
+    json_write_object_end(&making.json);
 }
 
 void hostile_pod_patch(struct strbuf *out, const struct hostile_draw *draw)

@@ -11,15 +11,18 @@ MAY_INCLUDE = {
     "wire": {"wire", "core", "base"},
     "run": {"run", "base"},
     "store": {"store", "run", "core", "base"},
-    "kube": {"kube", "run", "wire", "core", "base"},
+    "doc": {"doc", "wire", "core", "base"},
+    "kube": {"kube", "doc", "run", "wire", "core", "base"},
+    "fake_apiserver": {"fake_apiserver", "kube", "doc", "run", "wire", "core", "base"},
     "http": {"http", "run", "base"},
-    "app": {"app", "store", "kube", "http", "wire", "run", "core", "base"},
+    "app": {"app", "store", "kube", "fake_apiserver", "doc", "http", "wire", "run", "core", "base"},
     "bin": set(LAYERS),
 }
 
 THIRD_PARTY = {
     "store": r"sqlite3\.h",
-    "kube": r"curl/.*|yaml\.h",
+    "doc": r"yaml\.h",
+    "kube": r"curl/.*",
     "http": r"microhttpd\.h|gnutls/.*",
     "app": r"yaml\.h|seccomp\.h",
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
@@ -43,14 +46,14 @@ GENERATED = {"milligpu_version.h": {"app", "bin"}}
 # one are named here.
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
-    **dict.fromkeys("allocation filter inventory ledger node place pod policy".split(), "core"),
-    **dict.fromkeys("preempt quantity reason reconcile request snapshot".split(), "core"),
-    **dict.fromkeys("jr wire_extender wire_kube wire_admin".split(), "wire"),
-    **dict.fromkeys("clock log metric metrics queue".split(), "run"),
+    **dict.fromkeys("allocation filter inventory ledger node place pod".split(), "core"),
+    **dict.fromkeys("quantity reason reconcile request snapshot".split(), "core"),
+    **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
+    **dict.fromkeys("clock file log metric metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),
-    **dict.fromkeys("kube reflector standin".split(), "kube"),
+    **dict.fromkeys("kube reflector".split(), "kube"),
     **dict.fromkeys("http".split(), "http"),
-    **dict.fromkeys("config daemon settings".split(), "app"),
+    **dict.fromkeys("daemon settings".split(), "app"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)

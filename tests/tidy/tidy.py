@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["base", "core", "wire", "run", "store", "kube", "http", "app", "bin"]
+LAYERS = ["base", "core", "wire", "run", "doc", "store", "kube", "fake_apiserver", "http", "app", "bin"]
 
 Files = Dict[str, str]
 

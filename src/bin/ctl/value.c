@@ -56,16 +56,16 @@ struct value *value_new_string(struct arena *arena, struct text text)
 
 /* --- reading --- */
 
-static struct value *read_value(struct jr *in);
+static struct value *read_value(struct json_reader *in);
 
-static struct value *read_object(struct jr *in)
+static struct value *read_object(struct json_reader *in)
 {
     struct value *object = value_new(in->arena, VALUE_OBJECT);
     struct text key;
 
     must(in->arena != NULL);
-    (void)jr_object(in); /* an error sticks to the reader */
-    while (jr_key(in, &key)) {
+    (void)json_read_object(in); /* an error sticks to the reader */
+    while (json_read_key(in, &key)) {
         struct value *child = read_value(in);
         child->key = keep(in->arena, key);
         add_child(object, child);
@@ -73,23 +73,23 @@ static struct value *read_object(struct jr *in)
     return object;
 }
 
-static struct value *read_array(struct jr *in)
+static struct value *read_array(struct json_reader *in)
 {
     struct value *array = value_new(in->arena, VALUE_ARRAY);
 
     must(in->arena != NULL);
-    (void)jr_array(in); /* an error sticks to the reader */
-    while (jr_element(in))
+    (void)json_read_array(in); /* an error sticks to the reader */
+    while (json_read_element(in))
         add_child(array, read_value(in));
     return array;
 }
 
-static struct value *read_scalar(struct jr *in, enum value_kind kind)
+static struct value *read_scalar(struct json_reader *in, enum value_kind kind)
 {
     struct text text;
 
     must(kind < VALUE_ARRAY);
-    const bool good = kind == VALUE_STRING ? jr_string(in, &text) : jr_raw(in, &text);
+    const bool good = kind == VALUE_STRING ? json_read_string(in, &text) : json_read_raw(in, &text);
     if (good && kind == VALUE_STRING)
         return value_new_string(in->arena, text);
     struct value *value = value_new(in->arena, kind);
@@ -99,24 +99,24 @@ static struct value *read_scalar(struct jr *in, enum value_kind kind)
 }
 
 /* Recursion ends at JSON_DEPTH_MAX: there the reader fails. */
-static struct value *read_value(struct jr *in)
+static struct value *read_value(struct json_reader *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
-    switch (jr_peek(in)) {
-    case JR_OBJECT:
+    switch (json_read_peek(in)) {
+    case JSON_TYPE_OBJECT:
         return read_object(in);
-    case JR_ARRAY:
+    case JSON_TYPE_ARRAY:
         return read_array(in);
-    case JR_STRING:
+    case JSON_TYPE_STRING:
         return read_scalar(in, VALUE_STRING);
-    case JR_NUMBER:
+    case JSON_TYPE_NUMBER:
         return read_scalar(in, VALUE_NUMBER);
-    case JR_TRUE:
-    case JR_FALSE:
+    case JSON_TYPE_TRUE:
+    case JSON_TYPE_FALSE:
         return read_scalar(in, VALUE_BOOL);
-    case JR_NULL:
-    case JR_END:
-    case JR_BAD:
+    case JSON_TYPE_NULL:
+    case JSON_TYPE_END:
+    case JSON_TYPE_BAD:
         break;
     }
     return read_scalar(in, VALUE_NULL);
@@ -125,12 +125,12 @@ static struct value *read_value(struct jr *in)
 int value_parse_json(struct text bytes, const char *root, struct arena *arena, struct value **out,
                      struct err *err)
 {
-    struct jr in;
+    struct json_reader in;
 
     must(root != NULL);
-    jr_init(&in, bytes, root, arena, err);
+    json_reader_init(&in, bytes, root, arena, err);
     struct value *value = read_value(&in);
-    const int status = jr_finish(&in);
+    const int status = json_reader_finish(&in);
     if (status == 0)
         *out = value;
     return status;

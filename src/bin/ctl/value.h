@@ -13,7 +13,7 @@
 #ifndef MILLIGPU_CTL_VALUE_H
 #define MILLIGPU_CTL_VALUE_H
 
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 
 enum value_kind { VALUE_NULL, VALUE_BOOL, VALUE_NUMBER, VALUE_STRING, VALUE_ARRAY, VALUE_OBJECT };
 

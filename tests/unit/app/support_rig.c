@@ -112,8 +112,8 @@ static struct rig_late *answer_later(struct rig_wire *wire, const struct kube_re
 
 static int process(struct rig_wire *wire, const struct kube_request *request, struct strbuf *out)
 {
-    return standin_request(wire->rig->app.standin, request->method, request->path, request->body,
-                           out);
+    return fake_apiserver_request(wire->rig->app.fake, request->method, request->path,
+                                  request->body, out);
 }
 
 /* Nothing will be heard of it until its time is up, as a transport promises. */
@@ -234,7 +234,7 @@ static void wire_wake(void *ctx)
 static void wire_up(struct rig *rig, struct rig_wire *wire)
 {
     wire->rig = rig;
-    standin_ops(rig->app.standin, &wire->real);
+    fake_apiserver_ops(rig->app.fake, &wire->real);
     wire->ops = (struct kube_ops){.ctx = wire,
                                   .start = wire_start,
                                   .cancel = wire_cancel,
@@ -377,8 +377,8 @@ struct rig *rig_new_on(const char *ledger)
     app->wire_rules =
         (struct wire_rules){.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
     app->clock = (struct clock_ops){.ctx = rig, .now_ms = rig_now, .wall_ms = rig_wall};
-    app->standin = standin_new("rig");
-    standin_set_clock(app->standin, rig_wall, rig);
+    app->fake = fake_apiserver_new("rig");
+    fake_apiserver_set_clock(app->fake, rig_wall, rig);
     open_ledger(rig);
     must(store_claim(app->store, "cluster", &(struct err){0}) == 0);
     start(rig);
@@ -413,7 +413,7 @@ int rig_tear_down(void **state)
 void rig_free(struct rig *rig)
 {
     stop(rig);
-    standin_free(rig->app.standin);
+    fake_apiserver_free(rig->app.fake);
     store_close(rig->app.store);
     for (size_t i = 0; i < rig->call_count; i++) {
         strbuf_done(&rig->calls[i]->body);
@@ -545,7 +545,7 @@ void rig_settle(struct rig *rig)
 static int ask(struct rig *rig, const char *method, const char *path, const char *body,
                struct strbuf *out)
 {
-    return standin_request(rig->app.standin, method, path, text_of(body), out);
+    return fake_apiserver_request(rig->app.fake, method, path, text_of(body), out);
 }
 
 static void tell(struct rig *rig, const char *method, const char *path, const char *body)
@@ -809,21 +809,21 @@ const char *rig_error(const struct rig_call *call)
 {
     static char text[1024];
     struct arena arena;
-    struct jr in;
+    struct json_reader in;
     struct err err;
     struct text key;
     const char *error = "?";
 
     must(call->http.status == 200);
     arena_init(&arena);
-    jr_init(&in, (struct text){call->http.answer.data, call->http.answer.len}, "answer", &arena,
-            &err);
-    must(jr_object(&in));
-    while (jr_key(&in, &key))
+    json_reader_init(&in, (struct text){call->http.answer.data, call->http.answer.len}, "answer",
+                     &arena, &err);
+    must(json_read_object(&in));
+    while (json_read_key(&in, &key))
         if (text_is(key, "Error"))
-            (void)jr_cstring(&in, &error);
+            (void)json_read_cstring(&in, &error);
         else
-            (void)jr_skip(&in);
+            (void)json_read_skip(&in);
     (void)snprintf(text, sizeof text, "%s", error);
     arena_done(&arena);
     return text;

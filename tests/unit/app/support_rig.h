@@ -1,10 +1,10 @@
 /*
  * rig - the whole application in one thread, with a clock in the hand.
  *
- * Real parts: writer, watcher, outbox, webhooks, the stand-in, the store in memory.  In between,
- * where the world can fail: store_ops that fail when told, kube_ops that lose answers when told,
- * and a fault that strikes the n-th call of either.  Web calls are records that keep their answer;
- * there are no sockets.
+ * Real parts: writer, watcher, outbox, webhooks, the fake API server, the store in memory.  In
+ * between, where the world can fail: store_ops that fail when told, kube_ops that lose answers when
+ * told, and a fault that strikes the n-th call of either.  Web calls are records that keep their
+ * answer; there are no sockets.
  */
 #ifndef MILLIGPU_TESTS_RIG_H
 #define MILLIGPU_TESTS_RIG_H

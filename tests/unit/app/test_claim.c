@@ -45,8 +45,8 @@ static int setup(void **state)
     desk_open(&desk);
     desk.app.server = "test";
     desk.app.bell_namespace = "milligpu";
-    desk.app.standin = standin_new("claim");
-    standin_ops(desk.app.standin, &desk.ops);
+    desk.app.fake = fake_apiserver_new("claim");
+    fake_apiserver_ops(desk.app.fake, &desk.ops);
     desk.claim = claim_new(&desk.app, &desk.ops);
     *state = &desk;
     return 0;
@@ -59,7 +59,7 @@ static int teardown(void **state)
 
     claim_free(desk->claim);
     desk->ops.free(desk->ops.ctx);
-    standin_free(desk->app.standin);
+    fake_apiserver_free(desk->app.fake);
     store_close(desk->app.store);
     disk_clear();
     (void)snprintf(lock, sizeof lock, "%s.lock", desk->path);
@@ -136,7 +136,7 @@ static void a_ledger_of_this_cluster_asks_for_no_bell(void **state)
     assert_false(atomic_load(&desk->app.bell_hung));
 }
 
-/* Answer the POST of the bell by this, not by the stand-in. */
+/* Answer the POST of the bell by this, not by the fake API server. */
 static void bell_answer(struct desk *desk, int status)
 {
     struct err err = {.code = ERR_IO, .text = "cut"};

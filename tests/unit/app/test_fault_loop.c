@@ -225,7 +225,7 @@ static size_t pod_has_what_it_shows(struct rig *rig, const char *name)
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
     strbuf_init(&out);
     arena_init(&arena);
-    const int status = standin_request(rig->app.standin, "GET", path, TEXT(""), &out);
+    const int status = fake_apiserver_request(rig->app.fake, "GET", path, TEXT(""), &out);
     CHECK(status == 200 || status == 404);
     if (status == 200) {
         CHECK(pod_decode((struct text){out.data, out.len}, &rig->app.wire_rules, &arena, &pod,

@@ -28,7 +28,8 @@ static void annotate(struct rig *rig, const char *path, const char *annotations)
 
     strbuf_init(&out);
     (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
-    assert_int_equal(standin_request(rig->app.standin, "PATCH", path, text_of(body), &out), 200);
+    assert_int_equal(fake_apiserver_request(rig->app.fake, "PATCH", path, text_of(body), &out),
+                     200);
     strbuf_done(&out);
 }
 
@@ -75,7 +76,7 @@ static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410(void 
     struct rig *rig = *state;
 
     a_tenants_pod_on(rig, "n1");
-    standin_compact(rig->app.standin);
+    fake_apiserver_compact(rig->app.fake);
     rig_pass(rig, 10000);
     assert_true(rig->pod_lists >= 2);
     nobody_gets_the_share_of_a_on_n1(rig);
@@ -198,8 +199,8 @@ static void a_schedulers_name_may_be_of_any_length(void **state)
                    "\"nvidia.com/vgpu\":\"700\"}}}]}}",
                    name);
     strbuf_init(&out);
-    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
-                                     text_of(body), &out),
+    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+                                            "/api/v1/namespaces/default/pods", text_of(body), &out),
                      201);
     strbuf_done(&out);
     rig_run(rig);
@@ -221,8 +222,9 @@ static void the_last_of_many_containers_is_counted(void **state)
         strbuf_printf(&body, "{\"name\":\"c%d\"},", i);
     strbuf_str(&body,
                "{\"name\":\"last\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"700\"}}}]}}");
-    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
-                                     (struct text){body.data, body.len}, &out),
+    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+                                            "/api/v1/namespaces/default/pods",
+                                            (struct text){body.data, body.len}, &out),
                      201);
     strbuf_done(&body);
     strbuf_done(&out);
@@ -245,8 +247,9 @@ static void more_asking_containers_than_we_grant_close_their_node(void **state)
                       "%s{\"name\":\"c%d\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"1\"}}}",
                       i > 0 ? "," : "", i);
     strbuf_str(&body, "]}}");
-    assert_int_equal(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
-                                     (struct text){body.data, body.len}, &out),
+    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+                                            "/api/v1/namespaces/default/pods",
+                                            (struct text){body.data, body.len}, &out),
                      201);
     strbuf_done(&body);
     strbuf_done(&out);
@@ -332,8 +335,8 @@ static void send(struct rig *rig, const char *method, const char *path, const st
     struct strbuf out;
 
     strbuf_init(&out);
-    const int status =
-        standin_request(rig->app.standin, method, path, (struct text){body->data, body->len}, &out);
+    const int status = fake_apiserver_request(rig->app.fake, method, path,
+                                              (struct text){body->data, body->len}, &out);
     if (status >= 300 && status != 422) /* annotations may be too many by now */
         fail_msg("%s %s: %d %.200s: %.200s", method, path, status, out.data, body->data);
     strbuf_done(&out);
@@ -416,7 +419,7 @@ static void whatever_comes_is_asked_about_bound_and_counted(void **state)
         rig_restart(rig);
         rig_run(rig);
         each_bound_one_is_counted(rig);
-        standin_compact(rig->app.standin);
+        fake_apiserver_compact(rig->app.fake);
         rig_pass(rig, 10000);
         each_bound_one_is_counted(rig);
         rig_lose_ledger(rig);

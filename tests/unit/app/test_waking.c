@@ -358,7 +358,7 @@ static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(voi
     rig_pod(rig, "b", "800"); /* the watch does not show it any more */
     assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU"));
     rig_delete_pod(rig, "b");
-    standin_compact(rig->app.standin);
+    fake_apiserver_compact(rig->app.fake);
     rig->now_ms += 1;
     rig_pass(rig, 20000);
     assert_int_equal(hints_waiting(rig->app.hints), 0);
@@ -401,8 +401,8 @@ static void post_whole(struct rig *rig, const char *name)
                    "\"status\":{\"phase\":\"Pending\"}}",
                    name);
     strbuf_init(&out);
-    assert_true(standin_request(rig->app.standin, "POST", "/api/v1/namespaces/default/pods",
-                                text_of(body), &out) < 300);
+    assert_true(fake_apiserver_request(rig->app.fake, "POST", "/api/v1/namespaces/default/pods",
+                                       text_of(body), &out) < 300);
     strbuf_done(&out);
 }
 
@@ -477,8 +477,8 @@ static void post_node_with(struct rig *rig, const char *name, const char *uuid)
         "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}",
         name, uuid);
     strbuf_init(&out);
-    assert_true(standin_request(rig->app.standin, "POST", "/api/v1/nodes", text_of(body), &out) <
-                300);
+    assert_true(
+        fake_apiserver_request(rig->app.fake, "POST", "/api/v1/nodes", text_of(body), &out) < 300);
     strbuf_done(&out);
 }
 

@@ -185,7 +185,7 @@ static void one_write_that_fails_in_a_list_releases_nobody(void **state)
     }
     rig_run(rig);
     rig_terminate_pod(rig, "a"); /* what the list has to write, before it comes to b */
-    standin_compact(rig->app.standin);
+    fake_apiserver_compact(rig->app.fake);
     rig_break(rig, &once);
     for (int i = 0; i < 40; i++) {
         rig_run(rig);
@@ -385,7 +385,7 @@ static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(vo
     /* Both changes and their events are compacted away before the watch could tell. */
     rig_delete_pod(rig, "a");
     rig_bound_pod(rig, "x", "500", "n2");
-    standin_compact(rig->app.standin);
+    fake_apiserver_compact(rig->app.fake);
     rig_pass(rig, 10000);
     assert_int_equal(rig_taken(rig, "n1"), 0);
     assert_int_equal(rig_taken(rig, "n2"), 500);
@@ -396,7 +396,7 @@ static void api(struct rig *rig, const char *method, const char *path, const cha
                 struct strbuf *out)
 {
     strbuf_reset(out);
-    assert_true(standin_request(rig->app.standin, method, path, text_of(body), out) < 300);
+    assert_true(fake_apiserver_request(rig->app.fake, method, path, text_of(body), out) < 300);
 }
 
 /* Of all pods, as a list would be. */
@@ -966,7 +966,7 @@ static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
     rig->list_takes_ms = 10000;
     rig->pod_lists = 0;
     rig_pod(rig, "c", "100");
-    standin_compact(rig->app.standin);
+    fake_apiserver_compact(rig->app.fake);
     rig_pass(rig, 3000);
     assert_int_equal(rig->pod_lists, 1); /* on its way until the wait is over */
     rig_bound_pod(rig, "late", "700", "n1");

@@ -19,9 +19,9 @@
 
 enum { PATIENCE_MS = 20 * 1000 };
 
-/* A stand-in, served over loopback, and a client of it. */
+/* A fake API server, served over loopback, and a client of it. */
 struct bench {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct fake_api *api;
     struct kube_config *config;
     struct kube_ops ops;
@@ -71,14 +71,14 @@ static struct bench *bench_new(void)
     assert_non_null(mkdtemp(bench->folder));
     strbuf_init(&bench->text);
     strbuf_init(&bench->pieces);
-    bench->standin = standin_new("fake");
+    bench->fake = fake_apiserver_new("fake");
     return bench;
 }
 
 static int set_up(void **state)
 {
     struct bench *bench = bench_new();
-    bench->api = fake_api_new(bench->standin, NULL);
+    bench->api = fake_api_new(bench->fake, NULL);
     connect_to(bench, fake_api_url(bench->api), "token: t1");
     *state = bench;
     return 0;
@@ -92,7 +92,7 @@ static int tear_down(void **state)
     bench->ops.free(bench->ops.ctx);
     kube_config_free(bench->config);
     fake_api_free(bench->api);
-    standin_free(bench->standin);
+    fake_apiserver_free(bench->fake);
     strbuf_done(&bench->text);
     strbuf_done(&bench->pieces);
     (void)snprintf(path, sizeof path, "%s/token", bench->folder);
@@ -226,7 +226,7 @@ static void a_watch_brings_events_as_they_happen(void **state)
     assert_int_equal(bench->status, 200);
     assert_string_equal(bench->pieces.data, "H");
     strbuf_init(&out);
-    assert_int_equal(standin_request(bench->standin, "POST", PODS, text_of(a_pod), &out), 201);
+    assert_int_equal(fake_apiserver_request(bench->fake, "POST", PODS, text_of(a_pod), &out), 201);
     strbuf_done(&out);
     for (int i = 0; i < 200 && strchr(bench->text.data, '\n') == NULL; i++)
         bench->ops.poll(bench->ops.ctx, 100, bench, hear);
@@ -622,7 +622,8 @@ static void create_pods(struct bench *bench, unsigned from, unsigned to)
         (void)snprintf(
             body, sizeof body,
             "{\"metadata\":{\"name\":\"p%u\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}", i);
-        assert_int_equal(standin_request(bench->standin, "POST", PODS, text_of(body), &out), 201);
+        assert_int_equal(fake_apiserver_request(bench->fake, "POST", PODS, text_of(body), &out),
+                         201);
     }
     strbuf_done(&out);
 }
@@ -660,7 +661,7 @@ static void a_reflector_keeps_up_over_a_bad_wire(void **state)
     FAULT(.match = "?watch", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
     turn_until(&mirror, &mirror.troubles, 2);
     create_pods(bench, 13, 14);
-    standin_compact(bench->standin);
+    fake_apiserver_compact(bench->fake);
     turn_until(&mirror, &mirror.lists, 2);
     assert_int_equal(mirror.objects, 14);
     reflector_free(mirror.reflector);

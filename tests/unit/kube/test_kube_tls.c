@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/file.h"
 
 #include "kube/config.h"
 #include "support/fake_api.h"
@@ -30,7 +31,7 @@ static char *text_at(const char *name)
     struct err err;
     char *text;
     size_t len;
-    if (kube_file_read(at(name), 1 << 20, &text, &len, &err) < 0)
+    if (file_read(at(name), 1 << 20, &text, &len, &err) < 0)
         fail_msg("%s", err.text);
     return text;
 }
@@ -81,7 +82,7 @@ static int remove_all(void **state)
 }
 
 struct bench {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct fake_api *api;
     struct kube_config *config;
     struct kube_ops ops;
@@ -96,8 +97,8 @@ static void serve(struct bench *bench, const char *client_ca)
     CLEANUP(xfreep) char *ca = client_ca != NULL ? text_at(client_ca) : NULL;
     const struct fake_tls tls = {cert, key, ca};
 
-    *bench = (struct bench){.standin = standin_new("tls")};
-    bench->api = fake_api_new(bench->standin, &tls);
+    *bench = (struct bench){.fake = fake_apiserver_new("tls")};
+    bench->api = fake_api_new(bench->fake, &tls);
     strbuf_init(&bench->text);
 }
 
@@ -114,7 +115,7 @@ static void finish(struct bench *bench)
 {
     hang_up(bench);
     fake_api_free(bench->api);
-    standin_free(bench->standin);
+    fake_apiserver_free(bench->fake);
     strbuf_done(&bench->text);
 }
 

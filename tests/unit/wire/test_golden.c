@@ -110,18 +110,18 @@ static void the_answer_to_a_binding_is_a_success(void **state)
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const char *path =
             arena_printf(&bench->arena, "tests/golden/%s/binding-api.json", versions[v]);
-        struct jr in;
+        struct json_reader in;
         struct text key;
         struct text response = TEXT("");
         struct status status;
-        jr_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
-        assert_true(jr_object(&in));
-        while (jr_key(&in, &key))
+        json_reader_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
+        assert_true(json_read_object(&in));
+        while (json_read_key(&in, &key))
             if (text_is(key, "response"))
-                assert_true(jr_raw(&in, &response));
+                assert_true(json_read_raw(&in, &response));
             else
-                assert_true(jr_skip(&in));
-        assert_int_equal(jr_finish(&in), 0);
+                assert_true(json_read_skip(&in));
+        assert_int_equal(json_reader_finish(&in), 0);
         status_decode(response, &bench->arena, &status);
         assert_int_equal(status.code, 201);
     }

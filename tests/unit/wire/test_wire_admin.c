@@ -16,11 +16,11 @@ static const struct node *node_of(const struct world *world, const char *name)
 static char *node_json(const struct node *node, bool pods)
 {
     struct strbuf out;
-    struct jw jw;
+    struct json_writer json;
 
     strbuf_init(&out);
-    jw_init(&jw, &out);
-    admin_node(&jw, node, pods);
+    json_writer_init(&json, &out);
+    admin_node(&json, node, pods);
     return strbuf_steal(&out);
 }
 
@@ -98,14 +98,14 @@ static void an_allocation_leaves_out_times_that_are_not_known(void **state)
 {
     struct world *world = *state;
     CLEANUP(strbuf_done) struct strbuf out;
-    struct jw jw;
+    struct json_writer json;
 
     assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
     assert_int_equal(world_reserve(world, "a", "n1", "300x2"), VERDICT_OK);
     const struct allocation *allocation = ledger_find(world->ledger, text_of("a"));
     strbuf_init(&out);
-    jw_init(&jw, &out);
-    admin_allocation(&jw, allocation, node_of(world, "n1"));
+    json_writer_init(&json, &out);
+    admin_allocation(&json, allocation, node_of(world, "n1"));
     assert_non_null(strstr(out.data, "\"state\":\"reserved\",\"origin\":\"granted\""));
     assert_non_null(strstr(out.data, "\"reservedAt\":\""));
     assert_null(strstr(out.data, "boundAt"));
@@ -139,12 +139,12 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
          .milli = 100},
     };
     CLEANUP(strbuf_done) struct strbuf out;
-    struct jw jw;
+    struct json_writer json;
 
     (void)state;
     strbuf_init(&out);
-    jw_init(&jw, &out);
-    admin_released(&jw, rows, 2);
+    json_writer_init(&json, &out);
+    admin_released(&json, rows, 2);
     assert_string_equal(
         out.data, "{\"uid\":\"u\",\"namespace\":\"d\",\"name\":\"p\",\"node\":\"n\","
                   "\"state\":\"released\",\"boundAt\":\"1970-01-01T00:00:01.000Z\","

@@ -1,8 +1,8 @@
 /*
- * standin_inner - what the parts of the stand-in share.
+ * fake_internal - what the parts of the fake API server share.
  *
- *   file --standin_file--> docs \
- *   request --standin_rest--> doc --shelf_put--> object (immutable, counted) --> event log
+ *   file --fake_file--> docs \
+ *   request --fake_rest--> doc --shelf_put--> object (immutable, counted) --> event log
  *
  * Objects are kept as their JSON; a write parses, changes and stores a new one.  So a page of a
  * list, a watch event and the present may share it.
@@ -12,14 +12,13 @@
  *   2. Every write has a resourceVersion of its own, and they grow.
  *   3. The log holds the writes after compacted, oldest first.
  */
-#ifndef MILLIGPU_KUBE_STANDIN_INNER_H
-#define MILLIGPU_KUBE_STANDIN_INNER_H
+#ifndef MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
+#define MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
 
 #include <pthread.h>
 
-#include "milligpu/standin.h"
-
-#include "kube/doc.h"
+#include "milligpu/doc.h"
+#include "milligpu/fake_apiserver.h"
 
 enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_EVENTS, RESOURCES };
 
@@ -71,7 +70,7 @@ struct snapshot {
     struct shelf items;
 };
 
-struct standin {
+struct fake_apiserver {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t news;
     char *name;
@@ -81,11 +80,11 @@ struct standin {
     uint64_t compacted; /* watches from before get 410 */
     uint64_t snapshots;
     struct shelf shelf[RESOURCES];
-    struct log_entry *log; /* a ring of STANDIN_EVENTS_MAX */
+    struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
     size_t log_first;
     size_t log_count;
     struct snapshot snapshot[SNAPSHOTS_MAX];
-    struct standin_counts counts;
+    struct fake_apiserver_counts counts;
     int64_t (*wall_ms)(void *ctx);
     void *wall_ctx;
 };
@@ -107,7 +106,7 @@ enum verb { VERB_GET, VERB_POST, VERB_PATCH, VERB_DELETE, VERB_OTHER };
 
 /* A request, taken apart; strings live in the arena. */
 struct ask {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct arena *arena;
     struct strbuf *out;
     struct text body;
@@ -127,54 +126,54 @@ struct ask {
     const char *continue_token;
 };
 
-/* standin_store.c */
-const struct resource *standin_resource(enum resource_id id);
-struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
-                                  const char *namespace, const char *name);
+/* fake_store.c */
+const struct resource *fake_resource(enum resource_id id);
+struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
+                               const char *namespace, const char *name);
 /* Gives doc its version, stores it in the place of the old one. */
-struct object *standin_shelf_put(struct standin *standin, enum resource_id id, struct doc *doc,
-                                 struct arena *arena);
+struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
+                              struct arena *arena);
 /* The same for many at once, in any order. */
-void standin_shelf_fill(struct standin *standin, enum resource_id id, struct doc *const *docs,
-                        size_t count, struct arena *arena);
+void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
+                     size_t count, struct arena *arena);
 /* Returns the last state; valid until the next write. */
-struct object *standin_shelf_take(struct standin *standin, enum resource_id id,
-                                  struct object *object, struct arena *arena);
-const char *standin_uid(struct standin *standin, struct arena *arena);
-const char *standin_time(struct standin *standin, struct arena *arena);
-void standin_object_unref(struct object *object);
-void standin_log_compact(struct standin *standin, size_t left);
-bool standin_selects(const struct selector *selector, const struct object *object);
-void standin_snapshot_drop(struct snapshot *snapshot);
+struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
+                               struct object *object, struct arena *arena);
+const char *fake_uid(struct fake_apiserver *fake, struct arena *arena);
+const char *fake_time(struct fake_apiserver *fake, struct arena *arena);
+void fake_object_unref(struct object *object);
+void fake_log_compact(struct fake_apiserver *fake, size_t left);
+bool fake_selects(const struct selector *selector, const struct object *object);
+void fake_snapshot_drop(struct snapshot *snapshot);
 
-/* standin_rest.c: both return an HTTP status; 0 from standin_ask_parse: go on. */
-int standin_ask_parse(struct ask *in, const char *method, const char *path);
-int standin_ask_answer(struct ask *in);
-int standin_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
+/* fake_rest.c: both return an HTTP status; 0 from fake_ask_parse: go on. */
+int fake_ask_parse(struct ask *in, const char *method, const char *path);
+int fake_ask_answer(struct ask *in);
+int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* standin_watch.c */
+/* fake_watch.c */
 struct watching {
     uint64_t rv; /* what was given last */
     bool begun;
 };
-int standin_answer_list(struct ask *in);
+int fake_answer_list(struct ask *in);
 /* Appends what came since; false if the watch ends with an ERROR that was appended. */
-bool standin_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out);
-void standin_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out);
+bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out);
+void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out);
 
-/* standin_pod.c */
+/* fake_pod.c */
 /*
  * What the API server does to a new pod, or why it refuses: an HTTP status and the reason in err;
  * else 0.
  */
-int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
+int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
 /* limits become requests; also for pods of a file. */
-int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);
-void standin_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now);
-int standin_answer_binding(struct ask *in);
-bool standin_name_valid(const char *name);
+int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);
+void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now);
+int fake_answer_binding(struct ask *in);
+bool fake_name_valid(const char *name);
 /* metadata and its maps have the right types. */
-int standin_check_metadata(const struct doc *object, struct err *err) MUST_USE;
+int fake_check_metadata(const struct doc *object, struct err *err) MUST_USE;
 
 #endif

@@ -5,7 +5,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/wire_kube.h"
 
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
 static const struct resource resources[RESOURCES] = {
     [RES_NODES] = {RES_NODES, "/api/v1", "v1", "nodes", "Node", false, true, true, 0},
@@ -16,7 +16,7 @@ static const struct resource resources[RESOURCES] = {
                     true, false, false, 1000},
 };
 
-const struct resource *standin_resource(enum resource_id id)
+const struct resource *fake_resource(enum resource_id id)
 {
     must((unsigned)id < RESOURCES && resources[id].id == id);
     return &resources[id];
@@ -31,13 +31,13 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-const char *standin_uid(struct standin *standin, struct arena *arena)
+const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
 {
-    must(standin->compacted <= standin->rv);
-    const uint64_t high = mix(standin->seed + 2 * standin->uids);
-    const uint64_t low = mix(standin->seed + 2 * standin->uids + 1);
+    must(fake->compacted <= fake->rv);
+    const uint64_t high = mix(fake->seed + 2 * fake->uids);
+    const uint64_t low = mix(fake->seed + 2 * fake->uids + 1);
 
-    standin->uids++;
+    fake->uids++;
     return arena_printf(arena, "%08x-%04x-4%03x-%04x-%012llx", (unsigned)(high >> 32),
                         (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xfff),
                         (unsigned)(low >> 48 & 0x3fff) | 0x8000U,
@@ -45,11 +45,11 @@ const char *standin_uid(struct standin *standin, struct arena *arena)
 }
 
 /* Whole seconds, as metav1.Time has it. */
-const char *standin_time(struct standin *standin, struct arena *arena)
+const char *fake_time(struct fake_apiserver *fake, struct arena *arena)
 {
     char text[TIME_TEXT_BYTES];
 
-    time_format(standin->wall_ms(standin->wall_ctx), text);
+    time_format(fake->wall_ms(fake->wall_ctx), text);
     const size_t seconds = strcspn(text, ".");
     must(seconds > 0 && seconds < sizeof text);
     return arena_printf(arena, "%.*sZ", (int)seconds, text);
@@ -106,7 +106,7 @@ static struct object *keep(struct object *object)
     return object;
 }
 
-void standin_object_unref(struct object *object)
+void fake_object_unref(struct object *object)
 {
     if (object == NULL)
         return;
@@ -115,7 +115,7 @@ void standin_object_unref(struct object *object)
         xfree(object);
 }
 
-bool standin_selects(const struct selector *selector, const struct object *object)
+bool fake_selects(const struct selector *selector, const struct object *object)
 {
     const char *const value[] = {
         [FIELD_NAME] = object->name,
@@ -168,11 +168,11 @@ static size_t seek(const struct shelf *shelf, const char *namespace, const char 
     return low;
 }
 
-struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
-                                  const char *namespace, const char *name)
+struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
+                               const char *namespace, const char *name)
 {
-    must(standin->compacted <= standin->rv);
-    const struct shelf *shelf = &standin->shelf[id];
+    must(fake->compacted <= fake->rv);
+    const struct shelf *shelf = &fake->shelf[id];
     const size_t at = seek(shelf, namespace, name);
 
     if (at == shelf->count || compare(namespace, name, shelf->item[at]) != 0)
@@ -183,38 +183,38 @@ struct object *standin_shelf_find(struct standin *standin, enum resource_id id,
 static void log_drop(struct log_entry *entry)
 {
     must(entry->after != NULL);
-    standin_object_unref(entry->before);
-    standin_object_unref(entry->after);
+    fake_object_unref(entry->before);
+    fake_object_unref(entry->after);
 }
 
-void standin_log_compact(struct standin *standin, size_t left)
+void fake_log_compact(struct fake_apiserver *fake, size_t left)
 {
-    must(standin->log_count <= STANDIN_EVENTS_MAX);
-    while (standin->log_count > left) {
-        struct log_entry *oldest = &standin->log[standin->log_first];
-        must(oldest->after->rv > standin->compacted);
-        standin->compacted = oldest->after->rv;
+    must(fake->log_count <= FAKE_EVENTS_MAX);
+    while (fake->log_count > left) {
+        struct log_entry *oldest = &fake->log[fake->log_first];
+        must(oldest->after->rv > fake->compacted);
+        fake->compacted = oldest->after->rv;
         log_drop(oldest);
-        standin->log_first = (standin->log_first + 1) % STANDIN_EVENTS_MAX;
-        standin->log_count--;
+        fake->log_first = (fake->log_first + 1) % FAKE_EVENTS_MAX;
+        fake->log_count--;
     }
 }
 
 /* Takes over both references. */
-static void log_add(struct standin *standin, enum resource_id id, struct object *before,
+static void log_add(struct fake_apiserver *fake, enum resource_id id, struct object *before,
                     struct object *after, bool deleted)
 {
-    must(standin->compacted <= standin->rv);
-    if (!standin_resource(id)->watched) {
-        standin_object_unref(before);
-        standin_object_unref(after);
+    must(fake->compacted <= fake->rv);
+    if (!fake_resource(id)->watched) {
+        fake_object_unref(before);
+        fake_object_unref(after);
         return;
     }
-    standin_log_compact(standin, STANDIN_EVENTS_MAX - 1);
-    const size_t at = (standin->log_first + standin->log_count) % STANDIN_EVENTS_MAX;
-    standin->log[at] = (struct log_entry){id, deleted, before, after};
-    standin->log_count++;
-    (void)pthread_cond_broadcast(&standin->news); /* cannot fail on a live one */
+    fake_log_compact(fake, FAKE_EVENTS_MAX - 1);
+    const size_t at = (fake->log_first + fake->log_count) % FAKE_EVENTS_MAX;
+    fake->log[at] = (struct log_entry){id, deleted, before, after};
+    fake->log_count++;
+    (void)pthread_cond_broadcast(&fake->news); /* cannot fail on a live one */
 }
 
 static void shelf_insert(struct shelf *shelf, size_t at, struct object *object)
@@ -241,14 +241,14 @@ static void drop_oldest(struct shelf *shelf)
     for (size_t i = 1; i < shelf->count; i++)
         if (shelf->item[i]->rv < shelf->item[oldest]->rv)
             oldest = i;
-    standin_object_unref(shelf->item[oldest]);
+    fake_object_unref(shelf->item[oldest]);
     shelf_remove(shelf, oldest);
 }
 
-static struct object *versioned(struct standin *standin, struct doc *doc, struct arena *arena)
+static struct object *versioned(struct fake_apiserver *fake, struct doc *doc, struct arena *arena)
 {
-    must(standin->compacted <= standin->rv);
-    const uint64_t rv = ++standin->rv;
+    must(fake->compacted <= fake->rv);
+    const uint64_t rv = ++fake->rv;
     struct doc *meta = doc_object(arena, doc, "metadata");
 
     doc_set_str(arena, meta, "resourceVersion",
@@ -256,70 +256,70 @@ static struct object *versioned(struct standin *standin, struct doc *doc, struct
     return object_new(doc, rv);
 }
 
-struct object *standin_shelf_put(struct standin *standin, enum resource_id id, struct doc *doc,
-                                 struct arena *arena)
+struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
+                              struct arena *arena)
 {
-    struct shelf *shelf = &standin->shelf[id];
-    struct object *object = versioned(standin, doc, arena);
+    struct shelf *shelf = &fake->shelf[id];
+    struct object *object = versioned(fake, doc, arena);
     const size_t at = seek(shelf, object->namespace, object->name);
-    const size_t kept_max = standin_resource(id)->kept_max;
+    const size_t kept_max = fake_resource(id)->kept_max;
 
     must(object->name[0] != '\0');
     if (at < shelf->count && compare(object->namespace, object->name, shelf->item[at]) == 0) {
-        log_add(standin, id, shelf->item[at], keep(object), false);
+        log_add(fake, id, shelf->item[at], keep(object), false);
         shelf->item[at] = object;
         return object;
     }
     shelf_insert(shelf, at, object);
-    log_add(standin, id, NULL, keep(object), false);
+    log_add(fake, id, NULL, keep(object), false);
     if (kept_max > 0 && shelf->count > kept_max)
         drop_oldest(shelf);
     return object;
 }
 
-void standin_shelf_fill(struct standin *standin, enum resource_id id, struct doc *const *docs,
-                        size_t count, struct arena *arena)
+void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
+                     size_t count, struct arena *arena)
 {
-    struct shelf *shelf = &standin->shelf[id];
+    struct shelf *shelf = &fake->shelf[id];
 
     if (count == 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        struct object *object = versioned(standin, docs[i], arena);
+        struct object *object = versioned(fake, docs[i], arena);
         shelf_insert(shelf, shelf->count, object);
-        log_add(standin, id, NULL, keep(object), false);
+        log_add(fake, id, NULL, keep(object), false);
     }
     qsort(shelf->item, shelf->count, sizeof(struct object *), compare_items);
     for (size_t i = 1; i < shelf->count; i++)
         must(compare_items(&shelf->item[i - 1], &shelf->item[i]) < 0);
 }
 
-struct object *standin_shelf_take(struct standin *standin, enum resource_id id,
-                                  struct object *object, struct arena *arena)
+struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
+                               struct object *object, struct arena *arena)
 {
-    struct shelf *shelf = &standin->shelf[id];
+    struct shelf *shelf = &fake->shelf[id];
     struct doc *doc;
     struct err err;
 
     const size_t at = seek(shelf, object->namespace, object->name);
     must(at < shelf->count && shelf->item[at] == object);
     must(doc_parse_json(object->text, "object", arena, &doc, &err) == 0);
-    struct object *last = versioned(standin, doc, arena);
+    struct object *last = versioned(fake, doc, arena);
     shelf_remove(shelf, at);
-    if (!standin_resource(id)->watched) { /* else the log keeps it */
-        standin_object_unref(object);
-        standin_object_unref(last);
+    if (!fake_resource(id)->watched) { /* else the log keeps it */
+        fake_object_unref(object);
+        fake_object_unref(last);
         return NULL;
     }
-    log_add(standin, id, object, last, true);
+    log_add(fake, id, object, last, true);
     return last;
 }
 
-void standin_snapshot_drop(struct snapshot *snapshot)
+void fake_snapshot_drop(struct snapshot *snapshot)
 {
     must(snapshot->id != 0 || snapshot->items.count == 0);
     for (size_t i = 0; i < snapshot->items.count; i++)
-        standin_object_unref(snapshot->items.item[i]);
+        fake_object_unref(snapshot->items.item[i]);
     xfree(snapshot->items.item);
     *snapshot = (struct snapshot){.id = 0};
 }

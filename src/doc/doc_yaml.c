@@ -2,10 +2,9 @@
 
 #include <yaml.h>
 
+#include "milligpu/doc.h"
 #include "milligpu/limits.h"
 #include "milligpu/map.h"
-
-#include "kube/doc.h"
 
 /*
  * libyaml's events, by hand: its documents resolve aliases, and ten lines of those can

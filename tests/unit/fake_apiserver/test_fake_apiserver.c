@@ -6,11 +6,11 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/reflector.h"
-#include "milligpu/standin.h"
 
 struct bench {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct strbuf out;
     int status;
 };
@@ -24,8 +24,8 @@ static int64_t fixed_wall(void *ctx)
 static int set_up(void **state)
 {
     struct bench *bench = xcalloc(1, sizeof *bench);
-    bench->standin = standin_new("test");
-    standin_set_clock(bench->standin, fixed_wall, NULL);
+    bench->fake = fake_apiserver_new("test");
+    fake_apiserver_set_clock(bench->fake, fixed_wall, NULL);
     strbuf_init(&bench->out);
     *state = bench;
     return 0;
@@ -34,7 +34,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct bench *bench = *state;
-    standin_free(bench->standin);
+    fake_apiserver_free(bench->fake);
     strbuf_done(&bench->out);
     xfree(bench);
     return 0;
@@ -42,7 +42,7 @@ static int tear_down(void **state)
 
 static int ask(struct bench *bench, const char *method, const char *path, const char *body)
 {
-    bench->status = standin_request(bench->standin, method, path, text_of(body), &bench->out);
+    bench->status = fake_apiserver_request(bench->fake, method, path, text_of(body), &bench->out);
     return bench->status;
 }
 
@@ -275,14 +275,15 @@ static void the_cluster_has_an_identity_and_a_version(void **state)
 {
     struct bench *bench = *state;
     char first[64];
-    struct standin *other = standin_new("other");
+    struct fake_apiserver *other = fake_apiserver_new("other");
 
     ask(bench, "GET", "/api/v1/namespaces/kube-system", "");
     (void)snprintf(first, sizeof first, "%s", field(bench, "uid"));
     assert_int_equal(strlen(first), 36);
-    (void)standin_request(other, "GET", "/api/v1/namespaces/kube-system", TEXT(""), &bench->out);
+    (void)fake_apiserver_request(other, "GET", "/api/v1/namespaces/kube-system", TEXT(""),
+                                 &bench->out);
     assert_string_not_equal(field(bench, "uid"), first);
-    standin_free(other);
+    fake_apiserver_free(other);
     ask(bench, "GET", "/version", "");
     expect(bench, 200, "gitVersion");
     ask(bench, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -437,14 +438,14 @@ static void the_version_grows_with_every_write_and_with_nothing_else(void **stat
     struct bench *bench = *state;
 
     add_pod(bench, "a");
-    const uint64_t version = standin_version(bench->standin);
+    const uint64_t version = fake_apiserver_version(bench->fake);
     assert_int_equal(version, strtoull(field(bench, "resourceVersion"), NULL, 10));
     ask(bench, "GET", PODS "/a", "");
     ask(bench, "PATCH", PODS "/a", "{}");
     ask(bench, "DELETE", PODS "/b", "");
-    assert_int_equal(standin_version(bench->standin), version);
+    assert_int_equal(fake_apiserver_version(bench->fake), version);
     bind_to(bench, "a", "n");
-    assert_int_equal(standin_version(bench->standin), version + 1);
+    assert_int_equal(fake_apiserver_version(bench->fake), version + 1);
 }
 
 static void patches_have_preconditions_and_limits(void **state)
@@ -634,7 +635,7 @@ static void an_old_continue_token_is_expired(void **state)
     add_pod(bench, "b");
     ask(bench, "GET", "/api/v1/pods?limit=1", "");
     (void)snprintf(path, sizeof path, "/api/v1/pods?limit=1&continue=%s", field(bench, "continue"));
-    standin_compact(bench->standin);
+    fake_apiserver_compact(bench->fake);
     ask(bench, "GET", path, "");
     expect(bench, 410, "\"reason\":\"Expired\"");
 }
@@ -680,7 +681,7 @@ static void a_watch_from_before_the_compaction_is_gone(void **state)
     struct bench *bench = *state;
 
     add_pod(bench, "a");
-    standin_compact(bench->standin);
+    fake_apiserver_compact(bench->fake);
     ask(bench, "GET", "/api/v1/pods?watch=true&resourceVersion=1", "");
     expect(bench, 200, "{\"type\":\"ERROR\"");
     expect(bench, 200, "\"reason\":\"Expired\",\"code\":410");
@@ -695,7 +696,7 @@ static void the_oldest_events_are_compacted_away_by_themselves(void **state)
     struct bench *bench = *state;
 
     add_pod(bench, "a");
-    for (int i = 0; i <= STANDIN_EVENTS_MAX; i++) {
+    for (int i = 0; i <= FAKE_EVENTS_MAX; i++) {
         char body[96];
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{\"i\":\"%d\"}}}", i);
         assert_int_equal(ask(bench, "PATCH", PODS "/a", body), 200);
@@ -753,7 +754,7 @@ static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **sta
     struct heard heard = {.start_more = true};
 
     strbuf_init(&heard.text);
-    standin_ops(bench->standin, &heard.ops);
+    fake_apiserver_ops(bench->fake, &heard.ops);
     assert_string_equal(heard.ops.name(heard.ops.ctx), "test");
     begin(&heard, 1, "/api/v1/nodes");
     heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
@@ -771,7 +772,7 @@ static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
-    standin_ops(bench->standin, &heard.ops);
+    fake_apiserver_ops(bench->fake, &heard.ops);
     begin(&heard, 1, "/api/v1/pods?watch=1&resourceVersion=1");
     heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
     assert_int_equal(heard.pieces, 1);
@@ -799,7 +800,7 @@ static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
-    standin_ops(bench->standin, &heard.ops);
+    fake_apiserver_ops(bench->fake, &heard.ops);
     begin(&heard, 1,
           "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true");
     for (int i = 0; i < 50 && !heard.done; i++)
@@ -821,7 +822,7 @@ static void one_request_can_be_fetched(void **state)
     struct kube_ops ops;
     struct err err;
 
-    standin_ops(bench->standin, &ops);
+    fake_apiserver_ops(bench->fake, &ops);
     assert_int_equal(kube_fetch(&ops, &request, &bench->out, &err), 200);
     assert_int_equal(strlen(field(bench, "uid")), 36);
     ops.free(ops.ctx);

@@ -1,16 +1,16 @@
 #include "support.h"
 
-static void start(struct bench *bench, struct jr *in, struct text bytes)
+static void start(struct bench *bench, struct json_reader *in, struct text bytes)
 {
-    jr_init(in, exact(bench, bytes), "body", &bench->arena, &bench->err);
+    json_reader_init(in, exact(bench, bytes), "body", &bench->arena, &bench->err);
 }
 
 static int skip_all(struct bench *bench, struct text bytes)
 {
-    struct jr in;
+    struct json_reader in;
     start(bench, &in, bytes);
-    (void)jr_skip(&in);
-    return jr_finish(&in);
+    (void)json_read_skip(&in);
+    return json_reader_finish(&in);
 }
 
 static void every_kind_of_value_is_skipped_with_any_space_around_it(void **state)
@@ -90,11 +90,11 @@ static void numbers_follow_the_grammar(void **state)
 
 static int read_all(struct bench *bench, struct text bytes)
 {
-    struct jr in;
+    struct json_reader in;
     struct text text;
     start(bench, &in, bytes);
-    (void)jr_string(&in, &text);
-    return jr_finish(&in);
+    (void)json_read_string(&in, &text);
+    return json_reader_finish(&in);
 }
 
 static void broken_strings_are_refused(void **state)
@@ -183,13 +183,13 @@ static void depth_is_bounded(void **state)
 {
     enum { FAR = 4 * 1000 * 1000 };
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     char bytes[JSON_DEPTH_MAX + 1];
     memset(bytes, '[', sizeof bytes);
     start(bench, &in, (struct text){bytes, sizeof bytes});
-    while (jr_array(&in) && jr_element(&in))
+    while (json_read_array(&in) && json_read_element(&in))
         assert_true(in.depth <= JSON_DEPTH_MAX);
-    assert_int_equal(jr_finish(&in), -ERR_TOO_LARGE);
+    assert_int_equal(json_reader_finish(&in), -ERR_TOO_LARGE);
     assert_says(bench, "deeper than 96 levels (JSON_DEPTH_MAX)");
 
     char *many = malloc(FAR);
@@ -200,11 +200,11 @@ static void depth_is_bounded(void **state)
 
 static struct text one_string(struct bench *bench, struct text bytes)
 {
-    struct jr in;
+    struct json_reader in;
     struct text out = TEXT("?");
     start(bench, &in, bytes);
-    (void)jr_string(&in, &out);
-    if (jr_finish(&in) != 0)
+    (void)json_read_string(&in, &out);
+    if (json_reader_finish(&in) != 0)
         fail_msg("%s", bench->err.text);
     return out;
 }
@@ -212,10 +212,10 @@ static struct text one_string(struct bench *bench, struct text bytes)
 static void strings_without_escapes_are_borrowed_and_others_decoded(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     struct text out;
     start(bench, &in, TEXT("\"gpu-node-0001.example\""));
-    assert_true(jr_string(&in, &out));
+    assert_true(json_read_string(&in, &out));
     assert_true(out.at == in.begin + 1);
     assert_true(text_is(out, "gpu-node-0001.example"));
 
@@ -232,36 +232,36 @@ static void strings_without_escapes_are_borrowed_and_others_decoded(void **state
 static void a_terminated_string_has_no_inner_nul(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     const char *out;
     start(bench, &in, TEXT("\"abc\""));
-    assert_true(jr_cstring(&in, &out));
+    assert_true(json_read_cstring(&in, &out));
     assert_string_equal(out, "abc");
     start(bench, &in, TEXT("\"a\\u0062c\""));
-    assert_true(jr_cstring(&in, &out));
+    assert_true(json_read_cstring(&in, &out));
     assert_string_equal(out, "abc");
     start(bench, &in, TEXT("\"a\\u0000\""));
-    assert_false(jr_cstring(&in, &out));
-    assert_int_equal(jr_finish(&in), -ERR_INVALID);
+    assert_false(json_read_cstring(&in, &out));
+    assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     assert_says(bench, "body: must not hold a NUL");
 }
 
 static void a_name_is_not_empty_and_not_longer_than_its_limit(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     struct text out;
     start(bench, &in, TEXT("\"abc\""));
-    assert_true(jr_name(&in, 3, &out));
+    assert_true(json_read_name(&in, 3, &out));
     start(bench, &in, TEXT("\"abcd\""));
-    assert_false(jr_name(&in, 3, &out));
-    assert_int_equal(jr_finish(&in), -ERR_TOO_LARGE);
+    assert_false(json_read_name(&in, 3, &out));
+    assert_int_equal(json_reader_finish(&in), -ERR_TOO_LARGE);
     assert_says(bench, "has 4 bytes, more than 3");
     start(bench, &in, TEXT("\"\""));
-    assert_false(jr_name(&in, 3, &out));
+    assert_false(json_read_name(&in, 3, &out));
     assert_says(bench, "must not be empty");
     start(bench, &in, TEXT("\"\\u0000\""));
-    assert_false(jr_name(&in, 3, &out));
+    assert_false(json_read_name(&in, 3, &out));
     assert_says(bench, "NUL");
 }
 
@@ -293,11 +293,11 @@ static void whole_numbers_are_exact(void **state)
     };
     struct bench *bench = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        struct jr in;
+        struct json_reader in;
         int64_t out = -1;
         start(bench, &in, text_of(good[i].bytes));
-        (void)jr_i64(&in, &out);
-        if (jr_finish(&in) != 0 || out != good[i].value)
+        (void)json_read_i64(&in, &out);
+        if (json_reader_finish(&in) != 0 || out != good[i].value)
             fail_msg("%s became %lld", good[i].bytes, (long long)out);
     }
 }
@@ -324,11 +324,11 @@ static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
     };
     struct bench *bench = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct jr in;
+        struct json_reader in;
         int64_t out = 77;
         start(bench, &in, text_of(bad[i].bytes));
-        (void)jr_i64(&in, &out);
-        if (jr_finish(&in) == 0)
+        (void)json_read_i64(&in, &out);
+        if (json_reader_finish(&in) == 0)
             fail_msg("%s became %lld", bad[i].bytes, (long long)out);
         if (strcmp(bad[i].bytes, "01") != 0)
             assert_says(bench, bad[i].says);
@@ -338,88 +338,88 @@ static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
 static void a_wrong_type_names_path_and_expectation(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     struct text key;
     struct text value;
     bool flag;
     start(bench, &in, TEXT("{\"a\":[0,{\"b.c/d\":1}]}"));
-    assert_true(jr_object(&in));
-    assert_true(jr_key(&in, &key));
-    assert_true(jr_array(&in));
-    assert_true(jr_element(&in));
-    assert_true(jr_skip(&in));
-    assert_true(jr_element(&in));
-    assert_true(jr_object(&in));
-    assert_true(jr_key(&in, &key));
-    assert_false(jr_string(&in, &value));
+    assert_true(json_read_object(&in));
+    assert_true(json_read_key(&in, &key));
+    assert_true(json_read_array(&in));
+    assert_true(json_read_element(&in));
+    assert_true(json_read_skip(&in));
+    assert_true(json_read_element(&in));
+    assert_true(json_read_object(&in));
+    assert_true(json_read_key(&in, &key));
+    assert_false(json_read_string(&in, &value));
     assert_says(bench, "body.a[1][\"b.c/d\"]: expected a string, found a number at byte 17");
 
     start(bench, &in, TEXT("1"));
-    assert_false(jr_bool(&in, &flag));
+    assert_false(json_read_bool(&in, &flag));
     assert_says(bench, "expected true or false, found a number");
     start(bench, &in, TEXT("[]"));
-    assert_false(jr_object(&in));
+    assert_false(json_read_object(&in));
     assert_says(bench, "expected an object, found an array");
     start(bench, &in, TEXT("{}"));
-    assert_false(jr_array(&in));
+    assert_false(json_read_array(&in));
     assert_says(bench, "expected an array, found an object");
 }
 
 static void the_first_error_sticks(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     struct text text;
     int64_t number;
     bool flag;
     const char *string;
     size_t bytes;
     start(bench, &in, TEXT("[1,2]"));
-    assert_false(jr_object(&in));
+    assert_false(json_read_object(&in));
     char first[ERR_TEXT_MAX];
     memcpy(first, bench->err.text, sizeof first);
 
-    assert_int_equal(jr_peek(&in), JR_BAD);
-    assert_false(jr_array(&in));
-    assert_false(jr_string(&in, &text));
-    assert_false(jr_cstring(&in, &string));
-    assert_false(jr_i64(&in, &number));
-    assert_false(jr_bool(&in, &flag));
-    assert_false(jr_null(&in));
-    assert_false(jr_skip(&in));
-    assert_false(jr_raw(&in, &text));
-    jr_fail(&in, "another");
-    assert_int_equal(jr_consumed(&in, &bytes), -ERR_INVALID);
-    assert_int_equal(jr_finish(&in), -ERR_INVALID);
+    assert_int_equal(json_read_peek(&in), JSON_TYPE_BAD);
+    assert_false(json_read_array(&in));
+    assert_false(json_read_string(&in, &text));
+    assert_false(json_read_cstring(&in, &string));
+    assert_false(json_read_i64(&in, &number));
+    assert_false(json_read_bool(&in, &flag));
+    assert_false(json_read_null(&in));
+    assert_false(json_read_skip(&in));
+    assert_false(json_read_raw(&in, &text));
+    json_reader_fail(&in, "another");
+    assert_int_equal(json_reader_consumed(&in, &bytes), -ERR_INVALID);
+    assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     assert_string_equal(bench->err.text, first);
 }
 
 static void raw_gives_the_bytes_of_one_value(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     struct text raw;
     size_t bytes;
     start(bench, &in, TEXT("  {\"a\": [1, 2]} \n{\"b\":0}"));
-    assert_true(jr_raw(&in, &raw));
+    assert_true(json_read_raw(&in, &raw));
     assert_true(text_is(raw, "{\"a\": [1, 2]}"));
-    assert_int_equal(jr_consumed(&in, &bytes), 0);
+    assert_int_equal(json_reader_consumed(&in, &bytes), 0);
     assert_int_equal(bytes, 15);
 }
 
 static void null_is_taken_only_where_it_is_whole(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     start(bench, &in, TEXT("null"));
-    assert_true(jr_null(&in));
-    assert_int_equal(jr_finish(&in), 0);
+    assert_true(json_read_null(&in));
+    assert_int_equal(json_reader_finish(&in), 0);
     start(bench, &in, TEXT("nil"));
-    assert_false(jr_null(&in));
-    assert_int_equal(jr_finish(&in), -ERR_INVALID);
+    assert_false(json_read_null(&in));
+    assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     start(bench, &in, TEXT("0"));
-    assert_false(jr_null(&in));
-    assert_true(jr_skip(&in));
+    assert_false(json_read_null(&in));
+    assert_true(json_read_skip(&in));
 }
 
 static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
@@ -432,23 +432,23 @@ static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
         "[\"a\",1]",           "[\"a\",\"\x01\"]", "[\"a\",\"\xFF\"]"};
     struct bench *bench = *state;
     struct text out;
-    struct jr in;
+    struct json_reader in;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         start(bench, &in, text_of(good[i]));
-        assert_true(jr_array(&in));
+        assert_true(json_read_array(&in));
         for (char c = 'a'; c <= 'c'; c++) {
-            assert_true(jr_string_element(&in, &out));
+            assert_true(json_read_string_element(&in, &out));
             assert_true(out.len == 1 && out.at[0] == c);
         }
-        assert_false(jr_string_element(&in, &out));
-        assert_int_equal(jr_finish(&in), 0);
+        assert_false(json_read_string_element(&in, &out));
+        assert_int_equal(json_reader_finish(&in), 0);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         start(bench, &in, text_of(bad[i]));
-        assert_true(jr_array(&in));
-        while (jr_string_element(&in, &out))
+        assert_true(json_read_array(&in));
+        while (json_read_string_element(&in, &out))
             ;
-        assert_int_equal(jr_finish(&in), -ERR_INVALID);
+        assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     }
 }
 
@@ -456,15 +456,15 @@ static const char *const keys[] = {"name", "UID"};
 
 static int read_fields(struct bench *bench, const char *bytes, struct text value[2])
 {
-    struct jr_fields fields = JR_FIELDS(keys);
-    struct jr in;
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_reader in;
     int key;
     value[0] = value[1] = TEXT("-");
     start(bench, &in, text_of(bytes));
-    if (jr_object(&in))
-        while (jr_field(&in, &fields, &key))
-            (void)jr_string(&in, &value[key]);
-    return jr_finish(&in);
+    if (json_read_object(&in))
+        while (json_read_field(&in, &fields, &key))
+            (void)json_read_string(&in, &value[key]);
+    return json_reader_finish(&in);
 }
 
 static void fields_come_in_any_order_and_case_and_null_is_none(void **state)
@@ -503,12 +503,12 @@ static void a_path_is_short_and_printable(void **state)
     memset(bytes + at, 'k', LONG);
     at += LONG;
     at += snprintf(bytes + at, sizeof bytes - (size_t)at, "\":!}}");
-    struct jr in;
+    struct json_reader in;
     struct text key;
     start(bench, &in, (struct text){bytes, (size_t)at});
-    assert_true(jr_object(&in) && jr_key(&in, &key));
-    assert_true(jr_object(&in) && jr_key(&in, &key));
-    assert_false(jr_skip(&in));
+    assert_true(json_read_object(&in) && json_read_key(&in, &key));
+    assert_true(json_read_object(&in) && json_read_key(&in, &key));
+    assert_false(json_read_skip(&in));
     assert_says(bench, "body[\"a??%s%n\"].kkkkk");
     assert_says(bench, "kkk...: expected a value, found '!'");
     assert_true(strlen(bench->err.text) < 200);
@@ -546,10 +546,11 @@ static void what_lies_deep_is_passed_over_and_checked(void **state)
         const char was = text.data[at];
         for (size_t i = 0; i < sizeof wrong - 1; i++) {
             text.data[at] = wrong[i];
-            struct jr in;
-            jr_init(&in, (struct text){text.data, text.len}, "body", &bench->arena, &bench->err);
-            (void)jr_skip(&in);
-            const bool good = jr_finish(&in) == 0;
+            struct json_reader in;
+            json_reader_init(&in, (struct text){text.data, text.len}, "body", &bench->arena,
+                             &bench->err);
+            (void)json_read_skip(&in);
+            const bool good = json_reader_finish(&in) == 0;
             if (good && was != wrong[i] && was != 'x' && was != 'a' && was != 'z' && was != '"')
                 fail_msg("%c for %c at %zu was taken", wrong[i], was, at);
         }
@@ -564,29 +565,30 @@ static void what_lies_deep_is_passed_over_and_checked(void **state)
 static void a_reader_goes_on_behind_what_failed(void **state)
 {
     struct bench *bench = *state;
-    struct jr in;
+    struct json_reader in;
     const char *text = NULL;
     start(bench, &in, TEXT("[{\"a\":[1,{\"b\":\"\\u0000\"}],\"c\":2}, \"next\"]"));
-    assert_true(jr_array(&in) && jr_element(&in));
-    const struct jr_mark mark = jr_mark(&in);
-    assert_true(jr_object(&in));
+    assert_true(json_read_array(&in) && json_read_element(&in));
+    const struct json_reader_mark mark = json_reader_mark(&in);
+    assert_true(json_read_object(&in));
     struct text key;
-    assert_true(jr_key(&in, &key) && jr_array(&in) && jr_element(&in) && jr_skip(&in));
-    assert_true(jr_element(&in) && jr_object(&in) && jr_key(&in, &key));
-    assert_false(jr_cstring(&in, &text));
+    assert_true(json_read_key(&in, &key) && json_read_array(&in) && json_read_element(&in) &&
+                json_read_skip(&in));
+    assert_true(json_read_element(&in) && json_read_object(&in) && json_read_key(&in, &key));
+    assert_false(json_read_cstring(&in, &text));
     assert_says(bench, "body[0].a[1].b: must not hold a NUL");
-    assert_true(jr_retreat(&in, mark));
-    assert_true(jr_element(&in) && jr_cstring(&in, &text));
+    assert_true(json_reader_retreat(&in, mark));
+    assert_true(json_read_element(&in) && json_read_cstring(&in, &text));
     assert_string_equal(text, "next");
-    assert_false(jr_element(&in));
-    assert_int_equal(jr_finish(&in), 0);
+    assert_false(json_read_element(&in));
+    assert_int_equal(json_reader_finish(&in), 0);
 
     start(bench, &in, TEXT("[{\"a\":7,]"));
-    assert_true(jr_array(&in) && jr_element(&in));
-    const struct jr_mark broken = jr_mark(&in);
-    assert_false(jr_cstring(&in, &text));
-    assert_false(jr_retreat(&in, broken));
-    assert_int_equal(jr_finish(&in), -ERR_INVALID);
+    assert_true(json_read_array(&in) && json_read_element(&in));
+    const struct json_reader_mark broken = json_reader_mark(&in);
+    assert_false(json_read_cstring(&in, &text));
+    assert_false(json_reader_retreat(&in, broken));
+    assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     assert_says(bench, "expected a key in quotes");
 }
 

@@ -13,8 +13,8 @@
  *
  * Pure.
  */
-#ifndef MILLIGPU_KUBE_DOC_H
-#define MILLIGPU_KUBE_DOC_H
+#ifndef MILLIGPU_DOC_H
+#define MILLIGPU_DOC_H
 
 #include "milligpu/arena.h"
 #include "milligpu/err.h"

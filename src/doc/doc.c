@@ -1,9 +1,9 @@
-#include "kube/doc.h"
+#include "milligpu/doc.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "milligpu/jr.h"
+#include "milligpu/json.h"
 #include "milligpu/map.h"
 
 /* Below this many keys comparing each with each is cheaper than hashing. */
@@ -60,7 +60,7 @@ void doc_append(struct doc *array, struct doc *value)
 /* ---- JSON ---- */
 
 struct reading {
-    struct jr json;
+    struct json_reader json;
     struct arena *arena;
     struct text bytes;
     const char *counted; /* lines are counted up to here */
@@ -113,10 +113,10 @@ static struct doc *read_object(struct reading *in)
 
     object->line = line_now(in);
     map_init(&seen);
-    jr_object(&in->json);
-    while (jr_key(&in->json, &key)) {
+    json_read_object(&in->json);
+    while (json_read_key(&in->json, &key)) {
         if (!key_is_new(object, key, &seen)) {
-            jr_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
+            json_reader_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
             break;
         }
         struct doc *value = read_value(in);
@@ -136,8 +136,8 @@ static struct doc *read_array(struct reading *in)
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
     array->line = line_now(in);
-    jr_array(&in->json);
-    while (jr_element(&in->json)) {
+    json_read_array(&in->json);
+    while (json_read_element(&in->json)) {
         struct doc *value = read_value(in);
         if (value == NULL)
             return NULL;
@@ -151,7 +151,7 @@ static struct doc *read_string(struct reading *in)
     must(in->arena != NULL && in->line > 0);
     const uint32_t line = line_now(in);
     struct text text;
-    if (!jr_string(&in->json, &text))
+    if (!json_read_string(&in->json, &text))
         return NULL;
     struct doc *doc = doc_new_str(in->arena, text);
     doc->line = line;
@@ -165,7 +165,7 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
     struct text raw;
 
     doc->line = line_now(in);
-    if (!jr_raw(&in->json, &raw))
+    if (!json_read_raw(&in->json, &raw))
         return NULL;
     doc->text = (struct text){arena_copy(in->arena, raw), raw.len};
     return doc;
@@ -175,25 +175,25 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 static struct doc *read_value(struct reading *in)
 {
     must(in->arena != NULL && in->line > 0);
-    switch (jr_peek(&in->json)) {
-    case JR_OBJECT:
+    switch (json_read_peek(&in->json)) {
+    case JSON_TYPE_OBJECT:
         return read_object(in);
-    case JR_ARRAY:
+    case JSON_TYPE_ARRAY:
         return read_array(in);
-    case JR_STRING:
+    case JSON_TYPE_STRING:
         return read_string(in);
-    case JR_NUMBER:
+    case JSON_TYPE_NUMBER:
         return read_scalar(in, DOC_NUMBER);
-    case JR_TRUE:
-    case JR_FALSE:
+    case JSON_TYPE_TRUE:
+    case JSON_TYPE_FALSE:
         return read_scalar(in, DOC_BOOL);
-    case JR_NULL:
+    case JSON_TYPE_NULL:
         return read_scalar(in, DOC_NULL);
-    case JR_END:
-    case JR_BAD:
+    case JSON_TYPE_END:
+    case JSON_TYPE_BAD:
         break;
     }
-    jr_skip(&in->json); /* says what is wrong */
+    json_read_skip(&in->json); /* says what is wrong */
     return NULL;
 }
 
@@ -203,9 +203,9 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
     struct reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
 
     must(arena != NULL);
-    jr_init(&in.json, bytes, root, arena, err);
+    json_reader_init(&in.json, bytes, root, arena, err);
     struct doc *doc = read_value(&in);
-    const int rc = jr_finish(&in.json);
+    const int rc = json_reader_finish(&in.json);
     if (rc < 0)
         return rc;
     must(doc != NULL);

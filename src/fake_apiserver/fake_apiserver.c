@@ -1,11 +1,11 @@
-#include "milligpu/standin.h"
+#include "milligpu/fake_apiserver.h"
 
 #include <string.h>
 #include <time.h>
 
 #include "milligpu/alloc.h"
 
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
 enum {
     BOOKMARK_MS = 60 * 1000,
@@ -36,106 +36,106 @@ static uint64_t seed_of(const char *name)
     return hash;
 }
 
-struct standin *standin_new(const char *name)
+struct fake_apiserver *fake_apiserver_new(const char *name)
 {
-    struct standin *standin = xcalloc(1, sizeof *standin);
+    struct fake_apiserver *fake = xcalloc(1, sizeof *fake);
     pthread_condattr_t how;
 
-    must(pthread_mutex_init(&standin->lock, NULL) == 0);
+    must(pthread_mutex_init(&fake->lock, NULL) == 0);
     must(pthread_condattr_init(&how) == 0);
     must(pthread_condattr_setclock(&how, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&standin->news, &how) == 0);
+    must(pthread_cond_init(&fake->news, &how) == 0);
     (void)pthread_condattr_destroy(&how); /* only reads it */
-    standin->name = xstrdup(name);
-    standin->seed = seed_of(name);
-    standin->rv = 1;
-    standin->compacted = 1;
-    standin->wall_ms = real_wall_ms;
-    standin->log = xcalloc(STANDIN_EVENTS_MAX, sizeof *standin->log);
-    return standin;
+    fake->name = xstrdup(name);
+    fake->seed = seed_of(name);
+    fake->rv = 1;
+    fake->compacted = 1;
+    fake->wall_ms = real_wall_ms;
+    fake->log = xcalloc(FAKE_EVENTS_MAX, sizeof *fake->log);
+    return fake;
 }
 
-void standin_free(struct standin *standin)
+void fake_apiserver_free(struct fake_apiserver *fake)
 {
-    if (standin == NULL)
+    if (fake == NULL)
         return;
-    standin_log_compact(standin, 0);
+    fake_log_compact(fake, 0);
     for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
-        standin_snapshot_drop(&standin->snapshot[i]);
+        fake_snapshot_drop(&fake->snapshot[i]);
     for (size_t id = 0; id < RESOURCES; id++) {
-        for (size_t i = 0; i < standin->shelf[id].count; i++) {
-            must(standin->shelf[id].item[i]->refs == 1);
-            standin_object_unref(standin->shelf[id].item[i]);
+        for (size_t i = 0; i < fake->shelf[id].count; i++) {
+            must(fake->shelf[id].item[i]->refs == 1);
+            fake_object_unref(fake->shelf[id].item[i]);
         }
-        xfree(standin->shelf[id].item);
+        xfree(fake->shelf[id].item);
     }
-    xfree(standin->log);
-    xfree(standin->name);
-    pthread_cond_destroy(&standin->news);
-    pthread_mutex_destroy(&standin->lock);
-    xfree(standin);
+    xfree(fake->log);
+    xfree(fake->name);
+    pthread_cond_destroy(&fake->news);
+    pthread_mutex_destroy(&fake->lock);
+    xfree(fake);
 }
 
-void standin_counts(struct standin *standin, struct standin_counts *out)
+void fake_apiserver_counts(struct fake_apiserver *fake, struct fake_apiserver_counts *out)
 {
-    must(standin != NULL);
-    pthread_mutex_lock(&standin->lock);
-    *out = standin->counts;
-    pthread_mutex_unlock(&standin->lock);
+    must(fake != NULL);
+    pthread_mutex_lock(&fake->lock);
+    *out = fake->counts;
+    pthread_mutex_unlock(&fake->lock);
 }
 
-void standin_set_clock(struct standin *standin, int64_t (*wall_ms)(void *ctx), void *ctx)
+void fake_apiserver_set_clock(struct fake_apiserver *fake, int64_t (*wall_ms)(void *ctx), void *ctx)
 {
     must(wall_ms != NULL);
-    pthread_mutex_lock(&standin->lock);
-    standin->wall_ms = wall_ms;
-    standin->wall_ctx = ctx;
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_lock(&fake->lock);
+    fake->wall_ms = wall_ms;
+    fake->wall_ctx = ctx;
+    pthread_mutex_unlock(&fake->lock);
 }
 
-uint64_t standin_version(struct standin *standin)
+uint64_t fake_apiserver_version(struct fake_apiserver *fake)
 {
-    pthread_mutex_lock(&standin->lock);
-    const uint64_t version = standin->rv;
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_lock(&fake->lock);
+    const uint64_t version = fake->rv;
+    pthread_mutex_unlock(&fake->lock);
     must(version > 0);
     return version;
 }
 
-void standin_set_version(struct standin *standin, uint64_t version)
+void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
 {
     must(version > 0);
-    pthread_mutex_lock(&standin->lock);
-    must(standin->rv <= version && standin->compacted == standin->rv);
-    standin->rv = standin->compacted = version;
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_lock(&fake->lock);
+    must(fake->rv <= version && fake->compacted == fake->rv);
+    fake->rv = fake->compacted = version;
+    pthread_mutex_unlock(&fake->lock);
 }
 
 /* Also the later pages of lists, as etcd's compaction does. */
-void standin_compact(struct standin *standin)
+void fake_apiserver_compact(struct fake_apiserver *fake)
 {
-    pthread_mutex_lock(&standin->lock);
-    standin_log_compact(standin, 0);
-    standin->compacted = standin->rv;
+    pthread_mutex_lock(&fake->lock);
+    fake_log_compact(fake, 0);
+    fake->compacted = fake->rv;
     for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
-        standin_snapshot_drop(&standin->snapshot[i]);
-    must(standin->log_count == 0);
-    pthread_mutex_unlock(&standin->lock);
+        fake_snapshot_drop(&fake->snapshot[i]);
+    must(fake->log_count == 0);
+    pthread_mutex_unlock(&fake->lock);
 }
 
-int standin_request(struct standin *standin, const char *method, const char *path, struct text body,
-                    struct strbuf *out)
+int fake_apiserver_request(struct fake_apiserver *fake, const char *method, const char *path,
+                           struct text body, struct strbuf *out)
 {
     struct arena arena;
 
     strbuf_reset(out);
     arena_init(&arena);
-    pthread_mutex_lock(&standin->lock);
-    struct ask ask = {.standin = standin, .arena = &arena, .out = out, .body = body};
-    int status = standin_ask_parse(&ask, method, path);
+    pthread_mutex_lock(&fake->lock);
+    struct ask ask = {.fake = fake, .arena = &arena, .out = out, .body = body};
+    int status = fake_ask_parse(&ask, method, path);
     if (status == 0)
-        status = standin_ask_answer(&ask);
-    pthread_mutex_unlock(&standin->lock);
+        status = fake_ask_answer(&ask);
+    pthread_mutex_unlock(&fake->lock);
     arena_done(&arena);
     must(status >= 200);
     return status;
@@ -161,9 +161,9 @@ struct call {
 };
 
 struct handle {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct call *calls;
-    bool woken;       /* under the lock of the stand-in */
+    bool woken;       /* under the lock of the fake API server */
     uint64_t seen_rv; /* all watches were served up to here */
     uint64_t delivered;
     void *user;
@@ -188,12 +188,12 @@ static void give(struct handle *handle, struct call *call, enum kube_piece piece
 /* Not a watch, or one that is refused: the answer is complete. */
 static void answer_whole(struct handle *handle, struct call *call)
 {
-    must(handle->standin != NULL);
+    must(handle->fake != NULL);
     struct strbuf out;
 
     strbuf_init(&out);
-    const int status = standin_request(handle->standin, call->method, call->path,
-                                       (struct text){call->body.data, call->body.len}, &out);
+    const int status = fake_apiserver_request(handle->fake, call->method, call->path,
+                                              (struct text){call->body.data, call->body.len}, &out);
     give(handle, call, KUBE_HEAD, status, TEXT(""));
     if (out.len > 0)
         give(handle, call, KUBE_DATA, status, (struct text){out.data, out.len});
@@ -203,15 +203,15 @@ static void answer_whole(struct handle *handle, struct call *call)
 
 static bool begin_watch(struct handle *handle, struct call *call)
 {
-    struct standin *standin = handle->standin;
+    struct fake_apiserver *fake = handle->fake;
     struct strbuf out;
 
     must(!call->watching);
     if (strcmp(call->method, "GET") != 0 || strstr(call->path, "watch=") == NULL)
         return false;
     strbuf_init(&out);
-    call->ask = (struct ask){.standin = standin, .arena = &call->arena, .out = &out};
-    const int status = standin_ask_parse(&call->ask, call->method, call->path);
+    call->ask = (struct ask){.fake = fake, .arena = &call->arena, .out = &out};
+    const int status = fake_ask_parse(&call->ask, call->method, call->path);
     call->ask.out = NULL;
     strbuf_done(&out);
     if (status != 0 || !call->ask.watch || call->ask.resource == NULL || call->ask.name[0] != '\0')
@@ -227,19 +227,19 @@ static bool begin_watch(struct handle *handle, struct call *call)
 
 static void serve_watch(struct handle *handle, struct call *call)
 {
-    struct standin *standin = handle->standin;
+    struct fake_apiserver *fake = handle->fake;
     const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
     struct strbuf out;
 
     must(call->watching);
     strbuf_init(&out);
-    pthread_mutex_lock(&standin->lock);
-    const bool more = standin_watch_collect(&call->ask, &call->at, &out);
+    pthread_mutex_lock(&fake->lock);
+    const bool more = fake_watch_collect(&call->ask, &call->at, &out);
     if (more && (now_ms >= call->bookmark_ms || (now_ms >= call->end_ms && call->ask.bookmarks))) {
-        standin_watch_bookmark(&call->ask, &call->at, &out);
+        fake_watch_bookmark(&call->ask, &call->at, &out);
         call->bookmark_ms = now_ms + BOOKMARK_MS;
     }
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_unlock(&fake->lock);
     if (!call->headed)
         give(handle, call, KUBE_HEAD, 200, TEXT(""));
     call->headed = true;
@@ -262,7 +262,7 @@ static void call_free(struct call *call)
 
 static void sweep(struct handle *handle)
 {
-    must(handle->standin != NULL);
+    must(handle->fake != NULL);
     for (struct call **at = &handle->calls; *at != NULL;) {
         struct call *call = *at;
         if (!call->ended) {
@@ -277,10 +277,10 @@ static void sweep(struct handle *handle)
 /* Calls that answers start come to the end of the list, and are served in the same turn. */
 static void serve(struct handle *handle)
 {
-    must(handle->standin != NULL);
-    pthread_mutex_lock(&handle->standin->lock);
-    handle->seen_rv = handle->standin->rv;
-    pthread_mutex_unlock(&handle->standin->lock);
+    must(handle->fake != NULL);
+    pthread_mutex_lock(&handle->fake->lock);
+    handle->seen_rv = handle->fake->rv;
+    pthread_mutex_unlock(&handle->fake->lock);
     for (struct call *call = handle->calls; call != NULL; call = call->next) {
         if (call->ended)
             continue;
@@ -307,17 +307,17 @@ static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
 /* Until something was written, somebody woke us, or it is time.  Returns whether it was wake(). */
 static bool wait_for_news(struct handle *handle, int64_t until_ms)
 {
-    struct standin *standin = handle->standin;
+    struct fake_apiserver *fake = handle->fake;
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
     int rc = 0;
 
     must(until_ms >= 0);
-    pthread_mutex_lock(&standin->lock);
-    while (!handle->woken && standin->rv == handle->seen_rv && rc == 0)
-        rc = pthread_cond_timedwait(&standin->news, &standin->lock, &until);
+    pthread_mutex_lock(&fake->lock);
+    while (!handle->woken && fake->rv == handle->seen_rv && rc == 0)
+        rc = pthread_cond_timedwait(&fake->news, &fake->lock, &until);
     const bool woken = handle->woken;
     handle->woken = false;
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_unlock(&fake->lock);
     return woken;
 }
 
@@ -377,16 +377,16 @@ static void ops_wake(void *ctx)
 {
     struct handle *handle = ctx;
 
-    pthread_mutex_lock(&handle->standin->lock);
+    pthread_mutex_lock(&handle->fake->lock);
     handle->woken = true;
-    must(pthread_cond_broadcast(&handle->standin->news) == 0);
-    pthread_mutex_unlock(&handle->standin->lock);
+    must(pthread_cond_broadcast(&handle->fake->news) == 0);
+    pthread_mutex_unlock(&handle->fake->lock);
 }
 
 static const char *ops_name(void *ctx)
 {
     const struct handle *handle = ctx;
-    return handle->standin->name;
+    return handle->fake->name;
 }
 
 static void ops_free(void *ctx)
@@ -400,12 +400,12 @@ static void ops_free(void *ctx)
     xfree(handle);
 }
 
-void standin_ops(struct standin *standin, struct kube_ops *out)
+void fake_apiserver_ops(struct fake_apiserver *fake, struct kube_ops *out)
 {
     struct handle *handle = xcalloc(1, sizeof *handle);
 
     must(out != NULL);
-    handle->standin = standin;
+    handle->fake = fake;
     *out = (struct kube_ops){.ctx = handle,
                              .start = ops_start,
                              .cancel = ops_cancel,

@@ -4,14 +4,14 @@
 
 #include "milligpu/alloc.h"
 
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
 static bool wants(const struct ask *in, const struct object *object)
 {
-    must(in->standin->compacted <= in->standin->rv);
+    must(in->fake->compacted <= in->fake->rv);
     if (in->namespace[0] != '\0' && strcmp(in->namespace, object->namespace) != 0)
         return false;
-    return standin_selects(&in->selector, object);
+    return fake_selects(&in->selector, object);
 }
 
 /* ---- lists ---- */
@@ -26,7 +26,7 @@ static void shelf_keep(struct shelf *shelf, struct object *object)
 
 static void list_head(struct ask *in, uint64_t rv, const char *token)
 {
-    must(in->standin->compacted <= in->standin->rv);
+    must(in->fake->compacted <= in->fake->rv);
     strbuf_printf(in->out,
                   "{\"kind\":\"%sList\",\"apiVersion\":\"%s\",\"metadata\":{\"resourceVersion\":"
                   "\"%llu\"",
@@ -39,20 +39,20 @@ static void list_head(struct ask *in, uint64_t rv, const char *token)
 /* The rest of a list, as it was when its first page was asked for. */
 static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
 {
-    struct standin *standin = in->standin;
-    const uint64_t id = ++standin->snapshots;
-    struct snapshot *snapshot = &standin->snapshot[id % SNAPSHOTS_MAX];
+    struct fake_apiserver *fake = in->fake;
+    const uint64_t id = ++fake->snapshots;
+    struct snapshot *snapshot = &fake->snapshot[id % SNAPSHOTS_MAX];
 
     must(rest->count > 0);
-    standin_snapshot_drop(snapshot);
-    *snapshot = (struct snapshot){.id = id, .rv = standin->rv, .items = *rest};
+    fake_snapshot_drop(snapshot);
+    *snapshot = (struct snapshot){.id = id, .rv = fake->rv, .items = *rest};
     *rest = (struct shelf){NULL, 0, 0};
     *out_token = arena_printf(in->arena, "%llu.0", (unsigned long long)id);
 }
 
 static int first_page(struct ask *in)
 {
-    const struct shelf *shelf = &in->standin->shelf[in->resource->id];
+    const struct shelf *shelf = &in->fake->shelf[in->resource->id];
     const size_t limit = in->limit > 0 ? (size_t)in->limit : SIZE_MAX;
     struct shelf page = {NULL, 0, 0};
     struct shelf rest = {NULL, 0, 0};
@@ -64,12 +64,12 @@ static int first_page(struct ask *in)
     if (rest.count > 0)
         snapshot_make(in, &rest, &token);
     must(rest.count == 0);
-    list_head(in, in->standin->rv, token);
+    list_head(in, in->fake->rv, token);
     for (size_t i = 0; i < page.count; i++) {
         if (i > 0)
             strbuf_char(in->out, ',');
         strbuf_text(in->out, page.item[i]->text);
-        standin_object_unref(page.item[i]);
+        fake_object_unref(page.item[i]);
     }
     xfree(page.item);
     strbuf_str(in->out, "]}");
@@ -81,14 +81,14 @@ static int later_page(struct ask *in)
     char *end;
     const unsigned long long id = strtoull(in->continue_token, &end, 10);
     const unsigned long long from = *end == '.' ? strtoull(end + 1, &end, 10) : 0;
-    const struct snapshot *snapshot = &in->standin->snapshot[id % SNAPSHOTS_MAX];
+    const struct snapshot *snapshot = &in->fake->snapshot[id % SNAPSHOTS_MAX];
     const char *token = "";
 
     if (*end != '\0' || id == 0)
-        return standin_answer_status(in, 400, "BadRequest", "continue key is not valid: %s",
-                                     in->continue_token);
+        return fake_answer_status(in, 400, "BadRequest", "continue key is not valid: %s",
+                                  in->continue_token);
     if (snapshot->id != id || from >= snapshot->items.count)
-        return standin_answer_status(
+        return fake_answer_status(
             in, 410, "Expired",
             "The provided continue parameter is too old to display a consistent list result.");
     const size_t left = snapshot->items.count - from;
@@ -106,15 +106,15 @@ static int later_page(struct ask *in)
     return 200;
 }
 
-int standin_answer_list(struct ask *in)
+int fake_answer_list(struct ask *in)
 {
     must(!in->watch && in->resource != NULL);
     if (in->continue_token[0] != '\0')
         return later_page(in);
-    if (strtoull(in->rv, NULL, 10) > in->standin->rv)
-        return standin_answer_status(in, 504, "Timeout",
-                                     "Too large resource version: %s, current: %llu", in->rv,
-                                     (unsigned long long)in->standin->rv);
+    if (strtoull(in->rv, NULL, 10) > in->fake->rv)
+        return fake_answer_status(in, 504, "Timeout",
+                                  "Too large resource version: %s, current: %llu", in->rv,
+                                  (unsigned long long)in->fake->rv);
     return first_page(in);
 }
 
@@ -154,13 +154,13 @@ static void add_error(struct strbuf *out, int code, const char *reason, const ch
 /* Version 0 or none: everything there is, as if it came now. */
 static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf *out)
 {
-    must(in->standin->compacted <= in->standin->rv);
-    const struct shelf *shelf = &in->standin->shelf[in->resource->id];
+    must(in->fake->compacted <= in->fake->rv);
+    const struct shelf *shelf = &in->fake->shelf[in->resource->id];
 
     at->begun = true;
     if (in->rv[0] != '\0' && strcmp(in->rv, "0") != 0) {
         at->rv = strtoull(in->rv, NULL, 10);
-        if (at->rv <= in->standin->rv)
+        if (at->rv <= in->fake->rv)
             return true;
         add_error(out, 504, "Timeout", "Too large resource version");
         return false;
@@ -168,21 +168,21 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
     for (size_t i = 0; i < shelf->count; i++)
         if (wants(in, shelf->item[i]))
             add_event(out, "ADDED", shelf->item[i]->text);
-    at->rv = in->standin->rv;
+    at->rv = in->fake->rv;
     return true;
 }
 
 /* The first entry of the log after rv. */
-static size_t seek_log(const struct standin *standin, uint64_t rv)
+static size_t seek_log(const struct fake_apiserver *fake, uint64_t rv)
 {
-    must(standin->compacted <= standin->rv);
+    must(fake->compacted <= fake->rv);
     size_t low = 0;
-    size_t high = standin->log_count;
+    size_t high = fake->log_count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const size_t at = (standin->log_first + middle) % STANDIN_EVENTS_MAX;
-        if (standin->log[at].after->rv <= rv)
+        const size_t at = (fake->log_first + middle) % FAKE_EVENTS_MAX;
+        if (fake->log[at].after->rv <= rv)
             low = middle + 1;
         else
             high = middle;
@@ -190,28 +190,27 @@ static size_t seek_log(const struct standin *standin, uint64_t rv)
     return low;
 }
 
-bool standin_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out)
+bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out)
 {
-    const struct standin *standin = in->standin;
+    const struct fake_apiserver *fake = in->fake;
 
     must(in->watch);
     if (!at->begun && !watch_begin(in, at, out))
         return false;
-    if (at->rv < standin->compacted) {
+    if (at->rv < fake->compacted) {
         add_error(out, 410, "Expired", "too old resource version");
         return false;
     }
-    for (size_t i = seek_log(standin, at->rv); i < standin->log_count; i++) {
-        const struct log_entry *entry =
-            &standin->log[(standin->log_first + i) % STANDIN_EVENTS_MAX];
+    for (size_t i = seek_log(fake, at->rv); i < fake->log_count; i++) {
+        const struct log_entry *entry = &fake->log[(fake->log_first + i) % FAKE_EVENTS_MAX];
         if (entry->resource == in->resource->id)
             add_entry(in, entry, out);
     }
-    at->rv = standin->rv;
+    at->rv = fake->rv;
     return true;
 }
 
-void standin_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out)
+void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     must(at->begun);
     strbuf_printf(out,

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/file.h"
 
-#include "kube/config.h"
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
 /* Of a cluster file: 120,000 pods of 4 KB. */
 enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
@@ -17,7 +17,7 @@ struct docs {
 
 /* All is checked before anything is stored: a bad file changes nothing. */
 struct loading {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     const char *file;
     struct arena arena;
     struct docs docs[RESOURCES];
@@ -55,7 +55,7 @@ static void docs_add(struct docs *docs, struct doc *doc)
 static int check_field(struct loading *in, const struct doc *item, const char *path,
                        enum doc_kind kind)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     const struct doc *found = doc_at(item, path);
 
     if (found == NULL)
@@ -68,10 +68,10 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
     return 0;
 }
 
-/* What the stand-in itself reads; the rest is judged by those who use it. */
+/* What the fake API server itself reads; the rest is judged by those who use it. */
 static int check_item(struct loading *in, const struct doc *item)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     static const struct {
         const char *path;
         enum doc_kind kind;
@@ -87,9 +87,9 @@ static int check_item(struct loading *in, const struct doc *item)
     };
     struct err err;
 
-    if (standin_check_metadata(item, &err) < 0)
+    if (fake_check_metadata(item, &err) < 0)
         return wrong(in, item, err.text);
-    if (!standin_name_valid(doc_str(item, "metadata.name")))
+    if (!fake_name_valid(doc_str(item, "metadata.name")))
         return wrong(in, item,
                      doc_str(item, "metadata.name")[0] == '\0'
                          ? "metadata.name: expected a name, found nothing"
@@ -104,8 +104,8 @@ static int check_item(struct loading *in, const struct doc *item)
 
 static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 {
-    must(in->standin != NULL && in->file != NULL);
-    const struct resource *resource = standin_resource(id);
+    must(in->fake != NULL && in->file != NULL);
+    const struct resource *resource = fake_resource(id);
     struct doc *meta = doc_object(&in->arena, item, "metadata");
     struct err ignored;
 
@@ -116,13 +116,13 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
     if (!resource->namespaced)
         doc_remove(meta, "namespace");
     if (doc_str(meta, "creationTimestamp")[0] == '\0')
-        doc_set_str(&in->arena, meta, "creationTimestamp", standin_time(in->standin, &in->arena));
+        doc_set_str(&in->arena, meta, "creationTimestamp", fake_time(in->fake, &in->arena));
     if (id == RES_PODS) {
         struct doc *status = doc_object(&in->arena, item, "status");
         if (doc_str(status, "phase")[0] == '\0')
             doc_set_str(&in->arena, status, "phase", "Pending");
         /* Amounts that are no quantities are for the decoders to report. */
-        (void)standin_pod_fill_requests(&in->arena, item, false, &ignored);
+        (void)fake_pod_fill_requests(&in->arena, item, false, &ignored);
     } else {
         struct doc *status = doc_object(&in->arena, item, "status");
         const struct doc *capacity = doc_get(status, "capacity");
@@ -134,7 +134,7 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 /* kind may be left out in the items of a NodeList. */
 static int load_item(struct loading *in, struct doc *item, const char *list_of)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     if (item->kind != DOC_OBJECT)
         return wrong_type(in, item, "", "an object");
     const char *kind = doc_str(item, "kind");
@@ -143,7 +143,7 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
     if (kind[0] == '\0')
         return wrong(in, item, "kind: expected \"Node\" or \"Pod\", found nothing");
     for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
-        if (strcmp(kind, standin_resource(id)->kind) != 0)
+        if (strcmp(kind, fake_resource(id)->kind) != 0)
             continue;
         const int rc = check_item(in, item);
         if (rc < 0)
@@ -158,7 +158,7 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
 
 static int load_list(struct loading *in, struct doc *list, const char *kind)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     struct doc *items = doc_get(list, "items");
     char prefix[sizeof in->where];
     char of[16];
@@ -191,7 +191,7 @@ static bool ends_in_list(const char *kind)
 
 static int load_document(struct loading *in, struct doc *document)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     const char *kind = doc_str(document, "kind");
 
     if (document->kind == DOC_NULL)
@@ -210,7 +210,7 @@ static int load_document(struct loading *in, struct doc *document)
 
 static int load_documents(struct loading *in, struct doc *documents)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     unsigned number = 0;
 
     if (documents->count == 0)
@@ -243,7 +243,7 @@ static int compare_docs(const void *a, const void *b)
 
 static int check_names(struct loading *in, enum resource_id id)
 {
-    must(in->standin != NULL && in->file != NULL);
+    must(in->fake != NULL && in->file != NULL);
     struct docs *docs = &in->docs[id];
 
     if (docs->count == 0)
@@ -254,10 +254,10 @@ static int check_names(struct loading *in, enum resource_id id)
         const char *namespace = doc_str(doc, "metadata.namespace");
         const char *name = doc_str(doc, "metadata.name");
         const bool twice = (i > 0 && compare_docs(&docs->doc[i - 1], &docs->doc[i]) == 0) ||
-                           standin_shelf_find(in->standin, id, namespace, name) != NULL;
+                           fake_shelf_find(in->fake, id, namespace, name) != NULL;
         if (twice)
             return err_set(in->err, ERR_INVALID, "%s: line %u: the %s %s%s%s is there twice",
-                           in->file, doc->line, standin_resource(id)->kind, namespace,
+                           in->file, doc->line, fake_resource(id)->kind, namespace,
                            namespace[0] != '\0' ? "/" : "", name);
     }
     return 0;
@@ -265,7 +265,7 @@ static int check_names(struct loading *in, enum resource_id id)
 
 static void store(struct loading *in)
 {
-    struct standin *standin = in->standin;
+    struct fake_apiserver *fake = in->fake;
 
     for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
         struct docs *docs = &in->docs[id];
@@ -273,13 +273,13 @@ static void store(struct loading *in)
             struct doc *meta = doc_get(docs->doc[i], "metadata");
             must(meta != NULL);
             if (doc_str(meta, "uid")[0] == '\0')
-                doc_set_str(&in->arena, meta, "uid", standin_uid(standin, &in->arena));
+                doc_set_str(&in->arena, meta, "uid", fake_uid(fake, &in->arena));
         }
-        standin_shelf_fill(standin, id, docs->doc, docs->count, &in->arena);
+        fake_shelf_fill(fake, id, docs->doc, docs->count, &in->arena);
     }
-    standin->counts.nodes += in->docs[RES_NODES].count;
-    standin->counts.pods += in->docs[RES_PODS].count;
-    standin->counts.ignored += in->ignored;
+    fake->counts.nodes += in->docs[RES_NODES].count;
+    fake->counts.pods += in->docs[RES_PODS].count;
+    fake->counts.ignored += in->ignored;
 }
 
 static bool looks_like_json(struct text text)
@@ -305,9 +305,10 @@ static int parse(struct loading *in, struct text text, struct doc **out)
     return 0;
 }
 
-int standin_load_text(struct standin *standin, const char *name, struct text text, struct err *err)
+int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, struct text text,
+                             struct err *err)
 {
-    struct loading in = {.standin = standin, .file = name, .err = err};
+    struct loading in = {.fake = fake, .file = name, .err = err};
     struct doc *documents = NULL;
 
     must(name[0] != '\0');
@@ -315,30 +316,30 @@ int standin_load_text(struct standin *standin, const char *name, struct text tex
     int rc = parse(&in, text, &documents);
     if (rc < 0)
         (void)err_wrap(err, "%s", name); /* rc is its code */
-    pthread_mutex_lock(&standin->lock);
+    pthread_mutex_lock(&fake->lock);
     if (rc == 0)
         rc = load_documents(&in, documents);
     for (enum resource_id id = RES_NODES; id <= RES_PODS && rc == 0; id++)
         rc = check_names(&in, id);
     if (rc == 0)
         store(&in);
-    pthread_mutex_unlock(&standin->lock);
+    pthread_mutex_unlock(&fake->lock);
     for (int id = 0; id < RESOURCES; id++)
         xfree(in.docs[id].doc);
     arena_done(&in.arena);
     return rc;
 }
 
-int standin_load(struct standin *standin, const char *file, struct err *err)
+int fake_apiserver_load(struct fake_apiserver *fake, const char *file, struct err *err)
 {
     char *text;
     size_t len;
 
     must(file[0] != '\0');
-    int rc = kube_file_read(file, FILE_BYTES_MAX, &text, &len, err);
+    int rc = file_read(file, FILE_BYTES_MAX, &text, &len, err);
     if (rc < 0)
         return rc;
-    rc = standin_load_text(standin, file, (struct text){text, len}, err);
+    rc = fake_apiserver_load_text(fake, file, (struct text){text, len}, err);
     xfree(text);
     return rc;
 }

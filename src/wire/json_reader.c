@@ -1,13 +1,13 @@
-#include "milligpu/jr.h"
-
 #include <string.h>
+
+#include "milligpu/json.h"
 
 #include "wire/scan.h"
 
 enum { PATH_MAX_BYTES = 256, SHOWN_MAX_BYTES = 48 };
 
-void jr_init(struct jr *in, struct text bytes, const char *root, struct arena *arena,
-             struct err *err)
+void json_reader_init(struct json_reader *in, struct text bytes, const char *root,
+                      struct arena *arena, struct err *err)
 {
     must(root != NULL && arena != NULL && err != NULL);
     must(bytes.at != NULL || bytes.len == 0);
@@ -81,7 +81,7 @@ static void path_add_key(struct path *path, struct text key)
         path_add(path, TEXT("\"]"));
 }
 
-void jr_fail_here(struct jr *in)
+void json_reader_fail_here(struct json_reader *in)
 {
     must(!in->failed);
     must(in->depth <= JSON_DEPTH_MAX);
@@ -89,7 +89,7 @@ void jr_fail_here(struct jr *in)
     struct path path = {.len = 0};
     path_add(&path, text_of(in->root));
     for (uint32_t i = 0; i < in->depth; i++) {
-        const struct jr_level *level = &in->level[i];
+        const struct json_reader_level *level = &in->level[i];
         if (level->array)
             path_add_index(&path, level->index);
         else if (level->key.at != NULL)
@@ -99,7 +99,7 @@ void jr_fail_here(struct jr *in)
     in->failed = true;
 }
 
-static void skip_space(struct jr *in)
+static void skip_space(struct json_reader *in)
 {
     must(in->at <= in->end);
 
@@ -108,95 +108,101 @@ static void skip_space(struct jr *in)
         in->at++;
 }
 
-static const char *type_name(enum jr_type type)
+static const char *type_name(enum json_reader_type type)
 {
     static const char *const name[] = {
-        [JR_END] = "the end",     [JR_OBJECT] = "an object", [JR_ARRAY] = "an array",
-        [JR_STRING] = "a string", [JR_NUMBER] = "a number",  [JR_TRUE] = "true",
-        [JR_FALSE] = "false",     [JR_NULL] = "null",        [JR_BAD] = "no JSON",
+        [JSON_TYPE_END] = "the end",     [JSON_TYPE_OBJECT] = "an object",
+        [JSON_TYPE_ARRAY] = "an array",  [JSON_TYPE_STRING] = "a string",
+        [JSON_TYPE_NUMBER] = "a number", [JSON_TYPE_TRUE] = "true",
+        [JSON_TYPE_FALSE] = "false",     [JSON_TYPE_NULL] = "null",
+        [JSON_TYPE_BAD] = "no JSON",
     };
     must((size_t)type < ARRAY_LEN(name));
     return name[type];
 }
 
-static size_t position(const struct jr *in, const char *at)
+static size_t position(const struct json_reader *in, const char *at)
 {
     must(at >= in->begin && at <= in->end);
     return (size_t)(at - in->begin);
 }
 
 /* What stands here is not what the grammar wants. */
-static bool wrong(struct jr *in, const char *expected)
+static bool wrong(struct json_reader *in, const char *expected)
 {
     must(!in->failed);
     must(expected != NULL);
 
-    const enum jr_type type = jr_peek(in);
-    if (type != JR_BAD && type != JR_END && *in->at != 't' && *in->at != 'f' && *in->at != 'n')
-        jr_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
-                position(in, in->at));
-    else if (type == JR_END)
-        jr_fail(in, "expected %s, found the end at byte %zu", expected, position(in, in->at));
+    const enum json_reader_type type = json_read_peek(in);
+    if (type != JSON_TYPE_BAD && type != JSON_TYPE_END && *in->at != 't' && *in->at != 'f' &&
+        *in->at != 'n')
+        json_reader_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
+                         position(in, in->at));
+    else if (type == JSON_TYPE_END)
+        json_reader_fail(in, "expected %s, found the end at byte %zu", expected,
+                         position(in, in->at));
     else if (*in->at > 0x20 && *in->at < 0x7F)
-        jr_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at, position(in, in->at));
+        json_reader_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at,
+                         position(in, in->at));
     else
-        jr_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
-                (unsigned)(unsigned char)*in->at, position(in, in->at));
+        json_reader_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
+                         (unsigned)(unsigned char)*in->at, position(in, in->at));
     return false;
 }
 
-enum jr_type jr_peek(struct jr *in)
+enum json_reader_type json_read_peek(struct json_reader *in)
 {
     must(in->at >= in->begin && in->at <= in->end);
     must(in->depth <= JSON_DEPTH_MAX);
 
     if (in->failed)
-        return JR_BAD;
+        return JSON_TYPE_BAD;
     skip_space(in);
     if (in->at == in->end)
-        return JR_END;
+        return JSON_TYPE_END;
     switch (*in->at) {
     case '{':
-        return JR_OBJECT;
+        return JSON_TYPE_OBJECT;
     case '[':
-        return JR_ARRAY;
+        return JSON_TYPE_ARRAY;
     case '"':
-        return JR_STRING;
+        return JSON_TYPE_STRING;
     case 't':
-        return JR_TRUE;
+        return JSON_TYPE_TRUE;
     case 'f':
-        return JR_FALSE;
+        return JSON_TYPE_FALSE;
     case 'n':
-        return JR_NULL;
+        return JSON_TYPE_NULL;
     default:
-        return *in->at == '-' || (*in->at >= '0' && *in->at <= '9') ? JR_NUMBER : JR_BAD;
+        return *in->at == '-' || (*in->at >= '0' && *in->at <= '9') ? JSON_TYPE_NUMBER
+                                                                    : JSON_TYPE_BAD;
     }
 }
 
-static bool expect(struct jr *in, enum jr_type type, const char *expected)
+static bool expect(struct json_reader *in, enum json_reader_type type, const char *expected)
 {
-    must(type != JR_BAD && type != JR_END);
+    must(type != JSON_TYPE_BAD && type != JSON_TYPE_END);
 
     if (in->failed)
         return false;
-    return jr_peek(in) == type || wrong(in, expected);
+    return json_read_peek(in) == type || wrong(in, expected);
 }
 
-static bool enter(struct jr *in, bool array)
+static bool enter(struct json_reader *in, bool array)
 {
     must(in->at < in->end);
 
     if (in->depth == JSON_DEPTH_MAX) {
-        jr_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_DEPTH_MAX)",
-                   JSON_DEPTH_MAX);
+        json_reader_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_DEPTH_MAX)",
+                            JSON_DEPTH_MAX);
         return false;
     }
-    in->level[in->depth++] = (struct jr_level){.array = array, .first = true};
+    in->level[in->depth++] = (struct json_reader_level){.array = array, .first = true};
     in->at++;
     return true;
 }
 
-static bool leave(struct jr *in)
+static bool leave(struct json_reader *in)
 {
     must(in->depth > 0);
     in->depth--;
@@ -204,30 +210,30 @@ static bool leave(struct jr *in)
     return false;
 }
 
-bool jr_object(struct jr *in)
+bool json_read_object(struct json_reader *in)
 {
-    return expect(in, JR_OBJECT, "an object") && enter(in, false);
+    return expect(in, JSON_TYPE_OBJECT, "an object") && enter(in, false);
 }
 
-bool jr_array(struct jr *in)
+bool json_read_array(struct json_reader *in)
 {
-    return expect(in, JR_ARRAY, "an array") && enter(in, true);
+    return expect(in, JSON_TYPE_ARRAY, "an array") && enter(in, true);
 }
 
 /* To the closing quote.  The reader stands on the opening one.  shape: nobody will read it. */
-static bool read_string(struct jr *in, bool shape, struct scan_string *out)
+static bool read_string(struct json_reader *in, bool shape, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
 
     *out = shape ? scan_shape(in->at + 1, in->end) : scan_string(in->at + 1, in->end);
     if (out->close == NULL) {
-        jr_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
+        json_reader_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
         return false;
     }
     return true;
 }
 
-static struct text decode(struct jr *in, struct text raw, bool escaped)
+static struct text decode(struct json_reader *in, struct text raw, bool escaped)
 {
     must(raw.at > in->begin);
     must(raw.len <= position(in, in->end));
@@ -239,13 +245,13 @@ static struct text decode(struct jr *in, struct text raw, bool escaped)
 }
 
 /* ',' before all but the first; false at the closing bracket or on failure. */
-static bool next(struct jr *in, bool array)
+static bool next(struct json_reader *in, bool array)
 {
     if (in->failed)
         return false;
     must(in->depth > 0 && in->level[in->depth - 1].array == array);
 
-    struct jr_level *level = &in->level[in->depth - 1];
+    struct json_reader_level *level = &in->level[in->depth - 1];
     skip_space(in);
     if (in->at < in->end && *in->at == (array ? ']' : '}'))
         return leave(in);
@@ -262,7 +268,7 @@ static bool next(struct jr *in, bool array)
 }
 
 /* The key with its colon.  Decoded only where somebody will look at it. */
-static bool next_key(struct jr *in, struct text *out_key, bool decoded)
+static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     must(out_key != NULL);
 
@@ -286,23 +292,23 @@ static bool next_key(struct jr *in, struct text *out_key, bool decoded)
     return true;
 }
 
-bool jr_key(struct jr *in, struct text *out_key)
+bool json_read_key(struct json_reader *in, struct text *out_key)
 {
     must(in->failed || in->depth > 0);
     return next_key(in, out_key, true);
 }
 
-bool jr_element(struct jr *in)
+bool json_read_element(struct json_reader *in)
 {
     return next(in, true);
 }
 
-bool jr_string(struct jr *in, struct text *out)
+bool json_read_string(struct json_reader *in, struct text *out)
 {
     must(out != NULL);
 
     struct scan_string string;
-    if (!expect(in, JR_STRING, "a string") || !read_string(in, false, &string))
+    if (!expect(in, JSON_TYPE_STRING, "a string") || !read_string(in, false, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
     *out = decode(in, raw, string.escaped);
@@ -311,21 +317,21 @@ bool jr_string(struct jr *in, struct text *out)
 }
 
 /* Only an escape can make a NUL, and what has escapes is not borrowed. */
-static bool no_nul(struct jr *in, struct text value)
+static bool no_nul(struct json_reader *in, struct text value)
 {
     must(value.at != NULL);
 
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
     if (borrowed || memchr(value.at, '\0', value.len) == NULL)
         return true;
-    jr_fail(in, "must not hold a NUL");
+    json_reader_fail(in, "must not hold a NUL");
     return false;
 }
 
-bool jr_cstring(struct jr *in, const char **out)
+bool json_read_cstring(struct json_reader *in, const char **out)
 {
     struct text value;
-    if (!jr_string(in, &value) || !no_nul(in, value))
+    if (!json_read_string(in, &value) || !no_nul(in, value))
         return false;
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
     /* What was decoded is ours and has a zero behind it. */
@@ -334,7 +340,7 @@ bool jr_cstring(struct jr *in, const char **out)
     return true;
 }
 
-bool jr_string_element(struct jr *in, struct text *out)
+bool json_read_string_element(struct json_reader *in, struct text *out)
 {
     must(in->failed || in->depth > 0);
     must(out != NULL);
@@ -351,37 +357,37 @@ bool jr_string_element(struct jr *in, struct text *out)
             return true;
         }
     }
-    return jr_element(in) && jr_string(in, out);
+    return json_read_element(in) && json_read_string(in, out);
 }
 
-bool jr_is_name(struct jr *in, size_t max, struct text name)
+bool json_read_is_name(struct json_reader *in, size_t max, struct text name)
 {
     must(max > 0);
 
     if (in->failed || !no_nul(in, name))
         return false;
     if (name.len == 0)
-        jr_fail(in, "must not be empty");
+        json_reader_fail(in, "must not be empty");
     else if (name.len > max)
-        jr_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", name.len, max);
+        json_reader_fail_as(in, ERR_TOO_LARGE, "has %zu bytes, more than %zu", name.len, max);
     return !in->failed;
 }
 
-bool jr_name(struct jr *in, size_t max, struct text *out)
+bool json_read_name(struct json_reader *in, size_t max, struct text *out)
 {
     must(out != NULL);
-    return jr_string(in, out) && jr_is_name(in, max, *out);
+    return json_read_string(in, out) && json_read_is_name(in, max, *out);
 }
 
-static bool read_number(struct jr *in, struct text *out)
+static bool read_number(struct json_reader *in, struct text *out)
 {
     must(out != NULL);
 
-    if (!expect(in, JR_NUMBER, "a whole number"))
+    if (!expect(in, JSON_TYPE_NUMBER, "a whole number"))
         return false;
     const char *end = scan_number(in->at, in->end);
     if (end == NULL) {
-        jr_fail(in, "a number that is not JSON, at byte %zu", position(in, in->at));
+        json_reader_fail(in, "a number that is not JSON, at byte %zu", position(in, in->at));
         return false;
     }
     *out = (struct text){in->at, (size_t)(end - in->at)};
@@ -389,7 +395,7 @@ static bool read_number(struct jr *in, struct text *out)
     return true;
 }
 
-bool jr_i64(struct jr *in, int64_t *out)
+bool json_read_i64(struct json_reader *in, int64_t *out)
 {
     must(out != NULL);
 
@@ -399,13 +405,13 @@ bool jr_i64(struct jr *in, int64_t *out)
     const enum scan_whole verdict = scan_i64(number, out);
     const int shown = number.len < SHOWN_MAX_BYTES ? (int)number.len : SHOWN_MAX_BYTES;
     if (verdict == SCAN_FRACTION)
-        jr_fail(in, "is %.*s, but must be a whole number", shown, number.at);
+        json_reader_fail(in, "is %.*s, but must be a whole number", shown, number.at);
     if (verdict == SCAN_RANGE)
-        jr_fail(in, "is %.*s, beyond what 63 bits can hold", shown, number.at);
+        json_reader_fail(in, "is %.*s, beyond what 63 bits can hold", shown, number.at);
     return !in->failed;
 }
 
-static bool literal(struct jr *in, const char *word)
+static bool literal(struct json_reader *in, const char *word)
 {
     must(word != NULL);
 
@@ -418,46 +424,46 @@ static bool literal(struct jr *in, const char *word)
     return true;
 }
 
-bool jr_bool(struct jr *in, bool *out)
+bool json_read_bool(struct json_reader *in, bool *out)
 {
     must(out != NULL);
 
-    const enum jr_type type = jr_peek(in);
+    const enum json_reader_type type = json_read_peek(in);
     if (in->failed)
         return false;
-    if (type != JR_TRUE && type != JR_FALSE)
+    if (type != JSON_TYPE_TRUE && type != JSON_TYPE_FALSE)
         return wrong(in, "true or false");
-    if (!literal(in, type == JR_TRUE ? "true" : "false"))
+    if (!literal(in, type == JSON_TYPE_TRUE ? "true" : "false"))
         return false;
-    *out = type == JR_TRUE;
+    *out = type == JSON_TYPE_TRUE;
     return true;
 }
 
-bool jr_null(struct jr *in)
+bool json_read_null(struct json_reader *in)
 {
-    return jr_peek(in) == JR_NULL && literal(in, "null");
+    return json_read_peek(in) == JSON_TYPE_NULL && literal(in, "null");
 }
 
 /* A value that has none inside. */
-static bool skip_scalar(struct jr *in, enum jr_type type)
+static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
 {
     struct scan_string string;
     struct text number;
 
-    must(type != JR_OBJECT && type != JR_ARRAY);
+    must(type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY);
     switch (type) {
-    case JR_STRING:
+    case JSON_TYPE_STRING:
         if (!read_string(in, true, &string))
             return false;
         in->at = string.close + 1;
         return true;
-    case JR_NUMBER:
+    case JSON_TYPE_NUMBER:
         return read_number(in, &number);
-    case JR_TRUE:
+    case JSON_TYPE_TRUE:
         return literal(in, "true");
-    case JR_FALSE:
+    case JSON_TYPE_FALSE:
         return literal(in, "false");
-    case JR_NULL:
+    case JSON_TYPE_NULL:
         return literal(in, "null");
     default:
         return in->failed ? false : wrong(in, "a value");
@@ -476,13 +482,13 @@ static bool deep_is_array(const struct deep *deep)
     return (deep->arrays[(deep->depth - 1) / 64] >> ((deep->depth - 1) % 64) & 1) != 0;
 }
 
-static bool deep_enter(struct jr *in, struct deep *deep, bool array)
+static bool deep_enter(struct json_reader *in, struct deep *deep, bool array)
 {
     must(in->at < in->end);
 
     if (deep->depth == JSON_SKIP_DEPTH_MAX) {
-        jr_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_SKIP_DEPTH_MAX)",
-                   JSON_SKIP_DEPTH_MAX);
+        json_reader_fail_as(in, ERR_TOO_LARGE, "nested deeper than %d levels (JSON_SKIP_DEPTH_MAX)",
+                            JSON_SKIP_DEPTH_MAX);
         return false;
     }
     const uint64_t bit = UINT64_C(1) << (deep->depth % 64);
@@ -494,11 +500,11 @@ static bool deep_enter(struct jr *in, struct deep *deep, bool array)
     return true;
 }
 
-static bool deep_key(struct jr *in)
+static bool deep_key(struct json_reader *in)
 {
     struct scan_string string;
 
-    if (jr_peek(in) != JR_STRING)
+    if (json_read_peek(in) != JSON_TYPE_STRING)
         return wrong(in, "a key in quotes");
     if (!read_string(in, true, &string))
         return false;
@@ -511,7 +517,7 @@ static bool deep_key(struct jr *in)
 }
 
 /* Behind a value: up and on to where the next one stands.  False: there is none, or a failure. */
-static bool deep_next(struct jr *in, struct deep *deep)
+static bool deep_next(struct json_reader *in, struct deep *deep)
 {
     while (deep->depth > 0) {
         const bool array = deep_is_array(deep);
@@ -529,7 +535,7 @@ static bool deep_next(struct jr *in, struct deep *deep)
 }
 
 /* Inside a bracket that was just opened.  True: a value stands here. */
-static bool deep_first(struct jr *in, struct deep *deep)
+static bool deep_first(struct json_reader *in, struct deep *deep)
 {
     const bool array = deep_is_array(deep);
 
@@ -542,16 +548,16 @@ static bool deep_first(struct jr *in, struct deep *deep)
 }
 
 /* An object or an array, without a path to each place in it. */
-static bool skip_deep(struct jr *in)
+static bool skip_deep(struct json_reader *in)
 {
     struct deep deep;
     bool more = true;
 
     deep.depth = 0;
     while (more) {
-        const enum jr_type type = jr_peek(in);
-        if (type == JR_OBJECT || type == JR_ARRAY)
-            more = deep_enter(in, &deep, type == JR_ARRAY) && deep_first(in, &deep);
+        const enum json_reader_type type = json_read_peek(in);
+        if (type == JSON_TYPE_OBJECT || type == JSON_TYPE_ARRAY)
+            more = deep_enter(in, &deep, type == JSON_TYPE_ARRAY) && deep_first(in, &deep);
         else
             more = skip_scalar(in, type) && deep_next(in, &deep);
     }
@@ -559,16 +565,16 @@ static bool skip_deep(struct jr *in)
 }
 
 /* One value, or the first step into one. */
-static bool skip_step(struct jr *in)
+static bool skip_step(struct json_reader *in)
 {
-    const enum jr_type type = jr_peek(in);
+    const enum json_reader_type type = json_read_peek(in);
 
-    if (type != JR_OBJECT && type != JR_ARRAY)
+    if (type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY)
         return skip_scalar(in, type);
-    return in->depth < JSON_DEPTH_MAX ? enter(in, type == JR_ARRAY) : skip_deep(in);
+    return in->depth < JSON_DEPTH_MAX ? enter(in, type == JSON_TYPE_ARRAY) : skip_deep(in);
 }
 
-bool jr_skip(struct jr *in)
+bool json_read_skip(struct json_reader *in)
 {
     const uint32_t base = in->depth;
     while (skip_step(in)) {
@@ -578,7 +584,7 @@ bool jr_skip(struct jr *in)
             must(in->depth >= base);
             if (in->depth == base)
                 return true;
-            if (in->level[in->depth - 1].array ? jr_element(in) : next_key(in, &key, false))
+            if (in->level[in->depth - 1].array ? json_read_element(in) : next_key(in, &key, false))
                 break;
             if (in->failed)
                 return false;
@@ -587,7 +593,7 @@ bool jr_skip(struct jr *in)
     return false;
 }
 
-bool jr_retreat(struct jr *in, struct jr_mark mark)
+bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark)
 {
     must(in->failed);
     must(mark.at >= in->begin && mark.at <= in->at && mark.depth <= in->depth);
@@ -595,22 +601,22 @@ bool jr_retreat(struct jr *in, struct jr_mark mark)
     in->failed = false;
     in->at = mark.at;
     in->depth = mark.depth;
-    return jr_skip(in);
+    return json_read_skip(in);
 }
 
-bool jr_raw(struct jr *in, struct text *out)
+bool json_read_raw(struct json_reader *in, struct text *out)
 {
     must(out != NULL);
 
-    (void)jr_peek(in); /* moves to the value's first byte */
+    (void)json_read_peek(in); /* moves to the value's first byte */
     const char *begin = in->at;
-    if (!jr_skip(in))
+    if (!json_read_skip(in))
         return false;
     *out = (struct text){begin, (size_t)(in->at - begin)};
     return true;
 }
 
-int jr_consumed(struct jr *in, size_t *out_bytes)
+int json_reader_consumed(struct json_reader *in, size_t *out_bytes)
 {
     if (in->failed)
         return -(int)in->err->code;
@@ -619,14 +625,14 @@ int jr_consumed(struct jr *in, size_t *out_bytes)
     return 0;
 }
 
-int jr_finish(struct jr *in)
+int json_reader_finish(struct json_reader *in)
 {
     if (!in->failed) {
         must(in->depth == 0);
         skip_space(in);
         if (in->at < in->end)
-            jr_fail(in, "%zu bytes after the value, at byte %zu; one value only",
-                    (size_t)(in->end - in->at), position(in, in->at));
+            json_reader_fail(in, "%zu bytes after the value, at byte %zu; one value only",
+                             (size_t)(in->end - in->at), position(in, in->at));
     }
     return in->failed ? -(int)in->err->code : 0;
 }
@@ -647,7 +653,7 @@ static bool same_letters(struct text key, const char *name)
 }
 
 /* Which of the fields key is, -1 for none.  Exact first. */
-static int field_of(const struct jr_fields *fields, struct text key)
+static int field_of(const struct json_read_fields *fields, struct text key)
 {
     must(fields->key != NULL);
 
@@ -664,24 +670,24 @@ static int field_of(const struct jr_fields *fields, struct text key)
     return near;
 }
 
-bool jr_field(struct jr *in, struct jr_fields *fields, int *out_key)
+bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key)
 {
-    must(fields->keys <= JR_FIELDS_MAX);
+    must(fields->keys <= JSON_TYPE_FIELDS_MAX);
 
     struct text key;
-    while (jr_key(in, &key)) {
+    while (json_read_key(in, &key)) {
         const int found = field_of(fields, key);
         if (found < 0) {
-            (void)jr_skip(in); /* a failure ends the loop */
+            (void)json_read_skip(in); /* a failure ends the loop */
             continue;
         }
         const uint32_t bit = UINT32_C(1) << found;
         if ((fields->seen & bit) != 0) {
-            jr_fail(in, "comes twice; a key may come once");
+            json_reader_fail(in, "comes twice; a key may come once");
             return false;
         }
         fields->seen |= bit;
-        if (jr_null(in))
+        if (json_read_null(in))
             continue;
         *out_key = found;
         return !in->failed;

@@ -6,10 +6,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/standin.h"
+#include "milligpu/fake_apiserver.h"
 
 struct bench {
-    struct standin *standin;
+    struct fake_apiserver *fake;
     struct strbuf out;
     struct err err;
 };
@@ -19,7 +19,7 @@ static struct bench bench;
 static int set_up(void **state)
 {
     (void)state;
-    bench.standin = standin_new("file");
+    bench.fake = fake_apiserver_new("file");
     strbuf_init(&bench.out);
     return 0;
 }
@@ -27,34 +27,34 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    standin_free(bench.standin);
+    fake_apiserver_free(bench.fake);
     strbuf_done(&bench.out);
     return 0;
 }
 
 static int load(const char *text)
 {
-    return standin_load_text(bench.standin, "cluster", text_of(text), &bench.err);
+    return fake_apiserver_load_text(bench.fake, "cluster", text_of(text), &bench.err);
 }
 
 static void refuses(const char *text, const char *why)
 {
-    struct standin_counts counts;
+    struct fake_apiserver_counts counts;
 
     if (load(text) >= 0)
         fail_msg("accepted: %s", text);
     if (strstr(bench.err.text, "cluster: ") != bench.err.text ||
         strstr(bench.err.text, why) == NULL)
         fail_msg("expected \"%s\", got \"%s\"", why, bench.err.text);
-    standin_counts(bench.standin, &counts);
+    fake_apiserver_counts(bench.fake, &counts);
     assert_int_equal(counts.nodes + counts.pods + counts.ignored, 0);
-    (void)standin_request(bench.standin, "GET", "/api/v1/pods", TEXT(""), &bench.out);
+    (void)fake_apiserver_request(bench.fake, "GET", "/api/v1/pods", TEXT(""), &bench.out);
     assert_non_null(strstr(bench.out.data, "\"items\":[]"));
 }
 
 static bool shows(const char *path, const char *part)
 {
-    const int status = standin_request(bench.standin, "GET", path, TEXT(""), &bench.out);
+    const int status = fake_apiserver_request(bench.fake, "GET", path, TEXT(""), &bench.out);
     return status == 200 && strstr(bench.out.data, part) != NULL;
 }
 
@@ -69,14 +69,14 @@ static bool shows(const char *path, const char *part)
 
 static void what_kubectl_prints_is_read(void **state)
 {
-    struct standin_counts counts;
+    struct fake_apiserver_counts counts;
 
     (void)state;
     assert_int_equal(load("{\"apiVersion\":\"v1\",\"items\":[" NODE "," POD
                           ",{\"kind\":\"Service\",\"metadata\":{}}],\"kind\":\"List\","
                           "\"metadata\":{\"resourceVersion\":\"\"}}\n"),
                      0);
-    standin_counts(bench.standin, &counts);
+    fake_apiserver_counts(bench.fake, &counts);
     assert_int_equal(counts.nodes, 1);
     assert_int_equal(counts.pods, 1);
     assert_int_equal(counts.ignored, 1);
@@ -262,22 +262,22 @@ static void a_nul_may_stand_where_the_api_server_looks_at_no_character(void **st
 
 static void a_file_is_read_and_named(void **state)
 {
-    char path[] = "/tmp/milligpu-standin-XXXXXX";
+    char path[] = "/tmp/milligpu-fake-apiserver-XXXXXX";
     const int fd = mkstemp(path);
 
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, NODE, sizeof NODE - 1), sizeof NODE - 1);
-    assert_int_equal(standin_load(bench.standin, path, &bench.err), 0);
+    assert_int_equal(fake_apiserver_load(bench.fake, path, &bench.err), 0);
     assert_true(shows("/api/v1/nodes", "n1"));
     assert_int_equal(ftruncate(fd, 20), 0);
-    assert_true(standin_load(bench.standin, path, &bench.err) < 0);
+    assert_true(fake_apiserver_load(bench.fake, path, &bench.err) < 0);
     assert_non_null(strstr(bench.err.text, path));
     (void)close(fd);
     (void)unlink(path);
-    assert_true(standin_load(bench.standin, path, &bench.err) < 0);
+    assert_true(fake_apiserver_load(bench.fake, path, &bench.err) < 0);
     assert_int_equal(bench.err.code, ERR_NOT_FOUND);
-    assert_true(standin_load(bench.standin, "/", &bench.err) < 0);
+    assert_true(fake_apiserver_load(bench.fake, "/", &bench.err) < 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

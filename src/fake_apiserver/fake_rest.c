@@ -5,7 +5,7 @@
 
 #include "milligpu/limits.h"
 
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
 enum {
     PATH_BYTES_MAX = 128 * 1024,
@@ -15,7 +15,7 @@ enum {
 
 /* ---- Status ---- */
 
-int standin_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
+int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
 {
     va_list args;
     char text[1024];
@@ -47,23 +47,23 @@ static int not_found(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL || in->name[0] == '\0')
-        return standin_answer_status(in, 404, "NotFound",
-                                     "the server could not find the requested resource");
-    return standin_answer_status(in, 404, "NotFound", "%s \"%s\" not found", in->resource->plural,
-                                 in->name);
+        return fake_answer_status(in, 404, "NotFound",
+                                  "the server could not find the requested resource");
+    return fake_answer_status(in, 404, "NotFound", "%s \"%s\" not found", in->resource->plural,
+                              in->name);
 }
 
 static int not_allowed(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
-    return standin_answer_status(in, 405, "MethodNotAllowed",
-                                 "the server does not allow this method on the requested resource");
+    return fake_answer_status(in, 405, "MethodNotAllowed",
+                              "the server does not allow this method on the requested resource");
 }
 
 static int bad_request(struct ask *in, const char *text)
 {
     must(text[0] != '\0');
-    return standin_answer_status(in, 400, "BadRequest", "%s", text);
+    return fake_answer_status(in, 400, "BadRequest", "%s", text);
 }
 
 /* ---- the path ---- */
@@ -121,7 +121,7 @@ static bool resource_by_plural(struct ask *in, struct text group, struct text pl
 {
     must(in->arena != NULL && in->out != NULL);
     for (int id = 0; id < RESOURCES; id++) {
-        const struct resource *resource = standin_resource((enum resource_id)id);
+        const struct resource *resource = fake_resource((enum resource_id)id);
         if (!text_is(group, resource->prefix) || !text_is(plural, resource->plural))
             continue;
         in->resource = resource;
@@ -218,10 +218,10 @@ static int parse_term(struct ask *in, struct text term)
     struct term *out = &in->selector.term[in->selector.terms];
 
     if (sign == NULL)
-        return standin_answer_status(in, 400, "BadRequest", "invalid selector: '%.*s'",
-                                     TEXT_ARG(term));
+        return fake_answer_status(in, 400, "BadRequest", "invalid selector: '%.*s'",
+                                  TEXT_ARG(term));
     if (in->selector.terms == TERMS_MAX)
-        return bad_request(in, "more field selectors than the stand-in takes");
+        return bad_request(in, "more field selectors than the fake API server takes");
     const char *value = sign + 1;
     const char *end = term.at + term.len;
     struct text name = {term.at, (size_t)(sign - term.at)};
@@ -233,8 +233,8 @@ static int parse_term(struct ask *in, struct text term)
         value++;
     }
     if (!field_by_name(in, name, &out->field))
-        return standin_answer_status(in, 400, "BadRequest", "field label not supported: %.*s",
-                                     TEXT_ARG(name));
+        return fake_answer_status(in, 400, "BadRequest", "field label not supported: %.*s",
+                                  TEXT_ARG(name));
     out->value = arena_copy(in->arena, (struct text){value, (size_t)(end - value)});
     in->selector.terms++;
     return 0;
@@ -279,10 +279,11 @@ static int parse_parameter(struct ask *in, const char *key, const char *value)
     } else if (strcmp(key, "labelSelector") == 0 || strcmp(key, "dryRun") == 0 ||
                strcmp(key, "sendInitialEvents") == 0 ||
                (strcmp(key, "resourceVersionMatch") == 0 && strcmp(value, "Exact") == 0))
-        return standin_answer_status(in, 400, "BadRequest", "the stand-in does not know %s", key);
+        return fake_answer_status(in, 400, "BadRequest", "the fake API server does not know %s",
+                                  key);
     if (!good)
-        return standin_answer_status(in, 400, "BadRequest", "%s: \"%s\": expected a number", key,
-                                     value);
+        return fake_answer_status(in, 400, "BadRequest", "%s: \"%s\": expected a number", key,
+                                  value);
     return 0;
 }
 
@@ -318,12 +319,12 @@ static enum verb verb_of(const char *method)
     return VERB_OTHER;
 }
 
-int standin_ask_parse(struct ask *in, const char *method, const char *path)
+int fake_ask_parse(struct ask *in, const char *method, const char *path)
 {
     const size_t len = strlen(path);
     const size_t path_len = strcspn(path, "?");
 
-    must(in->standin != NULL && in->arena != NULL && in->out != NULL);
+    must(in->fake != NULL && in->arena != NULL && in->out != NULL);
     in->verb = verb_of(method);
     in->grace_s = -1;
     in->name = in->namespace = in->sub = in->rv = in->continue_token = "";
@@ -342,7 +343,7 @@ int standin_ask_parse(struct ask *in, const char *method, const char *path)
 static struct object *find_named(struct ask *in)
 {
     must(in->name[0] != '\0');
-    return standin_shelf_find(in->standin, in->resource->id, in->namespace, in->name);
+    return fake_shelf_find(in->fake, in->resource->id, in->namespace, in->name);
 }
 
 static int answer_object(struct ask *in, int code, const struct object *object)
@@ -368,22 +369,22 @@ static int parse_body(struct ask *in, struct doc **out)
     if (doc_parse_json(in->body, "body", in->arena, out, &err) < 0)
         return bad_request(in, err.text);
     if ((*out)->kind != DOC_OBJECT)
-        return standin_answer_status(in, 400, "BadRequest", "body: expected an object, found %s",
-                                     doc_kind_name((*out)->kind));
+        return fake_answer_status(in, 400, "BadRequest", "body: expected an object, found %s",
+                                  doc_kind_name((*out)->kind));
     return 0;
 }
 
 static int invalid(struct ask *in, const char *name, const char *text)
 {
     must(in->arena != NULL && in->out != NULL);
-    return standin_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
-                                 name, text);
+    return fake_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
+                              name, text);
 }
 
 static const char *generate_name(struct ask *in, const char *prefix)
 {
     must(in->arena != NULL && in->out != NULL);
-    const char *uid = standin_uid(in->standin, in->arena);
+    const char *uid = fake_uid(in->fake, in->arena);
     return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
 }
 
@@ -396,14 +397,14 @@ static int fit_metadata(struct ask *in, struct doc *doc)
     const char *kind = doc_str(doc, "kind");
 
     if (kind[0] != '\0' && strcmp(kind, in->resource->kind) != 0)
-        return standin_answer_status(in, 400, "BadRequest", "kind: expected \"%s\", got \"%s\"",
-                                     in->resource->kind, kind);
+        return fake_answer_status(in, 400, "BadRequest", "kind: expected \"%s\", got \"%s\"",
+                                  in->resource->kind, kind);
     if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
         return bad_request(in, "the namespace of the provided object does not match the "
                                "namespace sent on the request");
     if (doc_str(meta, "name")[0] == '\0' && doc_str(meta, "generateName")[0] != '\0')
         doc_set_str(in->arena, meta, "name", generate_name(in, doc_str(meta, "generateName")));
-    if (!standin_name_valid(doc_str(meta, "name")))
+    if (!fake_name_valid(doc_str(meta, "name")))
         return invalid(in, doc_str(meta, "name"),
                        "metadata.name: Invalid value: expected lower case letters, digits, '-' "
                        "and '.', at most 253");
@@ -411,8 +412,8 @@ static int fit_metadata(struct ask *in, struct doc *doc)
     doc_set_str(in->arena, doc, "apiVersion", in->resource->group_version);
     if (in->resource->namespaced)
         doc_set_str(in->arena, meta, "namespace", in->namespace);
-    doc_set_str(in->arena, meta, "uid", standin_uid(in->standin, in->arena));
-    doc_set_str(in->arena, meta, "creationTimestamp", standin_time(in->standin, in->arena));
+    doc_set_str(in->arena, meta, "uid", fake_uid(in->fake, in->arena));
+    doc_set_str(in->arena, meta, "creationTimestamp", fake_time(in->fake, in->arena));
     doc_remove(meta, "deletionTimestamp");
     return 0;
 }
@@ -437,18 +438,18 @@ static int create(struct ask *in)
     if (in->resource->namespaced && in->namespace[0] == '\0')
         return not_allowed(in);
     int status = parse_body(in, &doc);
-    if (status == 0 && standin_check_metadata(doc, &err) < 0)
+    if (status == 0 && fake_check_metadata(doc, &err) < 0)
         status = bad_request(in, err.text);
     if (status == 0)
         status = fit_metadata(in, doc);
     if (status != 0)
         return status;
     const char *name = doc_str(doc, "metadata.name");
-    if (standin_shelf_find(in->standin, in->resource->id, in->namespace, name) != NULL)
-        return standin_answer_status(in, 409, "AlreadyExists", "%s \"%s\" already exists",
-                                     in->resource->plural, name);
+    if (fake_shelf_find(in->fake, in->resource->id, in->namespace, name) != NULL)
+        return fake_answer_status(in, 409, "AlreadyExists", "%s \"%s\" already exists",
+                                  in->resource->plural, name);
     if (in->resource->id == RES_PODS) {
-        status = standin_pod_admit(in->arena, doc, &err);
+        status = fake_pod_admit(in->arena, doc, &err);
         if (status == 422)
             return invalid(in, name, err.text);
         if (status != 0)
@@ -456,7 +457,7 @@ static int create(struct ask *in)
     }
     if (in->resource->id == RES_NODES)
         fill_allocatable(in, doc);
-    return answer_object(in, 201, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+    return answer_object(in, 201, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
 /* What the patch changed of capacity shows in allocatable, unless the patch says that itself. */
@@ -510,16 +511,16 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
     const char *node = doc_str(patch, "spec.nodeName");
 
     if (rv[0] != '\0' && strcmp(rv, doc_str(old, "metadata.resourceVersion")) != 0)
-        return standin_answer_status(in, 409, "Conflict",
-                                     "Operation cannot be fulfilled on %s \"%s\": the object has "
-                                     "been modified; please apply your changes to the latest "
-                                     "version and try again",
-                                     in->resource->plural, in->name);
+        return fake_answer_status(in, 409, "Conflict",
+                                  "Operation cannot be fulfilled on %s \"%s\": the object has "
+                                  "been modified; please apply your changes to the latest "
+                                  "version and try again",
+                                  in->resource->plural, in->name);
     if (uid[0] != '\0' && strcmp(uid, doc_str(old, "metadata.uid")) != 0)
-        return standin_answer_status(in, 409, "Conflict",
-                                     "Precondition failed: UID in precondition: %s, UID in object "
-                                     "meta: %s",
-                                     uid, doc_str(old, "metadata.uid"));
+        return fake_answer_status(in, 409, "Conflict",
+                                  "Precondition failed: UID in precondition: %s, UID in object "
+                                  "meta: %s",
+                                  uid, doc_str(old, "metadata.uid"));
     if (node[0] != '\0' && in->sub[0] == '\0' && strcmp(node, doc_str(old, "spec.nodeName")) != 0)
         return invalid(in, in->name, "spec: Forbidden: pod updates may not change spec.nodeName");
     return 0;
@@ -546,11 +547,11 @@ static int patch(struct ask *in)
     if (in->sub[0] != '\0')
         kubelet_follows(in, doc, patch_doc);
     put_identity_back(in, doc, old);
-    if (standin_check_metadata(doc, &err) < 0)
+    if (fake_check_metadata(doc, &err) < 0)
         return bad_request(in, err.text);
     if (doc_equal(doc, old)) /* no write, no event, as the real one has it */
         return answer_object(in, 200, object);
-    return answer_object(in, 200, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
 static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
@@ -575,12 +576,11 @@ static int delete_now(struct ask *in, struct object *object)
 {
     must(in->arena != NULL && in->out != NULL);
     const char *kind = in->resource->kind;
-    const struct object *last =
-        standin_shelf_take(in->standin, in->resource->id, object, in->arena);
+    const struct object *last = fake_shelf_take(in->fake, in->resource->id, object, in->arena);
 
     if (last != NULL && strcmp(kind, "Pod") == 0)
         return answer_object(in, 200, last);
-    return standin_answer_status(in, 200, "", "%s", "");
+    return fake_answer_status(in, 200, "", "%s", "");
 }
 
 static int remove_object(struct ask *in)
@@ -598,10 +598,10 @@ static int remove_object(struct ask *in)
     }
     const char *uid = doc_str(options, "preconditions.uid");
     if (uid[0] != '\0' && strcmp(uid, object->uid) != 0)
-        return standin_answer_status(in, 409, "Conflict",
-                                     "Operation cannot be fulfilled on %s \"%s\": Precondition "
-                                     "failed: UID in precondition: %s, UID in object meta: %s",
-                                     in->resource->plural, in->name, uid, object->uid);
+        return fake_answer_status(in, 409, "Conflict",
+                                  "Operation cannot be fulfilled on %s \"%s\": Precondition "
+                                  "failed: UID in precondition: %s, UID in object meta: %s",
+                                  in->resource->plural, in->name, uid, object->uid);
     struct doc *doc = parse_stored(in, object);
     const int64_t grace_s = in->resource->id == RES_PODS ? grace_of(in, options, doc) : (int64_t)0;
     if (grace_s == 0)
@@ -609,9 +609,9 @@ static int remove_object(struct ask *in)
     struct doc *meta = doc_object(in->arena, doc, "metadata");
     if (doc_str(meta, "deletionTimestamp")[0] != '\0')
         return answer_object(in, 200, object);
-    doc_set_str(in->arena, meta, "deletionTimestamp", standin_time(in->standin, in->arena));
+    doc_set_str(in->arena, meta, "deletionTimestamp", fake_time(in->fake, in->arena));
     doc_set(in->arena, meta, TEXT("deletionGracePeriodSeconds"), doc_new_int(in->arena, grace_s));
-    return answer_object(in, 200, standin_shelf_put(in->standin, in->resource->id, doc, in->arena));
+    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
 static int watch_once(struct ask *in)
@@ -619,7 +619,7 @@ static int watch_once(struct ask *in)
     must(in->arena != NULL && in->out != NULL);
     struct watching at = {0, false};
     /* An ERROR is an event like others here: the answer is complete in any case. */
-    (void)standin_watch_collect(in, &at, in->out);
+    (void)fake_watch_collect(in, &at, in->out);
     return 200;
 }
 
@@ -627,7 +627,7 @@ static int on_collection(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
     if (in->verb == VERB_GET)
-        return in->watch ? watch_once(in) : standin_answer_list(in);
+        return in->watch ? watch_once(in) : fake_answer_list(in);
     return in->verb == VERB_POST ? create(in) : not_allowed(in);
 }
 
@@ -656,7 +656,7 @@ static int on_object(struct ask *in)
 static int answer_namespace(struct ask *in, const char *name)
 {
     /* Of the cluster's name alone, so that it is the same in every run. */
-    const uint64_t seed = in->standin->seed;
+    const uint64_t seed = in->fake->seed;
 
     must(name[0] != '\0');
     strbuf_printf(in->out,
@@ -698,8 +698,7 @@ static int answer_other(struct ask *in)
     if (strcmp(path, "/api/v1/namespaces/kube-system") == 0)
         return answer_namespace(in, "kube-system");
     if (strcmp(path, "/version") == 0) {
-        strbuf_str(in->out,
-                   "{\"major\":\"1\",\"minor\":\"36\",\"gitVersion\":\"v1.36.0-standin\"}");
+        strbuf_str(in->out, "{\"major\":\"1\",\"minor\":\"36\",\"gitVersion\":\"v1.36.0-fake\"}");
         return 200;
     }
     if (strcmp(path, "/readyz") == 0 || strcmp(path, "/livez") == 0) {
@@ -709,7 +708,7 @@ static int answer_other(struct ask *in)
     return not_found(in);
 }
 
-int standin_ask_answer(struct ask *in)
+int fake_ask_answer(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL)
@@ -717,9 +716,9 @@ int standin_ask_answer(struct ask *in)
     if (in->name[0] == '\0')
         return on_collection(in);
     if (strcmp(in->sub, "binding") == 0 && in->resource->id == RES_PODS)
-        return in->verb == VERB_POST ? standin_answer_binding(in) : not_allowed(in);
+        return in->verb == VERB_POST ? fake_answer_binding(in) : not_allowed(in);
     if (in->sub[0] != '\0' && !(in->resource->status && strcmp(in->sub, "status") == 0))
-        return standin_answer_status(in, 404, "NotFound",
-                                     "the server could not find the requested resource");
+        return fake_answer_status(in, 404, "NotFound",
+                                  "the server could not find the requested resource");
     return on_object(in);
 }

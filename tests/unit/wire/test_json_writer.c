@@ -3,27 +3,27 @@
 static void commas_and_quotes_come_by_themselves(void **state)
 {
     struct bench *bench = *state;
-    struct jw jw;
-    jw_init(&jw, &bench->out);
-    jw_object(&jw);
-    jw_key(&jw, "a");
-    jw_array(&jw);
-    jw_u64(&jw, UINT64_MAX);
-    jw_i64(&jw, INT64_MIN);
-    jw_i64(&jw, 0);
-    jw_bool(&jw, true);
-    jw_bool(&jw, false);
-    jw_null(&jw);
-    jw_array(&jw);
-    jw_array_end(&jw);
-    jw_object(&jw);
-    jw_object_end(&jw);
-    jw_array_end(&jw);
-    jw_key_text(&jw, TEXT("b\"c"));
-    jw_raw(&jw, TEXT("{\"x\" : 1}"));
-    jw_key(&jw, "d");
-    jw_str(&jw, "");
-    jw_object_end(&jw);
+    struct json_writer json;
+    json_writer_init(&json, &bench->out);
+    json_write_object(&json);
+    json_write_key(&json, "a");
+    json_write_array(&json);
+    json_write_u64(&json, UINT64_MAX);
+    json_write_i64(&json, INT64_MIN);
+    json_write_i64(&json, 0);
+    json_write_bool(&json, true);
+    json_write_bool(&json, false);
+    json_write_null(&json);
+    json_write_array(&json);
+    json_write_array_end(&json);
+    json_write_object(&json);
+    json_write_object_end(&json);
+    json_write_array_end(&json);
+    json_write_key_text(&json, TEXT("b\"c"));
+    json_write_raw(&json, TEXT("{\"x\" : 1}"));
+    json_write_key(&json, "d");
+    json_write_str(&json, "");
+    json_write_object_end(&json);
     assert_string_equal(bench->out.data,
                         "{\"a\":[18446744073709551615,-9223372036854775808,0,true,false,null,[],{}]"
                         ",\"b\\\"c\":{\"x\" : 1},\"d\":\"\"}");
@@ -41,16 +41,16 @@ static void what_is_written_is_read_back(void **state)
     };
     struct bench *bench = *state;
     for (size_t i = 0; i < ARRAY_LEN(value); i++) {
-        struct jw jw;
-        struct jr in;
+        struct json_writer json;
+        struct json_reader in;
         struct text out;
         strbuf_reset(&bench->out);
-        jw_init(&jw, &bench->out);
-        jw_text(&jw, value[i]);
-        jr_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
-                &bench->arena, &bench->err);
-        assert_true(jr_string(&in, &out));
-        assert_int_equal(jr_finish(&in), 0);
+        json_writer_init(&json, &bench->out);
+        json_write_text(&json, value[i]);
+        json_reader_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
+                         &bench->arena, &bench->err);
+        assert_true(json_read_string(&in, &out));
+        assert_int_equal(json_reader_finish(&in), 0);
         assert_true(text_eq(out, value[i]));
     }
 }
@@ -58,9 +58,9 @@ static void what_is_written_is_read_back(void **state)
 static void bytes_that_are_not_utf8_are_not_handed_on(void **state)
 {
     struct bench *bench = *state;
-    struct jw jw;
-    jw_init(&jw, &bench->out);
-    jw_text(&jw, TEXT("a\xFFz"));
+    struct json_writer json;
+    json_writer_init(&json, &bench->out);
+    json_write_text(&json, TEXT("a\xFFz"));
     assert_string_equal(bench->out.data, "\"a\xEF\xBF\xBDz\"");
 }
 

@@ -5,9 +5,9 @@
 #include "milligpu/limits.h"
 #include "milligpu/quantity.h"
 
-#include "kube/standin_inner.h"
+#include "fake_apiserver/fake_internal.h"
 
-bool standin_name_valid(const char *name)
+bool fake_name_valid(const char *name)
 {
     must(name != NULL);
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -38,7 +38,7 @@ static int check_string_map(const struct doc *meta, const char *key, struct err 
     return 0;
 }
 
-int standin_check_metadata(const struct doc *object, struct err *err)
+int fake_check_metadata(const struct doc *object, struct err *err)
 {
     static const char *const string[] = {"name", "namespace", "uid", "generateName"};
     const struct doc *meta = doc_get(object, "metadata");
@@ -185,7 +185,7 @@ static int fill_container(struct arena *arena, const char *where, struct doc *co
     return strict && requests != NULL ? check_overcommit(where, limits, requests, err) : 0;
 }
 
-int standin_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err)
+int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err)
 {
     static const char *const list[] = {"initContainers", "containers"};
     int status = 0;
@@ -219,7 +219,7 @@ static int check_containers(const struct doc *spec, struct err *err)
     return 0;
 }
 
-int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
+int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 {
     struct doc *spec = doc_get(pod, "spec");
 
@@ -228,7 +228,7 @@ int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
         return refuse(err, 422, "spec: Required value");
     int status = check_containers(spec, err);
     if (status == 0)
-        status = standin_pod_fill_requests(arena, pod, true, err);
+        status = fake_pod_fill_requests(arena, pod, true, err);
     if (status != 0)
         return status;
     if (doc_str(spec, "schedulerName")[0] == '\0')
@@ -241,7 +241,7 @@ int standin_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 
 /* ---- binding ---- */
 
-void standin_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
+void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
 {
     struct doc *status = doc_object(arena, pod, "status");
     struct doc *conditions = doc_get(status, "conditions");
@@ -269,9 +269,9 @@ void standin_pod_set_scheduled(struct arena *arena, struct doc *pod, const char 
 static int conflict(struct ask *in, const char *message)
 {
     must(in->resource != NULL);
-    return standin_answer_status(in, 409, "Conflict",
-                                 "Operation cannot be fulfilled on pods/binding \"%s\": %s",
-                                 in->name, message);
+    return fake_answer_status(in, 409, "Conflict",
+                              "Operation cannot be fulfilled on pods/binding \"%s\": %s", in->name,
+                              message);
 }
 
 /* In the API server's own words, which come from its storage. */
@@ -279,7 +279,7 @@ static int precondition_failed(struct ask *in, const char *what, const char *wan
                                const char *found)
 {
     must(strcmp(wanted, found) != 0);
-    return standin_answer_status(
+    return fake_answer_status(
         in, 409, "Conflict",
         "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, Key: "
         "/registry/pods/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: %s in "
@@ -295,18 +295,18 @@ static int check_binding(struct ask *in, const struct doc *binding)
     const char *kind = doc_str(binding, "target.kind");
 
     if (strcmp(doc_str(binding, "metadata.name"), in->name) != 0)
-        return standin_answer_status(in, 400, "BadRequest",
-                                     "name in URL does not match name in Binding object");
+        return fake_answer_status(in, 400, "BadRequest",
+                                  "name in URL does not match name in Binding object");
     if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
-        return standin_answer_status(in, 400, "BadRequest",
-                                     "the namespace of the provided object does not match the "
-                                     "namespace sent on the request");
+        return fake_answer_status(in, 400, "BadRequest",
+                                  "the namespace of the provided object does not match the "
+                                  "namespace sent on the request");
     if (kind[0] != '\0' && strcmp(kind, "Node") != 0)
-        return standin_answer_status(
+        return fake_answer_status(
             in, 500, "InternalError",
             "target.kind: Unsupported value: \"%s\": supported values: \"Node\"", kind);
     if (doc_str(binding, "target.name")[0] == '\0')
-        return standin_answer_status(in, 500, "InternalError", "target.name: Required value");
+        return fake_answer_status(in, 500, "InternalError", "target.name: Required value");
     return 0;
 }
 
@@ -346,7 +346,7 @@ static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding
     doc_merge(in->arena, doc_object(in->arena, doc_object(in->arena, pod, "metadata"), key), from);
 }
 
-int standin_answer_binding(struct ask *in)
+int fake_answer_binding(struct ask *in)
 {
     struct doc *binding;
     struct doc *pod;
@@ -354,14 +354,13 @@ int standin_answer_binding(struct ask *in)
 
     must(in->resource->id == RES_PODS && in->name[0] != '\0');
     if (doc_parse_json(in->body, "Binding", in->arena, &binding, &err) < 0)
-        return standin_answer_status(in, 400, "BadRequest", "%s", err.text);
+        return fake_answer_status(in, 400, "BadRequest", "%s", err.text);
     int status = check_binding(in, binding);
     if (status != 0)
         return status;
-    const struct object *object =
-        standin_shelf_find(in->standin, RES_PODS, in->namespace, in->name);
+    const struct object *object = fake_shelf_find(in->fake, RES_PODS, in->namespace, in->name);
     if (object == NULL)
-        return standin_answer_status(in, 404, "NotFound", "pods \"%s\" not found", in->name);
+        return fake_answer_status(in, 404, "NotFound", "pods \"%s\" not found", in->name);
     must(doc_parse_json(object->text, "Pod", in->arena, &pod, &err) == 0);
     status = check_unbound(in, binding, pod);
     if (status != 0)
@@ -371,7 +370,7 @@ int standin_answer_binding(struct ask *in)
     merge_map(in, pod, binding, "annotations");
     merge_map(in, pod, binding, "labels");
     doc_remove(doc_object(in->arena, pod, "status"), "nominatedNodeName");
-    standin_pod_set_scheduled(in->arena, pod, standin_time(in->standin, in->arena));
-    (void)standin_shelf_put(in->standin, RES_PODS, pod, in->arena); /* nobody asks for the object */
-    return standin_answer_status(in, 201, "", "%s", "");
+    fake_pod_set_scheduled(in->arena, pod, fake_time(in->fake, in->arena));
+    (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena); /* nobody asks for the object */
+    return fake_answer_status(in, 201, "", "%s", "");
 }
