@@ -16,7 +16,7 @@
 #include "desk.h"
 #include "measure.h"
 
-enum { WINDOWS = 32, UIDS = 64, HAUNTED = 600, WARM_UP = 20, KINDS = 790 };
+enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = 20, KINDS = 790 };
 
 struct scene {
     struct desk desk;
@@ -117,7 +117,7 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
 }
 
 /* So many pods were offered a list in the last two seconds and are not bound. */
-static void haunt(struct scene *scene)
+static void subtract_tentatives(struct scene *scene)
 {
     struct strbuf body;
     struct http_call call;
@@ -126,7 +126,7 @@ static void haunt(struct scene *scene)
 
     strbuf_init(&body);
     http_call_init(&call, "/scheduler/filter");
-    for (uint32_t i = 0; i < HAUNTED; i++) {
+    for (uint32_t i = 0; i < TENTATIVES; i++) {
         (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-0000000905e5", i);
         const struct cluster_question question = {
             .uid = uid, .amount = "300", .nodes = scene->nodes, .first = i * names, .names = names};
@@ -138,7 +138,7 @@ static void haunt(struct scene *scene)
     strbuf_done(&body);
 }
 
-static void measure_haunted(struct scene *scene)
+static void measure_tentatives(struct scene *scene)
 {
     struct series series;
     struct strbuf window[WINDOWS];
@@ -147,9 +147,9 @@ static void measure_haunted(struct scene *scene)
     series_init(&series);
     make_windows(scene, window);
     http_call_init(&call, "/scheduler/filter");
-    const int64_t haunted_until = wall_ns() + (int64_t)OFFER_LIVE_MS * 1000000;
-    haunt(scene);
-    for (uint32_t i = 0; i < scene->calls && wall_ns() < haunted_until; i++) {
+    const int64_t tentative_until = wall_ns() + (int64_t)SHORTLIST_LIVE_MS * 1000000;
+    subtract_tentatives(scene);
+    for (uint32_t i = 0; i < scene->calls && wall_ns() < tentative_until; i++) {
         const int64_t begun = cpu_ns();
         desk_ask(&scene->desk, &call, bytes_of(&window[i % WINDOWS]));
         series_add(&series, cpu_ns() - begun);
@@ -279,7 +279,7 @@ static void measure_half_full(uint32_t nodes, uint32_t scale)
     scene_open(&scene, nodes, false);
     ask_for(&scene, 500, 200 * scale);
     measure_calls(&scene, "/scheduler/filter", "fits");
-    measure_haunted(&scene);
+    measure_tentatives(&scene);
     measure_all_reading(&scene);
     ask_for(&scene, 5000, 40 * scale);
     measure_calls(&scene, "/scheduler/filter", "fits");

@@ -5,8 +5,8 @@
  *                  \-> reason, name by name, if none fits
  *
  * Invariants:
- *   1. Whether a node fits is a function of snapshot and request alone: ghosts and shortlist
- *      change order and length of the list only.
+ *   1. Whether a node fits is a function of snapshot and request alone: tentative placements and
+ *      the shortlist change the order and the length of the list only.
  *   2. Same question, same answer (I5); the order is that of place.h, and a name that comes twice
  *      stands in the order of the question.
  *
@@ -19,7 +19,7 @@
 #include "milligpu/place.h"
 
 /* A pod that was offered a list and is not yet bound: its best place, for ranking only. */
-struct ghost {
+struct tentative {
     const struct atom *node;
     const struct atom *gpu;
     uint32_t milli;
@@ -36,14 +36,14 @@ struct filter_question {
         *node;          /* NULL, or per name NULL or a node made from a full Node object:
                                        looked at for names that the ledger does not know */
     uint32_t shortlist; /* at most so many; 0: all */
-    uint32_t ghosts;
-    const struct ghost *ghost;
+    uint32_t tentatives;
+    const struct tentative *tentative;
 };
 
 struct candidate {
     uint32_t name; /* index into the question's names */
     const struct node *node;
-    bool behind;      /* the ghosts fill the node: behind all where they leave room */
+    bool behind;      /* the tentative placements fill the node: behind all where they leave room */
     struct rank rank; /* few bytes: thousands of names are ranked, few are placed */
     const struct placement *placement; /* where; of the best candidate only, NULL for the others.
                                           Without parts if RESERVED: held tells */

@@ -118,15 +118,15 @@ struct kube_event_facts {
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts);
 
 /*
- * The bell, an object of our own: where it is created, and the merge patch that rings it.  It is
- * never deleted, so where it hangs there was a milligpud before.
+ * The wake-up object, an object of our own: where it is created, and the merge patch that rings
+ * it.  It is never deleted, so where it exists another milligpud was there before.
  */
-extern const char BELL_NAME[];
-const char *bells_path(struct arena *arena, const char *namespace);
-void bell_encode(struct strbuf *out, const char *namespace);
-void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
+extern const char WAKE_OBJECT_NAME[];
+const char *wake_objects_path(struct arena *arena, const char *namespace);
+void wake_object_encode(struct strbuf *out, const char *namespace);
+void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
-void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms);
+void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /* JSON merge patch of nodes/status: capacity[resource] = milli. */
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli);
 

@@ -4,7 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 enum { LIMIT_DEFAULT = 500, LIMIT_MAX = 1000 };
 

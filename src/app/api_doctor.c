@@ -4,7 +4,7 @@
 
 #include "milligpu/metric.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 #include "audit.h"
 #include "milligpu_version.h"
 #include "rights.h"
@@ -285,29 +285,29 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
-static void check_bell(struct doctor *doctor)
+static void check_wake_up(struct doctor *doctor)
 {
     struct outbox_stats stats;
 
     must(doctor->app->outbox != NULL);
     outbox_stats(doctor->app->outbox, &stats);
     if (strcmp(doctor->settings->wake, "off") == 0)
-        say(doctor, "bell", HEALTH_WARNING, "set wake to bell",
+        say(doctor, "wake", HEALTH_WARNING, "set wake to object",
             "wake is off: a refused pod may wait up to 330 s after room came free");
-    else if (stats.bell_failing)
-        say(doctor, "bell", HEALTH_FAILED,
+    else if (stats.wake_failing)
+        say(doctor, "wake", HEALTH_FAILED,
             "the account needs create and patch on csistoragecapacities in that namespace: see "
             "manifests",
-            "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->bell_namespace,
-            stats.bell_error);
+            "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->wake_namespace,
+            stats.wake_error);
     else if (hints_overflow(doctor->app->hints, doctor->now_ms))
-        say(doctor, "bell", HEALTH_WARNING, "milligpuctl waiting shows who waits",
+        say(doctor, "wake", HEALTH_WARNING, "milligpuctl waiting shows who waits",
             "more than %d pods wait, or of some it is not remembered what they ask: any room that "
             "comes free wakes kube-scheduler, whether it helps or not",
             WAITING_MAX);
     else
-        say(doctor, "bell", HEALTH_OK, "", "rung %llu times since the start, in namespace %s",
-            (unsigned long long)stats.rings, doctor->app->bell_namespace);
+        say(doctor, "wake", HEALTH_OK, "", "woken %llu times since the start, in namespace %s",
+            (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
 }
 
 /* --- the scheduler --- */
@@ -500,7 +500,7 @@ void api_doctor(struct api_call *call)
                 atomic_load(&app->nodes_heard_ms));
     check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
     check_rights(&doctor);
-    check_bell(&doctor);
+    check_wake_up(&doctor);
     check_scheduler(&doctor);
     check_webhooks(&doctor);
     check_drift(&doctor);

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 {

@@ -7,7 +7,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 enum {
     SCAN_ROWS = 1000, /* of one look into the history */

@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 /*
  * A token is the last key in hexadecimal: it needs no escaping in a URL and no memory here.

@@ -4,7 +4,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 #include "milligpu_version.h"
 
 static struct api_model *model_of(struct api_models *models, const struct atom *model)

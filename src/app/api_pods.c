@@ -3,7 +3,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 /* --- allocations --- */
 

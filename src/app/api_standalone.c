@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api_inside.h"
+#include "api_internal.h"
 
 /* --- a pod into the cluster file's copy in memory, and out of it --- */
 

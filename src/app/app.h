@@ -74,16 +74,16 @@ struct app {
     struct rights *rights;       /* NULL: nobody can be asked */
     struct fake_apiserver *fake; /* NULL in a cluster */
     const char *server;          /* of the API, for people */
-    const char *bell_namespace;
+    const char *wake_namespace;
     int64_t settle_ms;         /* how long a new ledger beside grants waits; 0: not at all */
     char webhook_address[300]; /* as bound; "" before */
     char cluster[UID_BYTES_MAX + 1];
 
     /* Written by the part that knows, read by probes, metrics and doctor. */
-    atomic_bool claimed;      /* the cluster is known, and the ledger is no other one's */
-    atomic_bool new_ledger;   /* it is nobody's yet: the writer claims it after the first list */
-    atomic_bool bell_hung;    /* before that ledger: another milligpud may have granted */
-    atomic_bool nodes_synced; /* the writer has applied a complete list */
+    atomic_bool claimed;    /* the cluster is known, and the ledger is no other one's */
+    atomic_bool new_ledger; /* it is nobody's yet: the writer claims it after the first list */
+    atomic_bool wake_object_existed; /* before that ledger: another milligpud may have granted */
+    atomic_bool nodes_synced;        /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
     atomic_bool safe_mode; /* for good; safe says why */

@@ -15,7 +15,7 @@ struct claim {
     struct app *app;
     const struct kube_ops *ops;
     bool flying;
-    bool hangs_bell; /* the cluster is known and the ledger new; is this the first milligpud? */
+    bool creates_wake_object; /* the ledger is new: is this the first milligpud? */
     bool done;
     bool refused;
     struct err err;
@@ -67,8 +67,8 @@ static void try_later(struct claim *claim, int64_t now_ms, const char *why)
     claim->due_ms = now_ms + RETRY_MS;
     atomic_store(&claim->app->api_error_ms, now_ms);
     log_write(LOG_WARN,
-              claim->hangs_bell ? "the bell cannot be hung yet"
-                                : "the cluster cannot be identified yet",
+              claim->creates_wake_object ? "the wake-up object cannot be created yet"
+                                         : "the cluster cannot be identified yet",
               log_str("server", claim->app->server), log_str("error", why));
 }
 
@@ -81,19 +81,20 @@ static int ask_for_uid(struct claim *claim, struct err *err)
     return claim->ops->start(claim->ops->ctx, &request, err);
 }
 
-static int hang_bell(struct claim *claim, struct err *err)
+static int create_wake_object(struct claim *claim, struct err *err)
 {
-    must(claim->app->bell_namespace[0] != '\0');
+    must(claim->app->wake_namespace[0] != '\0');
 
     struct arena arena;
     struct strbuf body;
 
     arena_init(&arena);
     strbuf_init(&body);
-    bell_encode(&body, claim->app->bell_namespace);
+    wake_object_encode(&body, claim->app->wake_namespace);
     const struct kube_request request = {.id = request_id,
                                          .method = "POST",
-                                         .path = bells_path(&arena, claim->app->bell_namespace),
+                                         .path =
+                                             wake_objects_path(&arena, claim->app->wake_namespace),
                                          .content_type = "application/json",
                                          .body = {body.data, body.len},
                                          .timeout_ms = TIMEOUT_MS};
@@ -115,7 +116,8 @@ int64_t claim_step(struct claim *claim, int64_t now_ms)
         return claim->due_ms - now_ms;
     strbuf_reset(&claim->answer);
     claim->flying = true;
-    if ((claim->hangs_bell ? hang_bell(claim, &err) : ask_for_uid(claim, &err)) < 0)
+    if ((claim->creates_wake_object ? create_wake_object(claim, &err) : ask_for_uid(claim, &err)) <
+        0)
         try_later(claim, now_ms, err.text);
     return TIMEOUT_MS;
 }
@@ -169,7 +171,7 @@ static void learned(struct claim *claim, int64_t now_ms)
     } else {
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
         if (nobodys)
-            claim->hangs_bell = true;
+            claim->creates_wake_object = true;
         else
             known(claim);
     }
@@ -178,26 +180,27 @@ static void learned(struct claim *claim, int64_t now_ms)
 }
 
 /*
- * Who hangs the bell is the first milligpud of this cluster; who finds it there, or may not know,
- * has to think of one before.  An answer that got lost is asked for again, and then it hangs.
+ * The milligpud that creates the wake-up object is the first of this cluster; one that finds it, or
+ * may not know, assumes an earlier one.  After a lost answer it is asked again, and then it exists.
  */
-static void bell_answered(struct claim *claim, int64_t now_ms)
+static void wake_object_answered(struct claim *claim, int64_t now_ms)
 {
     const int status = claim->status;
     const bool may_not = status == 403 || status == 404;
 
-    must(claim->hangs_bell && !claim->done);
+    must(claim->creates_wake_object && !claim->done);
     if (status != 201 && status != 409 && !may_not) {
         refused_with_status(claim, now_ms);
         return;
     }
     if (may_not)
-        log_write(LOG_WARN,
-                  "the bell cannot be hung, so whether a milligpud granted in this cluster before "
-                  "is not known",
-                  log_str("namespace", claim->app->bell_namespace), log_i64("status", status));
+        log_write(
+            LOG_WARN,
+            "the wake-up object cannot be created, so whether a milligpud granted in this cluster "
+            "before is not known",
+            log_str("namespace", claim->app->wake_namespace), log_i64("status", status));
     claim->flying = false;
-    atomic_store(&claim->app->bell_hung, status != 201);
+    atomic_store(&claim->app->wake_object_existed, status != 201);
     atomic_store(&claim->app->new_ledger, true);
     known(claim);
 }
@@ -217,8 +220,8 @@ void claim_answer(struct claim *claim, int64_t now_ms, const struct kube_answer 
             strbuf_text(&claim->answer, answer->data);
         return;
     case KUBE_DONE:
-        if (claim->hangs_bell)
-            bell_answered(claim, now_ms);
+        if (claim->creates_wake_object)
+            wake_object_answered(claim, now_ms);
         else if (claim->status == 200)
             learned(claim, now_ms);
         else

@@ -367,7 +367,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-static const char *bell_namespace(const struct daemon *daemon)
+static const char *wake_namespace(const struct daemon *daemon)
 {
     must(daemon->app.settings != NULL);
 
@@ -405,7 +405,7 @@ static void make_parts(struct daemon *daemon)
     app->view = view_new();
     app->pods = pods_new();
     app->hints = hints_new();
-    app->bell_namespace = bell_namespace(daemon);
+    app->wake_namespace = wake_namespace(daemon);
     /* The fake API server is this process: nothing of another one can be on its way. */
     if (app->fake == NULL)
         app->settle_ms = (int64_t)app->settings->settle_s * 1000;
@@ -413,7 +413,7 @@ static void make_parts(struct daemon *daemon)
         .ops = &daemon->call_ops,
         .wire = &app->wire_rules,
         .wake = app->settings->wake,
-        .namespace = app->bell_namespace,
+        .namespace = app->wake_namespace,
         .instance = "milligpud",
         .resource = app->settings->resource,
         .user = daemon,

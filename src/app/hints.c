@@ -4,7 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "hints_inside.h"
+#include "hints_internal.h"
 
 enum kept_state {
     KEPT_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
@@ -40,8 +40,8 @@ struct kept {
     bool stands; /* in the list of offers */
     int64_t at_ms;
     const struct atom *node;
-    uint64_t ghost; /* the first of its ghosts */
-    uint32_t ghosts;
+    uint64_t tentative; /* the first of its tentative placements */
+    uint32_t tentatives;
     struct kept *older;
     struct kept *newer;
 };
@@ -103,8 +103,8 @@ static void stand_down(struct hints *hints, struct kept *kept)
 {
     if (!kept->stands)
         return;
-    ghosts_lay(&hints->ghosts, kept->ghost, kept->ghosts);
-    kept->ghosts = 0;
+    tentatives_drop(&hints->tentatives, kept->tentative, kept->tentatives);
+    kept->tentatives = 0;
     must(hints->oldest != NULL && hints->newest != NULL);
     if (hints->fresh == kept)
         hints->fresh = kept->newer;
@@ -306,7 +306,7 @@ static uint32_t next_growth(const struct kept *kept)
     must(kept->growth > 0);
     const bool refused_by_others = kept->listed < kept->fitting && kept->state != KEPT_IDLE;
 
-    return refused_by_others && kept->growth < NODES_MAX ? kept->growth * OFFER_GROWTH
+    return refused_by_others && kept->growth < NODES_MAX ? kept->growth * SHORTLIST_GROWTH
                                                          : kept->growth;
 }
 
@@ -326,14 +326,14 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
 }
 
-uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
-                      struct ghost ghost[GHOSTS_MAX])
+uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
+                          struct tentative tentative[TENTATIVES_MAX])
 {
     must(uid.at != NULL || uid.len == 0);
 
     lock(hints);
     const struct kept *asker = map_find(&hints->askers, uid);
-    const uint32_t count = ghosts_copy(&hints->ghosts, asker, now_ms, ghost);
+    const uint32_t count = tentatives_copy(&hints->tentatives, asker, now_ms, tentative);
     unlock(hints);
     return count;
 }
@@ -361,22 +361,22 @@ static void place_of(const struct candidate *best, const struct request *request
 
 static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
 {
-    must(!kept->stands && kept->ghosts == 0);
+    must(!kept->stands && kept->tentatives == 0);
 
-    kept->ghost = hints->ghosts.next;
+    kept->tentative = hints->tentatives.next;
     kept->node = place->node != NULL ? place->node->name : NULL;
     for (uint32_t i = 0; place->node != NULL && i < place->node->gpus; i++) {
         if (place->milli[i] == 0)
             continue;
-        const struct ghost ghost = {
+        const struct tentative tentative = {
             .node = kept->node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
-        ghosts_add(&hints->ghosts, kept, kept->at_ms, ghost);
-        kept->ghosts++;
+        tentatives_add(&hints->tentatives, kept, kept->at_ms, tentative);
+        kept->tentatives++;
     }
 }
 
 /* Was it all that fits?  If not, asking again leads to something. */
-static bool is_short(struct kept *kept, const struct offered *offered)
+static bool is_short(struct kept *kept, const struct shortlist *offered)
 {
     if (offered->listed < offered->fitting)
         return true;
@@ -388,7 +388,7 @@ static bool is_short(struct kept *kept, const struct offered *offered)
     return kept->covered < offered->nodes;
 }
 
-static void note_list(struct kept *kept, uint32_t growth, const struct offered *offered)
+static void note_list(struct kept *kept, uint32_t growth, const struct shortlist *offered)
 {
     must(offered->listed > 0 && offered->listed <= offered->fitting);
     must(offered->fitting <= offered->names);
@@ -402,7 +402,8 @@ static void note_list(struct kept *kept, uint32_t growth, const struct offered *
     kept->fitting = offered->fitting;
 }
 
-void hints_offered(struct hints *hints, const struct asker *asker, const struct offered *offered)
+void hints_shortlisted(struct hints *hints, const struct asker *asker,
+                       const struct shortlist *offered)
 {
     must(asker->request != NULL);
 
@@ -431,7 +432,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct
     lock(hints);
     bool wake = hints->late_went;
     hints->late_went = false;
-    for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= OFFER_LATE_MS;
+    for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= SHORTLIST_LATE_MS;
          kept = kept->newer) {
         must(kept->stands);
         if (kept->state != KEPT_OFFERED)

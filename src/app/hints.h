@@ -31,11 +31,11 @@
 
 enum {
     WAITING_MAX = 16384,
-    OFFER_LIVE_MS = 2000,
-    OFFER_LATE_MS = 1000, /* no bind for so long: another plugin has refused the list */
-    OFFER_GROWTH = 4,
+    SHORTLIST_LIVE_MS = 2000,
+    SHORTLIST_LATE_MS = 1000, /* no bind for so long: another plugin has refused the list */
+    SHORTLIST_GROWTH = 4,
     SAMPLE_MIN = 100, /* of more fitting nodes kube-scheduler may leave some out, of fewer never */
-    GHOSTS_MAX = 1024,
+    TENTATIVES_MAX = 1024,
     ANSWERS_MAX = 64,         /* distinct refused questions */
     WISHES_TRIED_MAX = 64,    /* distinct requests that are tried when room comes free */
     WAKE_STEPS_MAX = 1 << 20, /* of search for them: some milliseconds of the writer */
@@ -67,12 +67,12 @@ struct asker {
 
 /* How long this pod's next list may be; 0: as long as it comes. */
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist);
-/* Which ghosts stand before this pod. */
-uint32_t hints_ghosts(struct hints *hints, struct text uid, int64_t now_ms,
-                      struct ghost ghost[GHOSTS_MAX]);
+/* Which tentative placements stand before this pod. */
+uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
+                          struct tentative tentative[TENTATIVES_MAX]);
 
 /* A list that goes out. */
-struct offered {
+struct shortlist {
     uint32_t nodes;               /* of the cluster */
     uint32_t names;               /* asked about; one alone is a preemption's, and no list */
     uint32_t fitting;             /* of them */
@@ -80,7 +80,8 @@ struct offered {
     uint64_t room;                /* of the snapshot */
     const struct candidate *best; /* NULL: its node was made for the question */
 };
-void hints_offered(struct hints *hints, const struct asker *asker, const struct offered *offered);
+void hints_shortlisted(struct hints *hints, const struct asker *asker,
+                       const struct shortlist *offered);
 void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
                    const char *text);
 

@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "hints_inside.h"
+#include "hints_internal.h"
 
 void answers_init(struct answers *answers)
 {

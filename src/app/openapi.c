@@ -1,7 +1,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "api_inside.h"
+#include "api_internal.h"
 #include "milligpu_version.h"
 
 /* src/app/schemas.json, made into C by the build. */

@@ -16,11 +16,11 @@ enum {
     SIDE_TIMEOUT_MS = 10000,
     TRANSPORT_PART = 16, /* of a deadline: the transport's own ends so much earlier, since it knows
                             whether anything was sent */
-    RING_PAUSE_MS = 250,
-    RING_PER_POD_MS = 10,
-    RING_PAUSE_MAX_MS = 1000,
-    RING_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
-    RING_RETRY_MAX_MS = 4000,
+    WAKE_PAUSE_MS = 250,
+    WAKE_PER_POD_MS = 10,
+    WAKE_PAUSE_MAX_MS = 1000,
+    WAKE_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
+    WAKE_RETRY_MAX_MS = 4000,
     IDLE_MS = 1000,
     SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
 };
@@ -32,8 +32,8 @@ enum {
     X(CALL_FETCH, "fetch") /* GET of a pod that the watch has not shown */                         \
     X(CALL_EVENT, "event")                                                                         \
     X(CALL_ADVERTISE, "advertise")                                                                 \
-    X(CALL_RING, "ring")                                                                           \
-    X(CALL_HANG_BELL, "hang_bell") /* create it */
+    X(CALL_WAKE_UP, "wake_up")                                                                     \
+    X(CALL_CREATE_WAKE_OBJECT, "create_wake_object") /* create it */
 
 enum call_kind {
 #define X(code, word) code,
@@ -43,7 +43,7 @@ enum call_kind {
 
 static const char *call_word(enum call_kind kind)
 {
-    must(kind <= CALL_HANG_BELL);
+    must(kind <= CALL_CREATE_WAKE_OBJECT);
 
     static const char *const words[] = {
 #define X(code, word) word,
@@ -90,9 +90,9 @@ struct outbox {
     size_t open_bindings;
     size_t binding_bytes; /* of these */
     size_t side_calls;
-    bool ring_wanted;
-    size_t ring_waiting;
-    char ring_node[NAME_BYTES_MAX + 1];
+    bool wake_wanted;
+    size_t wake_waiting;
+    char wake_node[NAME_BYTES_MAX + 1];
     struct outbox_stats stats;
     /* Owned by the thread that steps. */
     struct flow *flow;
@@ -103,9 +103,9 @@ struct outbox {
     size_t spares;
     size_t spare_capacity;
     uint64_t serial; /* never comes round: 44 bits of it stand in an id */
-    bool ringing;
-    uint32_t ring_tries; /* that failed, since one did not */
-    int64_t ring_not_before_ms;
+    bool waking;
+    uint32_t wake_tries; /* that failed, since one did not */
+    int64_t wake_not_before_ms;
 };
 
 enum { SLOT_BITS = 20 };
@@ -313,15 +313,15 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     put(outbox, call);
 }
 
-void outbox_ring(struct outbox *outbox, size_t waiting, const char *node)
+void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
 {
     if (strcmp(outbox->rules.wake, "off") == 0)
         return;
     lock(outbox);
-    outbox->ring_wanted = true;
-    outbox->ring_waiting = waiting;
+    outbox->wake_wanted = true;
+    outbox->wake_waiting = waiting;
     if (node != NULL)
-        (void)snprintf(outbox->ring_node, sizeof outbox->ring_node, "%s", node);
+        (void)snprintf(outbox->wake_node, sizeof outbox->wake_node, "%s", node);
     unlock(outbox);
     outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
@@ -364,8 +364,8 @@ static enum flow_lane lane_of(enum call_kind kind)
     case CALL_EVENT:
     case CALL_ADVERTISE:
         return LANE_SIDE;
-    case CALL_RING:
-    case CALL_HANG_BELL:
+    case CALL_WAKE_UP:
+    case CALL_CREATE_WAKE_OBJECT:
         return LANE_WAKE;
     }
     must_not_reach("every kind is listed");
@@ -701,67 +701,67 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
 }
 
 /* Between two wake-ups, since each makes kube-scheduler ask about all that wait. */
-static int64_t ring_pause_ms(size_t waiting)
+static int64_t wake_pause_ms(size_t waiting)
 {
-    const int64_t most = RING_PAUSE_MAX_MS / RING_PER_POD_MS;
+    const int64_t most = WAKE_PAUSE_MAX_MS / WAKE_PER_POD_MS;
     const int64_t stretch =
-        waiting < (size_t)most ? (int64_t)waiting * RING_PER_POD_MS : (int64_t)RING_PAUSE_MAX_MS;
+        waiting < (size_t)most ? (int64_t)waiting * WAKE_PER_POD_MS : (int64_t)WAKE_PAUSE_MAX_MS;
 
-    must(stretch >= 0 && stretch <= RING_PAUSE_MAX_MS);
-    return stretch > RING_PAUSE_MS ? stretch : RING_PAUSE_MS;
+    must(stretch >= 0 && stretch <= WAKE_PAUSE_MAX_MS);
+    return stretch > WAKE_PAUSE_MS ? stretch : WAKE_PAUSE_MS;
 }
 
 /* After a failure.  Whoever waits is not kept for longer than that once a wake-up gets through. */
-static int64_t ring_retry_ms(const struct outbox *outbox)
+static int64_t wake_retry_ms(const struct outbox *outbox)
 {
-    const uint64_t failures = outbox->stats.ring_failures;
+    const uint64_t failures = outbox->stats.wake_failures;
     const uint32_t draw = text_hash((struct text){(const char *)&failures, sizeof failures});
-    int64_t pause_ms = RING_RETRY_MS;
+    int64_t pause_ms = WAKE_RETRY_MS;
 
-    must(outbox->ring_tries > 0);
-    for (uint32_t i = 1; i < outbox->ring_tries && pause_ms < RING_RETRY_MAX_MS; i++)
+    must(outbox->wake_tries > 0);
+    for (uint32_t i = 1; i < outbox->wake_tries && pause_ms < WAKE_RETRY_MAX_MS; i++)
         pause_ms *= 2;
-    if (pause_ms > RING_RETRY_MAX_MS)
-        pause_ms = RING_RETRY_MAX_MS;
+    if (pause_ms > WAKE_RETRY_MAX_MS)
+        pause_ms = WAKE_RETRY_MAX_MS;
     return pause_ms - (int64_t)draw % (pause_ms / 4);
 }
 
-static void ring_ends(struct outbox *outbox, struct call *call, bool rang, int64_t now_ms)
+static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64_t now_ms)
 {
-    must(outbox->ringing);
+    must(outbox->waking);
 
-    metric_add(M_BELL_RINGS, rang ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
-    outbox->ringing = false;
+    metric_add(M_WAKE_UPS, woke ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    outbox->waking = false;
     lock(outbox);
-    outbox->stats.bell_failing = !rang;
-    if (rang) {
-        outbox->stats.rings++;
-        outbox->ring_tries = 0;
-        outbox->ring_not_before_ms = now_ms + ring_pause_ms(outbox->ring_waiting);
+    outbox->stats.wake_failing = !woke;
+    if (woke) {
+        outbox->stats.wake_ups++;
+        outbox->wake_tries = 0;
+        outbox->wake_not_before_ms = now_ms + wake_pause_ms(outbox->wake_waiting);
     } else {
-        outbox->stats.ring_failures++;
-        (void)snprintf(outbox->stats.bell_error, sizeof outbox->stats.bell_error, "%s",
+        outbox->stats.wake_failures++;
+        (void)snprintf(outbox->stats.wake_error, sizeof outbox->stats.wake_error, "%s",
                        call->last_error);
-        outbox->ring_tries++;
-        outbox->ring_wanted = true;
-        outbox->ring_not_before_ms = now_ms + ring_retry_ms(outbox);
+        outbox->wake_tries++;
+        outbox->wake_wanted = true;
+        outbox->wake_not_before_ms = now_ms + wake_retry_ms(outbox);
     }
     unlock(outbox);
     drop_call(outbox, call);
 }
 
-/* Somebody took the bell down; making it anew is a ring already. */
-static void hang_bell(struct outbox *outbox, struct call *call, int64_t now_ms)
+/* Somebody took the wake-up object down; making it anew is a ring already. */
+static void create_wake_object(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
-    must(call->kind == CALL_RING);
+    must(call->kind == CALL_WAKE_UP);
 
     struct strbuf body;
 
     strbuf_init(&body);
-    bell_encode(&body, outbox->rules.namespace);
-    call->kind = CALL_HANG_BELL;
+    wake_object_encode(&body, outbox->rules.namespace);
+    call->kind = CALL_CREATE_WAKE_OBJECT;
     call->method = "POST";
-    call->path = bells_path(&call->arena, outbox->rules.namespace);
+    call->path = wake_objects_path(&call->arena, outbox->rules.namespace);
     call->content_type = "application/json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
@@ -778,12 +778,13 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
         note_status(call);
     if (!good && call->retry_after_s > 0)
         flow_shut(outbox->flow, now_ms, now_ms + call->retry_after_s * 1000);
-    if (call->kind == CALL_RING && call->status == 404 && strcmp(outbox->rules.wake, "bell") == 0) {
-        hang_bell(outbox, call, now_ms);
+    if (call->kind == CALL_WAKE_UP && call->status == 404 &&
+        strcmp(outbox->rules.wake, "object") == 0) {
+        create_wake_object(outbox, call, now_ms);
         return;
     }
-    if (call->kind == CALL_RING || call->kind == CALL_HANG_BELL) {
-        ring_ends(outbox, call, good, now_ms);
+    if (call->kind == CALL_WAKE_UP || call->kind == CALL_CREATE_WAKE_OBJECT) {
+        wake_ends(outbox, call, good, now_ms);
         return;
     }
     if (call->kind == CALL_EVENT)
@@ -808,8 +809,8 @@ static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
         return;
     case CALL_EVENT:
     case CALL_ADVERTISE:
-    case CALL_RING:
-    case CALL_HANG_BELL:
+    case CALL_WAKE_UP:
+    case CALL_CREATE_WAKE_OBJECT:
         side_answered(outbox, call, now_ms);
         return;
     }
@@ -832,9 +833,9 @@ static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
     case CALL_FETCH:
         wait_before_retry(outbox, call, now_ms);
         return;
-    case CALL_RING:
-    case CALL_HANG_BELL:
-        ring_ends(outbox, call, false, now_ms);
+    case CALL_WAKE_UP:
+    case CALL_CREATE_WAKE_OBJECT:
+        wake_ends(outbox, call, false, now_ms);
         return;
     case CALL_EVENT:
         metric_add(M_EVENTS, "outcome=\"failed\"", 1);
@@ -884,7 +885,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
     must_not_reach("every piece is listed");
 }
 
-static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void send_call(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(!call->flying);
     const int64_t left =
@@ -916,14 +917,14 @@ static void launch(struct outbox *outbox, struct call *call, int64_t now_ms)
 }
 
 /* Ringing a node needs one: whoever asks next may name it. */
-static bool can_ring(const struct outbox *outbox)
+static bool can_wake(const struct outbox *outbox)
 {
     must(outbox->rules.wake != NULL);
-    return outbox->ring_wanted && !outbox->ringing &&
-           (strcmp(outbox->rules.wake, "node") != 0 || outbox->ring_node[0] != '\0');
+    return outbox->wake_wanted && !outbox->waking &&
+           (strcmp(outbox->rules.wake, "node") != 0 || outbox->wake_node[0] != '\0');
 }
 
-static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
+static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
     must(now_ms >= 0);
 
@@ -932,28 +933,29 @@ static void begin_ring(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     struct strbuf body;
 
     lock(outbox);
-    const bool due = can_ring(outbox) && now_ms >= outbox->ring_not_before_ms;
+    const bool due = can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;
     if (due)
-        outbox->ring_wanted = false;
-    const uint64_t ring = outbox->stats.rings + outbox->stats.ring_failures + 1;
-    (void)snprintf(name, sizeof name, "%s", outbox->ring_node);
+        outbox->wake_wanted = false;
+    const uint64_t wake_up = outbox->stats.wake_ups + outbox->stats.wake_failures + 1;
+    (void)snprintf(name, sizeof name, "%s", outbox->wake_node);
     unlock(outbox);
     if (!due)
         return;
-    struct call *call = call_new(CALL_RING, "PATCH");
+    struct call *call = call_new(CALL_WAKE_UP, "PATCH");
     strbuf_init(&body);
     if (node) {
         call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
-        node_bell_patch(&body, ring, wall_ms);
+        node_wake_patch(&body, wake_up, wall_ms);
     } else {
         call->path = arena_printf(&call->arena, "%s/%s",
-                                  bells_path(&call->arena, outbox->rules.namespace), BELL_NAME);
-        bell_patch(&body, ring, wall_ms);
+                                  wake_objects_path(&call->arena, outbox->rules.namespace),
+                                  WAKE_OBJECT_NAME);
+        wake_object_patch(&body, wake_up, wall_ms);
     }
     call->content_type = "application/merge-patch+json";
     call->body = keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
-    outbox->ringing = true;
+    outbox->waking = true;
     line_up(outbox, call, now_ms);
 }
 
@@ -1013,17 +1015,17 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 
     must(now_ms >= 0 && wall_ms >= 0);
     empty_inbox(outbox, now_ms);
-    begin_ring(outbox, now_ms, wall_ms);
+    begin_wake_up(outbox, now_ms, wall_ms);
     give_up_late(outbox, now_ms);
     while ((ticket = flow_next(outbox->flow, now_ms)) != NULL)
-        launch(outbox, ticket->owner, now_ms);
+        send_call(outbox, ticket->owner, now_ms);
     show(outbox);
     int64_t wait = flow_wait_ms(outbox->flow, now_ms, IDLE_MS);
     lock(outbox);
-    if (can_ring(outbox))
+    if (can_wake(outbox))
         wait =
-            sooner(wait, outbox->ring_not_before_ms > now_ms ? outbox->ring_not_before_ms - now_ms
-                                                             : RING_PAUSE_MS);
+            sooner(wait, outbox->wake_not_before_ms > now_ms ? outbox->wake_not_before_ms - now_ms
+                                                             : WAKE_PAUSE_MS);
     unlock(outbox);
     return wait;
 }

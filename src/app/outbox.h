@@ -1,5 +1,6 @@
 /*
- * outbox - what goes out to the API server: Bindings, GETs, the bell, Events, advertised capacity.
+ * outbox - what goes out to the API server: Bindings, GETs, the wake-up object, Events, advertised
+ * capacity.
  *
  * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results
  * go back as messages.  Which of them goes when is flow's to say: a bounded number is in flight.
@@ -31,8 +32,8 @@ struct message;
 struct outbox_rules {
     const struct kube_ops *ops;
     const struct wire_rules *wire;
-    const char *wake;      /* "bell", "node", "off" */
-    const char *namespace; /* of the bell */
+    const char *wake;      /* "object", "node", "off" */
+    const char *namespace; /* of the wake-up object */
     const char *instance;  /* who reports Events */
     const char *resource;  /* advertised */
     void *user;
@@ -69,7 +70,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
 /* Ask for a ring; waiting pods stretch the pause between two rings. node: for wake=node, may
    be NULL. */
-void outbox_ring(struct outbox *outbox, size_t waiting, const char *node);
+void outbox_wake(struct outbox *outbox, size_t waiting, const char *node);
 
 /* Start what is due; returns how long it may be left alone, in ms. Then kube_ops.poll with
    outbox_answer. */
@@ -83,10 +84,10 @@ size_t outbox_open(struct outbox *outbox);
 size_t outbox_bytes(struct outbox *outbox);
 
 struct outbox_stats {
-    uint64_t rings;
-    uint64_t ring_failures;
-    bool bell_failing; /* the last ring failed */
-    char bell_error[256];
+    uint64_t wake_ups;
+    uint64_t wake_failures;
+    bool wake_failing; /* the last ring failed */
+    char wake_error[256];
 };
 void outbox_stats(struct outbox *outbox, struct outbox_stats *out);
 

@@ -25,14 +25,14 @@ enum need {
     NEED_ALWAYS,
     NEED_EVENTS,
     NEED_NAMESPACE,
-    NEED_BELL,
-    NEED_BELL_ON_NODE,
+    NEED_WAKE_OBJECT,
+    NEED_WAKE_ON_NODE,
     NEED_ADVERTISE
 };
 
 struct right {
     enum need need;
-    struct review_facts is; /* of the bell: without its namespace and name */
+    struct review_facts is; /* of the wake-up object: without its namespace and name */
     const char *what_for;
 };
 
@@ -49,11 +49,11 @@ static const struct right rights_needed[] = {
     {NEED_EVENTS, {.verb = "create", .group = "events.k8s.io", .resource = "events"}, "event"},
     {NEED_NAMESPACE,
      {.verb = "create", .group = "storage.k8s.io", .resource = "csistoragecapacities"},
-     "hang_bell"},
-    {NEED_BELL,
+     "create_wake_object"},
+    {NEED_WAKE_OBJECT,
      {.verb = "patch", .group = "storage.k8s.io", .resource = "csistoragecapacities"},
-     "ring"},
-    {NEED_BELL_ON_NODE, {.verb = "patch", .resource = "nodes"}, "ring"},
+     "wake_up"},
+    {NEED_WAKE_ON_NODE, {.verb = "patch", .resource = "nodes"}, "wake_up"},
     {NEED_ADVERTISE, {.verb = "patch", .resource = "nodes", .subresource = "status"}, "advertise"},
 };
 
@@ -133,9 +133,9 @@ static bool is_needed(const struct app *app, const struct right *right)
     case NEED_EVENTS:
         return settings->events;
     case NEED_NAMESPACE:
-    case NEED_BELL:
+    case NEED_WAKE_OBJECT:
         return strcmp(settings->wake, "off") != 0 && strcmp(settings->wake, "node") != 0;
-    case NEED_BELL_ON_NODE:
+    case NEED_WAKE_ON_NODE:
         return strcmp(settings->wake, "node") == 0;
     case NEED_ADVERTISE:
         return settings->advertise;
@@ -189,10 +189,10 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     struct err err;
 
     must(rights->next < ARRAY_LEN(rights_needed));
-    if (right->need == NEED_BELL || right->need == NEED_NAMESPACE)
-        facts.namespace = rights->app->bell_namespace;
-    if (right->need == NEED_BELL)
-        facts.name = BELL_NAME;
+    if (right->need == NEED_WAKE_OBJECT || right->need == NEED_NAMESPACE)
+        facts.namespace = rights->app->wake_namespace;
+    if (right->need == NEED_WAKE_OBJECT)
+        facts.name = WAKE_OBJECT_NAME;
     strbuf_init(&body);
     review_encode(&body, &facts);
     const struct kube_request request = {.id = id_base + rights->ids++,

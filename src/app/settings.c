@@ -4,7 +4,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/http.h"
 
-#include "settings_inside.h"
+#include "settings_internal.h"
 
 /* --- the set --- */
 

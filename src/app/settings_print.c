@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "settings_inside.h"
+#include "settings_internal.h"
 
 static bool is_bare(const struct setting_info *info)
 {

@@ -6,7 +6,7 @@
 #include "milligpu/http.h"
 #include "milligpu/limits.h"
 
-#include "settings_inside.h"
+#include "settings_internal.h"
 
 static const struct setting_info infos[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \

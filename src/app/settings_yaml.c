@@ -6,7 +6,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "settings_inside.h"
+#include "settings_internal.h"
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 

@@ -1,5 +1,5 @@
 /*
- * view - where the current snapshot hangs.
+ * view - where the current snapshot is.
  *
  * A mutex around "load pointer, add one": 19 ns alone, 189 ns with four threads fighting, which
  * nothing cleverer has to beat until a number says so.

@@ -14,7 +14,7 @@ enum { SCRATCH_KEEP_BYTES = 1024 * 1024 }; /* the chunk of many small things */
    malloc. */
 struct scratch {
     struct arena arena;
-    struct ghost ghost[GHOSTS_MAX];
+    struct tentative tentative[TENTATIVES_MAX];
     struct scratch *next;
 };
 
@@ -374,8 +374,8 @@ static const struct candidate *lasting_best(const struct question *question,
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
 }
 
-static void note_offer(struct question *question, const struct filter_question *asked,
-                       const struct filter_answer *answer)
+static void remember_shortlist(struct question *question, const struct filter_question *asked,
+                               const struct filter_answer *answer)
 {
     struct hints *hints = question->app->hints;
 
@@ -385,17 +385,17 @@ static void note_offer(struct question *question, const struct filter_question *
         return;
     }
     const struct asker asker = asker_of(question);
-    const struct offered offered = {.nodes = asked->snapshot->nodes,
-                                    .names = asked->names,
-                                    .fitting = answer->fitting,
-                                    .listed = answer->candidates,
-                                    .room = asked->snapshot->room,
-                                    .best = lasting_best(question, asked, answer)};
-    hints_offered(hints, &asker, &offered);
+    const struct shortlist offered = {.nodes = asked->snapshot->nodes,
+                                      .names = asked->names,
+                                      .fitting = answer->fitting,
+                                      .listed = answer->candidates,
+                                      .room = asked->snapshot->room,
+                                      .best = lasting_best(question, asked, answer)};
+    hints_shortlisted(hints, &asker, &offered);
 }
 
-static void offer(struct question *question, const struct filter_question *asked,
-                  const struct filter_answer *answer)
+static void answer_shortlist(struct question *question, const struct filter_question *asked,
+                             const struct filter_answer *answer)
 {
     must(answer->candidates > 0 && answer->candidates <= question->args.names);
 
@@ -404,7 +404,7 @@ static void offer(struct question *question, const struct filter_question *asked
     for (uint32_t i = 0; i < answer->candidates; i++)
         choice[i] = answer->candidate[i].name;
     if (question->args.pod.uid[0] != '\0')
-        note_offer(question, asked, answer);
+        remember_shortlist(question, asked, answer);
     send_chosen(question, choice, answer->candidates);
 }
 
@@ -496,8 +496,8 @@ static enum ending judge(struct question *question, const struct snapshot *snaps
         .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
-        .ghosts = hints_ghosts(app->hints, uid, now, question->scratch->ghost),
-        .ghost = question->scratch->ghost,
+        .tentatives = hints_tentatives(app->hints, uid, now, question->scratch->tentative),
+        .tentative = question->scratch->tentative,
     };
     struct filter_answer answer;
     struct refusal refusal;
@@ -507,7 +507,7 @@ static enum ending judge(struct question *question, const struct snapshot *snaps
     switch (answer.verdict) {
     case FILTER_FITS:
     case FILTER_RESERVED:
-        offer(question, &asked, &answer);
+        answer_shortlist(question, &asked, &answer);
         break;
     case FILTER_HELD_ELSEWHERE:
         (void)snprintf(refusal.text, sizeof refusal.text,
@@ -596,9 +596,9 @@ static void prioritize(struct question *question)
             .names = question->args.names,
             .name = question->args.name,
             .hash = question->args.hash,
-            .ghosts = hints_ghosts(app->hints, uid, app->clock.now_ms(app->clock.ctx),
-                                   question->scratch->ghost),
-            .ghost = question->scratch->ghost,
+            .tentatives = hints_tentatives(app->hints, uid, app->clock.now_ms(app->clock.ctx),
+                                           question->scratch->tentative),
+            .tentative = question->scratch->tentative,
         };
         filter_score(&asked, &question->scratch->arena, score);
     }

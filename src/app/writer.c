@@ -32,7 +32,7 @@ enum {
 };
 
 /* A Binding on its way, and who waits for its outcome. */
-struct flight {
+struct inflight_bind {
     char *uid;
     const struct atom *node;
     struct http_call **call;
@@ -43,7 +43,7 @@ struct flight {
 };
 
 /* The outcome of a Binding, to be answered after the batch. */
-struct landing {
+struct pending_reply {
     char *uid;
     char *error; /* NULL: bound */
 };
@@ -56,8 +56,8 @@ struct doubt {
 };
 
 /* What happens once the batch is on disk. */
-struct effect {
-    enum { EFFECT_BIND, EFFECT_ADVERTISE } kind;
+struct post_commit_action {
+    enum { ACTION_BIND, ACTION_ADVERTISE } kind;
     char *uid; /* BIND; the node's name for ADVERTISE */
     char *namespace;
     char *name;
@@ -74,14 +74,14 @@ struct writer {
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
-    struct map flights;
+    struct map inflight;
     struct map doubts;
-    struct effect *effect;
-    size_t effects;
-    size_t effect_capacity;
-    struct landing *landed;
-    size_t lands;
-    size_t land_capacity;
+    struct post_commit_action *action;
+    size_t actions;
+    size_t action_capacity;
+    struct pending_reply *reply;
+    size_t replies;
+    size_t reply_capacity;
     struct message **kept; /* of a lost batch, to be tried again; and what a batch left over */
     size_t keeps;
     size_t keep_capacity;
@@ -127,7 +127,7 @@ struct writer *writer_new(struct app *app)
     batch_init(&writer->batch, app, writer->ledger);
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
-    map_init(&writer->flights);
+    map_init(&writer->inflight);
     map_init(&writer->doubts);
     map_init(&writer->nodes_seen);
     map_init(&writer->ages);
@@ -137,24 +137,24 @@ struct writer *writer_new(struct app *app)
     return writer;
 }
 
-static void effect_done(struct effect *effect)
+static void action_done(struct post_commit_action *action)
 {
-    must(effect->uid != NULL);
+    must(action->uid != NULL);
 
-    xfree(effect->uid);
-    xfree(effect->namespace);
-    xfree(effect->name);
-    xfree(effect->node);
-    strbuf_done(&effect->body);
+    xfree(action->uid);
+    xfree(action->namespace);
+    xfree(action->name);
+    xfree(action->node);
+    strbuf_done(&action->body);
 }
 
-static void flight_free(struct flight *flight)
+static void inflight_free(struct inflight_bind *bind_inflight)
 {
-    must(flight->uid != NULL);
+    must(bind_inflight->uid != NULL);
 
-    xfree(flight->uid);
-    xfree(flight->call);
-    xfree(flight);
+    xfree(bind_inflight->uid);
+    xfree(bind_inflight->call);
+    xfree(bind_inflight);
 }
 
 static void doubt_free(struct doubt *doubt)
@@ -174,38 +174,38 @@ static void forget(struct message *message)
     message_free(message);
 }
 
-static void forget_landed(struct writer *writer)
+static void drop_replies(struct writer *writer)
 {
-    must(writer->lands <= writer->land_capacity);
+    must(writer->replies <= writer->reply_capacity);
 
-    for (size_t i = 0; i < writer->lands; i++) {
-        xfree(writer->landed[i].uid);
-        xfree(writer->landed[i].error);
+    for (size_t i = 0; i < writer->replies; i++) {
+        xfree(writer->reply[i].uid);
+        xfree(writer->reply[i].error);
     }
-    writer->lands = 0;
+    writer->replies = 0;
 }
 
 void writer_free(struct writer *writer)
 {
     if (writer == NULL)
         return;
-    struct flight *flight;
-    for (size_t at = 0; (flight = map_next(&writer->flights, &at)) != NULL;)
-        flight_free(flight);
+    struct inflight_bind *bind_inflight;
+    for (size_t at = 0; (bind_inflight = map_next(&writer->inflight, &at)) != NULL;)
+        inflight_free(bind_inflight);
     struct doubt *doubt;
     for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;)
         doubt_free(doubt);
-    for (size_t i = 0; i < writer->effects; i++)
-        effect_done(&writer->effect[i]);
+    for (size_t i = 0; i < writer->actions; i++)
+        action_done(&writer->action[i]);
     for (size_t i = 0; i < writer->keeps; i++)
         forget(writer->kept[i]);
     arena_done(&writer->list);
-    forget_landed(writer);
-    xfree(writer->landed);
-    xfree(writer->effect);
+    drop_replies(writer);
+    xfree(writer->reply);
+    xfree(writer->action);
     xfree(writer->kept);
     xfree(writer->listed);
-    map_done(&writer->flights);
+    map_done(&writer->inflight);
     map_done(&writer->doubts);
     map_done(&writer->nodes_seen);
     map_done(&writer->ages);
@@ -228,13 +228,13 @@ int writer_load(struct writer *writer, struct err *err)
 
 bool writer_idle(const struct writer *writer)
 {
-    return writer->flights.count == 0 && writer->keeps == 0;
+    return writer->inflight.count == 0 && writer->keeps == 0;
 }
 
 void writer_tables(const struct writer *writer, struct writer_tables *out)
 {
     must(out != NULL);
-    *out = (struct writer_tables){.flights = writer->flights.count,
+    *out = (struct writer_tables){.inflight = writer->inflight.count,
                                   .doubts = writer->doubts.count,
                                   .kept = writer->keeps,
                                   .listed = writer->lists,
@@ -295,42 +295,43 @@ static bool heal_duplicates(struct writer *writer)
 
 /* --- binds --- */
 
-static struct flight *flight_begin(struct writer *writer, const char *uid, const struct atom *node,
-                                   int64_t deadline_ms)
+static struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
+                                            const struct atom *node, int64_t deadline_ms)
 {
     must(uid[0] != '\0');
 
-    struct flight *flight = xcalloc(1, sizeof *flight);
+    struct inflight_bind *bind_inflight = xcalloc(1, sizeof *bind_inflight);
 
-    flight->uid = xstrdup(uid);
-    flight->node = node;
-    flight->deadline_ms = deadline_ms;
-    must(map_put(&writer->flights, text_of(flight->uid), flight) == NULL);
+    bind_inflight->uid = xstrdup(uid);
+    bind_inflight->node = node;
+    bind_inflight->deadline_ms = deadline_ms;
+    must(map_put(&writer->inflight, text_of(bind_inflight->uid), bind_inflight) == NULL);
     struct doubt *doubt = map_take(&writer->doubts, text_of(uid));
     if (doubt != NULL)
         doubt_free(doubt);
-    return flight;
+    return bind_inflight;
 }
 
-static void flight_join(struct flight *flight, struct message *message)
+static void inflight_join(struct inflight_bind *bind_inflight, struct message *message)
 {
     must(message->call != NULL);
-    flight->call = xgrow(flight->call, flight->calls, &flight->capacity, sizeof(void *));
-    flight->call[flight->calls++] = message->call;
+    bind_inflight->call =
+        xgrow(bind_inflight->call, bind_inflight->calls, &bind_inflight->capacity, sizeof(void *));
+    bind_inflight->call[bind_inflight->calls++] = message->call;
     message->call = NULL;
 }
 
-static void flight_end(struct writer *writer, const char *uid, const char *error)
+static void inflight_end(struct writer *writer, const char *uid, const char *error)
 {
     must(uid != NULL);
 
-    struct flight *flight = map_take(&writer->flights, text_of(uid));
+    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(uid));
 
-    if (flight == NULL)
+    if (bind_inflight == NULL)
         return;
-    for (size_t i = 0; i < flight->calls; i++)
-        webhooks_bind_answer(flight->call[i], error);
-    flight_free(flight);
+    for (size_t i = 0; i < bind_inflight->calls; i++)
+        webhooks_bind_answer(bind_inflight->call[i], error);
+    inflight_free(bind_inflight);
 }
 
 static void refuse_bind(struct message *message, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -347,17 +348,17 @@ static void refuse_bind(struct message *message, const char *fmt, ...)
     message->call = NULL;
 }
 
-static struct effect *new_effect(struct writer *writer)
+static struct post_commit_action *add_action(struct writer *writer)
 {
-    must(writer->effects <=
-         BATCH_MAX + writer->lists + writer->nodes_seen.count + writer->flights.count);
+    must(writer->actions <=
+         BATCH_MAX + writer->lists + writer->nodes_seen.count + writer->inflight.count);
 
-    writer->effect =
-        xgrow(writer->effect, writer->effects, &writer->effect_capacity, sizeof *writer->effect);
-    struct effect *effect = &writer->effect[writer->effects++];
-    *effect = (struct effect){0};
-    strbuf_init(&effect->body);
-    return effect;
+    writer->action =
+        xgrow(writer->action, writer->actions, &writer->action_capacity, sizeof *writer->action);
+    struct post_commit_action *action = &writer->action[writer->actions++];
+    *action = (struct post_commit_action){0};
+    strbuf_init(&action->body);
+    return action;
 }
 
 /* How a Binding goes out. */
@@ -368,25 +369,25 @@ struct dispatch {
 };
 
 /* Queue the Binding of an allocation for when the batch is on disk. */
-static int send_binding(struct writer *writer, const struct allocation *allocation,
-                        struct dispatch how, struct err *err)
+static int queue_binding(struct writer *writer, const struct allocation *allocation,
+                         struct dispatch how, struct err *err)
 {
     const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
-    struct effect *effect = new_effect(writer);
+    struct post_commit_action *action = add_action(writer);
 
     must(node != NULL);
-    effect->kind = EFFECT_BIND;
-    effect->uid = xstrdup(allocation->is.uid);
-    effect->namespace = xstrdup(allocation->is.namespace);
-    effect->name = xstrdup(allocation->is.name);
-    effect->node = xstrdup(allocation->is.node->text);
-    effect->version = how.version;
-    effect->deadline_ms = how.deadline_ms;
-    effect->sending = how.sending;
-    const int rc = binding_encode(&effect->body, allocation, node, how.version, err);
+    action->kind = ACTION_BIND;
+    action->uid = xstrdup(allocation->is.uid);
+    action->namespace = xstrdup(allocation->is.namespace);
+    action->name = xstrdup(allocation->is.name);
+    action->node = xstrdup(allocation->is.node->text);
+    action->version = how.version;
+    action->deadline_ms = how.deadline_ms;
+    action->sending = how.sending;
+    const int rc = binding_encode(&action->body, allocation, node, how.version, err);
     if (rc < 0) {
-        effect_done(effect);
-        writer->effects--;
+        action_done(action);
+        writer->actions--;
     }
     return rc;
 }
@@ -406,10 +407,11 @@ static void send_plain_binding(struct writer *writer, struct message *message, u
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
     const struct dispatch how = {version, message->deadline_ms, SENDING_FIRST};
-    const int rc = send_binding(writer, allocation, how, &err);
+    const int rc = queue_binding(writer, allocation, how, &err);
     must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
-    flight_join(flight_begin(writer, message->bind.uid, node->name, message->deadline_ms), message);
+    inflight_join(inflight_begin(writer, message->bind.uid, node->name, message->deadline_ms),
+                  message);
 }
 
 /* Undo a grant whose Binding cannot be written; not one that was sent before. */
@@ -426,18 +428,19 @@ static bool take_back(struct writer *writer, struct message *message, enum outbo
     return sending != SENDING_FIRST || run(writer, &command);
 }
 
-static bool launch(struct writer *writer, struct message *message,
-                   const struct allocation *allocation, enum outbox_sending sending)
+static bool send_binding(struct writer *writer, struct message *message,
+                         const struct allocation *allocation, enum outbox_sending sending)
 {
     must(allocation->is.state != STATE_RELEASED);
 
     const struct dispatch how = {allocation->is.version, message->deadline_ms, sending};
     struct err err;
 
-    if (send_binding(writer, allocation, how, &err) < 0)
+    if (queue_binding(writer, allocation, how, &err) < 0)
         return take_back(writer, message, sending, &err);
-    flight_join(flight_begin(writer, allocation->is.uid, allocation->is.node, message->deadline_ms),
-                message);
+    inflight_join(
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, message->deadline_ms),
+        message);
     return true;
 }
 
@@ -448,7 +451,7 @@ static bool end_void(struct writer *writer, const struct pod_record *record)
 
     struct command command[RECONCILE_MAX];
 
-    if (record->node[0] != '\0' || map_find(&writer->flights, text_of(record->uid)) != NULL)
+    if (record->node[0] != '\0' || map_find(&writer->inflight, text_of(record->uid)) != NULL)
         return true;
     const size_t count =
         reconcile_unbound(writer->ledger, record->uid, record->version, writer->wall_ms, command);
@@ -486,7 +489,7 @@ static bool judged_again(struct writer *writer, struct message *message,
         break;
     }
     if (verdict == VERDICT_OK) {
-        *whole = launch(writer, message, change->after, SENDING_FIRST);
+        *whole = send_binding(writer, message, change->after, SENDING_FIRST);
         return true;
     }
     *whole = end_void(writer, record);
@@ -535,9 +538,9 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     }
     switch (verdict) {
     case VERDICT_OK:
-        return launch(writer, message, change->after, SENDING_FIRST);
+        return send_binding(writer, message, change->after, SENDING_FIRST);
     case VERDICT_SAME:
-        return launch(writer, message, answer.held, SENDING_AGAIN);
+        return send_binding(writer, message, answer.held, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
         webhooks_count_refusal(REASON_ELSEWHERE);
         refuse_bind(message, "elsewhere: the pod holds a reservation on node %s",
@@ -564,7 +567,7 @@ static bool bind_settled(struct writer *writer, struct message *message,
 
     const struct extender_bind *bind = &message->bind;
     const struct allocation *held = ledger_find(writer->ledger, text_of(bind->uid));
-    struct flight *flight = map_find(&writer->flights, text_of(bind->uid));
+    struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(bind->uid));
 
     /* Of such a pod the table knows no name. */
     if (record->verdict == REQUEST_NOT_OURS) {
@@ -573,10 +576,11 @@ static bool bind_settled(struct writer *writer, struct message *message,
                strcmp(record->name, bind->pod) != 0) {
         refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
                     bind->namespace, bind->pod);
-    } else if (flight != NULL && strcmp(flight->node->text, bind->node) != 0) {
-        refuse_bind(message, "elsewhere: the pod is being bound to node %s", flight->node->text);
-    } else if (flight != NULL) {
-        flight_join(flight, message);
+    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, bind->node) != 0) {
+        refuse_bind(message, "elsewhere: the pod is being bound to node %s",
+                    bind_inflight->node->text);
+    } else if (bind_inflight != NULL) {
+        inflight_join(bind_inflight, message);
     } else if (record->node[0] != '\0' && strcmp(record->node, bind->node) != 0) {
         refuse_bind(message, "changed: the pod is bound to node %s already", record->node);
     } else if ((held != NULL && held->is.state == STATE_BOUND &&
@@ -729,11 +733,11 @@ static bool handle_fetched(struct writer *writer, struct message **message)
 
 static void land(struct writer *writer, const char *uid, const char *error)
 {
-    writer->landed =
-        xgrow(writer->landed, writer->lands, &writer->land_capacity, sizeof *writer->landed);
+    writer->reply =
+        xgrow(writer->reply, writer->replies, &writer->reply_capacity, sizeof *writer->reply);
     must(uid[0] != '\0');
-    writer->landed[writer->lands++] =
-        (struct landing){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
+    writer->reply[writer->replies++] =
+        (struct pending_reply){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
 }
 
 /*
@@ -741,27 +745,28 @@ static void land(struct writer *writer, const char *uid, const char *error)
  * the batch that confirms it; but after the batch, so that whoever asks next sees the pod bound,
  * its share free again, or the doubt.
  */
-static void answer_landed(struct writer *writer)
+static void send_replies(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->lands; i++)
-        flight_end(writer, writer->landed[i].uid, writer->landed[i].error);
-    forget_landed(writer);
+    for (size_t i = 0; i < writer->replies; i++)
+        inflight_end(writer, writer->reply[i].uid, writer->reply[i].error);
+    drop_replies(writer);
 }
 
-/* Another HTTP call that hangs on a flight asks once more, as it did. */
-static struct message *bind_again(const struct flight *flight, size_t at, const struct pod *pod)
+/* Another HTTP call that waits for this bind asks once more, as it did. */
+static struct message *bind_again(const struct inflight_bind *bind_inflight, size_t at,
+                                  const struct pod *pod)
 {
     struct message *bind = message_new(MESSAGE_BIND);
 
-    must(at < flight->calls && strcmp(flight->uid, pod->uid) == 0);
+    must(at < bind_inflight->calls && strcmp(bind_inflight->uid, pod->uid) == 0);
     bind->bind.uid = arena_copy(&bind->arena, text_of(pod->uid));
     bind->bind.namespace = arena_copy(&bind->arena, text_of(pod->namespace));
     bind->bind.pod = arena_copy(&bind->arena, text_of(pod->name));
-    bind->bind.node = arena_copy(&bind->arena, atom_text(flight->node));
-    bind->deadline_ms = flight->deadline_ms;
-    bind->call = flight->call[at];
+    bind->bind.node = arena_copy(&bind->arena, atom_text(bind_inflight->node));
+    bind->deadline_ms = bind_inflight->deadline_ms;
+    bind->call = bind_inflight->call[at];
     return bind;
 }
 
@@ -790,17 +795,17 @@ static bool try_again(struct writer *writer, struct message *take_bind)
  */
 static bool handle_moved(struct writer *writer, const struct message *message)
 {
-    struct flight *flight = map_take(&writer->flights, text_of(message->uid));
+    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(message->uid));
     bool whole = true;
 
     must(message->outcome == OUTCOME_MOVED && message->pod.node[0] == '\0');
     /* Whom the watch has shown to be gone the GET does not bring back. */
     if (!pod_ended(&message->pod) && pods_find(writer->app->pods, message->uid) != NULL)
         (void)pods_put_fetched(writer->app->pods, &message->pod, &writer->app->request_rules);
-    for (size_t i = 0; flight != NULL && i < flight->calls; i++)
-        whole = try_again(writer, bind_again(flight, i, &message->pod)) && whole;
-    if (flight != NULL)
-        flight_free(flight);
+    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->calls; i++)
+        whole = try_again(writer, bind_again(bind_inflight, i, &message->pod)) && whole;
+    if (bind_inflight != NULL)
+        inflight_free(bind_inflight);
     const struct pod_record *record = pods_find(writer->app->pods, message->uid);
     return whole && (record == NULL || end_void(writer, record));
 }
@@ -827,8 +832,8 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     must(message->outcome == OUTCOME_BOUND || message->text != NULL);
 
     const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
-    const struct flight *flight = map_find(&writer->flights, text_of(message->uid));
-    const bool asked = flight != NULL && flight->asks;
+    const struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(message->uid));
+    const bool asked = bind_inflight != NULL && bind_inflight->asks;
     struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
     char text[ERR_TEXT_MAX];
 
@@ -1133,10 +1138,10 @@ static void want_advertised(struct writer *writer, const struct inventory *inven
         quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
         shown == (int64_t)wanted)
         return;
-    struct effect *effect = new_effect(writer);
-    effect->kind = EFFECT_ADVERTISE;
-    effect->uid = xstrdup(facts->name);
-    effect->milli = wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
+    struct post_commit_action *action = add_action(writer);
+    action->kind = ACTION_ADVERTISE;
+    action->uid = xstrdup(facts->name);
+    action->milli = wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
 }
 
 /* Pods there that found too few GPUs, as they were told: now there may be more. */
@@ -1313,28 +1318,28 @@ static bool handle(struct writer *writer, struct message **message)
     must_not_reach("every kind is listed");
 }
 
-static void act(struct writer *writer)
+static void run_actions(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->effects; i++) {
-        struct effect *effect = &writer->effect[i];
-        if (effect->kind == EFFECT_BIND) {
-            const struct outbox_binding binding = {.uid = effect->uid,
-                                                   .namespace = effect->namespace,
-                                                   .name = effect->name,
-                                                   .node = effect->node,
-                                                   .body = {effect->body.data, effect->body.len},
-                                                   .version = effect->version,
-                                                   .deadline_ms = effect->deadline_ms,
-                                                   .sending = effect->sending};
+    for (size_t i = 0; i < writer->actions; i++) {
+        struct post_commit_action *action = &writer->action[i];
+        if (action->kind == ACTION_BIND) {
+            const struct outbox_binding binding = {.uid = action->uid,
+                                                   .namespace = action->namespace,
+                                                   .name = action->name,
+                                                   .node = action->node,
+                                                   .body = {action->body.data, action->body.len},
+                                                   .version = action->version,
+                                                   .deadline_ms = action->deadline_ms,
+                                                   .sending = action->sending};
             outbox_bind(writer->app->outbox, &binding);
         } else {
-            outbox_advertise(writer->app->outbox, effect->uid, effect->milli);
+            outbox_advertise(writer->app->outbox, action->uid, action->milli);
         }
-        effect_done(effect);
+        action_done(action);
     }
-    writer->effects = 0;
+    writer->actions = 0;
 }
 
 /* Nothing of it happened: no Binding goes out, whoever waits for one hears why. */
@@ -1346,12 +1351,12 @@ static void act_lost(struct writer *writer)
 
     (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
                    writer->batch.err.text);
-    for (size_t i = 0; i < writer->effects; i++) {
-        if (writer->effect[i].kind == EFFECT_BIND)
-            flight_end(writer, writer->effect[i].uid, text);
-        effect_done(&writer->effect[i]);
+    for (size_t i = 0; i < writer->actions; i++) {
+        if (writer->action[i].kind == ACTION_BIND)
+            inflight_end(writer, writer->action[i].uid, text);
+        action_done(&writer->action[i]);
     }
-    writer->effects = 0;
+    writer->actions = 0;
 }
 
 /* Nodes on which this batch made room, as they are now; the caller frees the array. */
@@ -1375,7 +1380,7 @@ static const struct node **roomier(const struct writer *writer, size_t *out_coun
 static void wake(struct writer *writer, const struct atom *node)
 {
     must(writer->app->outbox != NULL);
-    outbox_ring(writer->app->outbox, hints_waiting(writer->app->hints),
+    outbox_wake(writer->app->outbox, hints_waiting(writer->app->hints),
                 node != NULL ? node->text : NULL);
 }
 
@@ -1474,9 +1479,9 @@ static void batch_lost(struct writer *writer, struct message **message, size_t c
 }
 
 /*
- * A milligpud before, whose ledger is lost, may have granted what no list shows yet: a Binding
- * that it sent can land for a minute after its end.  So where one was (its bell hangs, or a pod
- * carries a grant) a new ledger waits, and then needs a list that began after the wait.  It is
+ * A milligpud before, whose ledger is lost, may have granted what no list shows yet: a Binding that
+ * it sent can land for a minute after its end.  So where one was (its wake-up object exists, or a
+ * pod carries a grant) a new ledger waits, and then needs a list that began after the wait.  It is
  * claimed at the end of that, so that who is killed meanwhile waits again.
  */
 static void pods_are_in(struct writer *writer)
@@ -1487,7 +1492,7 @@ static void pods_are_in(struct writer *writer)
     if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
     } else if (app->settle_ms == 0 || writer->settled ||
-               (!writer->granted_before && !atomic_load(&app->bell_hung))) {
+               (!writer->granted_before && !atomic_load(&app->wake_object_existed))) {
         writer->may_claim = true;
     } else if (atomic_exchange(&app->settled_at_ms, writer->start_ms + app->settle_ms) == 0) {
         log_write(
@@ -1535,7 +1540,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         drop_list(writer);
         pods_are_in(writer);
     }
-    act(writer);
+    run_actions(writer);
     wake_if_it_helps(writer);
     for (size_t i = 0; i < count; i++)
         message_free(message[i]);
@@ -1554,8 +1559,8 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
 
     const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING};
     /* What could be written once can be written again; else the next doubt tries. */
-    if (send_binding(writer, allocation, how, &err) == 0)
-        flight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
+    if (queue_binding(writer, allocation, how, &err) == 0)
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
 }
 
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
@@ -1610,7 +1615,7 @@ static const struct allocation **open_reservations(const struct writer *writer, 
     *out_count = 0;
     for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
         must(allocation->is.state == STATE_RESERVED);
-        if (map_find(&writer->flights, text_of(allocation->is.uid)) != NULL)
+        if (map_find(&writer->inflight, text_of(allocation->is.uid)) != NULL)
             continue;
         open = xgrow(open, *out_count, &capacity, sizeof *open);
         open[(*out_count)++] = allocation_ref(allocation);
@@ -1684,8 +1689,10 @@ static bool note_clock(struct writer *writer)
     return run(writer, &command);
 }
 
-/* While the disk is broken binds are refused unseen, so somebody has to knock: a journal row. */
-static bool knock(struct writer *writer)
+/*
+ * While the disk is broken binds are refused unseen, so somebody has to probe_write: a journal row.
+ */
+static bool probe_write(struct writer *writer)
 {
     must(!writer->batch.lost);
 
@@ -1708,7 +1715,7 @@ static bool tick(struct writer *writer)
     if (!atomic_load(&writer->app->safe_mode))
         audit_memory(writer->app, writer->ledger, &writer->audit_place);
     hints_tend(writer->app->hints, now, writer, look_at_pod);
-    return knock(writer) && tick_doubts(writer, now);
+    return probe_write(writer) && tick_doubts(writer, now);
 }
 
 static void after_batch(struct writer *writer)
@@ -1805,7 +1812,7 @@ static size_t collect(struct writer *writer, struct message **message, int64_t w
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
     must(wait_ms >= 0);
-    must(writer->effects == 0);
+    must(writer->actions == 0);
 
     struct message *message[BATCH_MAX];
 
@@ -1826,7 +1833,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_lost(writer, message, taken);
         writer->epoch = epoch; /* tried again, a list is the same one: it spares whom it spared */
     }
-    answer_landed(writer);
+    send_replies(writer);
     batch_reset(&writer->batch);
     if (writer->pods_ended || writer->nodes_ended)
         (void)malloc_trim(0); /* a list takes many times what stays of it; in the 18 ms above */

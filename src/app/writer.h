@@ -33,7 +33,7 @@ bool writer_idle(const struct writer *writer);
 
 /* How long its tables are: what is gone leaves nothing in them.  Of the writer's thread. */
 struct writer_tables {
-    size_t flights;
+    size_t inflight;
     size_t doubts;
     size_t kept; /* news of a lost batch */
     size_t listed;

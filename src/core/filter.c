@@ -7,84 +7,88 @@
 
 const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
-/* Ghosts by the node they haunt: chains that start in a table of hashes. */
-struct haunting {
-    uint32_t mask;  /* of the table, whose length is a power of two; 0: no ghosts */
-    uint32_t *head; /* index of a ghost + 1; 0: nobody */
+/* Tentative placements by node: chains that start in a table of hashes. */
+struct tentative_index {
+    uint32_t mask;  /* of the table, whose length is a power of two; 0: no tentative placements */
+    uint32_t *head; /* index of a tentative placement + 1; 0: nobody */
     uint32_t *next;
 };
 
 /* What is the same for every name of one question. */
 struct asking {
     const struct filter_question *question;
-    struct haunting haunting;
+    struct tentative_index index;
     struct plan plan;
     uint64_t steps;
 };
 
-static void find_ghosts(const struct filter_question *question, struct arena *arena,
-                        struct haunting *out)
+static void index_tentatives(const struct filter_question *question, struct arena *arena,
+                             struct tentative_index *out)
 {
     uint32_t slots = 16;
 
-    *out = (struct haunting){0};
-    must(question->ghosts == 0 || question->ghost != NULL);
-    must(question->ghosts < UINT32_MAX / 4);
-    if (question->ghosts == 0)
+    *out = (struct tentative_index){0};
+    must(question->tentatives == 0 || question->tentative != NULL);
+    must(question->tentatives < UINT32_MAX / 4);
+    if (question->tentatives == 0)
         return;
-    while (slots < 2 * question->ghosts)
+    while (slots < 2 * question->tentatives)
         slots *= 2;
     out->mask = slots - 1;
     out->head = arena_array(arena, slots, sizeof *out->head);
-    out->next = arena_array(arena, question->ghosts, sizeof *out->next);
-    for (uint32_t i = 0; i < question->ghosts; i++) {
-        must(question->ghost[i].node != NULL);
-        uint32_t *head = &out->head[question->ghost[i].node->hash & out->mask];
+    out->next = arena_array(arena, question->tentatives, sizeof *out->next);
+    for (uint32_t i = 0; i < question->tentatives; i++) {
+        must(question->tentative[i].node != NULL);
+        uint32_t *head = &out->head[question->tentative[i].node->hash & out->mask];
         out->next[i] = *head;
         *head = i + 1;
     }
 }
 
-/* Set the node's ghosts against its room; false if there are none. */
-static bool haunt(const struct asking *asking, const struct node *node, struct room *room)
+/* Set the node's tentative placements against its room; false if there are none. */
+static bool subtract_tentatives(const struct asking *asking, const struct node *node,
+                                struct room *room)
 {
-    const struct haunting *haunting = &asking->haunting;
-    bool haunted = false;
+    const struct tentative_index *index = &asking->index;
+    bool touched = false;
 
     must(room->gpus <= node->gpus);
-    if (haunting->mask == 0)
+    if (index->mask == 0)
         return false;
-    uint32_t at = haunting->head[node->name->hash & haunting->mask];
-    for (; at > 0; at = haunting->next[at - 1]) {
-        must(at <= asking->question->ghosts);
-        const struct ghost *ghost = &asking->question->ghost[at - 1];
-        for (uint32_t i = 0; ghost->node == node->name && i < room->gpus; i++) {
-            if (node->gpu[i].id != ghost->gpu)
+    uint32_t at = index->head[node->name->hash & index->mask];
+    for (; at > 0; at = index->next[at - 1]) {
+        must(at <= asking->question->tentatives);
+        const struct tentative *tentative = &asking->question->tentative[at - 1];
+        for (uint32_t i = 0; tentative->node == node->name && i < room->gpus; i++) {
+            if (node->gpu[i].id != tentative->gpu)
                 continue;
-            room_take(room, i, ghost->milli);
-            haunted = true;
+            room_take(room, i, tentative->milli);
+            touched = true;
         }
     }
-    return haunted;
+    return touched;
 }
 
-/* Whether it fits is asked of the node as it is; the ghosts have a say in the rank only. */
+/*
+ * Whether it fits is asked of the node as it is; the tentative placements have a say in the rank
+ * only.
+ */
 static enum reason judge(struct asking *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
-    struct rank among_ghosts;
+    struct rank beside_tentatives;
     UNSET struct room room;
 
     must(node != NULL);
     room_of(node, &room);
     const enum reason why = place_judge(&asking->plan, &room, &candidate->rank);
     asking->steps += candidate->rank.steps;
-    if (why != REASON_NONE || !haunt(asking, node, &room))
+    if (why != REASON_NONE || !subtract_tentatives(asking, node, &room))
         return why;
-    candidate->behind = place_judge(&asking->plan, &room, &among_ghosts) != REASON_NONE;
-    asking->steps += among_ghosts.steps;
+    candidate->behind = place_judge(&asking->plan, &room, &beside_tentatives) != REASON_NONE;
+    asking->steps += beside_tentatives.steps;
     if (!candidate->behind)
-        candidate->rank = among_ghosts;
+        candidate->rank = beside_tentatives;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
     return REASON_NONE;
 }
@@ -98,7 +102,7 @@ static void place(struct asking *asking, struct candidate *best, struct placemen
     must(best->node != NULL);
     room_of(best->node, &room);
     if (!best->behind)
-        (void)haunt(asking, best->node, &room);
+        (void)subtract_tentatives(asking, best->node, &room);
     must(place_find(&asking->plan, &room, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
     best->placement = out;
@@ -282,7 +286,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.steps = 0;
     plan_init(&asking.plan, question->request);
     plan_remember(&asking.plan, arena);
-    find_ghosts(question, arena, &asking.haunting);
+    index_tentatives(question, arena, &asking.index);
     ask_all(&asking, out);
     out->steps = asking.steps;
     out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;

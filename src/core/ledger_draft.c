@@ -301,8 +301,8 @@ static void keep_closed(struct draft *draft, const struct node *old)
 }
 
 /* What the old node had and the new inventory does not show stays on offer, as absent. */
-static void offer_old(struct draft *draft, const struct inventory *inventory,
-                      const struct node *old, uint32_t shown)
+static void keep_absent(struct draft *draft, const struct inventory *inventory,
+                        const struct node *old, uint32_t shown)
 {
     must(shown == draft->gpus);
     must(shown + old->gpus <= draft->capacity);
@@ -357,7 +357,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
     else if (old != NULL)
-        offer_old(draft, inventory, old, draft->gpus);
+        keep_absent(draft, inventory, old, draft->gpus);
     must(draft->gpus >= inventory->gpus || draft->moved);
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }

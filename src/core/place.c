@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/place_inside.h"
+#include "core/place_internal.h"
 
 /*
  * By hand: the compiler's own becomes a call into its library, and core has none.  Pairs of bits

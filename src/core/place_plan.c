@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "core/place_inside.h"
+#include "core/place_internal.h"
 
 static uint32_t count_kind(const struct request *request, enum container_kind kind)
 {

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "core/place_inside.h"
+#include "core/place_internal.h"
 
 /*
  * slots

@@ -1,4 +1,4 @@
-#include "core/place_inside.h"
+#include "core/place_internal.h"
 
 /*
  * The walk

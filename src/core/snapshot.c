@@ -283,7 +283,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 
 enum { CACHE_LINE = 64, AHEAD = 16 };
 
-/* Where the first node of this hash hangs, or hung; NULL if there is none. */
+/* Where the first node of this hash is, or was; NULL if there is none. */
 static const struct node *const *place_of(const struct snapshot *snapshot, uint32_t hash)
 {
     uint64_t entry;

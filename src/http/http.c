@@ -373,7 +373,9 @@ const char *http_cause_word(enum http_cause cause)
 
 uint32_t http_files(const struct http_rules *rules)
 {
-    /* The listening socket, and what each thread waits by: epoll's descriptor and a bell. */
+    /*
+     * The listening socket, and what each thread waits by: epoll's descriptor and a wake-up object.
+     */
     return sockets_of(rules) + 1 + 2 * rules->threads;
 }
 

@@ -7,7 +7,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 {

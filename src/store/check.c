@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static int corrupt(sqlite3 *db, const char *what, struct err *err)
 {

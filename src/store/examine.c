@@ -8,7 +8,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /*
  * How to read a file without leaving a trace depends on who else is at it:

@@ -13,7 +13,7 @@
 #include "milligpu/clock.h"
 #include "milligpu/strbuf.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static const char sqlite_magic[16] = "SQLite format 3";
 

@@ -1,4 +1,4 @@
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /* A row's number: its allocation's, and its charge's place in it. */
 enum { ROW_BITS = 10 };

@@ -9,7 +9,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 enum {
     PIECE_BYTES = 64 << 10,

@@ -7,7 +7,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static const struct store_migration *step_from(const struct store_schema *schema, int64_t version)
 {

@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /* Far beyond what a node can show and its pods can hold of GPUs that are gone. */
 enum { GPU_ROWS_MAX = 4096 };

@@ -4,7 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 extern const char store_schema_sql[];
 extern const char store_from_1_sql[];

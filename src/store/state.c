@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static void key(struct strbuf *out, const char *name)
 {

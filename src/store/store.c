@@ -9,7 +9,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static const char *const statements[] = {
 #define X(code, sql) [code] = (sql),

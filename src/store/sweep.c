@@ -7,7 +7,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /* After "<ledger>.": a copy before a migration with its side files; the folder of a backup. */
 static const char copy_before[] = "v[0-9]*-*Z*.part-??????*";

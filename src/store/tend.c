@@ -1,4 +1,4 @@
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /* Core and database see different things: the change is refused, whatever it was. */
 static int disagree(struct err *err, const char *what, const char *name)

@@ -7,8 +7,8 @@ enum { EVENT_NOTE_MAX = 1000, KEY_NAME_MAX = 63 };
 static const char allocation_key[] = "milligpu.io/allocation";
 static const char visible_key[] = "milligpu.io/visible-devices";
 static const char visible_prefix[] = "visible-devices.milligpu.io/";
-static const char bell_key[] = "milligpu.io/bell";
-const char BELL_NAME[] = "milligpu-bell";
+static const char wake_key[] = "milligpu.io/bell";
+const char WAKE_OBJECT_NAME[] = "milligpu-bell";
 
 /* A share as people and containers see it. */
 struct seen {
@@ -417,19 +417,19 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     json_write_object_end(&json);
 }
 
-const char *bells_path(struct arena *arena, const char *namespace)
+const char *wake_objects_path(struct arena *arena, const char *namespace)
 {
     must(namespace[0] != '\0');
     return arena_printf(arena, "/apis/storage.k8s.io/v1/namespaces/%s/csistoragecapacities",
                         namespace);
 }
 
-void bell_encode(struct strbuf *out, const char *namespace)
+void wake_object_encode(struct strbuf *out, const char *namespace)
 {
     struct json_writer json;
     must(namespace[0] != '\0');
     json_writer_init(&json, out);
-    open_object(&json, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, BELL_NAME);
+    open_object(&json, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, WAKE_OBJECT_NAME);
     json_write_object_end(&json);
     /* No such class exists, so no volume is ever placed by this object. */
     json_write_key(&json, "storageClassName");
@@ -437,15 +437,15 @@ void bell_encode(struct strbuf *out, const char *namespace)
     json_write_object_end(&json);
 }
 
-/* {"metadata":{"annotations":{bell: "<ring> <time>"}}}: a new value each time wakes. */
-static void ring_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+/* {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: a new value each time wakes. */
+static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
     struct json_writer json;
     char at[TIME_TEXT_BYTES];
     CLEANUP(strbuf_done) struct strbuf value;
     strbuf_init(&value);
     time_format(at_ms, at);
-    strbuf_u64(&value, ring);
+    strbuf_u64(&value, wake_up);
     strbuf_char(&value, ' ');
     strbuf_str(&value, at);
     must(value.len > 0);
@@ -456,21 +456,21 @@ static void ring_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
     json_write_object(&json);
     json_write_key(&json, "annotations");
     json_write_object(&json);
-    json_write_key(&json, bell_key);
+    json_write_key(&json, wake_key);
     json_write_text(&json, text_in(&value));
     json_write_object_end(&json);
     json_write_object_end(&json);
     json_write_object_end(&json);
 }
 
-void bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
-    ring_patch(out, ring, at_ms);
+    wake_patch(out, wake_up, at_ms);
 }
 
-void node_bell_patch(struct strbuf *out, uint64_t ring, int64_t at_ms)
+void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
-    ring_patch(out, ring, at_ms);
+    wake_patch(out, wake_up, at_ms);
 }
 
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli)

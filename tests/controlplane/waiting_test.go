@@ -68,7 +68,7 @@ func TestADeletionTimestampAloneFreesNothing(t *testing.T) {
 	f.consistent()
 }
 
-func TestTheBellWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.T) {
+func TestTheWakeUpObjectWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.T) {
 	f, proxy := crowded(t)
 	time.Sleep(time.Second)
 	release := proxy.HoldWatches()
@@ -80,14 +80,14 @@ func TestTheBellWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.T) {
 	})
 	/* it asked before milligpud had heard, was refused, and would now leave the pod alone */
 	f.stays("waits", 2*time.Second)
-	rings, err := f.d.Metric("milligpu_bell_rings_total")
+	rings, err := f.d.Metric("milligpu_wake_ups_total")
 	f.check(err)
 	release()
 	f.bound("waits")
-	after, err := f.d.Metric("milligpu_bell_rings_total")
+	after, err := f.d.Metric("milligpu_wake_ups_total")
 	f.check(err)
 	if after <= rings {
-		t.Errorf("the bell was rung %v times before and %v after", rings, after)
+		t.Errorf("the wake-up object was patched %v times before and %v after", rings, after)
 	}
 	f.consistent()
 }

@@ -151,7 +151,7 @@ class Daemon(Process):
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
         self.port: dict[str, int] = {}
         self.terminated = False
-        # Who is killed between hanging the bell and claiming the ledger waits afterwards: not for long here.
+        # Who is killed between creating the wake-up object and claiming the ledger waits afterwards: not for long here.
         super().__init__(
             [rig.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--settle-s", "1",
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--port-file", self.port_file],

@@ -84,7 +84,7 @@ static struct http_server *listen_on(struct desk *desk, const char *name,
 static void fill_settings(struct desk *desk)
 {
     char program[] = "milligpud";
-    char flag[] = "--namespace=bells";
+    char flag[] = "--namespace=wakes";
     char *argv[] = {program, flag, NULL};
     char *envp[] = {NULL};
     enum settings_action action;
@@ -125,11 +125,11 @@ static void make_parts(struct desk *desk)
     app->pods = pods_new();
     app->hints = hints_new();
     app->server = "standalone";
-    app->bell_namespace = "bells";
+    app->wake_namespace = "wakes";
     const struct outbox_rules rules = {.ops = &desk->call_ops,
                                        .wire = &app->wire_rules,
-                                       .wake = "bell",
-                                       .namespace = "bells",
+                                       .wake = "object",
+                                       .namespace = "wakes",
                                        .instance = "desk",
                                        .resource = desk->settings.resource,
                                        .user = desk,

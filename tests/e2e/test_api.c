@@ -12,7 +12,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
 
-#include "app/api_inside.h"
+#include "app/api_internal.h"
 #include "support_desk.h"
 
 static int set_up(void **state)
@@ -919,7 +919,7 @@ static void a_healthy_daemon_has_no_complaints(void **state)
     finds(desk, "nodes", "ok", "complete");
     finds(desk, "pods", "ok", "complete");
     finds(desk, "rights", "ok", "none are needed");
-    finds(desk, "bell", "ok", "in namespace bells");
+    finds(desk, "wake", "ok", "in namespace wakes");
     finds(desk, "webhooks", "ok", "from this machine or pod only");
     finds(desk, "drift", "ok", "agree");
 }
@@ -964,7 +964,7 @@ static void doctor_sees_exposed_webhooks(void **state)
     desk->settings.webhook_client_names = "kube-scheduler";
     finds(desk, "webhooks", "ok", "a certificate of /etc/ca.crt that shows one of: kube-scheduler");
     desk->settings.wake = "off";
-    finds(desk, "bell", "warning", "330 s");
+    finds(desk, "wake", "warning", "330 s");
 }
 
 static int64_t a_minute_ago(void *ctx)
@@ -1044,7 +1044,7 @@ static void settings_say_where_they_come_from(void **state)
         if (strcmp(str(item(list, i), "name"), "namespace") != 0)
             continue;
         found = true;
-        assert_string_equal(str(item(list, i), "value"), "bells");
+        assert_string_equal(str(item(list, i), "value"), "wakes");
         assert_string_equal(str(item(list, i), "source"), "flag");
         assert_true(strlen(str(item(list, i), "text")) > 0);
     }

@@ -96,17 +96,17 @@ class Placing(Cluster):
         daemon.check()
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 400)
 
-    def test_a_refused_pod_is_rung_for_when_room_comes_free(self):
+    def test_a_refused_pod_is_woken_when_room_comes_free(self):
         api, daemon = self.pair()
         daemon.schedule(rig.pod("holds", 500), ["vm-0"])
         made = daemon.create(rig.pod("waits", 500))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
         before = api.seen("csistoragecapacities")
         api.gone("holds")
-        daemon.wait(lambda: api.seen("csistoragecapacities") > before, "the bell")
+        daemon.wait(lambda: api.seen("csistoragecapacities") > before, "a wake-up")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
-        _, bells = api.request("GET", "/apis/storage.k8s.io/v1/namespaces/gpu/csistoragecapacities")
-        self.assertEqual(len(bells["items"]), 1, "in the namespace of the kubeconfig's context")
+        _, objects = api.request("GET", "/apis/storage.k8s.io/v1/namespaces/gpu/csistoragecapacities")
+        self.assertEqual(len(objects["items"]), 1, "in the namespace of the kubeconfig's context")
 
 
 class Nodes(Cluster):
@@ -527,7 +527,7 @@ class WrongFiles(Cluster):
     def test_a_config_file_of_every_wrong_class(self):
         file = self.home / "config.yaml"
         for content, words in ((b"shortlst: 3\n", ("shortlst", ":1", "shortlist")),
-                               (b"wake: bell\nshortlist: many\n", (":2", "shortlist")),
+                               (b"wake: object\nshortlist: many\n", (":2", "shortlist")),
                                (b"shortlist: [1]\n", (":1", "shortlist")), (b"shortlist: 1\nshortlist: 2\n", (":2",)),
                                (bytes(range(256)), ()), (b"\xff\xfe\x00", ()), (b"17\n", ()), (b"a: [\n", ()),
                                (b"shortlist: 4294967296\n", ("shortlist",))):

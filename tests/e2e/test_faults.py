@@ -849,7 +849,7 @@ class Server(Faulty):
         api.do("start")
         self.assertEqual(daemon.bind(made, node), "")
 
-    def test_a_bell_that_cannot_be_rung_is_counted_and_does_no_harm(self):
+    def test_a_wake_up_object_that_cannot_be_patched_is_counted_and_does_no_harm(self):
         api = self.serve()
         daemon = self.open(api)
         api.fault("csistoragecapacities", "status", number=500, times=2)
@@ -857,17 +857,17 @@ class Server(Faulty):
         made = daemon.create(rig.pod("waits", 500))
         daemon.filter(made, ["vm-0"])
         api.gone("holds")
-        daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
-        daemon.wait(lambda: b'milligpu_bell_rings_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
+        daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
+        daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
 
-    def test_a_bell_that_cannot_be_hung_yet_is_tried_again(self):
+    def test_a_wake_up_object_that_cannot_be_created_yet_is_tried_again(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
         daemon = self.open(api)
-        self.assertIn("the bell cannot be hung yet", daemon.logged())
+        self.assertIn("the wake-up object cannot be created yet", daemon.logged())
         self.works(daemon)
 
-    def test_a_bell_that_may_not_be_hung_makes_a_new_ledger_wait(self):
+    def test_a_wake_up_object_that_may_not_be_created_makes_a_new_ledger_wait(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 403, "times": 1}))
         daemon = self.open(api, "--settle-s", "2")
         self.assertIn("the ledger is new, and a milligpud granted here before", daemon.logged())

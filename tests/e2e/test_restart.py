@@ -125,7 +125,7 @@ class WrongFiles(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "config.yaml")
             for text, words in (("shortlst: 3\n", ("shortlst", ":1")), ("shortlist: many\n", ("shortlist", ":1")),
-                                ("shortlist: 16\nwake: loud\n", ("wake", ":2", "bell")), ("- a\n", ("config.yaml",))):
+                                ("shortlist: 16\nwake: loud\n", ("wake", ":2", "object")), ("- a\n", ("config.yaml",))):
                 with self.subTest(text):
                     file.write_text(text)
                     said = self.refuse("--config", str(file), "--check-config")

@@ -90,13 +90,14 @@ static void read_again(struct fake_apiserver *fake, const char *path, struct str
 static void use(struct fake_apiserver *fake)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    const struct text bell = TEXT("{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
+    const struct text wake_object =
+        TEXT("{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
 
     strbuf_init(&out);
     read_again(fake, "/api/v1/pods", &out);
     read_again(fake, "/api/v1/nodes", &out);
     must(ask(fake, "/api/v1/nodes?watch=1", &out) == 200);
-    const int status = fake_apiserver_request(fake, "PATCH", "/api/v1/nodes/n1", bell, &out);
+    const int status = fake_apiserver_request(fake, "PATCH", "/api/v1/nodes/n1", wake_object, &out);
     must(status == 200 || status == 404 || status == 400);
     (void)fake_apiserver_request(fake, "DELETE", "/api/v1/namespaces/default/pods/p", TEXT(""),
                                  &out);

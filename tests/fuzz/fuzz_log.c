@@ -14,7 +14,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support_ledger.h"
 
 enum { BYTES_MAX = 32768, HEAD = 32, PAGE = 512, FRAME = LOG_FRAME_HEAD_BYTES + PAGE };

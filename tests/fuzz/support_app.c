@@ -93,7 +93,7 @@ static void fill(struct world *world)
     app->wire_rules = (struct wire_rules){"nvidia.com/vgpu", "nvidia.com/gpu"};
     app->clock = (struct clock_ops){.ctx = world, .now_ms = now, .wall_ms = wall};
     app->server = "standalone";
-    app->bell_namespace = "ns";
+    app->wake_namespace = "ns";
 }
 
 static void open_store(struct app *app)

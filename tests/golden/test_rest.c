@@ -13,7 +13,7 @@
 
 #include "milligpu/doc.h"
 
-#include "app/api_inside.h"
+#include "app/api_internal.h"
 
 extern const char app_schemas_json[];
 

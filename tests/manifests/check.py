@@ -25,7 +25,7 @@ RIGHTS = {
     ("", "pods/binding", "create", ()),
     ("events.k8s.io", "events", "create", ()),
 }
-BELL_RIGHTS = {
+WAKE_RIGHTS = {
     ("storage.k8s.io", "csistoragecapacities", "create", ()),
     ("storage.k8s.io", "csistoragecapacities", "patch", ("milligpu-bell",)),
 }
@@ -117,9 +117,9 @@ def check_rights_are_least():
     """The default install has the rights on the list, each bound to our ServiceAccount alone."""
     objects = documents(text_of("base", "rbac.yaml"))
     compare_rights("base", RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu")))
-    bell = named(objects, "Role", "milligpu-bell")
-    compare_rights("the bell's Role", BELL_RIGHTS, rights_of(bell))
-    need(bell["metadata"].get("namespace") == "milligpu-system", "the bell's Role is not in our own namespace")
+    wake = named(objects, "Role", "milligpu-bell")
+    compare_rights("the wake-up object's Role", WAKE_RIGHTS, rights_of(wake))
+    need(wake["metadata"].get("namespace") == "milligpu-system", "the wake-up object's Role is not in our own namespace")
     objects += documents(text_of("components", "advertise", "rbac.yaml"))
     compare_rights("advertise", ADVERTISE_RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu-advertise")))
     need(len(own_roles(objects)) == 3, "there is a Role or ClusterRole that check.py does not know")
@@ -138,7 +138,7 @@ def check_every_verb_has_its_reason():
         limit = re.findall(r"only `([^`]+)`", names)
         readme.add((group, plain, verb, tuple(limit)))
         need(len(reason.split()) >= 4, f"README.md gives no reason for {where} {resource} {verb}")
-    for right in sorted((RIGHTS | BELL_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
+    for right in sorted((RIGHTS | WAKE_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
         problems.append(f"README.md's table of rights and the manifests differ in {right}")
     for file in (("base", "rbac.yaml"), ("components", "advertise", "rbac.yaml")):
         verbs = re.findall(r"^ +- (get|list|watch|create|update|patch|delete|\*) *(.*)$", text_of(*file), re.M)

@@ -48,7 +48,7 @@ BUGS: List[Bug] = [
         "    if (batch_end(&writer->batch)) {\n        leave_over",
         "    const bool open = writer->batch.open;\n"
         "    writer->batch.open = false;\n"
-        "    if (whole)\n        act(writer);\n"
+        "    if (whole)\n        run_actions(writer);\n"
         "    writer->batch.open = open;\n"
         "    if (batch_end(&writer->batch)) {\n        leave_over",
         "sim 1-60",
@@ -260,8 +260,8 @@ BUGS: List[Bug] = [
         "rang_once",
         "a wake-up that failed is not tried again",
         "src/app/outbox.c",
-        "        outbox->ring_wanted = true;\n        outbox->ring_not_before_ms",
-        "        outbox->ring_not_before_ms",
+        "        outbox->wake_wanted = true;\n        outbox->wake_not_before_ms",
+        "        outbox->wake_not_before_ms",
         "sim 1-60",
     ),
     Bug(
@@ -292,7 +292,7 @@ BUGS: List[Bug] = [
         "unanswered",
         "a bind of a batch that was lost gets no answer",
         "src/app/writer.c",
-        "            flight_end(writer, writer->effect[i].uid, text);\n",
+        "            inflight_end(writer, writer->action[i].uid, text);\n",
         "            continue;\n",
         "sim 1-60",
     ),

@@ -9,7 +9,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/world.h"
 
 static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt, ...)

@@ -10,7 +10,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/world.h"
 
 enum { PODS = 10, NODES = 3, GPUS = 2, AGE_MS = 60 };

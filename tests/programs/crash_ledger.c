@@ -14,7 +14,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /* As a real one would: a table more, filled from what there is. */
 #define MORE_TABLE                                                                                 \

@@ -6,7 +6,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/wire_kube.h"
 
-#include "sim_api_inner.h"
+#include "sim_api_internal.h"
 
 enum {
     SLOW_MS = 1000, /* at least */

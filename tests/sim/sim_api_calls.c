@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "sim_api_inner.h"
+#include "sim_api_internal.h"
 
 enum {
     WAY_MS_MAX = 5,

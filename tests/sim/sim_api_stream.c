@@ -4,7 +4,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/wire_kube.h"
 
-#include "sim_api_inner.h"
+#include "sim_api_internal.h"
 
 enum {
     BOOKMARK_MS = 55 * 1000, /* at least; and up to a fifth more */

@@ -13,7 +13,7 @@
 #include "milligpu/alloc.h"
 
 #include "sim_run.h"
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/disk.h"
 
 enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS_MAX = 12 };
@@ -116,7 +116,7 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .http_timeout_ms = 5000,
                                   .inventory_from_labels = true,
                                   .events = true,
-                                  .wake = "bell",
+                                  .wake = "object",
                                   .namespace = "ns"};
 }
 
@@ -135,7 +135,7 @@ static void fill_app(struct sim *sim)
     app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
     app->between = (struct between_ops){.ctx = sim, .at = between};
     app->settle_ms = 90000;
-    app->bell_namespace = settings->namespace;
+    app->wake_namespace = settings->namespace;
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->pods = pods_new();
@@ -231,7 +231,7 @@ void daemon_boot(struct sim *sim)
     const struct outbox_rules outbox = {.ops = &daemon->call_ops,
                                         .wire = &app->wire_rules,
                                         .wake = daemon->settings.wake,
-                                        .namespace = app->bell_namespace,
+                                        .namespace = app->wake_namespace,
                                         .instance = "sim",
                                         .resource = daemon->settings.resource,
                                         .user = sim,

@@ -7,7 +7,7 @@
 #include <sqlite3.h>
 
 #include "sim_run.h"
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 static const int64_t KEPT_MS = INT64_C(23) * 3600 * 1000; /* of a day; the clock goes back, too */
 

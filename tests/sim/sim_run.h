@@ -161,7 +161,7 @@ struct sim {
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* that wake refused pods */
     int64_t events_ms;
-    char rung[64];          /* what the wake-up object says */
+    char woken[64];         /* what the wake-up object says */
     uint64_t changes;       /* of the cluster, each of them */
     int64_t look_ms;        /* for who waits for nothing */
     int64_t breath_ms;      /* until then the cluster holds its breath; 0: it does not */

@@ -7,7 +7,7 @@
 #include "milligpu/reconcile.h"
 
 #include "sim_run.h"
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
 
@@ -123,11 +123,11 @@ static void judge_writer(const struct sim *sim)
     const struct snapshot *snapshot = daemon_view(sim);
     const size_t open = snapshot->opens; /* without evidence a doubt stays */
     snapshot_unref(snapshot);
-    if (is.doubts > open || is.flights + is.kept + is.listed > 0)
+    if (is.doubts > open || is.inflight + is.kept + is.listed > 0)
         sim_violation(sim,
                       "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
                       "%zu listed",
-                      is.flights, is.doubts, is.kept, is.listed);
+                      is.inflight, is.doubts, is.kept, is.listed);
     judge_drift(sim, &is);
     if (is.nodes_seen > sim->truth.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,

@@ -286,14 +286,14 @@ static void wake_everybody(struct sim *sim)
 }
 
 /* A patch that changes nothing is no event: the API server writes nothing. */
-static bool has_rung(struct sim *sim, const struct sim_effect *effect)
+static bool has_woken(struct sim *sim, const struct sim_effect *effect)
 {
     json_t *body = json_loadb(effect->body.at, effect->body.len, 0, NULL);
     json_t *notes = json_object_get(json_object_get(body, "metadata"), "annotations");
     const char *value = json_string_value(json_object_iter_value(json_object_iter(notes)));
-    const bool changed = value == NULL || strcmp(value, sim->rung) != 0;
+    const bool changed = value == NULL || strcmp(value, sim->woken) != 0;
 
-    (void)snprintf(sim->rung, sizeof sim->rung, "%s", value != NULL ? value : "");
+    (void)snprintf(sim->woken, sizeof sim->woken, "%s", value != NULL ? value : "");
     json_decref(body);
     return changed;
 }
@@ -312,7 +312,7 @@ void truth_effect(struct sim *sim, const struct sim_effect *effect)
     if (strcmp(effect->method, "GET") == 0 || effect->status >= 300)
         return;
     sim->changes++;
-    if ((strstr(effect->path, "csistoragecapacities") != NULL && has_rung(sim, effect)) ||
+    if ((strstr(effect->path, "csistoragecapacities") != NULL && has_woken(sim, effect)) ||
         strncmp(effect->path, "/api/v1/nodes", 13) == 0)
         wake_everybody(sim);
     if (strncmp(effect->path, pods, strlen(pods) - 1) != 0)

@@ -156,7 +156,7 @@ static int wire_start(void *ctx, const struct kube_request *request, struct err 
     struct rig *rig = wire->rig;
 
     if (strstr(request->path, "csistoragecapacities") != NULL)
-        rig->rings++;
+        rig->wake_ups++;
     if (is_binding(request))
         rig->bindings++;
     const bool pod_list =
@@ -284,7 +284,7 @@ static void fill_settings(struct settings *settings)
                                   .http_timeout_ms = 5000,
                                   .inventory_from_labels = true,
                                   .events = true,
-                                  .wake = "bell",
+                                  .wake = "object",
                                   .namespace = "ns"};
 }
 

@@ -85,7 +85,7 @@ struct rig {
     bool lose_requests; /* Bindings do not happen, and nobody says so */
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
-    uint32_t rings;
+    uint32_t wake_ups;
     uint32_t pod_lists;    /* that were begun */
     int64_t list_takes_ms; /* a list of pods tells what is when it begins, so much later */
     struct rig_call *calls[256];

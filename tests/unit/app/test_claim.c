@@ -12,7 +12,7 @@
 #include "milligpu/log.h"
 
 #include "app/claim.h"
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/disk.h"
 
 struct desk {
@@ -44,7 +44,7 @@ static int setup(void **state)
     (void)snprintf(desk.path, sizeof desk.path, "%s/ledger.db", desk.folder);
     desk_open(&desk);
     desk.app.server = "test";
-    desk.app.bell_namespace = "milligpu";
+    desk.app.wake_namespace = "milligpu";
     desk.app.fake = fake_apiserver_new("claim");
     fake_apiserver_ops(desk.app.fake, &desk.ops);
     desk.claim = claim_new(&desk.app, &desk.ops);
@@ -82,7 +82,7 @@ static void try_once(struct desk *desk)
         desk->ops.poll(desk->ops.ctx, 0, desk, deliver);
 }
 
-/* For the uid, and for the bell. */
+/* For the uid, and for the wake-up object. */
 static void try_twice(struct desk *desk)
 {
     try_once(desk);
@@ -97,7 +97,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
     assert_true(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.claimed));
     assert_true(atomic_load(&desk->app.new_ledger)); /* until its first lists are in */
-    assert_false(atomic_load(&desk->app.bell_hung));
+    assert_false(atomic_load(&desk->app.wake_object_existed));
 }
 
 /* As after a start: nothing but the ledger and the cluster is what it was. */
@@ -106,11 +106,11 @@ static void start_again(struct desk *desk)
     claim_free(desk->claim);
     atomic_store(&desk->app.claimed, false);
     atomic_store(&desk->app.new_ledger, false);
-    atomic_store(&desk->app.bell_hung, false);
+    atomic_store(&desk->app.wake_object_existed, false);
     desk->claim = claim_new(&desk->app, &desk->ops);
 }
 
-static void whoever_finds_the_bell_hanging_is_not_the_first(void **state)
+static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
 {
     struct desk *desk = *state;
 
@@ -119,10 +119,10 @@ static void whoever_finds_the_bell_hanging_is_not_the_first(void **state)
     try_twice(desk);
     assert_true(claim_done(desk->claim));
     assert_true(atomic_load(&desk->app.new_ledger));
-    assert_true(atomic_load(&desk->app.bell_hung));
+    assert_true(atomic_load(&desk->app.wake_object_existed));
 }
 
-static void a_ledger_of_this_cluster_asks_for_no_bell(void **state)
+static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
 {
     struct desk *desk = *state;
     struct err err;
@@ -133,11 +133,11 @@ static void a_ledger_of_this_cluster_asks_for_no_bell(void **state)
     try_once(desk);
     assert_true(claim_done(desk->claim));
     assert_false(atomic_load(&desk->app.new_ledger));
-    assert_false(atomic_load(&desk->app.bell_hung));
+    assert_false(atomic_load(&desk->app.wake_object_existed));
 }
 
-/* Answer the POST of the bell by this, not by the fake API server. */
-static void bell_answer(struct desk *desk, int status)
+/* Answer the POST of the wake-up object by this, not by the fake API server. */
+static void wake_object_answer(struct desk *desk, int status)
 {
     struct err err = {.code = ERR_IO, .text = "cut"};
     const uint64_t id = (uint64_t)3 << 32;
@@ -156,35 +156,35 @@ static void bell_answer(struct desk *desk, int status)
                  &(struct kube_answer){.id = id, .piece = KUBE_DONE, .status = status});
 }
 
-static void who_may_not_hang_the_bell_thinks_of_one_before(void **state)
+static void who_may_not_create_the_wake_up_object_assumes_one_before(void **state)
 {
     struct desk *desk = *state;
 
     try_once(desk);
-    bell_answer(desk, 403);
+    wake_object_answer(desk, 403);
     assert_true(claim_done(desk->claim));
-    assert_true(atomic_load(&desk->app.bell_hung));
+    assert_true(atomic_load(&desk->app.wake_object_existed));
     start_again(desk);
     try_once(desk);
-    bell_answer(desk, 404); /* the namespace is not there */
+    wake_object_answer(desk, 404); /* the namespace is not there */
     assert_true(claim_done(desk->claim));
-    assert_true(atomic_load(&desk->app.bell_hung));
+    assert_true(atomic_load(&desk->app.wake_object_existed));
 }
 
-static void the_bell_is_tried_until_there_is_an_answer(void **state)
+static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
 {
     static const int status[] = {0, 401, 429, 500, 503};
     struct desk *desk = *state;
 
     try_once(desk);
     for (size_t i = 0; i < ARRAY_LEN(status); i++) {
-        bell_answer(desk, status[i]);
+        wake_object_answer(desk, status[i]);
         assert_false(claim_done(desk->claim));
         assert_false(atomic_load(&desk->app.claimed));
     }
     try_once(desk);
     assert_true(claim_done(desk->claim));
-    assert_false(atomic_load(&desk->app.bell_hung));
+    assert_false(atomic_load(&desk->app.wake_object_existed));
 }
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
@@ -220,10 +220,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_new_ledger_is_given_to_the_first_cluster),
-        TEST(whoever_finds_the_bell_hanging_is_not_the_first),
-        TEST(a_ledger_of_this_cluster_asks_for_no_bell),
-        TEST(who_may_not_hang_the_bell_thinks_of_one_before),
-        TEST(the_bell_is_tried_until_there_is_an_answer),
+        TEST(whoever_finds_the_wake_up_object_is_not_the_first),
+        TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object),
+        TEST(who_may_not_create_the_wake_up_object_assumes_one_before),
+        TEST(the_wake_up_object_is_tried_until_there_is_an_answer),
         TEST(the_ledger_of_another_cluster_is_refused_for_good),
         TEST(a_disk_that_cannot_be_read_is_no_other_cluster),
     };

@@ -76,10 +76,10 @@ static void offer_of(struct scene *scene, const char *uid, int64_t now_ms, uint3
     placement->parts = 1;
     const struct candidate best = {.node = scene->node, .placement = placement};
     const struct asker asker = who(uid, &request, now_ms);
-    const struct offered offered = {
+    const struct shortlist offered = {
         .names = fitting, .fitting = fitting, .listed = listed, .best = &best};
 
-    hints_offered(scene->hints, &asker, &offered);
+    hints_shortlisted(scene->hints, &asker, &offered);
     xfree(placement);
 }
 
@@ -114,33 +114,33 @@ static bool late(struct scene *scene, int64_t now_ms, uint64_t room)
 static void an_offer_stands_against_its_place_for_two_seconds(void **state)
 {
     struct scene *scene = *state;
-    static struct ghost ghost[GHOSTS_MAX];
+    static struct tentative tentative[TENTATIVES_MAX];
 
     offer(scene, "a", 1000);
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 1000, ghost), 1);
-    assert_int_equal(ghost[0].milli, 300);
-    assert_ptr_equal(ghost[0].gpu, scene->node->gpu[0].id);
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 2999, ghost), 1);
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 3000, ghost), 0);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 1000, tentative), 1);
+    assert_int_equal(tentative[0].milli, 300);
+    assert_ptr_equal(tentative[0].gpu, scene->node->gpu[0].id);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 2999, tentative), 1);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 3000, tentative), 0);
 }
 
-static void a_pod_is_no_ghost_to_itself(void **state)
+static void a_pods_own_tentative_placement_does_not_count_for_it(void **state)
 {
     struct scene *scene = *state;
-    static struct ghost ghost[GHOSTS_MAX];
+    static struct tentative tentative[TENTATIVES_MAX];
 
     offer(scene, "a", 1000);
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("a"), 1000, ghost), 0);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("a"), 1000, tentative), 0);
 }
 
-static void a_bound_pod_leaves_no_ghost(void **state)
+static void a_bound_pod_leaves_no_tentative_placement(void **state)
 {
     struct scene *scene = *state;
-    static struct ghost ghost[GHOSTS_MAX];
+    static struct tentative tentative[TENTATIVES_MAX];
 
     offer(scene, "a", 1000);
     hints_settled(scene->hints, TEXT("a"));
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("b"), 1000, ghost), 0);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 1000, tentative), 0);
 }
 
 static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void **state)
@@ -236,10 +236,10 @@ static void offer_sample(struct scene *scene, int64_t now_ms, uint32_t names, ui
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
     const struct asker asker = who("a", &request, now_ms);
-    const struct offered offered = {
+    const struct shortlist offered = {
         .nodes = nodes, .names = names, .fitting = names, .listed = names};
 
-    hints_offered(scene->hints, &asker, &offered);
+    hints_shortlisted(scene->hints, &asker, &offered);
 }
 
 static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more(void **state)
@@ -289,11 +289,12 @@ static void fill(struct scene *scene, int64_t from_ms, bool refused)
 static void offers_are_bounded_and_the_oldest_go_first(void **state)
 {
     struct scene *scene = *state;
-    static struct ghost ghost[GHOSTS_MAX];
+    static struct tentative tentative[TENTATIVES_MAX];
 
     fill(scene, 0, false);
     offer(scene, "one-more", WAITING_MAX);
-    assert_int_equal(hints_ghosts(scene->hints, TEXT("x"), WAITING_MAX, ghost), GHOSTS_MAX);
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("x"), WAITING_MAX, tentative),
+                     TENTATIVES_MAX);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-1"), 16), 64);
     /* Whose list cannot be remembered gets all there is: nobody would make the next one longer. */
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-0"), 16), 0);
@@ -708,8 +709,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom),
         TEST(an_offer_stands_against_its_place_for_two_seconds),
-        TEST(a_pod_is_no_ghost_to_itself),
-        TEST(a_bound_pod_leaves_no_ghost),
+        TEST(a_pods_own_tentative_placement_does_not_count_for_it),
+        TEST(a_bound_pod_leaves_no_tentative_placement),
         TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer),
         TEST(asking_for_the_length_makes_no_list_longer),
         TEST(a_list_of_all_that_fits_does_not_grow),

@@ -97,7 +97,7 @@ static int set_up(void **state)
     ops.ctx = script;
     const struct outbox_rules rules = {.ops = &ops,
                                        .wire = &wire,
-                                       .wake = "bell",
+                                       .wake = "object",
                                        .namespace = "milligpu-system",
                                        .instance = "test",
                                        .resource = "nvidia.com/vgpu",
@@ -489,12 +489,12 @@ static void an_answer_to_a_cancelled_try_is_not_taken_for_another(void **state)
     ends(script, OUTCOME_BOUND);
 }
 
-static void the_bell_is_hung_when_there_is_none_and_rung_with_pauses(void **state)
+static void the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses(void **state)
 {
     struct script *script = *state;
     struct outbox_stats stats;
 
-    outbox_ring(script->outbox, 3, NULL);
+    outbox_wake(script->outbox, 3, NULL);
     step(script);
     assert_string_equal(script->method, "PATCH");
     assert_string_equal(script->path, "/apis/storage.k8s.io/v1/namespaces/milligpu-system/"
@@ -503,14 +503,14 @@ static void the_bell_is_hung_when_there_is_none_and_rung_with_pauses(void **stat
     step(script);
     assert_string_equal(script->method, "POST");
     say(script, 201, "{}");
-    outbox_ring(script->outbox, 100, NULL);
+    outbox_wake(script->outbox, 100, NULL);
     step(script);
     assert_int_equal(script->started, 2); /* too soon */
     script->now += 250;
     step(script);
     assert_int_equal(script->started, 3);
     say(script, 200, "{}");
-    outbox_ring(script->outbox, 100, NULL);
+    outbox_wake(script->outbox, 100, NULL);
     script->now += 900; /* a hundred waiting pods: a second between two rings */
     step(script);
     assert_int_equal(script->started, 3);
@@ -518,18 +518,18 @@ static void the_bell_is_hung_when_there_is_none_and_rung_with_pauses(void **stat
     step(script);
     assert_int_equal(script->started, 4);
     outbox_stats(script->outbox, &stats);
-    assert_int_equal(stats.rings, 2);
-    assert_false(stats.bell_failing);
+    assert_int_equal(stats.wake_ups, 2);
+    assert_false(stats.wake_failing);
 }
 
 static void however_many_wait_the_next_ring_is_a_second_away_at_most(void **state)
 {
     struct script *script = *state;
 
-    outbox_ring(script->outbox, 16384, NULL);
+    outbox_wake(script->outbox, 16384, NULL);
     step(script);
     say(script, 200, "{}");
-    outbox_ring(script->outbox, 16384, NULL);
+    outbox_wake(script->outbox, 16384, NULL);
     script->now += 999;
     step(script);
     assert_int_equal(script->started, 1);
@@ -540,31 +540,31 @@ static void however_many_wait_the_next_ring_is_a_second_away_at_most(void **stat
 
 struct ringer {
     struct outbox *outbox;
-    atomic_bool rang;
+    atomic_bool woke;
 };
 
-static void *ring(void *user)
+static void *wake_up(void *user)
 {
     struct ringer *ringer = user;
 
-    outbox_ring(ringer->outbox, 40, NULL);
+    outbox_wake(ringer->outbox, 40, NULL);
     /* Relaxed: it tells that it is done, and orders nothing that it did. */
-    atomic_store_explicit(&ringer->rang, true, memory_order_relaxed);
+    atomic_store_explicit(&ringer->woke, true, memory_order_relaxed);
     return NULL;
 }
 
 /* The writer wishes for a ring between the outbox' last look at the inbox and the answer to the
    ring before: the thread sanitizer sees whether both hold the lock. */
-static void a_ring_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
+static void a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
 {
     struct script *script = *state;
     struct ringer ringer = {.outbox = script->outbox};
     pthread_t thread;
 
-    outbox_ring(script->outbox, 1, NULL);
+    outbox_wake(script->outbox, 1, NULL);
     step(script);
-    assert_int_equal(pthread_create(&thread, NULL, ring, &ringer), 0);
-    while (!atomic_load_explicit(&ringer.rang, memory_order_relaxed))
+    assert_int_equal(pthread_create(&thread, NULL, wake_up, &ringer), 0);
+    while (!atomic_load_explicit(&ringer.woke, memory_order_relaxed))
         (void)sched_yield();
     say(script, 200, "{}");
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -576,17 +576,17 @@ static void a_ring_that_is_wished_for_while_another_is_answered_is_no_race(void 
     assert_int_equal(script->started, 2);
 }
 
-static void a_ring_that_failed_is_tried_again_and_shown(void **state)
+static void a_wake_up_that_failed_is_tried_again_and_shown(void **state)
 {
     struct script *script = *state;
     struct outbox_stats stats;
 
-    outbox_ring(script->outbox, 1, NULL);
+    outbox_wake(script->outbox, 1, NULL);
     step(script);
     say(script, 403, "{\"kind\":\"Status\",\"message\":\"may not patch\",\"code\":403}");
     outbox_stats(script->outbox, &stats);
-    assert_true(stats.bell_failing);
-    assert_non_null(strstr(stats.bell_error, "may not patch"));
+    assert_true(stats.wake_failing);
+    assert_non_null(strstr(stats.wake_error, "may not patch"));
     script->now += 1000;
     step(script);
     assert_int_equal(script->started, 2);
@@ -606,13 +606,13 @@ static int64_t until_next(struct script *script)
     return script->now - since;
 }
 
-static void rings_that_fail_go_out_less_and_less_often_and_none_is_lost(void **state)
+static void wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost(void **state)
 {
     struct script *script = *state;
     int64_t pause_ms[12];
     bool differ = false;
 
-    outbox_ring(script->outbox, 1, NULL);
+    outbox_wake(script->outbox, 1, NULL);
     step(script);
     for (size_t i = 0; i < ARRAY_LEN(pause_ms); i++) {
         if (i % 2 == 0)
@@ -630,17 +630,17 @@ static void rings_that_fail_go_out_less_and_less_often_and_none_is_lost(void **s
     assert_true(differ); /* many of us do not come all at once */
 
     say(script, 200, "{}");
-    outbox_ring(script->outbox, 1, NULL);
+    outbox_wake(script->outbox, 1, NULL);
     (void)until_next(script);
     say(script, 500, "");
     assert_in_range(until_next(script), 750, 1050);
 }
 
-static void retry_after_to_a_ring_holds_all_that_goes_out(void **state)
+static void retry_after_to_a_wake_up_holds_all_that_goes_out(void **state)
 {
     struct script *script = *state;
 
-    outbox_ring(script->outbox, 1, NULL);
+    outbox_wake(script->outbox, 1, NULL);
     step(script);
     say_to(script, script->last.id, 429, 3);
     send(script);
@@ -944,10 +944,10 @@ static void without_a_node_to_wake_by_nobody_looks_again_and_again(void **state)
     struct outbox *outbox = outbox_new(&rules);
     const int64_t idle = outbox_step(outbox, script->now, 0);
 
-    outbox_ring(outbox, 1, NULL);
+    outbox_wake(outbox, 1, NULL);
     assert_int_equal(outbox_step(outbox, script->now, 0), idle);
     assert_int_equal(script->started, 0);
-    outbox_ring(outbox, 1, "n1");
+    outbox_wake(outbox, 1, "n1");
     (void)outbox_step(outbox, script->now, 0);
     assert_int_equal(script->started, 1);
     assert_string_equal(script->path, "/api/v1/nodes/n1");
@@ -975,12 +975,12 @@ int main(void)
         TEST(what_was_certainly_never_sent_is_void),
         TEST(once_it_may_have_been_sent_a_refusal_proves_nothing),
         TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another),
-        TEST(the_bell_is_hung_when_there_is_none_and_rung_with_pauses),
+        TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses),
         TEST(however_many_wait_the_next_ring_is_a_second_away_at_most),
-        TEST(a_ring_that_is_wished_for_while_another_is_answered_is_no_race),
-        TEST(a_ring_that_failed_is_tried_again_and_shown),
-        TEST(rings_that_fail_go_out_less_and_less_often_and_none_is_lost),
-        TEST(retry_after_to_a_ring_holds_all_that_goes_out),
+        TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race),
+        TEST(a_wake_up_that_failed_is_tried_again_and_shown),
+        TEST(wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost),
+        TEST(retry_after_to_a_wake_up_holds_all_that_goes_out),
         TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped),
         TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once),
         TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice),

@@ -66,9 +66,9 @@ static int set_up(void **state)
     const struct kube_ops ops = {
         .ctx = scene, .start = on_start, .cancel = on_cancel, .wake = on_wake};
 
-    scene->settings = (struct settings){.wake = "bell", .events = true};
+    scene->settings = (struct settings){.wake = "object", .events = true};
     scene->app.settings = &scene->settings;
-    scene->app.bell_namespace = "bells";
+    scene->app.wake_namespace = "wakes";
     scene->app.clock = (struct clock_ops){.ctx = scene, .now_ms = now_of};
     scene->now_ms = 5000;
     scene->rights = rights_new(&scene->app, &ops);
@@ -175,12 +175,12 @@ static void what_is_set_up_decides_what_is_needed(void **state)
     assert_int_equal(ask(scene).asked, 9);
 }
 
-static void the_bell_is_asked_about_where_it_hangs(void **state)
+static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
 {
     struct scene *scene = *state;
 
     scene->denied = "\"verb\":\"patch\",\"group\":\"storage.k8s.io\",\"resource\":"
-                    "\"csistoragecapacities\",\"namespace\":\"bells\",\"name\":\"milligpu-bell\"";
+                    "\"csistoragecapacities\",\"namespace\":\"wakes\",\"name\":\"milligpu-bell\"";
     assert_int_equal(ask(scene).denied, 0); /* not before it was asked again */
     scene->now_ms += 1000;
     run(scene);
@@ -318,7 +318,7 @@ int main(void)
         TEST(nobody_is_asked_until_somebody_wants_to_know),
         TEST(each_right_that_we_need_is_asked_about_once),
         TEST(what_is_set_up_decides_what_is_needed),
-        TEST(the_bell_is_asked_about_where_it_hangs),
+        TEST(the_wake_up_object_is_asked_about_in_its_namespace),
         TEST(a_denial_is_believed_when_it_is_said_twice),
         TEST(a_denial_of_some_milliseconds_is_not_told),
         TEST(a_right_that_was_denied_and_is_given_now_is_given),

@@ -201,7 +201,7 @@ static void wrong_flags_are_named(void **state)
     refuses("--no-events=true", "no such flag");
     refuses("wake", "\"wake\" is not a flag");
     refuses("--", "is not a flag");
-    refuses("-wake bell", "\"-wake\" is not a flag");
+    refuses("-wake object", "\"-wake\" is not a flag");
     refuses("--=x", "is not a flag");
     refuses("--wake", "--wake needs a value: --wake WORD");
     refuses("--ledger --advertise", "--ledger needs a value: --ledger FILE");
@@ -224,7 +224,7 @@ static void wrong_values_are_named_with_what_is_right(void **state)
     refuses("--webhook-threads 99999999999999999999999999", "from 1 to 64");
     refuses("--advertise=yes", "\"yes\" is not true or false");
     refuses("--events=", "is not true or false");
-    refuses("--wake gong", "wake: \"gong\" is not one of: bell node off");
+    refuses("--wake gong", "wake: \"gong\" is not one of: object node off");
     refuses("--wake=", "is not one of");
     refuses("--log-level INFO", "debug info warn error");
     refuses("--webhook-listen 8910", "--webhook-listen: webhook_listen: \"8910\" has no port");
@@ -300,13 +300,13 @@ static void a_file_is_read_whole(void **state)
 static void wrong_files_are_named_with_their_line(void **state)
 {
     (void)state;
-    file_refuses("wake: bell\nwebhook_listn: x\n", "2",
+    file_refuses("wake: object\nwebhook_listn: x\n", "2",
                  "no setting is called \"webhook_listn\"; did you mean webhook_listen?");
     file_refuses("webhook-listen: x\n", "1", "did you mean webhook_listen?");
     file_refuses("frobnicate: 1\n", "1", "no setting is called \"frobnicate\" (see --help)");
-    file_refuses("wake: bell\n\nwake: off\n", "3", "wake is set a second time, first in line 1");
-    file_refuses("wake: [bell]\n", "1", "wake: a list where one value should be");
-    file_refuses("wake:\n  bell: 1\n", "2", "wake: a nested mapping");
+    file_refuses("wake: object\n\nwake: off\n", "3", "wake is set a second time, first in line 1");
+    file_refuses("wake: [object]\n", "1", "wake: a list where one value should be");
+    file_refuses("wake:\n  object: 1\n", "2", "wake: a nested mapping");
     file_refuses("ledger: &a x\nwake: *a\n", "2", "wake: an alias");
     file_refuses("shortlist: 1\nwake:\n", "2", "wake: no value");
     file_refuses("wake: ~\n", "1", "no value");
@@ -319,12 +319,12 @@ static void wrong_files_are_named_with_their_line(void **state)
     file_refuses("config: other.yaml\n", "1", "cannot name another");
     file_refuses("- wake\n", "1", "not a mapping");
     file_refuses("wake\n", "1", "not a mapping");
-    file_refuses("wake: bell\n---\nwake: off\n", "2", "a second document");
+    file_refuses("wake: object\n---\nwake: off\n", "2", "a second document");
     file_refuses("? [a]\n: b\n", "1", "a key that is not a name");
-    file_refuses("wake: \"bell\n", "2", "not YAML");
-    file_refuses("wake: bell\n\tledger: x\n", "2", "not YAML");
-    file_refuses("{wake: bell\n", "2", "not YAML");
-    file_refuses("<<: {wake: bell}\n", "1", "no setting is called \"<<\"");
+    file_refuses("wake: \"object\n", "2", "not YAML");
+    file_refuses("wake: object\n\tledger: x\n", "2", "not YAML");
+    file_refuses("{wake: object\n", "2", "not YAML");
+    file_refuses("<<: {wake: object}\n", "1", "no setting is called \"<<\"");
 }
 
 static void files_that_are_none_are_refused(void **state)
@@ -379,7 +379,7 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     refuses("--whole-resource nvidia.com/", "must be a resource name");
     refuses("--resource nvidia.com/gpu", "must be another than resource");
     refuses("--ledger=", "must name a file");
-    write_file("wake: bell\nadmin_listen: 10.0.0.1:1\n");
+    write_file("wake: object\nadmin_listen: 10.0.0.1:1\n");
     assert_true(settings_check_file(file, &err) < 0);
     assert_says(":2: admin_listen: must be loopback");
 }

@@ -123,20 +123,20 @@ static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_s
     const char *names = widen(rig);
 
     rig_pass(rig, 5000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
     rig_pass(rig, 500);
-    assert_int_equal(rig->rings, rings);
+    assert_int_equal(rig->wake_ups, wake_ups);
     rig_pass(rig, 1000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     rig_pass(rig, 60000);
-    assert_int_equal(rig->rings, rings + 1); /* once for each list */
+    assert_int_equal(rig->wake_ups, wake_ups + 1); /* once for each list */
     assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
     rig_pass(rig, 1500);
-    assert_int_equal(rig->rings, rings + 2);
+    assert_int_equal(rig->wake_ups, wake_ups + 2);
     assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
     rig_pass(rig, 5000);
-    assert_int_equal(rig->rings, rings + 2); /* nothing longer is to be had */
+    assert_int_equal(rig->wake_ups, wake_ups + 2); /* nothing longer is to be had */
 }
 
 static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
@@ -145,11 +145,11 @@ static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
     const char *names = widen(rig);
 
     rig_pass(rig, 5000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     (void)rig_filter(rig, "a", names);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     rig_pass(rig, 5000);
-    assert_int_equal(rig->rings, rings);
+    assert_int_equal(rig->wake_ups, wake_ups);
 }
 
 static void a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting(void **state)
@@ -176,9 +176,9 @@ static void room_that_came_behind_an_offer_that_others_refused_wakes_the_schedul
     assert_int_equal(passed(rig_filter(rig, "a", "n1 n2")), 1); /* and n2 does not please */
     rig_end_pod(rig, "fills");
     rig_run(rig);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_pass(rig, 2500);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
 }
 
 /* --- a refusal is recorded, then the room looked at again --- */
@@ -258,12 +258,13 @@ static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **stat
     moment = (struct moment){rig, 1};
     assert_non_null(strstr(rig_bind(rig, "a", "n1"), "disk is full"));
     assert_int_equal(moment.left, 0);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings); /* nothing is granted, so nobody is woken for nothing */
+    assert_int_equal(rig->wake_ups,
+                     wake_ups); /* nothing is granted, so nobody is woken for nothing */
     rig->disk_full = false;
     rig_pass(rig, 3000);
-    assert_true(rig->rings > rings);
+    assert_true(rig->wake_ups > wake_ups);
     assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
 }
 
@@ -277,14 +278,14 @@ static void room_that_came_while_the_disk_was_full_wakes_when_it_is_written(void
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
     rig_pass(rig, 2000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig->disk_full = true;
     rig_end_pod(rig, "a");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings);
+    assert_int_equal(rig->wake_ups, wake_ups);
     rig->disk_full = false;
     rig_pass(rig, 3000);
-    assert_true(rig->rings > rings);
+    assert_true(rig->wake_ups > wake_ups);
     assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
 }
 
@@ -299,11 +300,11 @@ static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void
     struct rig_call *call = rig_bind_begin(rig, "a", "n1");
     (void)writer_step(rig->writer, 0); /* reserved, and not yet sent */
     assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_delete_pod(rig, "a");
     rig_pass(rig, 2000);
     assert_string_not_equal(rig_error(call), "");
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
 }
 
 static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
@@ -314,18 +315,18 @@ static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
     rig_run(rig);
     assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "Nodes"));
     rig_pass(rig, 2000);
-    uint32_t rings = rig->rings;
+    uint32_t wake_ups = rig->wake_ups;
     rig_node(rig, "n1", "2000");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     rig_delete_node(rig, "n1");
     rig_run(rig);
     assert_int_equal(passed(rig_filter(rig, "b", "n2")), 0);
     rig_pass(rig, 2000);
-    rings = rig->rings;
+    wake_ups = rig->wake_ups;
     rig_node(rig, "n3", "2000");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
 }
 
 /* --- who waits follows its pod --- */
@@ -419,13 +420,13 @@ static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(
     assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
     assert_string_equal(waits_because(rig, "w"), "the node's GPUs are shared");
     rig_pass(rig, 2000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_end_pod(rig, "a");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings); /* b is still there */
+    assert_int_equal(rig->wake_ups, wake_ups); /* b is still there */
     rig_end_pod(rig, "b");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     assert_int_equal(passed(rig_filter(rig, "w", "n1")), 1);
 }
 
@@ -442,10 +443,10 @@ static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
     rig_run(rig);
     assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
     rig_pass(rig, 2000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_end_pod(rig, "a");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
 }
 
 /* --- the rest of who frees room --- */
@@ -460,7 +461,7 @@ static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
     rig_pass(rig, 1000);
     assert_true(app_ready(&rig->app, NULL));
     outbox_stats(rig->app.outbox, &stats);
-    assert_int_equal(stats.rings + stats.ring_failures, 1);
+    assert_int_equal(stats.wake_ups + stats.wake_failures, 1);
 }
 
 /* A node that shows the one GPU of this UUID. */
@@ -497,10 +498,10 @@ static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once
     rig_run(rig);
     assert_non_null(strstr(rig_filter(rig, "b", "new"), "no GPU with 300 milli free"));
     rig_pass(rig, 2000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_end_pod(rig, "a");
     rig_pass(rig, 2000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     assert_int_equal(passed(rig_filter(rig, "b", "new")), 1);
 }
 

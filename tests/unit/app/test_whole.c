@@ -173,10 +173,10 @@ static void who_waits_with_whole_gpus_is_woken_when_the_last_share_goes(void **s
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
     rig_pass(rig, 1000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_end_pod(rig, "a");
     rig_pass(rig, 1000);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     assert_non_null(strstr(rig_filter(rig, "w", "n1"), "\"NodeNames\":[\"n1\"]"));
 }
 

@@ -9,7 +9,7 @@
 
 #include "app/message.h"
 #include "app/outbox.h"
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support_rig.h"
 
 static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
@@ -290,7 +290,7 @@ static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
     rig_heal(rig);
 }
 
-static void a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits(void **state)
+static void a_pod_that_ends_gives_its_share_back_and_wakes_who_waits(void **state)
 {
     struct rig *rig = *state;
 
@@ -300,15 +300,15 @@ static void a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits(void **
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
     rig_pass(rig, 1000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_end_pod(rig, "a");
     rig_pass(rig, 1000);
     assert_int_equal(rig_taken(rig, "n1"), 0);
-    assert_int_equal(rig->rings, rings + 1);
+    assert_int_equal(rig->wake_ups, wake_ups + 1);
     assert_non_null(strstr(rig_filter(rig, "b", "n1"), "\"NodeNames\":[\"n1\"]"));
 }
 
-static void the_bell_is_silent_where_the_room_helps_nobody(void **state)
+static void the_wake_up_object_is_silent_where_the_room_helps_nobody(void **state)
 {
     struct rig *rig = *state;
 
@@ -318,10 +318,10 @@ static void the_bell_is_silent_where_the_room_helps_nobody(void **state)
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     (void)rig_filter(rig, "b", "n1 n2");
     rig_pass(rig, 1000);
-    const uint32_t rings = rig->rings;
+    const uint32_t wake_ups = rig->wake_ups;
     rig_delete_pod(rig, "a");
     rig_pass(rig, 1000);
-    assert_int_equal(rig->rings, rings);
+    assert_int_equal(rig->wake_ups, wake_ups);
 }
 
 static void a_deletion_timestamp_alone_frees_nothing(void **state)
@@ -998,12 +998,12 @@ static void who_ends_within_the_wait_waits_again(void **state)
 }
 
 /* The pods that it granted to are gone, but one whose Binding is on its way would not be seen. */
-static void a_new_ledger_waits_where_another_milligpud_hung_the_bell(void **state)
+static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object(void **state)
 {
     struct rig *rig = *state;
 
     rig->app.settle_ms = 90000;
-    atomic_store(&rig->app.bell_hung, true);
+    atomic_store(&rig->app.wake_object_existed, true);
     rig_lose_ledger(rig);
     rig_pass(rig, 89000);
     assert_false(app_ready(&rig->app, NULL));
@@ -1157,8 +1157,8 @@ int main(void)
         TEST(a_lost_answer_is_never_granted_twice),
         TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
         TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away),
-        TEST(a_pod_that_ends_gives_its_share_back_and_rings_for_who_waits),
-        TEST(the_bell_is_silent_where_the_room_helps_nobody),
+        TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits),
+        TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody),
         TEST(a_deletion_timestamp_alone_frees_nothing),
         TEST(a_pod_bound_behind_our_back_is_adopted),
         TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
@@ -1188,7 +1188,7 @@ int main(void)
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
         TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it),
         TEST(who_ends_within_the_wait_waits_again),
-        TEST(a_new_ledger_waits_where_another_milligpud_hung_the_bell),
+        TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object),
         TEST(a_ledger_that_cannot_be_claimed_grants_nothing),
         TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),
     };

@@ -12,7 +12,7 @@
 
 #include "support/world.h"
 
-enum { NAMES_MAX = 64, GHOSTS = 24 };
+enum { NAMES_MAX = 64, TENTATIVES = 24 };
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
@@ -285,7 +285,7 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     names_free(names);
 }
 
-static void ghosts_push_a_node_back(void **state)
+static void tentative_placements_rank_a_node_lower(void **state)
 {
     struct world *world = *state;
     struct asked asked;
@@ -296,11 +296,11 @@ static void ghosts_push_a_node_back(void **state)
     ask_about(&asked, "n3");
     const struct node *n2 = snapshot_node(asked.snapshot, TEXT("n2"));
     const struct node *n3 = snapshot_node(asked.snapshot, TEXT("n3"));
-    struct ghost ghost[] = {{n3->name, n3->gpu[0].id, 300},
-                            {n2->name, n2->gpu[0].id, 300},
-                            {n2->name, n3->gpu[0].id, 999}}; /* the last haunts nobody */
-    asked.question.ghosts = 3;
-    asked.question.ghost = ghost;
+    struct tentative tentative[] = {{n3->name, n3->gpu[0].id, 300},
+                                    {n2->name, n2->gpu[0].id, 300},
+                                    {n2->name, n3->gpu[0].id, 999}}; /* the last haunts nobody */
+    asked.question.tentatives = 3;
+    asked.question.tentative = tentative;
     ask(&asked);
     static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 fits no longer */
     assert_candidates(&asked, order, 3);
@@ -553,14 +553,14 @@ static uint32_t judge_all(const struct asked *asked, struct judged *judged)
         room_of(one->node, &room);
         if (place_search(&room, question->request, &one->placement) != REASON_NONE)
             continue;
-        for (uint32_t g = 0; g < question->ghosts; g++)
+        for (uint32_t g = 0; g < question->tentatives; g++)
             for (uint32_t k = 0; k < one->node->gpus; k++)
-                if (question->ghost[g].node == one->node->name &&
-                    question->ghost[g].gpu == one->node->gpu[k].id)
-                    room_take(&room, k, question->ghost[g].milli);
-        struct placement haunted;
-        if (place_search(&room, question->request, &haunted) == REASON_NONE)
-            one->placement = haunted;
+                if (question->tentative[g].node == one->node->name &&
+                    question->tentative[g].gpu == one->node->gpu[k].id)
+                    room_take(&room, k, question->tentative[g].milli);
+        struct placement touched;
+        if (place_search(&room, question->request, &touched) == REASON_NONE)
+            one->placement = touched;
         else
             one->behind = true;
         fitting++;
@@ -591,21 +591,21 @@ static void draw_world(uint64_t *seed, struct world *world, uint32_t nodes)
     }
 }
 
-static void draw_question(uint64_t *seed, struct asked *asked, struct ghost *ghost)
+static void draw_question(uint64_t *seed, struct asked *asked, struct tentative *tentative)
 {
     const uint32_t names = 1 + draw(seed, 30);
     for (uint32_t i = 0; i < names; i++)
         ask_about(asked, arena_printf(&asked->arena, "node-%02u", (i * 7 + names) % 32));
-    asked->question.ghost = ghost;
-    const uint32_t ghosts = draw(seed, 2) * draw(seed, GHOSTS + 1);
-    for (uint32_t i = 0; i < ghosts; i++) {
+    asked->question.tentative = tentative;
+    const uint32_t tentatives = draw(seed, 2) * draw(seed, TENTATIVES + 1);
+    for (uint32_t i = 0; i < tentatives; i++) {
         const uint32_t at = draw(seed, names);
         const struct node *node = snapshot_node(asked->snapshot, asked->name[at]);
         if (node == NULL || node->gpus == 0)
             continue;
         const struct gpu *gpu = &node->gpu[draw(seed, node->gpus)];
         const uint32_t milli = 100 * (1 + draw(seed, 9));
-        ghost[asked->question.ghosts++] = (struct ghost){node->name, gpu->id, milli};
+        tentative[asked->question.tentatives++] = (struct tentative){node->name, gpu->id, milli};
     }
 }
 
@@ -648,9 +648,9 @@ static void answers_are_those_of_a_plain_ranking(void **state)
     uint32_t reordered = 0;
     for (int i = 0; i < 3000; i++) {
         struct asked asked;
-        struct ghost ghost[GHOSTS];
+        struct tentative tentative[TENTATIVES];
         ask_init(&asked, world, wishes[draw(&seed, ARRAY_LEN(wishes))]);
-        draw_question(&seed, &asked, ghost);
+        draw_question(&seed, &asked, tentative);
         asked.question.shortlist = draw(&seed, 6);
         const uint32_t fitting = judge_all(&asked, judged);
         ask(&asked);
@@ -660,7 +660,7 @@ static void answers_are_those_of_a_plain_ranking(void **state)
         assert_as_judged(&asked, judged, fitting);
         assert_memory_equal(first.reason, asked.answer.reason,
                             asked.question.names * sizeof first.reason[0]);
-        asked.question.ghosts = 0; /* ghosts change order only */
+        asked.question.tentatives = 0; /* tentative placements change order only */
         ask(&asked);
         assert_int_equal(asked.answer.fitting, fitting);
         assert_memory_equal(first.reason, asked.answer.reason,
@@ -901,11 +901,11 @@ static void equal_nodes_cost_one_search(void **state)
     ask(&asked);
     assert_int_equal(asked.answer.fitting, 20);
     assert_int_equal(asked.answer.steps, one);
-    const struct node *haunted = snapshot_node(asked.snapshot, TEXT("n07"));
-    struct ghost ghost = {haunted->name, haunted->gpu[0].id, 300};
-    asked.question.ghosts = 1;
-    asked.question.ghost = &ghost;
-    ask(&asked); /* the room among ghosts is another one */
+    const struct node *touched = snapshot_node(asked.snapshot, TEXT("n07"));
+    struct tentative tentative = {touched->name, touched->gpu[0].id, 300};
+    asked.question.tentatives = 1;
+    asked.question.tentative = &tentative;
+    ask(&asked); /* the room among tentative placements is another one */
     assert_in_range(asked.answer.steps, one + 1, PLACE_STEPS_MAX);
     ask_done(&asked);
 }
@@ -958,7 +958,7 @@ int main(void)
         IN_A_WORLD(a_reservation_is_offered_once_though_its_name_comes_twice),
         IN_A_WORLD(hashes_that_are_known_change_nothing),
         IN_A_WORLD(full_node_objects_stand_in_for_unknown_names_only),
-        IN_A_WORLD(ghosts_push_a_node_back),
+        IN_A_WORLD(tentative_placements_rank_a_node_lower),
         IN_A_WORLD(scores_fall_evenly_from_ten),
         IN_A_WORLD(preemption_asks_for_the_room_without_the_victims),
         IN_A_WORLD(preemption_helps_a_pod_with_a_reservation_on_that_node_alone),

@@ -12,7 +12,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/place_inside.h"
+#include "core/place_internal.h"
 
 enum { QUESTIONS = 700, EDGES = 500, EACH_STEPS = 300 };
 

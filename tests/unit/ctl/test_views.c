@@ -272,11 +272,11 @@ static void doctor_fails_when_a_check_failed(void **state)
     (void)state;
     assert_int_equal(show("doctor", show_doctor,
                           "{\"checks\":[{\"name\":\"daemon\",\"status\":\"ok\",\"text\":\"ready\","
-                          "\"fix\":\"\"},{\"name\":\"bell\",\"status\":\"warning\",\"text\":"
+                          "\"fix\":\"\"},{\"name\":\"wake\",\"status\":\"warning\",\"text\":"
                           "\"silent\",\"fix\":\"look\"}]}"),
                      CTL_FINE);
     assert_string_equal(shown.out, "ok       daemon      ready\n"
-                                   "WARNING  bell        silent\n"
+                                   "WARNING  wake        silent\n"
                                    "                     do: look\n");
     shown_free(&shown);
     static const char failed[] = "{\"checks\":[{\"name\":\"api\",\"status\":\"failed\",\"text\":"

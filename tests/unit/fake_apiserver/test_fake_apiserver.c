@@ -486,7 +486,7 @@ static void advertised_capacity_shows_in_allocatable(void **state)
     expect(bench, 404, "nodes \\\"n1\\\" not found");
 }
 
-static void the_bell_is_created_once_and_rung_often(void **state)
+static void the_wake_up_object_is_created_once_and_patched_often(void **state)
 {
     struct bench *bench = *state;
     static const char path[] = "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities";
@@ -852,7 +852,7 @@ int main(void)
         TEST(the_version_grows_with_every_write_and_with_nothing_else),
         TEST(patches_have_preconditions_and_limits),
         TEST(advertised_capacity_shows_in_allocatable),
-        TEST(the_bell_is_created_once_and_rung_often),
+        TEST(the_wake_up_object_is_created_once_and_patched_often),
         TEST(only_the_last_thousand_events_are_kept),
         TEST(a_pod_that_runs_ends_in_two_steps),
         TEST(a_pod_that_no_kubelet_saw_is_gone_at_once),

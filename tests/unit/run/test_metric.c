@@ -56,7 +56,7 @@ static void a_series_without_labels_is_there_before_it_is_touched(void **state)
     assert_non_null(strstr(page.data, "# TYPE milligpu_commit_seconds histogram\n"));
     assert_non_null(strstr(page.data, "# TYPE milligpu_ready gauge\n"));
     assert_non_null(strstr(page.data, "# TYPE milligpu_commit_failures_total counter\n"));
-    assert_null(strstr(page.data, "milligpu_bell_rings_total"));
+    assert_null(strstr(page.data, "milligpu_wake_ups_total"));
 }
 
 static void counters_add_and_gauges_are_set(void **state)
@@ -64,14 +64,14 @@ static void counters_add_and_gauges_are_set(void **state)
     (void)state;
     metric_add(M_COMMIT_FAILURES, NULL, 2);
     metric_add(M_COMMIT_FAILURES, "", 3);
-    metric_add(M_BELL_RINGS, "outcome=\"ok\"", 1);
-    metric_add(M_BELL_RINGS, "outcome=\"failed\"", 7);
+    metric_add(M_WAKE_UPS, "outcome=\"ok\"", 1);
+    metric_add(M_WAKE_UPS, "outcome=\"failed\"", 7);
     metric_set(M_QUEUE_DEPTH, NULL, 9);
     metric_set(M_QUEUE_DEPTH, NULL, -4);
     expose();
     assert_int_equal(value_of("milligpu_commit_failures_total"), 5);
-    assert_int_equal(value_of("milligpu_bell_rings_total{outcome=\"ok\"}"), 1);
-    assert_int_equal(value_of("milligpu_bell_rings_total{outcome=\"failed\"}"), 7);
+    assert_int_equal(value_of("milligpu_wake_ups_total{outcome=\"ok\"}"), 1);
+    assert_int_equal(value_of("milligpu_wake_ups_total{outcome=\"failed\"}"), 7);
     assert_int_equal(value_of("milligpu_queue_depth"), -4);
 }
 

@@ -12,7 +12,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support_shelf.h"
 
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},

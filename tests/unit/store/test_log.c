@@ -14,7 +14,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/disk.h"
 #include "support_shelf.h"
 

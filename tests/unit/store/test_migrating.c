@@ -13,7 +13,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/disk.h"
 #include "support/ledger_text.h"
 #include "support_released.h"

@@ -14,7 +14,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 #include "support/ledger_text.h"
 #include "support_released.h"
 #include "support_shelf.h"

@@ -11,7 +11,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
 
-#include "store/store_inside.h"
+#include "store/store_internal.h"
 
 /*
  * n1 has GPU-a, known as n1/gpu-0 too, GPU-b, whose memory nobody told, and GPU-e, which is free;

@@ -265,20 +265,20 @@ static void an_event_is_complete_and_cut(void **state)
     assert_non_null(strstr(bench->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
 }
 
-static void the_bell_and_the_patches(void **state)
+static void the_wake_up_object_and_the_patches(void **state)
 {
     struct bench *bench = *state;
-    bell_encode(&bench->out, "milligpu");
+    wake_object_encode(&bench->out, "milligpu");
     assert_string_equal(bench->out.data,
                         "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
                         "\"metadata\":{\"name\":\"milligpu-bell\",\"namespace\":\"milligpu\"},"
                         "\"storageClassName\":\"milligpu.io-bell\"}");
     strbuf_reset(&bench->out);
-    bell_patch(&bench->out, 7, INT64_C(1767323045678));
+    wake_object_patch(&bench->out, 7, INT64_C(1767323045678));
     assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
                                          "\"7 2026-01-02T03:04:05.678Z\"}}}");
     strbuf_reset(&bench->out);
-    node_bell_patch(&bench->out, 0, 0);
+    node_wake_patch(&bench->out, 0, 0);
     assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
                                          "\"0 1970-01-01T00:00:00.000Z\"}}}");
     strbuf_reset(&bench->out);
@@ -301,7 +301,7 @@ int main(void)
         bench_test(keys_that_the_api_server_would_not_check_are_checked),
         bench_test(annotations_that_are_too_large_are_refused),
         bench_test(an_event_is_complete_and_cut),
-        bench_test(the_bell_and_the_patches),
+        bench_test(the_wake_up_object_and_the_patches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,11 +22,11 @@ static void a_review_says_what_is_asked_and_no_more(void **state)
     review_encode(&out, &(struct review_facts){.verb = "patch",
                                                .group = "storage.k8s.io",
                                                .resource = "csistoragecapacities",
-                                               .namespace = "bells",
-                                               .name = BELL_NAME});
+                                               .namespace = "wakes",
+                                               .name = WAKE_OBJECT_NAME});
     assert_non_null(strstr(out.data, "\"group\":\"storage.k8s.io\","
                                      "\"resource\":\"csistoragecapacities\","
-                                     "\"namespace\":\"bells\",\"name\":\"milligpu-bell\""));
+                                     "\"namespace\":\"wakes\",\"name\":\"milligpu-bell\""));
     strbuf_reset(&out);
     review_encode(&out, &(struct review_facts){
                             .verb = "create", .resource = "pods", .subresource = "binding"});

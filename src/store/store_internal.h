@@ -1,5 +1,5 @@
 /*
- * store_inside - what the parts of the store share.
+ * store_internal - what the parts of the store share.
  *
  *   store.c    open, close, batches          file.c      the file: folder, lock, moved aside
  *   write.c    one change                    schema.c    create, identify
@@ -15,8 +15,8 @@
  * only: there the mutex is held from begin() to commit() or rollback(), and by every reader; so a
  * thread must not read within its own batch.
  */
-#ifndef MILLIGPU_STORE_INSIDE_H
-#define MILLIGPU_STORE_INSIDE_H
+#ifndef MILLIGPU_STORE_INTERNAL_H
+#define MILLIGPU_STORE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /*
- * api_inside - what the files of the admin port share.
+ * api_internal - what the files of the admin port share.
  *
  *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body ->
  *   answer
@@ -8,8 +8,8 @@
  * holds is let go before the answer goes out.  They may block on the disk (history, backup): the
  * admin listener has threads of its own, and nothing that grants waits for them.
  */
-#ifndef MILLIGPU_APP_API_INSIDE_H
-#define MILLIGPU_APP_API_INSIDE_H
+#ifndef MILLIGPU_APP_API_INTERNAL_H
+#define MILLIGPU_APP_API_INTERNAL_H
 
 #include "milligpu/wire_admin.h"
 

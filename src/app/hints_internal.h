@@ -1,12 +1,12 @@
 /*
- * hints_inside - what the parts of hints share.
+ * hints_internal - what the parts of hints share.
  *
  *   hints.c          askers: who was refused or offered what
- *   hints_ghosts.c   where the newest offers would best have gone
+ *   hints_tentative.c   where the newest offers would best have gone
  *   hints_answers.c  the bytes of refusals
  */
-#ifndef MILLIGPU_HINTS_INSIDE_H
-#define MILLIGPU_HINTS_INSIDE_H
+#ifndef MILLIGPU_HINTS_INTERNAL_H
+#define MILLIGPU_HINTS_INTERNAL_H
 
 #include <pthread.h>
 
@@ -39,25 +39,27 @@ size_t answers_bytes(struct answers *answers);
 struct kept;
 
 /*
- * A ring: the n-th ghost that ever came is at n % GHOSTS_KEPT until another takes its place.  No
- * more than GHOSTS_MAX are shown; twice as many are kept, since some are laid before their time.
+ * A ring: the n-th tentative placement that ever came is at n % TENTATIVES_KEPT until another takes
+ * its place.  No more than TENTATIVES_MAX are shown; twice as many are kept, since some are laid
+ * before their time.
  */
-enum { GHOSTS_KEPT = 2 * GHOSTS_MAX };
-struct ghosts {
-    struct ghost_kept {
+enum { TENTATIVES_KEPT = 2 * TENTATIVES_MAX };
+struct tentatives {
+    struct tentative_kept {
         const struct kept *of; /* NULL: it was laid */
         int64_t at_ms;
-        struct ghost is;
-    } kept[GHOSTS_KEPT];
+        struct tentative is;
+    } kept[TENTATIVES_KEPT];
     uint64_t next;
 };
 
-void ghosts_add(struct ghosts *ghosts, const struct kept *of, int64_t at_ms, struct ghost ghost);
+void tentatives_add(struct tentatives *tentatives, const struct kept *of, int64_t at_ms,
+                    struct tentative tentative);
 /* Lay count of them, from the first-th on; those that are gone are gone. */
-void ghosts_lay(struct ghosts *ghosts, uint64_t first, uint32_t count);
+void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t count);
 /* The newest that live, but those of one. */
-uint32_t ghosts_copy(const struct ghosts *ghosts, const struct kept *but, int64_t now_ms,
-                     struct ghost out[GHOSTS_MAX]);
+uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept *but,
+                         int64_t now_ms, struct tentative out[TENTATIVES_MAX]);
 
 /* Who has settled, the newest SETTLED_MAX of them: a uid never comes back. */
 struct settled {
@@ -77,10 +79,10 @@ struct hints {
     size_t slots; /* that were ever taken */
     struct wishes wishes;
     struct settled settled;
-    struct ghosts ghosts;
+    struct tentatives tentatives;
     size_t waiting;      /* refused or late */
     size_t wishless;     /* of those, whose wish found no room */
-    struct kept *oldest; /* offers by age, so that ghosts are found from the newest */
+    struct kept *oldest; /* offers by age, so that tentative placements are found from the newest */
     struct kept *newest;
     struct kept *fresh;  /* the oldest offer that may not be late yet */
     bool late_went;      /* an offer had to make room before it could be late */

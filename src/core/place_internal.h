@@ -1,5 +1,5 @@
 /*
- * place_inside - what the files of place share.
+ * place_internal - what the files of place share.
  *
  *   place.c         rooms, reasons, one container, the order
  *   place_plan.c    a request as rows; which models will do
@@ -11,8 +11,8 @@
  * on the slot.  Each count is at most row.wants and a line adds up to row.wants x row.parts; then
  * the wants of the row can be laid so that no two parts of one want meet (Gale and Ryser).
  */
-#ifndef MILLIGPU_CORE_PLACE_INSIDE_H
-#define MILLIGPU_CORE_PLACE_INSIDE_H
+#ifndef MILLIGPU_CORE_PLACE_INTERNAL_H
+#define MILLIGPU_CORE_PLACE_INTERNAL_H
 
 #include "milligpu/inventory.h"
 #include "milligpu/place.h"

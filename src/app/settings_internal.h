@@ -1,13 +1,13 @@
 /*
- * settings_inside - what the parts of settings share.
+ * settings_internal - what the parts of settings share.
  *
  *   settings.c        the set: defaults, flags, environment, what holds between settings
  *   settings_table.c  the table: types, values, names that were nearly right
  *   settings_yaml.c   the file
  *   settings_print.c  --help, --print-config, docs/CONFIG.md
  */
-#ifndef MILLIGPU_APP_SETTINGS_INSIDE_H
-#define MILLIGPU_APP_SETTINGS_INSIDE_H
+#ifndef MILLIGPU_APP_SETTINGS_INTERNAL_H
+#define MILLIGPU_APP_SETTINGS_INTERNAL_H
 
 #include "milligpu/settings.h"
 

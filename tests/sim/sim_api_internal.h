@@ -1,5 +1,5 @@
 /*
- * sim_api_inner - what the parts of sim_api share.
+ * sim_api_internal - what the parts of sim_api share.
  *
  *   start() -> call --arrive_ms--> effect at the fake API server --> parcels, each with its time
  *              call, a watch ------> lines as they happen --> parcels, in order
@@ -15,8 +15,8 @@
  *   2. The parcels of a call are due in their order.
  *   3. An open watch has been given everything up to the fake API server's version, as parcels.
  */
-#ifndef MILLIGPU_TESTS_SIM_API_INNER_H
-#define MILLIGPU_TESTS_SIM_API_INNER_H
+#ifndef MILLIGPU_TESTS_SIM_API_INTERNAL_H
+#define MILLIGPU_TESTS_SIM_API_INTERNAL_H
 
 #include "milligpu/arena.h"
 
