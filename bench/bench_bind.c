@@ -1,10 +1,10 @@
 /*
  * bench_bind - how many binds a second reach the disk, with so many waiting at a time.
  *
- * The writer with the real store on a file (WAL, synchronous=FULL), outbox and watcher, each in its
- * thread as in the daemon; the API server is the fake API server in this process, so its work is in
- * the figures too.  A bind is two commands for the ledger: the reservation before the Binding is
- * sent, and its confirmation.
+ * The writer with the real store on a file (WAL, synchronous=FULL), outbox and informer, each in
+ * its thread as in the daemon; the API server is the fake API server in this process, so its work
+ * is in the figures too.  A bind is two commands for the ledger: the reservation before the Binding
+ * is sent, and its confirmation.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -14,7 +14,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "app/watcher.h"
+#include "app/informer.h"
 #include "app/writer.h"
 #include "cluster.h"
 #include "desk.h"
@@ -31,7 +31,7 @@ enum {
 struct plant {
     struct desk desk;
     struct writer *writer;
-    struct watcher *watcher;
+    struct informer *informer;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct store_ops real_store;
@@ -74,7 +74,7 @@ static void count_rollback(void *ctx)
 static int count_tend(void *ctx, int64_t now_ms, struct err *err)
 {
     struct plant *plant = ctx;
-    return plant->real_store.tend(plant->real_store.ctx, now_ms, err);
+    return plant->real_store.maintain(plant->real_store.ctx, now_ms, err);
 }
 
 /* --- the threads of the daemon --- */
@@ -96,15 +96,15 @@ static void *writer_main(void *user)
 static void watched(void *user, const struct kube_answer *answer)
 {
     struct plant *plant = user;
-    watcher_answer(plant->watcher, now_of(plant), answer);
+    informer_answer(plant->informer, now_of(plant), answer);
 }
 
-static void *watcher_main(void *user)
+static void *informer_main(void *user)
 {
     struct plant *plant = user;
 
     while (!atomic_load(&plant->stop)) {
-        const int64_t wait = watcher_step(plant->watcher, now_of(plant));
+        const int64_t wait = informer_step(plant->informer, now_of(plant));
         plant->watch_ops.poll(plant->watch_ops.ctx, wait < STEP_MS ? wait : STEP_MS, plant,
                               watched);
     }
@@ -178,14 +178,14 @@ static void open_ledger(struct plant *plant, const char *folder)
     must((size_t)snprintf(path, sizeof path, "%s/ledger.db", folder) < sizeof path);
     const struct store_rules rules = {.path = path};
     must(store_open(&rules, &app->store, &err) == 0);
-    must(store_claim(app->store, "bench", &err) == 0);
+    must(store_set_cluster(app->store, "bench", &err) == 0);
     store_ops(app->store, &plant->real_store);
     app->store_ops = (struct store_ops){.ctx = plant,
                                         .begin = count_begin,
                                         .write = count_write,
                                         .commit = count_commit,
                                         .rollback = count_rollback,
-                                        .tend = count_tend};
+                                        .maintain = count_tend};
 }
 
 static void make_parts(struct plant *plant)
@@ -197,7 +197,7 @@ static void make_parts(struct plant *plant)
     fake_apiserver_ops(app->fake, &plant->call_ops);
     desk_outbox(&plant->desk, &plant->call_ops, plant, take_result);
     plant->writer = writer_new(app);
-    plant->watcher = watcher_new(app, &plant->watch_ops);
+    plant->informer = informer_new(app, &plant->watch_ops);
     must(writer_load(plant->writer, &err) == 0);
 }
 
@@ -209,7 +209,7 @@ static void pause_ms(int64_t ms)
 
 static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
 {
-    static void *(*const run[])(void *user) = {writer_main, watcher_main, outbox_main};
+    static void *(*const run[])(void *user) = {writer_main, informer_main, outbox_main};
     struct app *app = &plant->desk.app;
 
     *plant = (struct plant){.next_pod = 0};
@@ -223,7 +223,7 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
     must(sem_init(&plant->answers, 0, 0) == 0);
     for (size_t i = 0; i < ARRAY_LEN(run); i++)
         must(pthread_create(&plant->thread[i], NULL, run[i], plant) == 0);
-    while (!app_ready(app, NULL) || pods_count(app->pods) < pods)
+    while (!app_ready(app, NULL) || pod_cache_count(app->pod_cache) < pods)
         pause_ms(5);
 }
 
@@ -237,7 +237,7 @@ static void plant_stop(struct plant *plant)
         must(pthread_join(plant->thread[i], NULL) == 0);
     while (queue_take(app->queue, &item, 1, 0) == 1)
         message_free(item);
-    watcher_free(plant->watcher);
+    informer_free(plant->informer);
     outbox_free(app->outbox);
     writer_free(plant->writer);
     plant->watch_ops.free(plant->watch_ops.ctx);

@@ -89,7 +89,7 @@ static void crowd(struct desk *desk)
 
     for (uint32_t i = 0; i < WAITING_MAX; i++) {
         greedy_fill(greedy, i);
-        pods_put(desk->app.pods, &greedy->pod, &cluster_requests, 1);
+        pod_cache_put(desk->app.pod_cache, &greedy->pod, &cluster_requests, 1);
     }
     const double between = heap_mib();
     for (uint32_t i = 0; i < WAITING_MAX; i++) {
@@ -147,7 +147,7 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
         desk_ask(desk, &call, (struct text){body.data, body.len});
         if (i >= WARM_UP)
             series_add(&series, wall_ns() - begun);
-        hints_settled(desk->app.hints, text_of(question.uid));
+        hints_resolved(desk->app.hints, text_of(question.uid));
     }
     series_say(&series, name);
     (void)snprintf(longest, sizeof longest, "%s.longest", name);

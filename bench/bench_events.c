@@ -2,7 +2,7 @@
  * bench_events - what one event of each kind costs the writer's thread, at three sizes of the
  * cluster.
  *
- * The writer with the real store on a file, half of all milli held, the table of pods filled; no
+ * The writer with the real store on a file, half of all milli held, the pod cache filled; no
  * other thread.  One message is put into the queue, and the CPU of one writer_step() taken, which
  * is to the end of what follows from it: decided, written, committed, published, looked at; "own"
  * is that without the store.  The clock stands still but where time itself is the event.  Beside
@@ -105,7 +105,7 @@ static int timed_tend(void *ctx, int64_t wall_ms, struct err *err)
 {
     struct plant *plant = ctx;
     const int64_t before = cpu_ns();
-    const int rc = plant->real_store.tend(plant->real_store.ctx, wall_ms, err);
+    const int rc = plant->real_store.maintain(plant->real_store.ctx, wall_ms, err);
 
     plant->store_ns += cpu_ns() - before;
     return rc;
@@ -155,7 +155,7 @@ static void bound_json(struct strbuf *out, const struct allocation *allocation,
     char amount[16];
 
     strbuf_init(&note);
-    note_encode(&note, allocation, node);
+    annotation_encode(&note, allocation, node);
     (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
     cluster_pod_json(out, &(struct cluster_pod){.name = is->name,
                                                 .uid = is->uid,
@@ -182,7 +182,7 @@ static void fill_pods(struct plant *plant, const struct ledger *ledger)
         bound_json(&json, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
         must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
              0);
-        pods_put(plant->desk.app.pods, &pod, &cluster_requests, 1);
+        pod_cache_put(plant->desk.app.pod_cache, &pod, &cluster_requests, 1);
     }
     arena_done(&arena);
     strbuf_done(&json);
@@ -219,14 +219,14 @@ static void plant_start(struct plant *plant, const char *folder, uint32_t nodes)
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
     const struct store_rules rules = {.path = path};
     must(store_open(&rules, &app->store, &err) == 0);
-    must(store_claim(app->store, "bench", &err) == 0);
+    must(store_set_cluster(app->store, "bench", &err) == 0);
     store_ops(app->store, &plant->real_store);
     app->store_ops = (struct store_ops){.ctx = plant,
                                         .begin = timed_begin,
                                         .write = timed_write,
                                         .commit = timed_commit,
                                         .rollback = timed_rollback,
-                                        .tend = timed_tend};
+                                        .maintain = timed_tend};
     fill_ledger(plant);
     plant->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
     desk_outbox(&plant->desk, &plant->nowhere, plant, no_result);
@@ -467,12 +467,12 @@ static void node_events(struct plant *plant, struct costs *costs)
 /* A second without a message: what the tick does, and with nothing due what each step does. */
 static void time_passes(struct plant *plant, struct costs *costs)
 {
-    plant->desk.settings.audit_interval_s = 3600; /* a piece of memory is audited each tick */
+    plant->desk.settings.verify_interval_s = 3600; /* a piece of memory is verified each tick */
     (void)settle(plant);
     now_ms += TICK_MS;
     note(plant, costs, TICK, step(plant));
     note(plant, costs, NOTHING, step(plant));
-    plant->desk.settings.audit_interval_s = 0;
+    plant->desk.settings.verify_interval_s = 0;
 }
 
 /* --- a hundred reservations that nobody sends: the tick looks at each --- */

@@ -150,7 +150,7 @@ static void say_memory(const struct server *server, const char *when)
     say_of(server, what, (double)process_kib(server->pid, "VmHWM") / 1024, "MiB");
 }
 
-/* Half a second without work: also the audit of the history, beside, came to its end. */
+/* Half a second without work: also the verification of the history, beside, came to its end. */
 static bool is_quiet(const struct server *server)
 {
     const int64_t before = process_cpu_ns(server->pid);

@@ -12,7 +12,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/store.h"
 
-#include "app/pods.h"
+#include "app/pod_cache.h"
 #include "app/view.h"
 #include "cluster.h"
 #include "measure.h"
@@ -40,7 +40,7 @@ static void say_part(struct look *look, const char *what)
 }
 
 /* Every bound pod, as the watch shows it. */
-static void fill_pods(struct pods *pods, const struct ledger *ledger)
+static void fill_pods(struct pod_cache *pods, const struct ledger *ledger)
 {
     const struct allocation *allocation;
     struct strbuf json;
@@ -59,7 +59,7 @@ static void fill_pods(struct pods *pods, const struct ledger *ledger)
         strbuf_reset(&json);
         strbuf_reset(&note);
         arena_reset(&arena);
-        note_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
+        annotation_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
         (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
         cluster_pod_json(&json, &(struct cluster_pod){.name = is->name,
                                                       .uid = is->uid,
@@ -68,7 +68,7 @@ static void fill_pods(struct pods *pods, const struct ledger *ledger)
                                                       .annotations = {note.data, note.len}});
         must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
              0);
-        pods_put(pods, &pod, &cluster_requests, 1);
+        pod_cache_put(pods, &pod, &cluster_requests, 1);
     }
     arena_done(&arena);
     strbuf_done(&note);
@@ -87,7 +87,7 @@ static void measure(uint32_t nodes)
     struct view *view = view_new();
     view_publish(view, ledger_publish(ledger, NULL, 0));
     say_part(&look, "snapshot");
-    struct pods *pods = pods_new();
+    struct pod_cache *pods = pod_cache_new();
     fill_pods(pods, ledger);
     say_part(&look, "pods");
     (void)snprintf(name, sizeof name, "memory.%u_nodes.pods_bound", nodes);
@@ -95,7 +95,7 @@ static void measure(uint32_t nodes)
     (void)malloc_trim(0);
     (void)snprintf(name, sizeof name, "memory.%u_nodes.process", nodes);
     say(name, (double)process_kib(getpid(), "VmRSS") / 1024, "MiB");
-    pods_free(pods);
+    pod_cache_free(pods);
     view_free(view);
     ledger_free(ledger);
 }

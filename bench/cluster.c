@@ -249,7 +249,7 @@ void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)
         char amount[16];
 
         strbuf_reset(&note);
-        note_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
+        annotation_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
         (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
         const struct cluster_pod pod = {.name = is->name,
                                         .uid = is->uid,

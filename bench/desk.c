@@ -29,7 +29,7 @@ void desk_init(struct desk *desk)
     clock_real(&app->clock);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     desk->webhooks = webhooks_new(app);
     atomic_store(&app->claimed, true);
@@ -59,7 +59,7 @@ void desk_done(struct desk *desk)
     webhooks_free(desk->webhooks);
     queue_free(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
 }
 

@@ -60,7 +60,7 @@ struct allocation_facts {
     enum allocation_origin origin;
     bool presumed;           /* adopted: the place is our guess, nobody wrote it down */
     bool in_doubt;           /* a Binding was sent and its outcome is not known */
-    bool note_differs;       /* the pod's annotation says something else: drift */
+    bool annotation_differs; /* the pod's annotation says something else: drift */
     uint32_t held_gpus;      /* whole GPUs of another resource, no GPU of ours known */
     uint32_t unplaced_milli; /* observed amount for which no GPU could be named */
     int64_t reserved_ms;     /* UTC, as it was; 0: never */
@@ -98,7 +98,7 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
 /* Recompute the charges: the invariant that is broken, NULL if none. */
 const char *allocation_unsound(const struct allocation *allocation);
 /* The same, but abort. */
-void allocation_audit(const struct allocation *allocation);
+void allocation_assert_valid(const struct allocation *allocation);
 
 const char *allocation_state_name(enum allocation_state state);
 const char *allocation_origin_name(enum allocation_origin origin);

@@ -31,7 +31,7 @@ struct ledger;
     X(COMMAND_CONFIRM, "confirm")         /* the API server has the pod on our node */             \
     X(COMMAND_DOUBT, "doubt")             /* a Binding's outcome is not known */                   \
     X(COMMAND_RELEASE, "release")         /* ended, gone, or refused by the API server */          \
-    X(COMMAND_OBSERVE, "observe")         /* a bound pod without a row: believe it or adopt it */  \
+    X(COMMAND_ADOPT, "observe")           /* a bound pod without a row: believe it or adopt it */  \
     X(COMMAND_TERMINATING, "terminating") /* a deletion timestamp; frees nothing */                \
     X(COMMAND_NOTE, "note")               /* the pod's annotation differs, or no longer does */    \
     X(COMMAND_NODE, "node")               /* a Node as it is now */                                \
@@ -56,7 +56,7 @@ const char *command_name(enum command_kind kind);
  * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate); with
  * elder it gives up what that other Node shows, but for what a pod holds: where a ledger begins
  * anew, the order of its first list says nothing about who was first.
- * OBSERVE with request NULL and a pod that names our resource (an amount nobody may ask for, bound
+ * ADOPT with request NULL and a pod that names our resource (an amount nobody may ask for, bound
  * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
  * without GPUs, so that nothing is granted there until NODE says what it is, and it leaves with
  * its last pod.
@@ -68,9 +68,9 @@ struct command {
     const char *namespace;
     const char *name;
     const char *node;
-    const struct request *request;     /* RESERVE, VERSION, OBSERVE (NULL: no amounts to place) */
+    const struct request *request;     /* RESERVE, VERSION, ADOPT (NULL: no amounts to place) */
     uint64_t version;                  /* RESERVE, VERSION: of the pod that was judged */
-    const struct pod *pod;             /* OBSERVE: its annotation and whole_gpus */
+    const struct pod *pod;             /* ADOPT: its annotation and whole_gpus */
     const struct inventory *inventory; /* NODE */
     const struct inventory *elder;     /* NODE without inventory; NULL */
     int64_t terminating_ms;            /* TERMINATING */
@@ -84,15 +84,15 @@ struct command {
  *   RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK
  *   VERSION: UNKNOWN, SAME (no reservation, or not a later version than its own), REFUSED with
  *   REASON_CHANGED (what is held is not what the request asks for now, or its GPU is closed), OK
- *   OBSERVE: SAME (held: a row always wins; no held: nothing to count), ELSEWHERE, then OK
+ *   ADOPT: SAME (held: a row always wins; no held: nothing to count), ELSEWHERE, then OK
  *   the rest: UNKNOWN (no such allocation or node, or the allocation is on another node than the
  *   command names), SAME (nothing would change), OK
- * A node beyond NODES_MAX is REFUSED with REASON_LIMIT, by NODE and by OBSERVE.
+ * A node beyond NODES_MAX is REFUSED with REASON_LIMIT, by NODE and by ADOPT.
  */
 enum verdict {
     VERDICT_OK,
     VERDICT_SAME,      /* it is so already; there is no change to apply */
-    VERDICT_ELSEWHERE, /* RESERVE, OBSERVE: this uid holds an allocation on another node */
+    VERDICT_ELSEWHERE, /* RESERVE, ADOPT: this uid holds an allocation on another node */
     VERDICT_UNKNOWN,   /* no such allocation, no such node */
     VERDICT_REFUSED,   /* see reason */
 };
@@ -161,7 +161,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
 /* The node that may grant a UUID, or that keeps others from it; NULL: nobody. */
-const struct node *ledger_claimant(const struct ledger *ledger, struct text id) MUST_USE;
+const struct node *ledger_owner(const struct ledger *ledger, struct text id) MUST_USE;
 
 /*
  * Every invariant, recomputed from nothing: an error names the first that is broken, with node,
@@ -173,6 +173,6 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
                       struct err *err) MUST_USE;
 uint32_t ledger_places(const struct ledger *ledger);
 /* ledger_check(), but abort. */
-void ledger_audit(const struct ledger *ledger);
+void ledger_assert_valid(const struct ledger *ledger);
 
 #endif

@@ -71,10 +71,10 @@ struct node {
     int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
-    uint32_t claims;
+    uint32_t owned_ids;
     struct gpu *gpu;
     const struct allocation **allocation; /* counted; ascending uid */
-    const struct atom **claim; /* UUIDs that this Node showed first and does not show now */
+    const struct atom **owned_id; /* UUIDs that this Node showed first and does not show now */
 };
 
 /*
@@ -94,8 +94,9 @@ struct node_build {
     const struct gpu *gpu; /* all but what is counted; any flag but OVER and UNSURE */
     uint32_t allocations;
     const struct allocation *const *allocation;
-    uint32_t claims; /* of those that are no GPU of the node the first GPUS_PER_NODE_MAX are kept */
-    const struct atom *const *claim; /* ascending */
+    uint32_t
+        owned_ids; /* of those that are no GPU of the node the first GPUS_PER_NODE_MAX are kept */
+    const struct atom *const *owned_id; /* ascending */
 };
 
 struct node *node_new(const struct node_build *build) MUST_USE;
@@ -145,6 +146,6 @@ uint64_t node_held_milli(const struct node *node);
 /* Every invariant, recomputed: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
 /* The same, but abort. */
-void node_audit(const struct node *node);
+void node_assert_valid(const struct node *node);
 
 #endif

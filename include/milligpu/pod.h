@@ -32,7 +32,7 @@ struct pod_share {
     uint32_t mib;
 };
 
-enum pod_note { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
+enum pod_annotation { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
 
 struct pod {
     const char *uid;
@@ -60,7 +60,7 @@ struct pod {
     const char *model;  /* annotation milligpu.io/gpu-model */
     const char *memory; /* annotation milligpu.io/gpu-memory */
 
-    enum pod_note note; /* annotation milligpu.io/allocation */
+    enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;
     const char *note_error; /* with NOTE_BROKEN: what is wrong with it */
     uint32_t shares;

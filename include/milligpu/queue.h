@@ -2,7 +2,7 @@
  * queue - a bounded queue of pointers, many to one.
  *
  * One lock, guarding the ring; held for a few instructions.  A full queue is the producer's to
- * handle: webhooks answer an error, the watcher waits.
+ * handle: webhooks answer an error, the informer waits.
  */
 #ifndef MILLIGPU_QUEUE_H
 #define MILLIGPU_QUEUE_H

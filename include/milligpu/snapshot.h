@@ -33,8 +33,9 @@ struct slot_index;
 struct snapshot {
     atomic_uint refs;
     uint64_t generation; /* grows with every publication */
-    uint64_t room;       /* generation of the last change that may make a refused request fit */
-    uint32_t slots;      /* books x BOOK_NODES */
+    uint64_t
+        capacity_generation; /* generation of the last change that may make a refused request fit */
+    uint32_t slots;          /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
     uint32_t opens; /* reservations not yet bound, shown or not */

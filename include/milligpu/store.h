@@ -16,7 +16,7 @@
  *   I6. baseline + journal = present: store_replay_check().
  *
  * store_ops is what the writer sees; the simulator and the fault tests put their own in between.
- * history, backup, audit, replay_check and facts may be called from any thread: each uses a
+ * history, backup, verification, replay_check and facts may be called from any thread: each uses a
  * connection of its own.  In memory there is only one, so there they wait for the end of the
  * batch, and the writer must not call them within its own.
  *
@@ -30,9 +30,9 @@
 #ifndef MILLIGPU_STORE_H
 #define MILLIGPU_STORE_H
 
-#include "milligpu/examine.h"
 #include "milligpu/ledger.h"
 #include "milligpu/strbuf.h"
+#include "milligpu/verify.h"
 
 enum store_outcome {
     STORE_OK,
@@ -49,7 +49,7 @@ struct store_ops {
     int (*commit)(void *ctx, struct err *err);
     void (*rollback)(void *ctx);
     /* Between batches: checkpoint, retention.  Cheap when nothing is due.  now_ms is UTC. */
-    int (*tend)(void *ctx, int64_t now_ms, struct err *err);
+    int (*maintain)(void *ctx, int64_t now_ms, struct err *err);
 };
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
@@ -66,8 +66,8 @@ struct store_rules {
 struct store;
 
 /*
- * Open or create; lock; migrate; quick_check and the audit of the live tables.  Refuses with a
- * sentence: locked by another daemon (BUSY), network filesystem (INVALID), not a milligpu ledger
+ * Open or create; lock; migrate; quick_check and the verification of the live tables.  Refuses with
+ * a sentence: locked by another daemon (BUSY), network filesystem (INVALID), not a milligpu ledger
  * (FOREIGN), newer (NEWER), corrupt (CORRUPT).  Only what is corrupt is ever moved aside, and only
  * if it is also corrupt without the last commit of its log: one that was in flight when the power
  * went can look whole to SQLite.  It is taken off then, with a notice.
@@ -96,7 +96,7 @@ void store_doubt_clock(struct store *store, bool doubted);
  */
 int store_whose(struct store *store, const char *cluster, bool *out_nobodys,
                 struct err *err) MUST_USE;
-int store_claim(struct store *store, const char *cluster, struct err *err) MUST_USE;
+int store_set_cluster(struct store *store, const char *cluster, struct err *err) MUST_USE;
 
 /* Live nodes, then live allocations, into an empty ledger. */
 int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST_USE;
@@ -104,7 +104,7 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST
 void store_ops(struct store *store, struct store_ops *out);
 
 /* Every check but CHECK_MEMORY, on a connection of its own: slow. */
-int store_audit(struct store *store, struct err *err) MUST_USE;
+int store_verify(struct store *store, struct err *err) MUST_USE;
 
 /*
  * The same in three steps, so that the ledger in memory can be held against the file as they were
@@ -114,16 +114,16 @@ int store_audit(struct store *store, struct err *err) MUST_USE;
  * CORRUPT and INTERNAL say that something is wrong, *out_which what; other codes, that the check
  * did not come to its end.  Interrupt: from any thread, while it is open.
  */
-struct store_look;
-int store_look_open(struct store *store, struct store_look **out, struct err *err) MUST_USE;
-int store_look_pin(struct store_look *look, struct err *err) MUST_USE;
-int store_look_audit(struct store_look *look, enum store_check *out_which,
-                     struct err *err) MUST_USE;
+struct store_read;
+int store_read_open(struct store *store, struct store_read **out, struct err *err) MUST_USE;
+int store_read_pin(struct store_read *look, struct err *err) MUST_USE;
+int store_read_verify(struct store_read *look, enum store_check *out_which,
+                      struct err *err) MUST_USE;
 /* I3: the rows are what the snapshot has. */
-int store_look_compare(struct store_look *look, const struct snapshot *snapshot,
+int store_read_compare(struct store_read *look, const struct snapshot *snapshot,
                        struct err *err) MUST_USE;
-void store_look_interrupt(struct store_look *look);
-void store_look_close(struct store_look *look);
+void store_read_interrupt(struct store_read *look);
+void store_read_close(struct store_read *look);
 
 /* Fold baseline and journal and compare with the live tables (I6). */
 int store_replay_check(struct store *store, struct err *err) MUST_USE;

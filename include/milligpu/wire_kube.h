@@ -90,7 +90,8 @@ void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
  * an id is a real device come from the node; a made-up id is no device, so visible-devices then
  * holds the index.
  */
-void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node);
+void annotation_encode(struct strbuf *out, const struct allocation *allocation,
+                       const struct node *node);
 /*
  * The Binding: uid and version of the pod that was judged are preconditions of the API server, so
  * it lands on exactly that one.  version 0: not known, of an older ledger's reservation.  Checks
@@ -110,7 +111,7 @@ struct kube_event_facts {
     const char *uid;
     const char *reason;
     const char *action;
-    const char *note; /* cut at 1000 bytes */
+    const char *annotation; /* cut at 1000 bytes */
     const char *instance;
     int64_t at_ms;
     bool warning;

@@ -5,9 +5,9 @@
 #include "milligpu/metric.h"
 
 #include "api_internal.h"
-#include "audit.h"
 #include "milligpu_version.h"
 #include "rights.h"
+#include "verifier.h"
 
 /*
  * Each check says what is true now, and what to do where it is not well.  Nothing is tried out:
@@ -106,17 +106,17 @@ static void check_ledger_file(struct doctor *doctor)
 
 static void check_safe_mode(struct doctor *doctor)
 {
-    const struct safe *safe = &doctor->app->safe;
+    const struct safe_mode *safe = &doctor->app->safe;
     const bool bundle = safe->bundle[0] != '\0';
     char at[TIME_TEXT_BYTES];
 
     must(atomic_load(&doctor->app->safe_mode));
     time_format(safe->since_ms, at);
     say(doctor, "ledger", HEALTH_FAILED,
-        "keep the bundle and the log for the bug report; milligpuctl audit LEDGER says more; then "
+        "keep the bundle and the log for the bug report; milligpuctl verify LEDGER says more; then "
         "restart milligpud: it takes what is on disk and compares it with the pods",
-        "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_why(doctor->app), at,
-        safe->text, bundle ? safe->bundle : safe->why_none);
+        "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_mode_why(doctor->app),
+        at, safe->text, bundle ? safe->bundle : safe->why_none);
 }
 
 static void check_ledger(struct doctor *doctor)
@@ -135,11 +135,11 @@ static void check_ledger(struct doctor *doctor)
 
 static void say_audited(struct doctor *doctor)
 {
-    struct audit_facts facts;
+    struct verifier_facts facts;
     char at[TIME_TEXT_BYTES];
 
-    must(doctor->app->audit != NULL);
-    audit_facts(doctor->app->audit, &facts);
+    must(doctor->app->verifier != NULL);
+    verifier_facts(doctor->app->verifier, &facts);
     time_format(facts.at_ms, at);
     say(doctor, "history", HEALTH_OK, "", "checked with the rest of the ledger at %s, in %lld ms",
         at, (long long)facts.took_ms);
@@ -156,7 +156,7 @@ static void check_history(struct doctor *doctor)
             "the past in the ledger is damaged: see the log");
     else if (!atomic_load(&app->history_checked))
         say(doctor, "history", HEALTH_OK, "", "still being checked in the background");
-    else if (app->audit != NULL)
+    else if (app->verifier != NULL)
         say_audited(doctor);
     else
         say(doctor, "history", HEALTH_OK, "", "checked at the start");
@@ -197,12 +197,12 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t age_ms = doctor->now_ms - heard_ms;
 
     must(resource[0] != '\0');
-    const int64_t settled_at_ms = atomic_load(&doctor->app->settled_at_ms);
-    if (!synced && settled_at_ms != 0)
+    const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
+    if (!synced && grace_ends_ms != 0)
         say(doctor, resource, HEALTH_WARNING,
-            "wait (settle_s): an older Binding may still be on its way",
+            "wait (grace_period_s): an older Binding may still be on its way",
             "the ledger is new, and a milligpud granted here before: nothing is granted for %lld s",
-            (long long)(settled_at_ms > doctor->now_ms ? settled_at_ms - doctor->now_ms : 0) /
+            (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
                 1000);
     else if (!synced)
         say(doctor, resource, HEALTH_FAILED,
@@ -375,7 +375,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 
     unbound->arena = arena;
     unbound->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
-    pods_each_unbound(doctor->app->pods, unbound, note_unbound);
+    pod_cache_each_unbound(doctor->app->pod_cache, unbound, note_unbound);
     for (size_t i = 0; i < unbound->count; i++) {
         const struct text uid = text_of(unbound->uid[i]);
         if (snapshot_open(doctor->snapshot, uid) != NULL)

@@ -9,7 +9,7 @@ size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
         {"nodes", atomic_load(&app->nodes_synced), "the list is not complete yet"},
         {"pods", atomic_load(&app->pods_synced), app_pods_why(app)},
         {"ledger", !atomic_load(&app->disk_broken), "it cannot be written"},
-        {"consistency", !atomic_load(&app->safe_mode), safe_why(app)},
+        {"consistency", !atomic_load(&app->safe_mode), safe_mode_why(app)},
         {"shutdown", !atomic_load(&app->draining), "the process is stopping"},
     };
     static_assert(ARRAY_LEN(all) <= API_CHECKS_MAX, "the caller has room");

@@ -79,7 +79,7 @@ static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
 static void set_table_bytes(const struct app *app)
 {
     const struct hints_bytes hints = hints_bytes(app->hints);
-    const struct pods_bytes pods = pods_bytes(app->pods);
+    const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
 
     must(hints.askers <= INT64_MAX);
     metric_set(M_TABLE_BYTES, "table=\"askers\"", (int64_t)hints.askers);
@@ -103,7 +103,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
     if (atomic_load(&app->safe_mode)) {
         char reason[64];
-        (void)snprintf(reason, sizeof reason, "reason=\"%s\"", safe_word(app));
+        (void)snprintf(reason, sizeof reason, "reason=\"%s\"", safe_mode_word(app));
         metric_set(M_SAFE_MODE_INFO, reason, 1);
     }
     set_age(app, "resource=\"nodes\"", atomic_load(&app->nodes_heard_ms));

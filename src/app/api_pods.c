@@ -323,7 +323,8 @@ void api_pod(struct api_call *call)
 
     if (snapshot == NULL)
         return;
-    struct pod_record *record = pods_copy(call->app->pods, call->place[0], call->place[1]);
+    struct pod_record *record =
+        pod_cache_copy(call->app->pod_cache, call->place[0], call->place[1]);
     struct sought sought = {.namespace = call->place[0], .name = call->place[1], .record = record};
     find_allocation(snapshot, &sought);
     must(sought.allocation == NULL || sought.node != NULL);

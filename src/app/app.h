@@ -4,7 +4,7 @@
  *   HTTP threads --filter, prioritize, preempt--> view, hints
  *        | bind                                    ^
  *        v                                         | publish
- *   [queue] <--watcher thread-- API server    WRITER thread --> store
+ *   [queue] <--informer thread-- API server    WRITER thread --> store
  *        \_____________________________________^      |
  *                                   outbox thread <---/  --> API server
  *
@@ -23,12 +23,12 @@
 #include "milligpu/settings.h"
 #include "milligpu/store.h"
 
+#include "command_trace.h"
 #include "hints.h"
 #include "message.h"
 #include "outbox.h"
-#include "pods.h"
-#include "recent.h"
-#include "safe.h"
+#include "pod_cache.h"
+#include "safe_mode.h"
 #include "view.h"
 
 enum {
@@ -64,18 +64,18 @@ struct app {
     struct between_ops between;
     struct queue *queue;
     struct view *view;
-    struct pods *pods;
+    struct pod_cache *pod_cache;
     struct hints *hints;
     struct store *store;
     struct store_ops store_ops; /* what the writer writes through */
     struct outbox *outbox;
-    struct audit *audit;         /* NULL: none is made */
-    struct recent *recent;       /* NULL: not kept */
-    struct rights *rights;       /* NULL: nobody can be asked */
-    struct fake_apiserver *fake; /* NULL in a cluster */
-    const char *server;          /* of the API, for people */
+    struct verifier *verifier;           /* NULL: none is made */
+    struct command_trace *command_trace; /* NULL: not kept */
+    struct rights *rights;               /* NULL: nobody can be asked */
+    struct fake_apiserver *fake;         /* NULL in a cluster */
+    const char *server;                  /* of the API, for people */
     const char *wake_namespace;
-    int64_t settle_ms;         /* how long a new ledger beside grants waits; 0: not at all */
+    int64_t grace_ms;          /* how long a new ledger beside grants waits; 0: not at all */
     char webhook_address[300]; /* as bound; "" before */
     char cluster[UID_BYTES_MAX + 1];
 
@@ -87,12 +87,12 @@ struct app {
     atomic_bool pods_synced;
     atomic_bool disk_broken;
     atomic_bool safe_mode; /* for good; safe says why */
-    struct safe safe;
+    struct safe_mode safe;
     atomic_bool draining;
     atomic_bool list_again;      /* pods: not all that is needed could be kept of the last list */
-    atomic_bool history_checked; /* an audit came to its end */
+    atomic_bool history_checked; /* a verification came to its end */
     atomic_bool history_broken;
-    atomic_int_fast64_t settled_at_ms;  /* monotonic, of a new ledger that waits; 0: none does */
+    atomic_int_fast64_t grace_ends_ms;  /* monotonic, of a new ledger that waits; 0: none does */
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */

@@ -63,7 +63,7 @@ static void contradicted(struct batch *batch, const struct command *command, con
                    : command->node != NULL ? command->node
                                            : "",
                    err->text);
-    safe_enter(batch->app, SAFE_REFUSED, text);
+    safe_mode_enter(batch->app, SAFE_REFUSED, text);
 }
 
 static void keep(struct batch *batch, struct change *take_change)
@@ -137,11 +137,12 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     must(!batch->lost);
     *out_change = NULL;
     if (atomic_load(&batch->app->safe_mode)) {
-        recent_add(batch->app->recent, command, "not done: safe mode");
+        command_trace_add(batch->app->command_trace, command, "not done: safe mode");
         return BATCH_CONTRADICTED;
     }
     const enum batch_result result = decide(batch, command, out_verdict, out_change, &answer);
-    recent_add(batch->app->recent, command, outcome_name(result, *out_verdict, &answer));
+    command_trace_add(batch->app->command_trace, command,
+                      outcome_name(result, *out_verdict, &answer));
     if (out_answer != NULL)
         *out_answer = answer;
     return result;

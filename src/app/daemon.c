@@ -18,13 +18,13 @@
 
 #include "api.h"
 #include "app.h"
-#include "audit.h"
-#include "claim.h"
+#include "cluster_identity.h"
+#include "informer.h"
 #include "milligpu_version.h"
 #include "ports.h"
 #include "rights.h"
 #include "sandbox.h"
-#include "watcher.h"
+#include "verifier.h"
 #include "webhooks.h"
 #include "writer.h"
 
@@ -62,17 +62,17 @@ struct daemon {
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct writer *writer;
-    struct watcher *watcher;
-    struct claim *claim;
+    struct informer *informer;
+    struct cluster_identity *identity;
     struct webhooks *webhooks;
     struct http_server *port[PORTS];
     struct ports_news news;
     pthread_t writer_thread;
-    pthread_t watcher_thread;
+    pthread_t informer_thread;
     pthread_t outbox_thread;
     pthread_t audit_thread;
-    bool writer_runs, watcher_runs, outbox_runs, audit_runs;
-    atomic_bool stop_io; /* watcher and outbox */
+    bool writer_runs, informer_runs, outbox_runs, verifier_runs;
+    atomic_bool stop_io; /* informer and outbox */
     atomic_bool stop_writer;
     atomic_bool failed; /* final trouble: err holds the sentence */
     struct err err;     /* written once, before failed */
@@ -102,7 +102,7 @@ static void *writer_main(void *user)
         if (atomic_load(&daemon->app.claimed)) {
             (void)writer_step(daemon->writer, WRITER_WAIT_MS);
         } else {
-            audit_meet(daemon->app.audit);
+            audit_meet(daemon->app.verifier);
             pause_ms(10);
         }
     }
@@ -114,7 +114,7 @@ static void claim_delivered(void *user, const struct kube_answer *answer)
     must(answer->id != 0);
 
     struct daemon *daemon = user;
-    claim_answer(daemon->claim, now_of(&daemon->app), answer);
+    cluster_identity_answer(daemon->identity, now_of(&daemon->app), answer);
 }
 
 static void watch_delivered(void *user, const struct kube_answer *answer)
@@ -125,7 +125,7 @@ static void watch_delivered(void *user, const struct kube_answer *answer)
     const int64_t now_ms = now_of(&daemon->app);
 
     if (!rights_answer(daemon->app.rights, now_ms, answer))
-        watcher_answer(daemon->watcher, now_ms, answer);
+        informer_answer(daemon->informer, now_ms, answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
@@ -151,20 +151,21 @@ static void poll_watch(struct daemon *daemon, int64_t wait_ms,
     daemon->watch_ops.poll(daemon->watch_ops.ctx, capped(wait_ms), daemon, deliver);
 }
 
-static void *watcher_main(void *user)
+static void *informer_main(void *user)
 {
     struct daemon *daemon = user;
 
-    must(daemon->watcher != NULL && daemon->claim != NULL);
-    while (!atomic_load(&daemon->stop_io) && !claim_done(daemon->claim)) {
-        poll_watch(daemon, claim_step(daemon->claim, now_of(&daemon->app)), claim_delivered);
-        if (claim_refused(daemon->claim, &daemon->err)) {
+    must(daemon->informer != NULL && daemon->identity != NULL);
+    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->identity)) {
+        poll_watch(daemon, cluster_identity_step(daemon->identity, now_of(&daemon->app)),
+                   claim_delivered);
+        if (cluster_identity_refused(daemon->identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
             return NULL;
         }
     }
     while (!atomic_load(&daemon->stop_io)) {
-        const int64_t watch = watcher_step(daemon->watcher, now_of(&daemon->app));
+        const int64_t watch = informer_step(daemon->informer, now_of(&daemon->app));
         const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
         poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
     }
@@ -191,11 +192,11 @@ static void *audit_main(void *user)
     struct daemon *daemon = user;
     struct app *app = &daemon->app;
 
-    must(app->audit != NULL);
+    must(app->verifier != NULL);
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), AUDIT_NICE) != 0)
-        log_plain(LOG_DEBUG, "the audit runs at the priority of the rest");
+        log_plain(LOG_DEBUG, "the verification runs at the priority of the rest");
     while (!atomic_load(&daemon->stop_io)) {
-        audit_step(app->audit, now_of(app));
+        verifier_step(app->verifier, now_of(app));
         pause_ms(AUDIT_LOOK_MS);
     }
     return NULL;
@@ -403,12 +404,12 @@ static void make_parts(struct daemon *daemon)
 
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->wake_namespace = wake_namespace(daemon);
     /* The fake API server is this process: nothing of another one can be on its way. */
     if (app->fake == NULL)
-        app->settle_ms = (int64_t)app->settings->settle_s * 1000;
+        app->grace_ms = (int64_t)app->settings->grace_period_s * 1000;
     const struct outbox_rules rules = {
         .ops = &daemon->call_ops,
         .wire = &app->wire_rules,
@@ -420,11 +421,11 @@ static void make_parts(struct daemon *daemon)
         .result = outbox_result,
     };
     app->outbox = outbox_new(&rules);
-    app->recent = recent_new();
-    app->audit = audit_new(app);
+    app->command_trace = command_trace_new();
+    app->verifier = verifier_new(app);
     daemon->writer = writer_new(app);
-    daemon->claim = claim_new(app, &daemon->watch_ops);
-    daemon->watcher = watcher_new(app, &daemon->watch_ops);
+    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
+    daemon->informer = informer_new(app, &daemon->watch_ops);
     app->rights = rights_new(app, &daemon->watch_ops);
     daemon->webhooks = webhooks_new(app);
 }
@@ -577,10 +578,11 @@ static int start_threads(struct daemon *daemon, struct err *err)
     must(!daemon->writer_runs);
 
     daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
-    daemon->watcher_runs = spawn(&daemon->watcher_thread, watcher_main, daemon);
+    daemon->informer_runs = spawn(&daemon->informer_thread, informer_main, daemon);
     daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
-    daemon->audit_runs = spawn(&daemon->audit_thread, audit_main, daemon);
-    if (daemon->writer_runs && daemon->watcher_runs && daemon->outbox_runs && daemon->audit_runs)
+    daemon->verifier_runs = spawn(&daemon->audit_thread, audit_main, daemon);
+    if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
+        daemon->verifier_runs)
         return 0;
     return err_set(err, ERR_INTERNAL, "the system gave no thread");
 }
@@ -679,7 +681,7 @@ static bool quiet(struct daemon *daemon)
 
 static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
-    must(daemon->writer_runs && daemon->watcher_runs && daemon->outbox_runs);
+    must(daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs);
 
     const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000L};
     int64_t drain_until = 0;
@@ -716,18 +718,18 @@ static void stop_threads(struct daemon *daemon)
     if (daemon->app.queue != NULL)
         queue_close(daemon->app.queue);
     atomic_store(&daemon->stop_io, true);
-    audit_stop(daemon->app.audit);
-    if (daemon->watcher_runs)
+    verifier_stop(daemon->app.verifier);
+    if (daemon->informer_runs)
         daemon->watch_ops.wake(daemon->watch_ops.ctx);
     if (daemon->outbox_runs)
         daemon->call_ops.wake(daemon->call_ops.ctx);
-    join(&daemon->watcher_runs, daemon->watcher_thread);
+    join(&daemon->informer_runs, daemon->informer_thread);
     join(&daemon->outbox_runs, daemon->outbox_thread);
     atomic_store(&daemon->stop_writer, true);
     if (daemon->writer_runs)
         queue_wake(daemon->app.queue);
     join(&daemon->writer_runs, daemon->writer_thread);
-    join(&daemon->audit_runs, daemon->audit_thread);
+    join(&daemon->verifier_runs, daemon->audit_thread);
 }
 
 static void empty_queue(struct queue *queue)
@@ -761,17 +763,17 @@ static void stop(struct daemon *daemon)
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
         http_stop(daemon->port[i]);
-    claim_free(daemon->claim);
-    watcher_free(daemon->watcher);
+    cluster_identity_free(daemon->identity);
+    informer_free(daemon->informer);
     rights_free(app->rights);
     outbox_free(app->outbox);
     writer_free(daemon->writer);
-    audit_free(app->audit);
-    recent_free(app->recent);
+    verifier_free(app->verifier);
+    command_trace_free(app->command_trace);
     webhooks_free(daemon->webhooks);
     empty_queue(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);

@@ -94,7 +94,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
         .uid = pod != NULL ? pod->is.uid : drift->node->uid->text,
         .reason = "GPULedgerDrift",
         .action = drift->kind,
-        .note = drift->text,
+        .annotation = drift->text,
         .instance = "milligpud",
         .at_ms = watch->wall_ms,
         .warning = true,

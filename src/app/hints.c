@@ -35,7 +35,7 @@ struct kept {
     uint32_t growth;
     uint32_t covered; /* nodes asked about by lists that left none out, all of them together */
     bool due;         /* there may be more that fits: when it is late, somebody has to be woken */
-    uint64_t room;
+    uint64_t capacity_generation;
     /* Where it would best have gone. */
     bool stands; /* in the list of offers */
     int64_t at_ms;
@@ -53,7 +53,7 @@ struct hints *hints_new(void)
     answers_init(&hints->answers);
     must(pthread_mutex_init(&hints->lock, NULL) == 0);
     map_init(&hints->askers);
-    map_init(&hints->settled.by_uid);
+    map_init(&hints->resolved.by_uid);
     return hints;
 }
 
@@ -189,14 +189,14 @@ static void drop(struct hints *hints, struct kept *kept)
     kept_free(hints, kept);
 }
 
-static void forget_settled(struct settled *settled, size_t at)
+static void forget_resolved(struct resolved *resolved, size_t at)
 {
-    must(at < SETTLED_MAX);
-    if (settled->uid[at] == NULL)
+    must(at < RESOLVED_MAX);
+    if (resolved->uid[at] == NULL)
         return;
-    must(map_take(&settled->by_uid, text_of(settled->uid[at])) != NULL);
-    xfree(settled->uid[at]);
-    settled->uid[at] = NULL;
+    must(map_take(&resolved->by_uid, text_of(resolved->uid[at])) != NULL);
+    xfree(resolved->uid[at]);
+    resolved->uid[at] = NULL;
 }
 
 void hints_free(struct hints *hints)
@@ -209,11 +209,11 @@ void hints_free(struct hints *hints)
         kept_free(hints, kept);
     must(hints->waiting == 0 && hints->wishes.waited == NULL);
     must(hints->bytes == 0 && hints->wishes.bytes == 0);
-    for (size_t i = 0; i < SETTLED_MAX; i++)
-        forget_settled(&hints->settled, i);
+    for (size_t i = 0; i < RESOLVED_MAX; i++)
+        forget_resolved(&hints->resolved, i);
     answers_done(&hints->answers);
     map_done(&hints->askers);
-    map_done(&hints->settled.by_uid);
+    map_done(&hints->resolved.by_uid);
     (void)pthread_mutex_destroy(&hints->lock);
     xfree(hints);
 }
@@ -250,7 +250,7 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     const struct text uid = text_of(asker->uid);
 
     must(uid.len > 0);
-    if (map_find(&hints->settled.by_uid, uid) != NULL)
+    if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept == NULL && !make_room(hints, bytes_of(asker), asker->now_ms)) {
@@ -393,7 +393,7 @@ static void note_list(struct kept *kept, uint32_t growth, const struct shortlist
     must(offered->listed > 0 && offered->listed <= offered->fitting);
     must(offered->fitting <= offered->names);
 
-    kept->room = offered->room;
+    kept->capacity_generation = offered->capacity_generation;
     if (offered->names == 1 && kept->listed < kept->fitting)
         return; /* the list that was too short is still the last, and due */
     kept->due = is_short(kept, offered);
@@ -424,7 +424,8 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
     unlock(hints);
 }
 
-bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct atom **out_node)
+bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
+                const struct atom **out_node)
 {
     struct kept *kept;
 
@@ -438,7 +439,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct
         if (kept->state != KEPT_OFFERED)
             continue;
         become(hints, kept, KEPT_LATE);
-        if (!kept->due && kept->room == room)
+        if (!kept->due && kept->capacity_generation == capacity_generation)
             continue;
         wake = true;
         *out_node = kept->node != NULL ? kept->node : *out_node;
@@ -498,21 +499,21 @@ void hints_fits(struct hints *hints, struct text uid)
     unlock(hints);
 }
 
-static void remember_settled(struct settled *settled, struct text uid)
+static void remember_resolved(struct resolved *resolved, struct text uid)
 {
-    if (map_find(&settled->by_uid, uid) != NULL)
+    if (map_find(&resolved->by_uid, uid) != NULL)
         return;
 
-    const size_t at = settled->next++ % SETTLED_MAX;
-    forget_settled(settled, at);
-    settled->uid[at] = xmalloc(uid.len + 1);
-    memcpy(settled->uid[at], uid.at, uid.len);
-    settled->uid[at][uid.len] = '\0';
-    (void)map_put(&settled->by_uid, text_of(settled->uid[at]), settled->uid[at]);
-    must(settled->by_uid.count <= SETTLED_MAX);
+    const size_t at = resolved->next++ % RESOLVED_MAX;
+    forget_resolved(resolved, at);
+    resolved->uid[at] = xmalloc(uid.len + 1);
+    memcpy(resolved->uid[at], uid.at, uid.len);
+    resolved->uid[at][uid.len] = '\0';
+    (void)map_put(&resolved->by_uid, text_of(resolved->uid[at]), resolved->uid[at]);
+    must(resolved->by_uid.count <= RESOLVED_MAX);
 }
 
-void hints_settled(struct hints *hints, struct text uid)
+void hints_resolved(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
@@ -520,7 +521,7 @@ void hints_settled(struct hints *hints, struct text uid)
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL)
         drop(hints, kept);
-    remember_settled(&hints->settled, uid);
+    remember_resolved(&hints->resolved, uid);
     unlock(hints);
 }
 

@@ -18,7 +18,7 @@
  *
  * Hints change order and length of answers, never whether a node fits.
  *
- * No lost wake-up: filter records the refusal and then reads the room generation again; the
+ * No lost wake-up: filter records the refusal and then reads the capacity generation again; the
  * writer publishes and then looks at what waits.  Whoever comes second sees the other.  Where the
  * table is full, be it of askers or of what they ask, whoever could not be recorded is woken by any
  * room that comes free.
@@ -40,7 +40,7 @@ enum {
     WISHES_TRIED_MAX = 64,    /* distinct requests that are tried when room comes free */
     WAKE_STEPS_MAX = 1 << 20, /* of search for them: some milliseconds of the writer */
     UNHEARD_MAX_MS = 600000,  /* kube-scheduler leaves no pod alone for longer than 330 s */
-    SETTLED_MAX = 2048,       /* who has settled is remembered among so many */
+    RESOLVED_MAX = 2048,      /* who has settled is remembered among so many */
     SLICE_MAX = 256,          /* askers that are looked at without letting others in between */
     ASKERS_BYTES_MAX = 16 * 1024 * 1024, /* one takes 600 bytes, with the longest names 900 */
     REFUSAL_BYTES_MAX = 64 * 1024,       /* a longer one is not remembered */
@@ -77,7 +77,7 @@ struct shortlist {
     uint32_t names;               /* asked about; one alone is a preemption's, and no list */
     uint32_t fitting;             /* of them */
     uint32_t listed;              /* of those */
-    uint64_t room;                /* of the snapshot */
+    uint64_t capacity_generation; /* of the snapshot */
     const struct candidate *best; /* NULL: its node was made for the question */
 };
 void hints_shortlisted(struct hints *hints, const struct asker *asker,
@@ -90,7 +90,7 @@ void hints_binding(struct hints *hints, struct text uid);
 /* It holds a reservation: there is nothing to choose. */
 void hints_fits(struct hints *hints, struct text uid);
 /* Bound or gone, for good. */
-void hints_settled(struct hints *hints, struct text uid);
+void hints_resolved(struct hints *hints, struct text uid);
 
 /*
  * Answers of refusals, by what they depend on: request, names and room.  A full cluster asks the
@@ -99,7 +99,7 @@ void hints_settled(struct hints *hints, struct text uid);
 struct refusal_key {
     const struct request *request;
     uint64_t names; /* digest, in order */
-    uint64_t room;
+    uint64_t capacity_generation;
 };
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
                        enum reason *out_reason);
@@ -124,7 +124,8 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
  * its list was not all that fitted, or room came behind it.  out_node is then where one of them
  * would best have gone; NULL if that is not known.
  */
-bool hints_late(struct hints *hints, int64_t now_ms, uint64_t room, const struct atom **out_node);
+bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
+                const struct atom **out_node);
 
 /* --- entries follow the life of their pods --- */
 

@@ -31,8 +31,9 @@ static bool answers_to(const struct answer *answer, const struct refusal_key *ke
 {
     must(key->request != NULL);
 
-    return answer->request != NULL && answer->hash == hash && answer->room == key->room &&
-           answer->names == key->names && request_eq(answer->request, key->request);
+    return answer->request != NULL && answer->hash == hash &&
+           answer->capacity_generation == key->capacity_generation && answer->names == key->names &&
+           request_eq(answer->request, key->request);
 }
 
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
@@ -75,7 +76,7 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
     *answer = (struct answer){.request = request_clone(key->request),
                               .hash = hash,
                               .names = key->names,
-                              .room = key->room,
+                              .capacity_generation = key->capacity_generation,
                               .reason = reason,
                               .bytes = xmalloc(bytes.len),
                               .len = bytes.len};

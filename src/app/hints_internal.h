@@ -20,7 +20,7 @@ struct answer {
     uint32_t hash;
     enum reason reason;
     uint64_t names;
-    uint64_t room;
+    uint64_t capacity_generation;
     char *bytes;
     size_t len;
 };
@@ -61,10 +61,10 @@ void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t cou
 uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept *but,
                          int64_t now_ms, struct tentative out[TENTATIVES_MAX]);
 
-/* Who has settled, the newest SETTLED_MAX of them: a uid never comes back. */
-struct settled {
+/* Who has settled, the newest RESOLVED_MAX of them: a uid never comes back. */
+struct resolved {
     struct map by_uid;
-    char *uid[SETTLED_MAX];
+    char *uid[RESOLVED_MAX];
     size_t next;
 };
 
@@ -78,7 +78,7 @@ struct hints {
     size_t spares;
     size_t slots; /* that were ever taken */
     struct wishes wishes;
-    struct settled settled;
+    struct resolved resolved;
     struct tentatives tentatives;
     size_t waiting;      /* refused or late */
     size_t wishless;     /* of those, whose wish found no room */

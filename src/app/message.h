@@ -48,7 +48,7 @@ struct message {
     struct node_facts node;    /* NODE* */
     int64_t asked_ms;          /* PODS_BEGIN: when the list was asked for; monotonic */
     uint64_t version; /* PODS_END: of the list's snapshot; OUTCOME: that was sent; 0: none */
-    bool settled;     /* PODS_END: of a list that began after a new ledger's wait */
+    bool after_grace; /* PODS_END: of a list that began after a new ledger's wait */
     bool found;       /* FETCHED */
     const char *uid;  /* OUTCOME */
     enum bind_outcome outcome; /* OUTCOME */

@@ -3,9 +3,9 @@
 const char *app_pods_why(const struct app *app)
 {
     must(app != NULL);
-    return atomic_load(&app->settled_at_ms) != 0
+    return atomic_load(&app->grace_ends_ms) != 0
                ? "the ledger is new, and a milligpud granted here before: a Binding of it may be "
-                 "on its way (settle_s)"
+                 "on its way (grace_period_s)"
                : "the list of pods is not complete yet";
 }
 
@@ -24,7 +24,7 @@ bool app_ready(const struct app *app, const char **out_why)
     else if (atomic_load(&app->disk_broken))
         why = "the ledger cannot be written";
     else if (atomic_load(&app->safe_mode))
-        why = safe_why(app);
+        why = safe_mode_why(app);
     if (out_why != NULL)
         *out_why = why;
     return why == NULL;

@@ -247,7 +247,7 @@ static void review_came(struct rights *rights, int64_t now_ms)
     rights->next++;
 }
 
-/* --- the watcher's thread --- */
+/* --- the informer's thread --- */
 
 static bool is_wanted(struct rights *rights)
 {

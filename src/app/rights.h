@@ -1,14 +1,14 @@
 /*
  * rights - may we do what we have to do?  The API server says so, when somebody asks.
  *
- *   doctor (admin thread): rights_ask, waits a little --> watcher's thread: one
+ *   doctor (admin thread): rights_ask, waits a little --> informer's thread: one
  *   SelfSubjectAccessReview after the other --> doctor: what each was answered
  *
  * A denial is asked about twice, a second apart: a kube-apiserver that has just started denies
  * everybody everything.  What was answered is good for some seconds, however often it is asked for.
  * Every authenticated account may ask (system:basic-user); nothing here needs a role of ours.
  *
- * One lock, for the wish and the outcome; the rest is the watcher's thread's.
+ * One lock, for the wish and the outcome; the rest is the informer's thread's.
  */
 #ifndef MILLIGPU_RIGHTS_H
 #define MILLIGPU_RIGHTS_H
@@ -22,11 +22,11 @@ enum {
 
 struct rights;
 
-/* ops are the watcher's thread's. */
+/* ops are the informer's thread's. */
 struct rights *rights_new(struct app *app, const struct kube_ops *ops) MUST_USE;
 void rights_free(struct rights *rights); /* NULL is fine */
 
-/* For the watcher's thread: start what is due; how long it may be left alone, in ms. */
+/* For the informer's thread: start what is due; how long it may be left alone, in ms. */
 int64_t rights_step(struct rights *rights, int64_t now_ms);
 /* False if the id is not ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer);

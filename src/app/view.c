@@ -46,10 +46,11 @@ void view_publish(struct view *view, struct snapshot *take_snapshot)
     snapshot_unref(before); /* outside the lock: it may free many pages */
 }
 
-uint64_t view_room(struct view *view)
+uint64_t view_capacity_generation(struct view *view)
 {
     must(pthread_mutex_lock(&view->lock) == 0);
-    const uint64_t room = view->current != NULL ? view->current->room : 0;
+    const uint64_t capacity_generation =
+        view->current != NULL ? view->current->capacity_generation : 0;
     must(pthread_mutex_unlock(&view->lock) == 0);
-    return room;
+    return capacity_generation;
 }

@@ -18,7 +18,7 @@ void view_free(struct view *view);
 const struct snapshot *view_take(struct view *view) MUST_USE;
 void view_publish(struct view *view, struct snapshot *take_snapshot);
 /* Generation of the last change that gives room; 0 before the first publication. */
-uint64_t view_room(struct view *view);
+uint64_t view_capacity_generation(struct view *view);
 
 DEFINE_FREEP(const struct snapshot, snapshot_unref);
 

@@ -281,7 +281,8 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     request_refuse(&question->request, reason, &refusal);
     remember(question, reason, refusal.text);
     app_between(question->app, BETWEEN_RECORD_AND_READING);
-    const bool stands = question->last || view_room(question->app->view) == snapshot->room;
+    const bool stands = question->last || view_capacity_generation(question->app->view) ==
+                                              snapshot->capacity_generation;
     app_between(question->app, BETWEEN_READING_AND_ANSWER);
     return stands;
 }
@@ -353,7 +354,7 @@ static void refuse(struct question *question, const struct filter_question *aske
     const enum reason reason = nearest(answer, asked->names);
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
-                                    .room = asked->snapshot->room};
+                                    .capacity_generation = asked->snapshot->capacity_generation};
     struct refusals refusals = {.arena = &question->scratch->arena};
 
     refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
@@ -389,7 +390,7 @@ static void remember_shortlist(struct question *question, const struct filter_qu
                                       .names = asked->names,
                                       .fitting = answer->fitting,
                                       .listed = answer->candidates,
-                                      .room = asked->snapshot->room,
+                                      .capacity_generation = asked->snapshot->capacity_generation,
                                       .best = lasting_best(question, asked, answer)};
     hints_shortlisted(hints, &asker, &offered);
 }
@@ -452,7 +453,7 @@ static enum ending answer_again(struct question *question, const struct snapshot
 
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
-                                    .room = snapshot->room};
+                                    .capacity_generation = snapshot->capacity_generation};
     enum ending ending = ENDING_NONE;
     enum reason reason;
     struct strbuf body;

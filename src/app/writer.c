@@ -14,9 +14,9 @@
 #include "milligpu/quantity.h"
 #include "milligpu/reconcile.h"
 
-#include "audit.h"
 #include "batch.h"
 #include "drift_watch.h"
+#include "verifier.h"
 #include "wallclock.h"
 #include "webhooks.h"
 
@@ -26,7 +26,7 @@ enum {
                                request after 60 s */
     ASK_MS = 10000,       /* for the GET */
     RETRY_MS = 250,       /* between two tries of a lost batch */
-    KEEP_MAX = 2048, /* of the cluster's news while the disk is broken; the watcher waits then */
+    KEEP_MAX = 2048, /* of the cluster's news while the disk is broken; the informer waits then */
     TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
@@ -99,12 +99,12 @@ struct writer {
     uint64_t heard;      /* the version of a pod up to which the watch has told everything */
     uint64_t node_epoch; /* of node lists */
     struct map nodes_seen;
-    struct map ages; /* while the ledger is new: node name to its creationTimestamp */
-    bool pods_ended; /* this batch ends a list */
-    bool settled;    /* which began after a new ledger's wait */
+    struct map ages;  /* while the ledger is new: node name to its creationTimestamp */
+    bool pods_ended;  /* this batch ends a list */
+    bool after_grace; /* which began after a new ledger's wait */
     int64_t start_ms;
     bool granted_before; /* a pod has an annotation of ours */
-    bool may_claim;      /* the ledger: nothing is waited for any more */
+    bool may_own;        /* the ledger: nothing is waited for any more */
     int64_t claim_ms;    /* not before then, since it failed */
     bool nodes_ended;
     bool was_ready;
@@ -483,7 +483,7 @@ static bool judged_again(struct writer *writer, struct message *message,
         *whole = false;
         return true;
     case BATCH_CONTRADICTED:
-        refuse_bind(message, "%s", safe_why(writer->app));
+        refuse_bind(message, "%s", safe_mode_why(writer->app));
         return true;
     case BATCH_DONE:
         break;
@@ -531,7 +531,7 @@ static bool reserve(struct writer *writer, struct message *message, const struct
     case BATCH_LOST:
         return false;
     case BATCH_CONTRADICTED:
-        refuse_bind(message, "%s", safe_why(writer->app));
+        refuse_bind(message, "%s", safe_mode_why(writer->app));
         return true;
     case BATCH_DONE:
         break;
@@ -559,8 +559,8 @@ static bool reserve(struct writer *writer, struct message *message, const struct
 
 /* Everything that can be said without asking the ledger for room. True if the bind was
    answered. */
-static bool bind_settled(struct writer *writer, struct message *message,
-                         const struct pod_record *record)
+static bool bind_without_placing(struct writer *writer, struct message *message,
+                                 const struct pod_record *record)
 {
     must(strcmp(record->uid, message->bind.uid) == 0);
     must(message->call != NULL);
@@ -668,7 +668,7 @@ static bool handle_bind(struct writer *writer, struct message **message)
         refuse_bind(bind, "not ready: %s", why);
         return true;
     }
-    const struct pod_record *record = pods_find(writer->app->pods, bind->bind.uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->bind.uid);
     const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
     if (forgotten && bind->kind == MESSAGE_BIND) {
         *message = NULL;
@@ -679,7 +679,7 @@ static bool handle_bind(struct writer *writer, struct message **message)
         refuse_unknown(bind);
         return true;
     }
-    if (bind_settled(writer, bind, record))
+    if (bind_without_placing(writer, bind, record))
         return true;
     if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
         refuse_bind(bind, "not ready: too many Bindings wait to be sent");
@@ -710,7 +710,7 @@ static void hear(struct writer *writer, const struct pod *pod)
 static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
 {
     const uint64_t version = version_number(fetched->resource_version);
-    const struct pod_record *record = pods_find(writer->app->pods, fetched->uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, fetched->uid);
 
     must(fetched->uid[0] != '\0');
     if (record != NULL)
@@ -727,7 +727,8 @@ static bool handle_fetched(struct writer *writer, struct message **message)
 
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
         !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
-        (void)pods_put_fetched(writer->app->pods, &fetched->pod, &writer->app->request_rules);
+        (void)pod_cache_put_fetched(writer->app->pod_cache, &fetched->pod,
+                                    &writer->app->request_rules);
     return handle_bind(writer, message);
 }
 
@@ -800,13 +801,14 @@ static bool handle_moved(struct writer *writer, const struct message *message)
 
     must(message->outcome == OUTCOME_MOVED && message->pod.node[0] == '\0');
     /* Whom the watch has shown to be gone the GET does not bring back. */
-    if (!pod_ended(&message->pod) && pods_find(writer->app->pods, message->uid) != NULL)
-        (void)pods_put_fetched(writer->app->pods, &message->pod, &writer->app->request_rules);
+    if (!pod_ended(&message->pod) && pod_cache_find(writer->app->pod_cache, message->uid) != NULL)
+        (void)pod_cache_put_fetched(writer->app->pod_cache, &message->pod,
+                                    &writer->app->request_rules);
     for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->calls; i++)
         whole = try_again(writer, bind_again(bind_inflight, i, &message->pod)) && whole;
     if (bind_inflight != NULL)
         inflight_free(bind_inflight);
-    const struct pod_record *record = pods_find(writer->app->pods, message->uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, message->uid);
     return whole && (record == NULL || end_void(writer, record));
 }
 
@@ -842,7 +844,7 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     switch (message->outcome) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
-        hints_settled(writer->app->hints, text_of(message->uid));
+        hints_resolved(writer->app->hints, text_of(message->uid));
         land(writer, message->uid, NULL);
         break;
     case OUTCOME_VOID:
@@ -865,7 +867,7 @@ static bool handle_outcome(struct writer *writer, const struct message *message)
     }
     if (held == NULL || held->is.state != STATE_RESERVED)
         return true; /* the watch was quicker, or there was nothing to reserve */
-    const struct pod_record *record = pods_find(writer->app->pods, message->uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, message->uid);
     if (message->outcome == OUTCOME_UNKNOWN && record != NULL && is_void(held, record)) {
         command.kind = COMMAND_RELEASE; /* and the watch has shown that, too */
         command.why = "unbound";
@@ -880,7 +882,7 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
     must(pod->uid[0] != '\0');
     must(!writer->batch.lost);
 
-    const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
     struct command command[RECONCILE_MAX];
 
     CLEANUP(arena_done) struct arena arena;
@@ -891,7 +893,7 @@ static bool reconcile(struct writer *writer, const struct pod *pod)
         return false;
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
     if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
-        pods_remember(writer->app->pods, pod);
+        pod_cache_remember(writer->app->pod_cache, pod);
     return true;
 }
 
@@ -908,20 +910,20 @@ static bool gone(struct writer *writer, const char *uid)
 static bool handle_pod(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
-    writer->granted_before |= pod->note != NOTE_NONE && pod->node[0] != '\0';
+    writer->granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
     if (pod_ended(pod)) {
-        pods_remove(writer->app->pods, pod->uid);
-        hints_settled(writer->app->hints, text_of(pod->uid));
+        pod_cache_remove(writer->app->pod_cache, pod->uid);
+        hints_resolved(writer->app->hints, text_of(pod->uid));
         return reconcile(writer, pod);
     }
-    if (!pods_put(writer->app->pods, pod, &writer->app->request_rules, writer->epoch))
+    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
         return true; /* old news */
     if (!pod->ours && pod->whole_gpus == 0 &&
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
     if (pod->node[0] != '\0')
-        hints_settled(writer->app->hints, text_of(pod->uid));
-    const struct pod_record *record = pods_find(writer->app->pods, pod->uid);
+        hints_resolved(writer->app->hints, text_of(pod->uid));
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
     must(record != NULL);
     return reconcile(writer, pod) && end_void(writer, record);
 }
@@ -930,8 +932,8 @@ static bool handle_pod_deleted(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
 
-    pods_remove(writer->app->pods, pod->uid);
-    hints_settled(writer->app->hints, text_of(pod->uid));
+    pod_cache_remove(writer->app->pod_cache, pod->uid);
+    hints_resolved(writer->app->hints, text_of(pod->uid));
     return pod_ended(pod) ? reconcile(writer, pod) : gone(writer, pod->uid);
 }
 
@@ -998,15 +1000,15 @@ static void pod_swept(void *user, const struct pod_record *record)
 
     struct writer *writer = user;
 
-    hints_settled(writer->app->hints, text_of(record->uid));
+    hints_resolved(writer->app->hints, text_of(record->uid));
 }
 
-/* The table of pods, as hints ask for it. */
+/* The pod cache, as hints ask for it. */
 static enum hints_pod look_at_pod(void *user, struct text uid)
 {
     const struct writer *writer = user;
 
-    switch (pods_look(writer->app->pods, uid)) {
+    switch (pod_cache_look(writer->app->pod_cache, uid)) {
     case PODS_UNKNOWN:
         return HINTS_POD_UNKNOWN;
     case PODS_UNBOUND:
@@ -1032,7 +1034,7 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     bool whole = true;
 
     for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
-        if (pods_find(writer->app->pods, allocation->is.uid) != NULL ||
+        if (pod_cache_find(writer->app->pod_cache, allocation->is.uid) != NULL ||
             allocation->is.version > list_version)
             continue;
         orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
@@ -1057,7 +1059,7 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
         /* What it does not show an annotation alone says of it. */
         if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
             continue;
-        const struct node *owner = ledger_claimant(writer->ledger, atom_text(gpu->id));
+        const struct node *owner = ledger_owner(writer->ledger, atom_text(gpu->id));
         if (owner == NULL)
             continue;
         must(owner != node);
@@ -1106,13 +1108,13 @@ static bool end_list(struct writer *writer, const struct message *end)
     for (size_t i = 0; i < writer->lists; i++)
         if (!handle_pod(writer, writer->listed[i]))
             return false;
-    pods_sweep(writer->app->pods, (struct pods_list){writer->epoch, end->version}, writer,
-               pod_swept);
+    pod_cache_remove_stale(writer->app->pod_cache,
+                           (struct pod_cache_list){writer->epoch, end->version}, writer, pod_swept);
     hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);
     if (!release_orphans(writer, end->version) || !holders_go_on(writer))
         return false;
     writer->pods_ended = true;
-    writer->settled = end->settled;
+    writer->after_grace = end->after_grace;
     return true;
 }
 
@@ -1158,7 +1160,7 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation_facts *is = &node->allocation[i]->is;
         const struct pod_record *record =
-            is->presumed ? pods_find(writer->app->pods, is->uid) : NULL;
+            is->presumed ? pod_cache_find(writer->app->pod_cache, is->uid) : NULL;
         if (record != NULL && record->told != NULL)
             told[count++] = record->told;
         if (record != NULL && record->untold)
@@ -1196,7 +1198,7 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
     if (!atomic_load(&writer->app->new_ledger))
         return true;
     for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
-        const struct node *node = ledger_claimant(writer->ledger, text_of(inventory->gpu[i].id));
+        const struct node *node = ledger_owner(writer->ledger, text_of(inventory->gpu[i].id));
         if (node == NULL || text_is(atom_text(node->name), facts->name) ||
             !is_older(writer, facts, node))
             continue;
@@ -1416,7 +1418,8 @@ static void wake_for_the_late(struct writer *writer)
     const struct atom *node;
 
     must(!writer->batch.open);
-    if (hints_late(writer->app->hints, now_ms(writer), view_room(writer->app->view), &node))
+    if (hints_late(writer->app->hints, now_ms(writer), view_capacity_generation(writer->app->view),
+                   &node))
         wake(writer, node != NULL ? node : some_node(writer));
 }
 
@@ -1491,15 +1494,15 @@ static void pods_are_in(struct writer *writer)
     must(writer->pods_ended);
     if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
-    } else if (app->settle_ms == 0 || writer->settled ||
+    } else if (app->grace_ms == 0 || writer->after_grace ||
                (!writer->granted_before && !atomic_load(&app->wake_object_existed))) {
-        writer->may_claim = true;
-    } else if (atomic_exchange(&app->settled_at_ms, writer->start_ms + app->settle_ms) == 0) {
+        writer->may_own = true;
+    } else if (atomic_exchange(&app->grace_ends_ms, writer->start_ms + app->grace_ms) == 0) {
         log_write(
             LOG_WARN,
             "the ledger is new, and a milligpud granted here before: nothing is granted while "
             "a Binding of it may be on its way",
-            log_i64("ms", app->settle_ms));
+            log_i64("ms", app->grace_ms));
     }
 }
 
@@ -1509,19 +1512,19 @@ static void claim_ledger(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (!writer->may_claim || now_ms(writer) < writer->claim_ms)
+    if (!writer->may_own || now_ms(writer) < writer->claim_ms)
         return;
-    if (store_claim(app->store, app->cluster, &err) < 0) {
+    if (store_set_cluster(app->store, app->cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->disk_broken, true);
         writer->claim_ms = now_ms(writer) + RETRY_MS;
         return;
     }
-    writer->may_claim = false;
+    writer->may_own = false;
     map_done(&writer->ages);
     map_init(&writer->ages);
     atomic_store(&app->new_ledger, false);
-    atomic_store(&app->settled_at_ms, 0);
+    atomic_store(&app->grace_ends_ms, 0);
     atomic_store(&app->pods_synced, true);
 }
 
@@ -1586,7 +1589,7 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
 
 static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
-    const struct pod_record *record = pods_find(writer->app->pods, allocation->is.uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->is.uid);
 
     must(now >= 0);
     return record != NULL && is_void(allocation, record) ? end_void(writer, record)
@@ -1713,7 +1716,7 @@ static bool tick(struct writer *writer)
         return true;
     writer->tick_ms = now + TICK_MS;
     if (!atomic_load(&writer->app->safe_mode))
-        audit_memory(writer->app, writer->ledger, &writer->audit_place);
+        verifier_memory(writer->app, writer->ledger, &writer->audit_place);
     hints_tend(writer->app->hints, now, writer, look_at_pod);
     return probe_write(writer) && tick_doubts(writer, now);
 }
@@ -1732,10 +1735,10 @@ static void after_batch(struct writer *writer)
     }
     writer->was_ready = ready;
     wake_for_the_late(writer);
-    audit_meet(writer->app->audit);
+    audit_meet(writer->app->verifier);
     /* A file that contradicts itself is kept as it is. */
     if (!atomic_load(&writer->app->safe_mode) &&
-        writer->app->store_ops.tend(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
+        writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
     drift_watch_step(writer->drift, now_ms(writer), writer->wall_ms);
 }

@@ -299,7 +299,7 @@ const char *allocation_unsound(const struct allocation *allocation)
     return charges_fit(allocation) ? NULL : "its charges are not what its shares come to";
 }
 
-void allocation_audit(const struct allocation *allocation)
+void allocation_assert_valid(const struct allocation *allocation)
 {
     const char *fault = allocation_unsound(allocation);
 

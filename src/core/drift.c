@@ -128,7 +128,7 @@ static void of_allocation(struct report *report, const struct allocation *alloca
         strbuf_printf(text, "%u milli are on no GPU that is known", is->unplaced_milli);
         say(report, "unplaced", drift);
     }
-    if (is->note_differs) {
+    if (is->annotation_differs) {
         strbuf_str(text, "its annotation milligpu.io/allocation differs from the ledger");
         say(report, "annotation", drift);
     }

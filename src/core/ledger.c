@@ -4,8 +4,8 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
-#include "core/snapshot_inside.h"
+#include "core/ledger_internal.h"
+#include "core/snapshot_internal.h"
 
 static_assert(NODES_MAX % BOOK_NODES == 0, "the last book is whole");
 
@@ -81,7 +81,7 @@ void ledger_free(struct ledger *ledger)
     map_done(&ledger->rivals);
     xfree(ledger->book);
     xfree(ledger->free_slot);
-    xfree(ledger->unsettled);
+    xfree(ledger->undecided_ids);
     xfree(ledger->kept);
     names_free(ledger->names); /* last: everything else points into it */
     xfree(ledger);
@@ -164,32 +164,33 @@ static bool owns(const struct node *node, const struct gpu *gpu)
     return (gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
-static bool same_claims(const struct node *a, const struct node *b)
+static bool same_owned_ids(const struct node *a, const struct node *b)
 {
-    if (a == NULL || b == NULL || a->gpus != b->gpus || a->claims != b->claims)
+    if (a == NULL || b == NULL || a->gpus != b->gpus || a->owned_ids != b->owned_ids)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
             ((a->gpu[i].flags ^ b->gpu[i].flags) & (GPU_DUPLICATE | GPU_ABSENT)) != 0)
             return false;
-    return a->claims == 0 || memcmp(a->claim, b->claim, a->claims * sizeof *a->claim) == 0;
+    return a->owned_ids == 0 ||
+           memcmp(a->owned_id, b->owned_id, a->owned_ids * sizeof *a->owned_id) == 0;
 }
 
 static void look_again(struct ledger *ledger, const struct atom *id)
 {
     must(id != NULL);
     must(id->len > 0);
-    for (size_t i = 0; i < ledger->unsettleds; i++)
-        if (ledger->unsettled[i] == id)
+    for (size_t i = 0; i < ledger->undecided_count; i++)
+        if (ledger->undecided_ids[i] == id)
             return;
-    ledger->unsettled = xgrow(ledger->unsettled, ledger->unsettleds, &ledger->unsettled_capacity,
-                              sizeof(struct atom *));
-    ledger->unsettled[ledger->unsettleds++] = id;
-    must(ledger->unsettleds <= ledger->unsettled_capacity);
+    ledger->undecided_ids = xgrow(ledger->undecided_ids, ledger->undecided_count,
+                                  &ledger->undecided_capacity, sizeof(struct atom *));
+    ledger->undecided_ids[ledger->undecided_count++] = id;
+    must(ledger->undecided_count <= ledger->undecided_capacity);
 }
 
 /* Of an id that one node shows there is nothing to settle. */
-static void unsettle(struct ledger *ledger, const struct atom *id)
+static void mark_undecided(struct ledger *ledger, const struct atom *id)
 {
     must(ledger != NULL);
     if (map_find(&ledger->rivals, atom_text(id)) != NULL)
@@ -197,7 +198,8 @@ static void unsettle(struct ledger *ledger, const struct atom *id)
 }
 
 /* Who owns what stays; but what an owner says of its rivals may be wrong now: it was undone. */
-static void unsettle_words(struct ledger *ledger, const struct node *from, const struct node *to)
+static void mark_words_undecided(struct ledger *ledger, const struct node *from,
+                                 const struct node *to)
 {
     must(from->gpus == to->gpus);
     for (uint32_t i = 0; i < from->gpus; i++) {
@@ -223,7 +225,7 @@ static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu
     }
     rivals->slot = xgrow(rivals->slot, rivals->count, &rivals->capacity, sizeof *rivals->slot);
     rivals->slot[rivals->count++] = slot;
-    unsettle(ledger, gpu->id);
+    mark_undecided(ledger, gpu->id);
 }
 
 static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
@@ -234,7 +236,7 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
         return;
     struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
     size_t at = 0;
-    unsettle(ledger, gpu->id); /* the owner may be alone now */
+    mark_undecided(ledger, gpu->id); /* the owner may be alone now */
     must(rivals != NULL && rivals->count > 0);
     while (rivals->slot[at] != slot) {
         at++;
@@ -250,17 +252,17 @@ static void drop_owner(struct ledger *ledger, const struct atom *id, uint32_t sl
 {
     must(slot < ledger->places);
     must(value_slot(map_take(&ledger->owners, atom_text(id))) == slot);
-    unsettle(ledger, id);
+    mark_undecided(ledger, id);
 }
 
 static void take_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
 {
     must(slot < ledger->places);
     must(map_put(&ledger->owners, atom_text(id), slot_value(slot)) == NULL);
-    unsettle(ledger, id);
+    mark_undecided(ledger, id);
 }
 
-static void drop_claims(struct ledger *ledger, uint32_t slot, const struct node *node)
+static void drop_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *node)
 {
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
@@ -269,11 +271,11 @@ static void drop_claims(struct ledger *ledger, uint32_t slot, const struct node 
         else if (owns(node, gpu))
             drop_owner(ledger, gpu->id, slot);
     }
-    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
-        drop_owner(ledger, node->claim[i], slot);
+    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+        drop_owner(ledger, node->owned_id[i], slot);
 }
 
-static void take_claims(struct ledger *ledger, uint32_t slot, const struct node *node)
+static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *node)
 {
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
@@ -282,21 +284,21 @@ static void take_claims(struct ledger *ledger, uint32_t slot, const struct node 
         else if (owns(node, gpu))
             take_owner(ledger, gpu->id, slot);
     }
-    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
-        take_owner(ledger, node->claim[i], slot);
+    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+        take_owner(ledger, node->owned_id[i], slot);
 }
 
-static void swap_claims(struct ledger *ledger, uint32_t slot, const struct node *from,
-                        const struct node *to)
+static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *from,
+                           const struct node *to)
 {
     must(from != NULL || to != NULL);
     must(slot < ledger->places);
-    if (same_claims(from, to)) {
-        unsettle_words(ledger, from, to);
+    if (same_owned_ids(from, to)) {
+        mark_words_undecided(ledger, from, to);
         return;
     }
-    drop_claims(ledger, slot, from);
-    take_claims(ledger, slot, to);
+    drop_owned_ids(ledger, slot, from);
+    take_owned_ids(ledger, slot, to);
 }
 
 /* The place of a slot, fit to be written to. */
@@ -393,7 +395,7 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(*place == from);
     if (from == NULL || to == NULL)
         list_node(ledger, slot, from, to);
-    swap_claims(ledger, slot, from, to);
+    swap_owned_ids(ledger, slot, from, to);
     *place = to != NULL ? node_ref(to) : NULL;
     node_unref(from);
     must(ledger->slots.count <= ledger->places);
@@ -564,10 +566,10 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     atomic_init(&snapshot->refs, 1);
     snapshot->generation = ++ledger->generation;
     if (ledger->room_came && count == 0) {
-        ledger->room = ledger->generation;
+        ledger->capacity_generation = ledger->generation;
         ledger->room_came = false;
     }
-    snapshot->room = ledger->room;
+    snapshot->capacity_generation = ledger->capacity_generation;
     snapshot->books = ledger->books;
     snapshot->slots = ledger->books * BOOK_NODES;
     snapshot->book = xcalloc((size_t)ledger->books + 1, sizeof *snapshot->book);
@@ -581,12 +583,12 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     hold_back(ledger, snapshot, held_back, count);
     snapshot->index = slot_index_ref(ledger->index);
     snapshot->open = slot_index_ref(ledger->open_index);
-    must(snapshot->room <= snapshot->generation);
+    must(snapshot->capacity_generation <= snapshot->generation);
     return snapshot;
 }
 
 /* Whose flags are not what they should be; NULL: nobody's. */
-static const struct node *unsettled_node(const struct ledger *ledger, const struct atom *id)
+static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
     const struct rivals *rivals = map_find(&ledger->rivals, atom_text(id));
@@ -608,16 +610,17 @@ static const struct node *unsettled_node(const struct ledger *ledger, const stru
 const struct node *ledger_stale_duplicate(struct ledger *ledger)
 {
     must(ledger != NULL);
-    must(ledger->unsettleds <= ledger->unsettled_capacity);
-    for (; ledger->unsettleds > 0; ledger->unsettleds--) {
-        const struct node *node = unsettled_node(ledger, ledger->unsettled[ledger->unsettleds - 1]);
+    must(ledger->undecided_count <= ledger->undecided_capacity);
+    for (; ledger->undecided_count > 0; ledger->undecided_count--) {
+        const struct node *node =
+            node_of_undecided(ledger, ledger->undecided_ids[ledger->undecided_count - 1]);
         if (node != NULL)
             return node;
     }
     return NULL;
 }
 
-const struct node *ledger_claimant(const struct ledger *ledger, struct text id)
+const struct node *ledger_owner(const struct ledger *ledger, struct text id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, id));
     must(id.len > 0);

@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 
 static enum verdict refuse(struct change *out, enum reason reason)
 {
@@ -92,11 +92,12 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
         break;
     default:
         must(command->kind == COMMAND_NOTE);
-        facts.note_differs = command->differs;
+        facts.annotation_differs = command->differs;
         break;
     }
     if (facts.state == was.state && facts.in_doubt == was.in_doubt &&
-        facts.terminating_ms == was.terminating_ms && facts.note_differs == was.note_differs) {
+        facts.terminating_ms == was.terminating_ms &&
+        facts.annotation_differs == was.annotation_differs) {
         out->held = held;
         return VERDICT_SAME;
     }
@@ -268,15 +269,15 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
     return reason == REASON_NONE ? VERDICT_OK : refuse(out, reason);
 }
 
-static enum verdict decide_observe(struct ledger *ledger, const struct command *command,
-                                   struct change *out)
+static enum verdict decide_adopt(struct ledger *ledger, const struct command *command,
+                                 struct change *out)
 {
     must(command->pod != NULL);
 
     enum verdict verdict;
     if (held_already(ledger, command, out, &verdict))
         return verdict;
-    if (!observe_counts(command->pod, command->request))
+    if (!adopt_counts(command->pod, command->request))
         return VERDICT_SAME;
     must(command->node[0] != '\0');
 
@@ -295,15 +296,15 @@ static enum verdict decide_observe(struct ledger *ledger, const struct command *
         draft.build.uid = empty;
         draft.build.problem_text = empty;
     }
-    replace(&draft, out, NULL, observe_place(ledger, &draft, command), command->at_ms);
+    replace(&draft, out, NULL, adopt_place(ledger, &draft, command), command->at_ms);
     draft_done(&draft);
     must(out->after != NULL);
     must(out->node_after != NULL);
     return VERDICT_OK;
 }
 
-static enum verdict settle_node(struct draft *draft, const struct command *command,
-                                struct change *out)
+static enum verdict decide_node_change(struct draft *draft, const struct command *command,
+                                       struct change *out)
 {
     const struct node *old = draft->old;
     struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
@@ -341,8 +342,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
-    draft_claim(&draft, ledger, command->elder);
-    const enum verdict verdict = settle_node(&draft, command, out);
+    draft_assign_owner(&draft, ledger, command->elder);
+    const enum verdict verdict = decide_node_change(&draft, command, out);
     draft_done(&draft);
     return verdict;
 }
@@ -364,7 +365,7 @@ static enum verdict decide_node_gone(struct ledger *ledger, const struct command
     draft.build.source = SOURCE_NONE;
     draft.build.problem = PROBLEM_NONE;
     draft.build.problem_text = names_intern(ledger->names, TEXT(""));
-    const enum verdict verdict = settle_node(&draft, command, out);
+    const enum verdict verdict = decide_node_change(&draft, command, out);
     draft_done(&draft);
     return verdict;
 }
@@ -382,8 +383,8 @@ enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
     case COMMAND_VERSION:
         out->verdict = decide_version(ledger, command, out);
         break;
-    case COMMAND_OBSERVE:
-        out->verdict = decide_observe(ledger, command, out);
+    case COMMAND_ADOPT:
+        out->verdict = decide_adopt(ledger, command, out);
         break;
     case COMMAND_NODE:
         out->verdict = decide_node(ledger, command, out);

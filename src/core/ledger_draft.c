@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 
 void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more)
 {
@@ -362,8 +362,8 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }
 
-static unsigned claim(const struct draft *draft, const struct ledger *ledger, const struct gpu *gpu,
-                      const struct inventory *elder)
+static unsigned owned_id(const struct draft *draft, const struct ledger *ledger,
+                         const struct gpu *gpu, const struct inventory *elder)
 {
     const struct text id = atom_text(gpu->id);
 
@@ -382,7 +382,8 @@ static unsigned claim(const struct draft *draft, const struct ledger *ledger, co
                                                                                    : 0;
 }
 
-void draft_claim(struct draft *draft, const struct ledger *ledger, const struct inventory *elder)
+void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
+                        const struct inventory *elder)
 {
     must(draft->slot <= ledger->places);
     must(draft->gpus <= draft->capacity);
@@ -392,7 +393,7 @@ void draft_claim(struct draft *draft, const struct ledger *ledger, const struct 
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
         /* What a node does not show stays whose it was. */
         if ((gpu->flags & GPU_ABSENT) == 0)
-            gpu->flags = (uint16_t)(kept | claim(draft, ledger, gpu, elder));
+            gpu->flags = (uint16_t)(kept | owned_id(draft, ledger, gpu, elder));
     }
     draft->elder = elder;
 }
@@ -426,19 +427,20 @@ static uint32_t merge(const struct node *old, const struct allocation *before,
 }
 
 /* To where it sorts; once. */
-static uint32_t add_claim(const struct atom **claim, uint32_t claims, const struct atom *id)
+static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
+                             const struct atom *id)
 {
-    uint32_t at = claims;
+    uint32_t at = owned_ids;
 
     must(id != NULL);
-    must(claim != NULL);
-    while (at > 0 && atom_cmp(claim[at - 1], id) > 0)
+    must(owned_id != NULL);
+    while (at > 0 && atom_cmp(owned_id[at - 1], id) > 0)
         at--;
-    if (at > 0 && claim[at - 1] == id)
-        return claims;
-    memmove(&claim[at + 1], &claim[at], (claims - at) * sizeof(struct atom *));
-    claim[at] = id;
-    return claims + 1;
+    if (at > 0 && owned_id[at - 1] == id)
+        return owned_ids;
+    memmove(&owned_id[at + 1], &owned_id[at], (owned_ids - at) * sizeof(struct atom *));
+    owned_id[at] = id;
+    return owned_ids + 1;
 }
 
 /* Is it only this pod that kept it, and did the Node before this one show it? */
@@ -463,22 +465,22 @@ static uint32_t remember(const struct draft *draft, const struct allocation *bef
                          const struct atom **out)
 {
     const struct node *old = draft->old;
-    uint32_t claims = 0;
+    uint32_t owned_ids = 0;
 
-    must(old == NULL || old->claims <= GPUS_PER_NODE_MAX);
+    must(old == NULL || old->owned_ids <= GPUS_PER_NODE_MAX);
     if (old == NULL || draft->build.gone || draft->another)
         return 0;
-    for (uint32_t i = 0; i < old->claims; i++)
-        if (draft->elder == NULL || !shows(draft->elder, atom_text(old->claim[i])))
-            claims = add_claim(out, claims, old->claim[i]);
+    for (uint32_t i = 0; i < old->owned_ids; i++)
+        if (draft->elder == NULL || !shows(draft->elder, atom_text(old->owned_id[i])))
+            owned_ids = add_owned_id(out, owned_ids, old->owned_id[i]);
     for (uint32_t i = 0; i < draft->gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
         if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) == GPU_ABSENT &&
             gpu_id_is_real(gpu->id, atom_text(draft->build.name)) && !left_with(draft, before, gpu))
-            claims = add_claim(out, claims, gpu->id);
+            owned_ids = add_owned_id(out, owned_ids, gpu->id);
     }
-    must(claims <= old->claims + draft->gpus);
-    return claims;
+    must(owned_ids <= old->owned_ids + draft->gpus);
+    return owned_ids;
 }
 
 static bool gpu_alike(const struct gpu *a, const struct gpu *b)
@@ -496,13 +498,13 @@ bool node_alike(const struct node *a, const struct node *b)
 
     if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
         a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
-        a->gpus != b->gpus || a->claims != b->claims)
+        a->gpus != b->gpus || a->owned_ids != b->owned_ids)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (!gpu_alike(&a->gpu[i], &b->gpu[i]))
             return false;
-    for (uint32_t i = 0; i < a->claims; i++)
-        if (a->claim[i] != b->claim[i])
+    for (uint32_t i = 0; i < a->owned_ids; i++)
+        if (a->owned_id[i] != b->owned_id[i])
             return false;
     return true;
 }
@@ -539,10 +541,10 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     must(build->allocations <= most);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
-    const uint32_t claims_most = (old != NULL ? old->claims : 0) + draft->gpus + 1;
-    const struct atom **claim = xcalloc(claims_most, sizeof(struct atom *));
-    build->claims = remember(draft, before, claim);
-    build->claim = claim;
+    const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
+    const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
+    build->owned_ids = remember(draft, before, owned_id);
+    build->owned_id = owned_id;
 
     struct node *node = NULL;
     if (!build->gone || build->allocations > 0) {
@@ -551,8 +553,8 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
         node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
     }
     build->allocation = NULL;
-    build->claim = NULL;
+    build->owned_id = NULL;
     xfree(list);
-    xfree(claim);
+    xfree(owned_id);
     return node;
 }

@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 
 static int check_gpu(const struct ledger *ledger, const struct node_build *build, uint32_t i,
                      struct err *err)
@@ -30,17 +30,17 @@ static int check_gpu(const struct ledger *ledger, const struct node_build *build
     return 0;
 }
 
-static int check_claim(const struct ledger *ledger, const struct node_build *build, uint32_t i,
-                       struct err *err)
+static int check_owned_id(const struct ledger *ledger, const struct node_build *build, uint32_t i,
+                          struct err *err)
 {
-    const struct atom *id = build->claim[i];
+    const struct atom *id = build->owned_id[i];
     const char *node = build->name->text;
 
-    must(i < build->claims);
+    must(i < build->owned_ids);
     must(id != NULL);
     if (build->gone || id->len == 0 || !gpu_id_is_real(id, atom_text(build->name)))
         return err_set(err, ERR_CORRUPT, "node %s: it cannot claim GPU %s", node, id->text);
-    if (i > 0 && atom_cmp(build->claim[i - 1], id) >= 0)
+    if (i > 0 && atom_cmp(build->owned_id[i - 1], id) >= 0)
         return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s twice", node, id->text);
     if (map_find(&ledger->owners, atom_text(id)) != NULL)
         return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which is another node's", node,
@@ -69,11 +69,11 @@ static int check_node(const struct ledger *ledger, const struct node_build *buil
         if (failed != 0)
             return failed;
     }
-    if (build->claims > GPUS_PER_NODE_MAX)
+    if (build->owned_ids > GPUS_PER_NODE_MAX)
         return err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", build->name->text,
                        GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < build->claims; i++) {
-        const int failed = check_claim(ledger, build, i, err);
+    for (uint32_t i = 0; i < build->owned_ids; i++) {
+        const int failed = check_owned_id(ledger, build, i, err);
         if (failed != 0)
             return failed;
     }
@@ -85,7 +85,7 @@ static void put_back(struct ledger *ledger, const struct change *change)
 {
     const bool room_came = ledger->room_came;
     must(change->node_after != NULL);
-    must(ledger->generation == 0 || ledger->room <= ledger->generation);
+    must(ledger->generation == 0 || ledger->capacity_generation <= ledger->generation);
     ledger_apply(ledger, change);
     ledger->room_came = room_came;
 }
@@ -223,7 +223,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     draft_init(&draft, node, slot, facts->shares);
     failed = bring_gpus(ledger, facts, &draft, err);
     if (failed == 0) {
-        struct change change = {.kind = COMMAND_OBSERVE, .verdict = VERDICT_OK, .slot = slot};
+        struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
         struct allocation *allocation = allocation_new(facts);
         struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
         must(after->since_ms == node->since_ms);

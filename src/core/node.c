@@ -99,7 +99,7 @@ static struct node *make_room(const struct node_build *build, const struct alloc
     for (uint32_t i = 0; i < build->allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
     const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
-    const size_t claim_bytes = build->claims * sizeof(struct atom *);
+    const size_t claim_bytes = build->owned_ids * sizeof(struct atom *);
 
     struct node *node =
         xmalloc(sizeof *node + allocation_bytes + claim_bytes + gpus * sizeof(struct gpu));
@@ -113,8 +113,8 @@ static struct node *make_room(const struct node_build *build, const struct alloc
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
-    node->claim = (const struct atom **)(node->allocation + build->allocations + 1);
-    node->gpu = (struct gpu *)(node->claim + build->claims);
+    node->owned_id = (const struct atom **)(node->allocation + build->allocations + 1);
+    node->gpu = (struct gpu *)(node->owned_id + build->owned_ids);
     atomic_init(&node->refs, 1);
     must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
     return node;
@@ -226,15 +226,15 @@ static void drop_uncharged(struct node *node)
     node->gpus = kept;
 }
 
-static void add_claims(struct node *node, const struct node_build *build)
+static void add_owned_ids(struct node *node, const struct node_build *build)
 {
-    must(build->claims == 0 || (build->claim != NULL && !build->gone));
-    for (uint32_t i = 0; i < build->claims && node->claims < GPUS_PER_NODE_MAX; i++) {
-        must(i == 0 || atom_cmp(build->claim[i - 1], build->claim[i]) < 0);
-        if (find_id(node->gpu, node->gpus, build->claim[i]) == NULL)
-            node->claim[node->claims++] = build->claim[i];
+    must(build->owned_ids == 0 || (build->owned_id != NULL && !build->gone));
+    for (uint32_t i = 0; i < build->owned_ids && node->owned_ids < GPUS_PER_NODE_MAX; i++) {
+        must(i == 0 || atom_cmp(build->owned_id[i - 1], build->owned_id[i]) < 0);
+        if (find_id(node->gpu, node->gpus, build->owned_id[i]) == NULL)
+            node->owned_id[node->owned_ids++] = build->owned_id[i];
     }
-    must(node->claims <= build->claims);
+    must(node->owned_ids <= build->owned_ids);
 }
 
 static bool is_absent(const struct gpu *gpu)
@@ -324,7 +324,7 @@ static struct node *assemble(const struct node_build *build, const struct alloca
     add_inventory(node, build);
     add_charges(node);
     drop_uncharged(node);
-    add_claims(node, build);
+    add_owned_ids(node, build);
     sort_gpus(node);
     for (uint32_t i = 0; i < node->gpus; i++) {
         struct gpu *gpu = &node->gpu[i];
@@ -359,8 +359,8 @@ struct node *node_with(const struct node *node, const struct allocation *before,
         .gpu = node->gpu,
         .allocations = node->allocations,
         .allocation = node->allocation,
-        .claims = node->claims,
-        .claim = node->claim,
+        .owned_ids = node->owned_ids,
+        .owned_id = node->owned_id,
     };
     return assemble(&build, before, after);
 }
@@ -571,16 +571,16 @@ static int check_allocations(const struct node *node, struct err *err)
     return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
-static const char *broken_claims(const struct node *node)
+static const char *broken_owned_ids(const struct node *node)
 {
-    must(node->claims <= GPUS_PER_NODE_MAX);
-    must(node->claims == 0 || node->claim != NULL);
-    if (node->gone && node->claims > 0)
+    must(node->owned_ids <= GPUS_PER_NODE_MAX);
+    must(node->owned_ids == 0 || node->owned_id != NULL);
+    if (node->gone && node->owned_ids > 0)
         return "it is gone, and claims a GPU";
-    for (uint32_t i = 0; i < node->claims; i++) {
-        if (i > 0 && atom_cmp(node->claim[i - 1], node->claim[i]) >= 0)
+    for (uint32_t i = 0; i < node->owned_ids; i++) {
+        if (i > 0 && atom_cmp(node->owned_id[i - 1], node->owned_id[i]) >= 0)
             return "what it claims stands in the wrong place, or twice";
-        if (find_id(node->gpu, node->gpus, node->claim[i]) != NULL)
+        if (find_id(node->gpu, node->gpus, node->owned_id[i]) != NULL)
             return "it claims a GPU that it has";
     }
     return NULL;
@@ -598,12 +598,12 @@ int node_check(const struct node *node, struct err *err)
         failed =
             err_set(err, ERR_CORRUPT, "node %s: its free milli are not what is left on its GPUs",
                     node->name->text);
-    const char *fault = failed == 0 ? broken_claims(node) : NULL;
+    const char *fault = failed == 0 ? broken_owned_ids(node) : NULL;
     return fault == NULL ? failed
                          : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
-void node_audit(const struct node *node)
+void node_assert_valid(const struct node *node)
 {
     struct err err;
 

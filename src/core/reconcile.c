@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 
 /* Far beyond any GPU, and a thousand pods of it still fit into 32 bits. */
 enum { NOTE_MIB_MAX = 1 << 22 };
@@ -29,11 +29,11 @@ static struct command release(const struct pod *pod, const char *why, int64_t no
     return command;
 }
 
-static struct command observe(const struct pod *pod, const struct request *request, int64_t now_ms)
+static struct command adopt(const struct pod *pod, const struct request *request, int64_t now_ms)
 {
     must(pod->node[0] != '\0');
     must(!pod_ended(pod));
-    struct command command = about(COMMAND_OBSERVE, pod, now_ms);
+    struct command command = about(COMMAND_ADOPT, pod, now_ms);
     command.node = pod->node;
     command.pod = pod;
     command.request = request;
@@ -90,9 +90,9 @@ static size_t follow(const struct node *node, const struct allocation *row, cons
         command[count] = about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
     }
-    if (bound && observe_differs(node, &row->is, pod) != row->is.note_differs) {
+    if (bound && adopt_differs(node, &row->is, pod) != row->is.annotation_differs) {
         command[count] = about(COMMAND_NOTE, pod, now_ms);
-        command[count++].differs = !row->is.note_differs;
+        command[count++].differs = !row->is.annotation_differs;
     }
     must(count <= RECONCILE_MAX);
     return count;
@@ -122,8 +122,8 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
             return follow(node, row, pod, now_ms, command);
         command[count++] = release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
     }
-    if (bound && observe_counts(pod, request))
-        command[count++] = observe(pod, request, now_ms);
+    if (bound && adopt_counts(pod, request))
+        command[count++] = adopt(pod, request, now_ms);
     must(count <= RECONCILE_MAX);
     return count;
 }
@@ -174,7 +174,7 @@ static int rank(const struct ledger *ledger, const struct pod *pod)
     must(pod->uid != NULL);
     if (ledger_find(ledger, text_of(pod->uid)) != NULL)
         return 0;
-    return pod->note == NOTE_OK ? 1 : 2;
+    return pod->annotation == NOTE_OK ? 1 : 2;
 }
 
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b)
@@ -230,7 +230,7 @@ bool reconcile_believable(const struct pod *pod, const struct request *request)
     must(pod != NULL);
     must(request != NULL);
 
-    if (pod->note != NOTE_OK || pod->shares > PARTS_MAX)
+    if (pod->annotation != NOTE_OK || pod->shares > PARTS_MAX)
         return false;
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *line = &pod->share[i];

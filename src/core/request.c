@@ -298,7 +298,7 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
     uint32_t milli = 0;
 
     must(amount > 0);
-    if (pod->note != NOTE_OK)
+    if (pod->annotation != NOTE_OK)
         return 0;
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *line = &pod->share[i];

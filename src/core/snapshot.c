@@ -2,7 +2,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/snapshot_inside.h"
+#include "core/snapshot_internal.h"
 
 /* Hash and slot + 1 in one word, so that a reader sees both or nothing; 0: free. */
 struct slot_index {

@@ -128,7 +128,7 @@ static void add_event(struct strbuf *out, const char *type, struct text object)
     strbuf_str(out, "}\n");
 }
 
-/* An object that enters the selection is new to the watcher, one that leaves it is gone. */
+/* An object that enters the selection is new to the informer, one that leaves it is gone. */
 static void add_entry(const struct ask *in, const struct log_entry *entry, struct strbuf *out)
 {
     const bool before = entry->before != NULL && wants(in, entry->before);

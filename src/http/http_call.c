@@ -259,7 +259,7 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 }
 
 /* The handler returned.  Sleep, unless the answer is there already. */
-static enum MHD_Result settle(struct http_call *call)
+static enum MHD_Result sleep_or_answer(struct http_call *call)
 {
     struct http_server *http = call->http;
 
@@ -300,7 +300,7 @@ static enum MHD_Result hand_over(struct http_call *call)
     atomic_fetch_add(&http->open, 1);
     atomic_fetch_add(&http->pending, 1);
     http->rules.handler(http->rules.user, call);
-    return settle(call);
+    return sleep_or_answer(call);
 }
 
 /*

@@ -17,7 +17,7 @@
 enum db_mode {
     DB_CREATE, /* the writer: makes the file if need be */
     DB_READ,   /* a reader beside the writer: query_only */
-    /* Of a file that is not ours to change; examine.c says which when. */
+    /* Of a file that is not ours to change; verify_file.c says which when. */
     DB_BESIDE,
     DB_STILL,
     DB_LOG,

@@ -56,13 +56,13 @@ static struct gpu read_gpu(struct row *row, struct names *names)
 struct node_rows {
     sqlite3_stmt *nodes;
     sqlite3_stmt *gpus;
-    sqlite3_stmt *claims;
+    sqlite3_stmt *owned_ids;
     struct names *names;
     struct gpu *gpu;
     uint32_t count;
     uint32_t shown;
     size_t capacity;
-    const struct atom *claim[GPUS_PER_NODE_MAX];
+    const struct atom *owned_id[GPUS_PER_NODE_MAX];
 };
 
 static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
@@ -92,28 +92,28 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     return more;
 }
 
-static int read_claims(struct node_rows *rows, const char *node, uint32_t *out_count,
-                       struct err *err)
+static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *out_count,
+                          struct err *err)
 {
-    struct bind bind = bind_start(rows->claims);
+    struct bind bind = bind_start(rows->owned_ids);
     uint32_t count = 0;
     int more;
 
     bind_text(&bind, node);
     must(bind.rc == SQLITE_OK);
-    while ((more = db_step(rows->claims, err)) > 0) {
-        if (count == ARRAY_LEN(rows->claim)) {
+    while ((more = db_step(rows->owned_ids, err)) > 0) {
+        if (count == ARRAY_LEN(rows->owned_id)) {
             more = err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", node,
                            GPUS_PER_NODE_MAX);
             break;
         }
-        struct row row = row_start(rows->claims);
-        rows->claim[count++] = intern(rows->names, row_text(&row));
+        struct row row = row_start(rows->owned_ids);
+        rows->owned_id[count++] = intern(rows->names, row_text(&row));
         more = row_check(&row, "claim", err);
         if (more < 0)
             break;
     }
-    (void)sqlite3_reset(rows->claims); /* repeats the error of the step */
+    (void)sqlite3_reset(rows->owned_ids); /* repeats the error of the step */
     *out_count = count;
     return more;
 }
@@ -134,8 +134,8 @@ static int read_node(struct node_rows *rows, struct node_build *out, struct err 
     if (failed == 0)
         failed = read_gpus(rows, out->name->text, err);
     if (failed == 0)
-        failed = read_claims(rows, out->name->text, &out->claims, err);
-    out->claim = rows->claim;
+        failed = read_owned_ids(rows, out->name->text, &out->owned_ids, err);
+    out->owned_id = rows->owned_id;
     out->gpus = rows->count;
     out->gpu = rows->gpu;
     return failed;
@@ -157,8 +157,8 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           " WHERE node = ? ORDER BY flags & 1, idx, id",
                           &rows.gpus, err);
     if (more == 0)
-        more =
-            db_prepare(db, "SELECT gpu FROM claim WHERE node = ? ORDER BY gpu", &rows.claims, err);
+        more = db_prepare(db, "SELECT gpu FROM claim WHERE node = ? ORDER BY gpu", &rows.owned_ids,
+                          err);
     while (more == 0 && (more = db_step(rows.nodes, err)) > 0) {
         struct node_build build;
         more = read_node(&rows, &build, err);
@@ -167,7 +167,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
     }
     (void)sqlite3_finalize(rows.nodes); /* repeats the error of the step */
     (void)sqlite3_finalize(rows.gpus);
-    (void)sqlite3_finalize(rows.claims);
+    (void)sqlite3_finalize(rows.owned_ids);
     xfree(rows.gpu);
     return more;
 }
@@ -239,7 +239,7 @@ static void read_facts(struct row *row, struct names *names, struct allocation_f
     out->origin = (enum allocation_origin)row_word(row, origins, ARRAY_LEN(origins));
     out->presumed = row_number(row, 0, 1) != 0;
     out->in_doubt = row_number(row, 0, 1) != 0;
-    out->note_differs = row_number(row, 0, 1) != 0;
+    out->annotation_differs = row_number(row, 0, 1) != 0;
     out->held_gpus = (uint32_t)row_number(row, 0, UINT32_MAX);
     out->unplaced_milli = (uint32_t)row_number(row, 0, UINT32_MAX);
     out->reserved_ms = row_number(row, INT64_MIN, INT64_MAX);

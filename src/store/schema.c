@@ -175,7 +175,7 @@ static int use_wal(const struct store *store, struct err *err)
     return failed;
 }
 
-int schema_settle(struct store *store, struct err *err)
+int schema_prepare(struct store *store, struct err *err)
 {
     bool blank = false;
     int64_t version = 0;

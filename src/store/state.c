@@ -67,7 +67,7 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
     add_text(out, "origin", allocation_origin_name(facts->origin));
     add_flag(out, "presumed", facts->presumed);
     add_flag(out, "in_doubt", facts->in_doubt);
-    add_flag(out, "note_differs", facts->note_differs);
+    add_flag(out, "note_differs", facts->annotation_differs);
     add_number(out, "held_gpus", facts->held_gpus);
     add_number(out, "unplaced_milli", facts->unplaced_milli);
     add_number(out, "reserved_ms", facts->reserved_ms);
@@ -112,13 +112,13 @@ void state_node(struct strbuf *out, const struct node_build *build)
     add_text(out, "problem_text", build->problem_text->text);
     add_flag(out, "gone", build->gone);
     add_number(out, "since_ms", build->since_ms);
-    for (uint32_t i = 0; i < build->claims; i++) {
+    for (uint32_t i = 0; i < build->owned_ids; i++) {
         if (i == 0)
             key(out, "claims");
         strbuf_char(out, i == 0 ? '[' : ',');
-        strbuf_json(out, atom_text(build->claim[i]));
+        strbuf_json(out, atom_text(build->owned_id[i]));
     }
-    if (build->claims > 0)
+    if (build->owned_ids > 0)
         strbuf_char(out, ']');
     key(out, "gpus");
     strbuf_char(out, '[');
@@ -152,8 +152,8 @@ struct node_build state_build_of(const struct node *node)
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = node->gpu,
-        .claims = node->claims,
-        .claim = node->claim,
+        .owned_ids = node->owned_ids,
+        .owned_id = node->owned_id,
     };
 }
 

@@ -112,7 +112,7 @@ static int open_db(struct store *store, struct err *err)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {
         (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former one's user */
-        failed = schema_settle(store, err);
+        failed = schema_prepare(store, err);
     }
     if (failed == 0)
         failed = prepare_all(store, err);
@@ -173,7 +173,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
         failed = file_lock(store->path, &store->lock_fd, err);
     if (failed != 0)
         return failed;
-    store_sweep(store);
+    store_remove_stale_copies(store);
     failed = open_db(store, err);
     if (failed == -(int)ERR_CORRUPT)
         failed = open_without_last(store, err);
@@ -346,15 +346,15 @@ static void rollback(void *ctx)
     store_unlock(store);
 }
 
-static int tend(void *ctx, int64_t now_ms, struct err *err)
+static int maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     must(ctx != NULL);
     struct store *store = ctx;
 
     store_lock(store);
-    int failed = tend_retention(store, now_ms, err);
+    int failed = maintain_retention(store, now_ms, err);
     if (failed == 0)
-        failed = tend_checkpoint(store, now_ms, err);
+        failed = maintain_checkpoint(store, now_ms, err);
     store_unlock(store);
     return failed;
 }
@@ -367,7 +367,7 @@ void store_ops(struct store *store, struct store_ops *out)
                               .write = write_one,
                               .commit = commit,
                               .rollback = rollback,
-                              .tend = tend};
+                              .maintain = maintain};
 }
 
 void store_close(struct store *store)
@@ -400,7 +400,7 @@ static int whose(struct store *store, const char *cluster, bool *out_nobodys, st
                    store->path, owner, cluster);
 }
 
-static int claim(struct store *store, const char *cluster, struct err *err)
+static int owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     bool nobodys = false;
@@ -427,11 +427,11 @@ int store_whose(struct store *store, const char *cluster, bool *out_nobodys, str
     return failed;
 }
 
-int store_claim(struct store *store, const char *cluster, struct err *err)
+int store_set_cluster(struct store *store, const char *cluster, struct err *err)
 {
     must(store != NULL);
     store_lock(store);
-    const int failed = claim(store, cluster, err);
+    const int failed = owned_id(store, cluster, err);
     store_unlock(store);
     return failed;
 }
@@ -493,10 +493,10 @@ static int read_audit(sqlite3 *db, const struct store_schema *schema, struct err
     enum store_check which;
 
     must(db != NULL);
-    return look_audit(db, schema, &which, err);
+    return verify_at_moment(db, schema, &which, err);
 }
 
-int store_audit(struct store *store, struct err *err)
+int store_verify(struct store *store, struct err *err)
 {
     return read_all(store, read_audit, err);
 }

@@ -1,14 +1,15 @@
 /*
  * store_internal - what the parts of the store share.
  *
- *   store.c    open, close, batches          file.c      the file: folder, lock, moved aside
- *   write.c    one change                    schema.c    create, identify
- *   state.c    after-states as JSON          rows.c      rows back into facts
- *   check.c    audits, replay                tend.c      checkpoint, retention
- *   history.c  who held what                 backup.c    a copy
- *   look.c     one moment, for an audit      examine.c   a file that nobody has to have open
- *   sweep.c    what a death left             log.c       the bytes of the write-ahead log
- *   migrate.c  from an older version
+ *   store.c             open, close, batches
+ *   file.c              the file: folder, lock, moved aside
+ *   schema.c            create, identify              migrate.c       from an older version
+ *   write.c             one change                    state.c         after-states as JSON
+ *   rows.c              rows back into facts          history.c       who held what
+ *   verify.c            every check, and replay       verify_file.c   of any ledger file
+ *   read_transaction.c  one moment, for the verifier  backup.c        a copy
+ *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
+ *   wal.c               the bytes of the write-ahead log
  *
  * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
  * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
@@ -67,8 +68,8 @@ struct store_limits {
     X(ST_GPU_SET, "UPDATE gpu SET alias = ?, model = ?, milli = ?, mib = ?, idx = ?, numa = ?,"    \
                   " flags = ? WHERE node = ? AND id = ?")                                          \
     X(ST_GPU_DROP, "DELETE FROM gpu WHERE node = ? AND id = ?")                                    \
-    X(ST_CLAIM_ADD, "INSERT INTO claim (node, gpu) VALUES (?, ?)")                                 \
-    X(ST_CLAIM_DROP, "DELETE FROM claim WHERE node = ? AND gpu = ?")                               \
+    X(ST_OWNED_ID_ADD, "INSERT INTO claim (node, gpu) VALUES (?, ?)")                              \
+    X(ST_OWNED_ID_DROP, "DELETE FROM claim WHERE node = ? AND gpu = ?")                            \
     X(ST_ALLOCATION_ADD,                                                                           \
       "INSERT INTO allocation (uid, namespace, name, node, node_uid, state, origin, presumed,"     \
       " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \
@@ -178,7 +179,7 @@ char *file_free_name(const char *path, const char *word) MUST_USE;
 int64_t file_wall_ms(void);
 
 /*
- * log.c: write the log's bytes once more and sync them.  After a sync that failed the kernel takes
+ * wal.c: write the log's bytes once more and sync them.  After a sync that failed the kernel takes
  * its pages as written; a restart would read from memory what no disk has, and build on it.
  * Only of a ledger, which nobody else writes to: under another program's hands it would undo.
  */
@@ -200,11 +201,11 @@ struct log_cut {
 int log_take_off(const char *path, struct log_cut *out, struct err *err) MUST_USE;
 int log_put_back(const char *path, const struct log_cut *cut, struct err *err) MUST_USE;
 
-/* sweep.c: what a copy that was killed half-way left beside the ledger. */
-void store_sweep(const struct store *store);
+/* stale_copies.c: what a copy that was killed half-way left beside the ledger. */
+void store_remove_stale_copies(const struct store *store);
 
 /* schema.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
-int schema_settle(struct store *store, struct err *err) MUST_USE;
+int schema_prepare(struct store *store, struct err *err) MUST_USE;
 /* Has the file exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
@@ -225,9 +226,9 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 int write_change(struct store *store, const struct command *command, const struct change *change,
                  struct err *err) MUST_USE;
 
-/* tend.c */
-int tend_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
-int tend_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+/* maintain.c */
+int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+int maintain_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 
 /* state.c: canonical, so that equal states are equal texts.  Defaults are left out. */
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts);
@@ -246,15 +247,15 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each,
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err) MUST_USE;
 
-/* check.c */
+/* verify.c */
 int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite's own checks */
 int check_live(sqlite3 *db, struct err *err) MUST_USE;
 int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
 int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
               struct err *err) MUST_USE;
 
-/* look.c: all that a running daemon checks, at the moment that db looks at. */
-int look_audit(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
-               struct err *err) MUST_USE;
+/* read_transaction.c: all that a running daemon checks, at the moment that db looks at. */
+int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
+                     struct err *err) MUST_USE;
 
 #endif

@@ -38,13 +38,13 @@ static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 static bool same_rows(const struct node *a, const struct node *b)
 {
     if (a == NULL || b == NULL || !same_node_row(a, b) || a->gpus != b->gpus ||
-        a->claims != b->claims)
+        a->owned_ids != b->owned_ids)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (!same_gpu_row(&a->gpu[i], &b->gpu[i]))
             return false;
-    for (uint32_t i = 0; i < a->claims; i++)
-        if (a->claim[i] != b->claim[i])
+    for (uint32_t i = 0; i < a->owned_ids; i++)
+        if (a->owned_id[i] != b->owned_id[i])
             return false;
     return true;
 }
@@ -96,29 +96,29 @@ static int put_gpu(struct store *store, const struct node *node, const struct gp
     return run_one(&bind, "GPU", after->id->text, err);
 }
 
-static bool claims(const struct node *node, const struct atom *id)
+static bool owned_ids(const struct node *node, const struct atom *id)
 {
     must(id != NULL);
-    for (uint32_t i = 0; node != NULL && i < node->claims; i++)
-        if (node->claim[i] == id)
+    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+        if (node->owned_id[i] == id)
             return true;
     return false;
 }
 
 /* Of those that the one node has and the other has not. */
-static int each_claim(struct store *store, enum statement statement, const struct node *of,
-                      const struct node *but, struct err *err)
+static int each_owned_id(struct store *store, enum statement statement, const struct node *of,
+                         const struct node *but, struct err *err)
 {
     int failed = 0;
 
-    must(of->claims <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; failed == 0 && i < of->claims; i++) {
-        if (claims(but, of->claim[i]))
+    must(of->owned_ids <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; failed == 0 && i < of->owned_ids; i++) {
+        if (owned_ids(but, of->owned_id[i]))
             continue;
         struct bind bind = bind_start(store->stmt[statement]);
         bind_text(&bind, of->name->text);
-        bind_text(&bind, of->claim[i]->text);
-        failed = run_one(&bind, "the claim of GPU", of->claim[i]->text, err);
+        bind_text(&bind, of->owned_id[i]->text);
+        failed = run_one(&bind, "the claim of GPU", of->owned_id[i]->text, err);
     }
     return failed;
 }
@@ -132,9 +132,9 @@ static int put_inventory(struct store *store, const struct node *before, const s
     for (uint32_t i = 0; failed == 0 && i < after->gpus; i++)
         failed = put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
     if (failed == 0 && before != NULL)
-        failed = each_claim(store, ST_CLAIM_DROP, before, after, err);
+        failed = each_owned_id(store, ST_OWNED_ID_DROP, before, after, err);
     if (failed == 0)
-        failed = each_claim(store, ST_CLAIM_ADD, after, before, err);
+        failed = each_owned_id(store, ST_OWNED_ID_ADD, after, before, err);
     return failed;
 }
 
@@ -220,7 +220,7 @@ static int add_allocation(struct store *store, const struct allocation *allocati
     bind_text(&bind, allocation_origin_name(is->origin));
     bind_number(&bind, is->presumed);
     bind_number(&bind, is->in_doubt);
-    bind_number(&bind, is->note_differs);
+    bind_number(&bind, is->annotation_differs);
     bind_number(&bind, is->held_gpus);
     bind_number(&bind, is->unplaced_milli);
     bind_number(&bind, is->reserved_ms);
@@ -247,7 +247,7 @@ static int step_allocation(struct store *store, const struct allocation *before,
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
     bind_text(&bind, allocation_state_name(after->is.state));
     bind_number(&bind, after->is.in_doubt);
-    bind_number(&bind, after->is.note_differs);
+    bind_number(&bind, after->is.annotation_differs);
     bind_number(&bind, after->is.reserved_ms);
     bind_number(&bind, after->is.bound_ms);
     bind_number(&bind, after->is.released_ms);

@@ -65,7 +65,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
                  size_t bytes);
 
 /* pod->note and what belongs to it, from the annotation's text. */
-void note_decode(struct text note, struct arena *arena, struct pod *out);
+void annotation_decode(struct text annotation, struct arena *arena, struct pod *out);
 
 /* out->gpu and what belongs to it, from the text of milligpu.io/gpus. */
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);

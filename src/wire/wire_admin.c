@@ -213,7 +213,10 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
     struct admin_amounts amounts = {0};
 
     must(node->name != NULL);
-    /* Whether it adds up is the audit's question; in safe mode the wrong sum is what one reads. */
+    /*
+     * Whether it adds up is the verification's question; in safe mode the wrong sum is what one
+     * reads.
+     */
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i]);
     json_write_object(json);

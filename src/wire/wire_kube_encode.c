@@ -18,7 +18,7 @@ struct seen {
     bool real; /* the id is a device's, not made up by us */
 };
 
-struct note {
+struct annotation {
     const struct allocation *allocation;
     uint32_t count;
     struct seen seen[PARTS_MAX];
@@ -61,19 +61,19 @@ static bool before(const struct seen *a, const struct seen *b)
     return order != 0 ? order < 0 : a->gpu.len < b->gpu.len;
 }
 
-static void note_init(struct note *note, const struct allocation *allocation,
+static void note_init(struct annotation *annotation, const struct allocation *allocation,
                       const struct node *node)
 {
     must(allocation->is.shares <= PARTS_MAX);
 
-    note->allocation = allocation;
-    note->count = 0;
+    annotation->allocation = allocation;
+    annotation->count = 0;
     for (uint32_t i = 0; i < allocation->is.shares; i++) {
         const struct seen seen = see(&allocation->is.share[i], node);
-        uint32_t at = note->count++;
-        for (; at > 0 && before(&seen, &note->seen[at - 1]); at--)
-            note->seen[at] = note->seen[at - 1];
-        note->seen[at] = seen;
+        uint32_t at = annotation->count++;
+        for (; at > 0 && before(&seen, &annotation->seen[at - 1]); at--)
+            annotation->seen[at] = annotation->seen[at - 1];
+        annotation->seen[at] = seen;
     }
 }
 
@@ -103,22 +103,22 @@ static void write_share(struct json_writer *json, const struct seen *seen)
     json_write_object_end(json);
 }
 
-static void write_container(struct json_writer *json, const struct note *note,
+static void write_container(struct json_writer *json, const struct annotation *annotation,
                             const char *container)
 {
     must(container != NULL);
 
     json_write_key(json, container);
     json_write_array(json);
-    for (uint32_t i = 0; i < note->count; i++)
-        if (strcmp(note->seen[i].share->container, container) == 0)
-            write_share(json, &note->seen[i]);
+    for (uint32_t i = 0; i < annotation->count; i++)
+        if (strcmp(annotation->seen[i].share->container, container) == 0)
+            write_share(json, &annotation->seen[i]);
     json_write_array_end(json);
 }
 
-static void write_value(struct strbuf *out, const struct note *note)
+static void write_value(struct strbuf *out, const struct annotation *annotation)
 {
-    must(note->count == note->allocation->is.shares);
+    must(annotation->count == annotation->allocation->is.shares);
 
     struct json_writer json;
     json_writer_init(&json, out);
@@ -127,9 +127,9 @@ static void write_value(struct strbuf *out, const struct note *note)
     json_write_u64(&json, 1);
     json_write_key(&json, "containers");
     json_write_object(&json);
-    for (uint32_t i = 0; i < note->allocation->is.shares; i++)
-        if (opens_container(note->allocation, i))
-            write_container(&json, note, note->allocation->is.share[i].container);
+    for (uint32_t i = 0; i < annotation->allocation->is.shares; i++)
+        if (opens_container(annotation->allocation, i))
+            write_container(&json, annotation, annotation->allocation->is.share[i].container);
     json_write_object_end(&json);
     json_write_object_end(&json);
 }
@@ -138,18 +138,18 @@ void note_value(struct strbuf *out, const struct allocation *allocation, const s
 {
     must(allocation->is.shares > 0);
 
-    struct note note;
-    note_init(&note, allocation, node);
-    write_value(out, &note);
+    struct annotation annotation;
+    note_init(&annotation, allocation, node);
+    write_value(out, &annotation);
 }
 
 /* Each GPU once; container NULL: of the whole pod. */
-static void visible(struct strbuf *out, const struct note *note, const char *container)
+static void visible(struct strbuf *out, const struct annotation *annotation, const char *container)
 {
     const struct seen *last = NULL;
     strbuf_reset(out);
-    for (uint32_t i = 0; i < note->count; i++) {
-        const struct seen *seen = &note->seen[i];
+    for (uint32_t i = 0; i < annotation->count; i++) {
+        const struct seen *seen = &annotation->seen[i];
         if (container != NULL && strcmp(seen->share->container, container) != 0)
             continue;
         /* They are in order, so the same GPU stands side by side. */
@@ -163,7 +163,7 @@ static void visible(struct strbuf *out, const struct note *note, const char *con
             strbuf_u64(out, seen->index);
         last = seen;
     }
-    must(last != NULL || note->count == 0);
+    must(last != NULL || annotation->count == 0);
 }
 
 struct annotations {
@@ -187,9 +187,9 @@ static struct text text_in(const struct strbuf *buf)
 }
 
 /* The annotations object; returns the bytes it counts for. */
-static size_t write_annotations(struct json_writer *json, const struct note *note)
+static size_t write_annotations(struct json_writer *json, const struct annotation *annotation)
 {
-    must(note->count > 0);
+    must(annotation->count > 0);
 
     struct annotations all = {.json = json};
     CLEANUP(strbuf_done) struct strbuf value;
@@ -198,32 +198,33 @@ static size_t write_annotations(struct json_writer *json, const struct note *not
     strbuf_init(&key);
 
     json_write_object(json);
-    write_value(&value, note);
+    write_value(&value, annotation);
     annotate(&all, text_of(allocation_key), text_in(&value));
-    visible(&value, note, NULL);
+    visible(&value, annotation, NULL);
     annotate(&all, text_of(visible_key), text_in(&value));
-    for (uint32_t i = 0; i < note->allocation->is.shares; i++) {
-        const char *container = note->allocation->is.share[i].container;
-        if (!opens_container(note->allocation, i))
+    for (uint32_t i = 0; i < annotation->allocation->is.shares; i++) {
+        const char *container = annotation->allocation->is.share[i].container;
+        if (!opens_container(annotation->allocation, i))
             continue;
         strbuf_reset(&key);
         strbuf_str(&key, visible_prefix);
         strbuf_str(&key, container);
-        visible(&value, note, container);
+        visible(&value, annotation, container);
         annotate(&all, text_in(&key), text_in(&value));
     }
     json_write_object_end(json);
     return all.bytes;
 }
 
-void note_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node)
+void annotation_encode(struct strbuf *out, const struct allocation *allocation,
+                       const struct node *node)
 {
-    struct note note;
+    struct annotation annotation;
     struct json_writer json;
     must(allocation->is.shares > 0);
-    note_init(&note, allocation, node);
+    note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
-    (void)write_annotations(&json, &note); /* the size is binding_encode's question */
+    (void)write_annotations(&json, &annotation); /* the size is binding_encode's question */
 }
 
 static bool is_alphanumeric(char c)
@@ -314,21 +315,21 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     must(node != NULL);
     must(allocation->is.uid[0] != '\0');
 
-    struct note note;
+    struct annotation annotation;
     struct json_writer json;
     size_t bytes = 0;
     if (check_keys(allocation, err) < 0)
         return -(int)err->code;
 
-    note_init(&note, allocation, node);
+    note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
     open_object(&json, "v1", "Binding", allocation->is.namespace, allocation->is.name);
     json_write_key(&json, "uid");
     json_write_str(&json, allocation->is.uid);
     write_version(&json, version);
-    if (note.count > 0) {
+    if (annotation.count > 0) {
         json_write_key(&json, "annotations");
-        bytes = write_annotations(&json, &note);
+        bytes = write_annotations(&json, &annotation);
     }
     json_write_object_end(&json);
     write_target(&json, allocation);
@@ -390,7 +391,7 @@ static void write_micro_time(struct json_writer *json, int64_t at_ms)
 
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
 {
-    must(facts->note != NULL && facts->instance != NULL);
+    must(facts->annotation != NULL && facts->instance != NULL);
 
     enum { WORD_MAX = 128 };
     struct json_writer json;
@@ -413,7 +414,7 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     json_write_str(&json, facts->warning ? "Warning" : "Normal");
     write_regarding(&json, facts);
     json_write_key(&json, "note");
-    write_clipped(&json, facts->note, EVENT_NOTE_MAX);
+    write_clipped(&json, facts->annotation, EVENT_NOTE_MAX);
     json_write_object_end(&json);
 }
 

@@ -34,7 +34,7 @@ struct container_status {
 };
 
 /* An annotation gpu-count.milligpu.io/<container>; it may come before its container. */
-struct count_note {
+struct count_annotation {
     struct text container;
     const char *value;
 };
@@ -42,9 +42,9 @@ struct count_note {
 struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
-    const char *note;
+    const char *annotation;
     uint32_t counts;
-    struct count_note *count;
+    struct count_annotation *count;
     struct containers init;
     struct containers app;
     struct amounts pod_level;
@@ -72,16 +72,16 @@ static int64_t max(int64_t a, int64_t b)
 /* Annotations. */
 
 /* What was granted: broken, it is a fact about the pod, and what the pod asks can be read. */
-static void read_note(struct json_reader *in, struct pod_reading *reading)
+static void read_allocation_annotation(struct json_reader *in, struct pod_reading *reading)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
 
     must(reading->pod != NULL);
-    if (read_once(in, &reading->note))
+    if (read_once(in, &reading->annotation))
         return;
     pass_over(in, mark, &why);
-    reading->note = "";
+    reading->annotation = "";
     reading->pod->note_error = why;
 }
 
@@ -94,7 +94,7 @@ static bool read_annotation(void *user, struct json_reader *in, struct text key)
     struct pod *pod = reading->pod;
 
     if (text_is(key, "milligpu.io/allocation")) {
-        read_note(in, reading);
+        read_allocation_annotation(in, reading);
         return !in->failed;
     }
     if (text_is(key, "milligpu.io/gpu-count"))
@@ -106,7 +106,7 @@ static bool read_annotation(void *user, struct json_reader *in, struct text key)
     if (!text_starts(key, count_prefix))
         return json_read_skip(in);
 
-    struct count_note count = {
+    struct count_annotation count = {
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
     if (!json_read_cstring(in, &count.value))
         return false;
@@ -552,22 +552,22 @@ static void count_requests(struct pod_reading *reading)
 
 static int by_container(const void *a, const void *b)
 {
-    const struct count_note *left = a;
-    const struct count_note *right = b;
+    const struct count_annotation *left = a;
+    const struct count_annotation *right = b;
     must(left->value != NULL || right->value != NULL);
     return text_order(left->container, right->container);
 }
 
 static const char *count_of(const struct pod_reading *reading, const char *name)
 {
-    const struct count_note wanted = {.container = text_of(name)};
+    const struct count_annotation wanted = {.container = text_of(name)};
 
     must(reading->counts == 0 || reading->count != NULL);
     if (reading->counts == 0)
         return NULL;
-    const struct count_note *note =
+    const struct count_annotation *annotation =
         bsearch(&wanted, reading->count, reading->counts, sizeof wanted, by_container);
-    return note != NULL ? note->value : NULL;
+    return annotation != NULL ? annotation->value : NULL;
 }
 
 static void sort_counts(struct pod_reading *reading)
@@ -614,18 +614,18 @@ static void take_meta(struct pod *out, const struct meta_reading *meta)
         out->unreadable = meta->unreadable;
 }
 
-static void take_note(struct arena *arena, const struct pod_reading *reading)
+static void take_annotation(struct arena *arena, const struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
 
-    must(pod->note == NOTE_NONE);
-    if (reading->note == NULL)
+    must(pod->annotation == NOTE_NONE);
+    if (reading->annotation == NULL)
         return;
-    pod->note_text = reading->note;
+    pod->note_text = reading->annotation;
     if (pod->note_error[0] != '\0')
-        pod->note = NOTE_BROKEN;
+        pod->annotation = NOTE_BROKEN;
     else
-        note_decode(text_of(reading->note), arena, pod);
+        annotation_decode(text_of(reading->annotation), arena, pod);
 }
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
@@ -657,7 +657,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
     take_meta(out, &meta);
     count_requests(&reading);
     join_containers(in, &reading);
-    take_note(in->arena, &reading);
+    take_annotation(in->arena, &reading);
     return !in->failed;
 }
 

@@ -153,7 +153,7 @@ class Daemon(Process):
         self.terminated = False
         # Who is killed between creating the wake-up object and claiming the ledger waits afterwards: not for long here.
         super().__init__(
-            [rig.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--settle-s", "1",
+            [rig.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--grace-period-s", "1",
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--port-file", self.port_file],
             self.log)
 

@@ -110,7 +110,7 @@ static void open_ledger(struct desk *desk)
     (void)snprintf(desk->ledger, sizeof desk->ledger, "%s/ledger.db", desk->folder);
     const struct store_rules rules = {.path = desk->ledger};
     must(store_open(&rules, &desk->app.store, &err) == 0);
-    must(store_claim(desk->app.store, "0b8f", &err) == 0);
+    must(store_set_cluster(desk->app.store, "0b8f", &err) == 0);
     store_ops(desk->app.store, &desk->app.store_ops);
     (void)snprintf(desk->app.cluster, sizeof desk->app.cluster, "0b8f");
 }
@@ -122,7 +122,7 @@ static void make_parts(struct desk *desk)
 
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->server = "standalone";
     app->wake_namespace = "wakes";
@@ -136,7 +136,7 @@ static void make_parts(struct desk *desk)
                                        .result = take_result};
     app->outbox = outbox_new(&rules);
     desk->writer = writer_new(app);
-    desk->watcher = watcher_new(app, &desk->watch_ops);
+    desk->informer = informer_new(app, &desk->watch_ops);
     desk->webhooks = webhooks_new(app);
     must(writer_load(desk->writer, &err) == 0);
 }
@@ -185,13 +185,13 @@ void desk_free(struct desk *desk)
     http_stop(desk->admin);
     http_stop(desk->probe);
     http_stop(desk->scheduler);
-    watcher_free(desk->watcher);
+    informer_free(desk->informer);
     outbox_free(app->outbox);
     writer_free(desk->writer);
     webhooks_free(desk->webhooks);
     queue_free(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
     desk->watch_ops.free(desk->watch_ops.ctx);
     desk->call_ops.free(desk->call_ops.ctx);
@@ -213,7 +213,7 @@ static int64_t now_of(const struct desk *desk)
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct desk *desk = user;
-    watcher_answer(desk->watcher, now_of(desk), answer);
+    informer_answer(desk->informer, now_of(desk), answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -228,7 +228,7 @@ void desk_run(struct desk *desk)
     int quiet = 0;
 
     for (int i = 0; i < 1000 && quiet < 4; i++) {
-        (void)watcher_step(desk->watcher, now_of(desk));
+        (void)informer_step(desk->informer, now_of(desk));
         desk->watch_ops.poll(desk->watch_ops.ctx, 0, desk, to_watcher);
         const size_t took = writer_step(desk->writer, 0);
         (void)outbox_step(desk->app.outbox, now_of(desk), clock->wall_ms(clock->ctx));
@@ -384,7 +384,7 @@ void desk_filter(struct desk *desk, const char *name)
 
 void desk_bind(struct desk *desk, const char *name, const char *node)
 {
-    struct pod_record *record = pods_copy(desk->app.pods, "default", name);
+    struct pod_record *record = pod_cache_copy(desk->app.pod_cache, "default", name);
     char body[512];
     char byte;
     struct answer answer;

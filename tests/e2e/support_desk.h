@@ -1,15 +1,15 @@
 /*
  * support_desk - the operator's desk: the application on a real listener, the world in one hand.
  *
- * Real parts: store, writer, watcher, outbox, webhooks, the fake API server, three
- * listeners on loopback.  Writer and watcher move only while desk_run() does, so what a test sees
+ * Real parts: store, writer, informer, outbox, webhooks, the fake API server, three
+ * listeners on loopback.  Writer and informer move only while desk_run() does, so what a test sees
  * stands still.
  */
 #ifndef MILLIGPU_TESTS_SUPPORT_DESK_H
 #define MILLIGPU_TESTS_SUPPORT_DESK_H
 
 #include "app/api.h"
-#include "app/watcher.h"
+#include "app/informer.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
 
@@ -20,7 +20,7 @@ struct desk {
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct writer *writer;
-    struct watcher *watcher;
+    struct informer *informer;
     struct webhooks *webhooks;
     struct http_server *admin;
     struct http_server *probe;

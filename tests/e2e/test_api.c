@@ -1071,7 +1071,7 @@ static void a_backup_is_a_ledger_that_opens(void **state)
     assert_int_equal(fclose(out), 0);
     const struct store_rules rules = {.path = file};
     assert_int_equal(store_open(&rules, &copy, &err), 0);
-    assert_int_equal(store_audit(copy, &err), 0);
+    assert_int_equal(store_verify(copy, &err), 0);
     store_close(copy);
     answer_done(&answer);
     assert_int_equal(unlink(file), 0);

@@ -325,10 +325,10 @@ class Lives(Cluster):
         self.assertFalse(any(item["presumed"] for item in after))
         daemon.check()
 
-    def lose_ledger(self, daemon, settle_s):
+    def lose_ledger(self, daemon, grace_period_s):
         for file in daemon.home.glob("ledger.db*"):
             file.unlink()
-        daemon.flags = [*daemon.flags, "--settle-s", settle_s]
+        daemon.flags = [*daemon.flags, "--grace-period-s", grace_period_s]
         daemon.start(ready=False)
 
     def test_a_new_ledger_waits_for_a_binding_that_the_daemon_before_sent(self):

@@ -222,7 +222,7 @@ class Ctl(rig.Story):
                     done = run("play", file, "--port-file", self.ports)
                     self.assertEqual(done.returncode, 1)
                     self.assertIn(says, done.stderr)
-            self.assertIn("http", run("play", folder + "/deployment.yaml", "--port-file", self.ports).stderr)
+            self.assertIn("web", run("play", folder + "/deployment.yaml", "--port-file", self.ports).stderr)
             self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
 
     def test_play_goes_on_after_an_error_and_reports_it(self):

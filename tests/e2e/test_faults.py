@@ -869,7 +869,7 @@ class Server(Faulty):
 
     def test_a_wake_up_object_that_may_not_be_created_makes_a_new_ledger_wait(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 403, "times": 1}))
-        daemon = self.open(api, "--settle-s", "2")
+        daemon = self.open(api, "--grace-period-s", "2")
         self.assertIn("the ledger is new, and a milligpud granted here before", daemon.logged())
         self.works(daemon)
 

@@ -37,7 +37,7 @@ def spoil(ledger, *statements):
 
 class SafeMode(unittest.TestCase):
     def open(self, *flags):
-        daemon = rig.Daemon(rig.DEMO, "--audit-interval-s", "1", *flags, ledger="ledger.db")
+        daemon = rig.Daemon(rig.DEMO, "--verify-interval-s", "1", *flags, ledger="ledger.db")
         self.addCleanup(daemon.close)
         for name in ("one", "two"):
             node, error, _ = daemon.schedule(rig.pod(name, 300), [NODE])
@@ -62,7 +62,7 @@ class SafeMode(unittest.TestCase):
 
     def test_a_sound_ledger_is_audited_again_and_again(self):
         daemon = self.open()
-        daemon.wait(lambda: 'milligpu_audits_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
         self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
         self.assertIn("checked with the rest of the ledger at ", self.doctor(daemon).stdout)
         self.assertEqual(list(daemon.home.glob("*.safe-mode-*")), [])
@@ -73,7 +73,7 @@ class SafeMode(unittest.TestCase):
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
                            " (SELECT id FROM allocation WHERE name = 'one')")
         bundle = self.distrusts(daemon)
-        why = "safe mode: the ledger on disk failed its audit"
+        why = "safe mode: the ledger on disk failed its verification"
         for port in ("admin", "probe"):
             status, body, _ = daemon.request(port, "GET", "/readyz")
             self.assertEqual(status, 503)
@@ -86,7 +86,7 @@ class SafeMode(unittest.TestCase):
             self.assertNotIn("allocation", said)
         page = self.metrics(daemon)
         for line in ("milligpu_safe_mode 1\n", 'milligpu_safe_mode_info{reason="disk"} 1\n', "milligpu_ready 0\n",
-                     'milligpu_audits_total{outcome="failed"} 1\n'):
+                     'milligpu_verifications_total{outcome="failed"} 1\n'):
             self.assertIn(line, page)
         doctor = self.doctor(daemon)
         self.assertEqual(doctor.returncode, 1)
@@ -118,9 +118,9 @@ class SafeMode(unittest.TestCase):
         snapshot = json.loads((bundle / "snapshot.json").read_text())
         self.assertEqual(sorted(a["name"] for a in snapshot["allocations"]), ["one", "two"])
         self.assertIn(NODE, [node["name"] for node in snapshot["nodes"]])
-        self.assertIn("audit_interval_s: 1", (bundle / "settings.yaml").read_text())
+        self.assertIn("verify_interval_s: 1", (bundle / "settings.yaml").read_text())
         for ledger in (bundle / "ledger.db", self.ledger):
-            said = ctl("audit", ledger)
+            said = ctl("verify", ledger)
             self.assertEqual(said.returncode, 1, said)
             self.assertRegex(said.stdout, r"FAILED +charges .*the charge of allocation")
         self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)  # audit made no file
@@ -156,7 +156,7 @@ class SafeMode(unittest.TestCase):
         bundle = self.distrusts(daemon)
         self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', self.metrics(daemon))
         self.assertIn("one thing on disk and another in memory", (bundle / "README.txt").read_text())
-        self.assertEqual(ctl("audit", bundle / "ledger.db").returncode, 0)
+        self.assertEqual(ctl("verify", bundle / "ledger.db").returncode, 0)
         # Sound as it is: a restart takes it.
         daemon.stop()
         daemon.start()
@@ -174,7 +174,7 @@ class SafeMode(unittest.TestCase):
                 file.seek(page * 4096)
                 file.write(b"\x5a" * 4096)
         bundle = self.distrusts(daemon)
-        said = ctl("audit", bundle / "ledger.db")
+        said = ctl("verify", bundle / "ledger.db")
         self.assertEqual(said.returncode, 1, said)
         self.assertRegex(said.stdout, "FAILED +pages")
 
@@ -184,15 +184,15 @@ class SafeMode(unittest.TestCase):
         daemon.wait(lambda: daemon.get("/api/v1/history?pod=default/one")["items"][0]["state"] == "released",
                     "the release")
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
-        daemon.wait(lambda: 'milligpu_audits_total{outcome="past"}' in self.metrics(daemon), "the audit")
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="past"}' in self.metrics(daemon), "the audit")
         self.assertIn("the past in the ledger is damaged", self.doctor(daemon).stdout)
         self.assertEqual(daemon.schedule(rig.pod("later", 300))[1], "")
 
     def test_a_ledger_in_memory_is_audited_too(self):
-        daemon = rig.Daemon(rig.DEMO, "--audit-interval-s", "1")
+        daemon = rig.Daemon(rig.DEMO, "--verify-interval-s", "1")
         self.addCleanup(daemon.close)
         daemon.schedule(rig.pod("one", 300))
-        daemon.wait(lambda: 'milligpu_audits_total{outcome="ok"} 2' in self.metrics(daemon), "two audits")
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 2' in self.metrics(daemon), "two audits")
 
 
 if __name__ == "__main__":

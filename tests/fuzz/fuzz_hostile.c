@@ -101,7 +101,7 @@ static void run(struct cluster *cluster, const struct command *command, size_t c
 {
     for (size_t i = 0; i < count; i++)
         must(world_do(&cluster->world, &command[i]) != VERDICT_REFUSED);
-    world_settle(&cluster->world);
+    world_run_until_idle(&cluster->world);
 }
 
 static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked *asks,

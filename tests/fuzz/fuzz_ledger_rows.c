@@ -1,6 +1,6 @@
 /*
  * A ledger whose pages are well-formed and whose rows tell anything: what no SQLite check sees, our
- * own audit must.
+ * own verification must.
  *
  * Input: edits of a good ledger, without its triggers and checks; a byte each for what to do, the
  * table, the row, the column and the value, and for a text its bytes up to a line's end.

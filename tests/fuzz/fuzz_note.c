@@ -11,8 +11,8 @@
 
 static void check_shares(const struct pod *pod)
 {
-    must((pod->note == NOTE_OK) == (pod->shares > 0));
-    must(pod->note == NOTE_OK ||
+    must((pod->annotation == NOTE_OK) == (pod->shares > 0));
+    must(pod->annotation == NOTE_OK ||
          strncmp(pod->note_error, "milligpu.io/allocation", strlen("milligpu.io/allocation")) == 0);
     must(pod->shares <= PARTS_MAX);
     for (uint32_t i = 0; i < pod->shares; i++) {
@@ -34,7 +34,7 @@ static const struct pod_share *find(const struct pod *pod, const struct pod_shar
 
 static void same_shares(const struct pod *pod, const struct pod *again)
 {
-    must(again->note == NOTE_OK && again->shares == pod->shares);
+    must(again->annotation == NOTE_OK && again->shares == pod->shares);
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *other = find(again, &pod->share[i]);
         must(other != NULL && other->milli == pod->share[i].milli &&
@@ -58,7 +58,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
     const struct node_build build = {
         .name = names_intern(names, TEXT("n")), .uid = empty, .problem_text = empty};
     struct share *share = arena_array(arena, pod->shares, sizeof *share);
-    struct pod again = {.note = NOTE_NONE};
+    struct pod again = {.annotation = NOTE_NONE};
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
     for (uint32_t i = 0; i < pod->shares; i++)
@@ -79,7 +79,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
         struct node *node = node_new(&build);
         struct allocation *allocation = allocation_new(&facts);
         note_value(&out, allocation, node);
-        note_decode((struct text){out.data, out.len}, arena, &again);
+        annotation_decode((struct text){out.data, out.len}, arena, &again);
         same_shares(pod, &again);
         allocation_unref(allocation);
         node_unref(node);
@@ -133,15 +133,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct text note = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
     struct arena arena;
-    struct pod pod = {.note = NOTE_NONE};
+    struct pod pod = {.annotation = NOTE_NONE};
     struct node_facts node = {.name = "n"};
     arena_init(&arena);
-    note_decode(note, &arena, &pod);
+    annotation_decode(note, &arena, &pod);
     gpus_decode(note, &arena, &node);
     heap_is_bounded(before, size);
     check_shares(&pod);
     check_gpus(&node);
-    if (pod.note == NOTE_OK) {
+    if (pod.annotation == NOTE_OK) {
         write_and_read(&pod, &arena);
         same_as_second(&pod, note);
     }

@@ -23,8 +23,8 @@ static void check(const struct pod *pod, struct arena *arena)
     must(strlen(pod->node) <= NAME_BYTES_MAX && strlen(pod->namespace) <= NAME_BYTES_MAX);
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
     must(pod->unreadable == NULL || strstr(pod->unreadable, " at byte ") == NULL);
-    must(pod->shares <= PARTS_MAX && (pod->note == NOTE_OK) == (pod->shares > 0));
-    must((pod->note == NOTE_BROKEN) == (strlen(pod->note_error) > 0));
+    must(pod->shares <= PARTS_MAX && (pod->annotation == NOTE_OK) == (pod->shares > 0));
+    must((pod->annotation == NOTE_BROKEN) == (strlen(pod->note_error) > 0));
     const enum request_verdict verdict = request_parse(pod, &judge, arena, &request, &refusal);
     must((pod->ours || pod->whole_gpus > 0) == (verdict != REQUEST_NOT_OURS));
     must(pod->whole_gpus > 0 || verdict != REQUEST_WHOLE);
@@ -40,7 +40,7 @@ static void keep(const struct pod *pod)
     const struct pod *kept = pod_keep(pod, &arena);
     must(strcmp(kept->uid, pod->uid) == 0 && strcmp(kept->name, pod->name) == 0);
     must(kept->containers == pod->containers && kept->shares == pod->shares);
-    must(kept->cpu_milli == pod->cpu_milli && kept->note == pod->note);
+    must(kept->cpu_milli == pod->cpu_milli && kept->annotation == pod->annotation);
     arena_done(&arena);
 }
 
@@ -176,7 +176,7 @@ static void same_facts(const struct pod *pod, json_t *root)
     same_text(pod->model, json_object_get(notes, "milligpu.io/gpu-model"));
     same_text(pod->memory, json_object_get(notes, "milligpu.io/gpu-memory"));
     json_t *note = json_object_get(notes, "milligpu.io/allocation");
-    must((pod->note != NOTE_NONE) == (note != NULL && !json_is_null(note)));
+    must((pod->annotation != NOTE_NONE) == (note != NULL && !json_is_null(note)));
     const size_t all = json_array_size(second_at(root, "spec.containers")) +
                        json_array_size(second_at(root, "spec.initContainers"));
     must(pod->containers == all);

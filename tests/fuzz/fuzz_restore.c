@@ -1,7 +1,7 @@
 /*
  * Rows of a ledger, as the store hands them on, are put back or refused with the name of the node
- * or pod.  What was put back passes the audit, can be decided upon, and is what it was after every
- * decision was undone.  Without SQLite, so that the search is a hundred times as fast as
+ * or pod.  What was put back passes the verification, can be decided upon, and is what it was after
+ * every decision was undone.  Without SQLite, so that the search is a hundred times as fast as
  * fuzz_ledger_rows.
  *
  * Input: one letter per row or command, then its fields, a byte each.
@@ -89,10 +89,10 @@ static void restore_node(struct rows *rows)
             gpu[at] = gpu[at - 1];
         gpu[at] = one;
     }
-    const struct atom *claim[2];
-    build.claim = claim;
-    for (uint8_t claims = next(rows) % 4; build.claims < 2 && claims > build.claims;)
-        claim[build.claims++] = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
+    const struct atom *identity[2];
+    build.owned_id = identity;
+    for (uint8_t owned_ids = next(rows) % 4; build.owned_ids < 2 && owned_ids > build.owned_ids;)
+        identity[build.owned_ids++] = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
     if (!is_known_fault(&build) && ledger_restore_node(rows->ledger, &build, &err) < 0)
         must(strncmp(err.text, "node", strlen("node")) == 0);
 }
@@ -150,7 +150,7 @@ static void decide(struct rows *rows, enum command_kind kind)
     if (ledger_decide(rows->ledger, &command, change) != VERDICT_OK)
         return;
     ledger_apply(rows->ledger, change);
-    ledger_audit(rows->ledger);
+    ledger_assert_valid(rows->ledger);
     rows->count++;
 }
 
@@ -190,14 +190,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         restore_node(&rows);
     for (int i = 0; i < ROWS_MAX && letter == 'a'; i++, letter = next(&rows))
         restore_allocation(&rows);
-    ledger_audit(rows.ledger);
+    ledger_assert_valid(rows.ledger);
     describe(rows.ledger, &before);
     play(&rows);
     while (rows.count > 0) {
         struct change *change = &rows.done[--rows.count];
         ledger_undo(rows.ledger, change);
         change_done(change);
-        ledger_audit(rows.ledger);
+        ledger_assert_valid(rows.ledger);
     }
     describe(rows.ledger, &after);
     must(strcmp(before.data, after.data) == 0);

@@ -59,7 +59,7 @@ static void take_result(void *user, struct message *take_message)
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct world *world = user;
-    watcher_answer(world->watcher, world->now_ms, answer);
+    informer_answer(world->informer, world->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -70,7 +70,7 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 
 static void turn(struct world *world)
 {
-    (void)watcher_step(world->watcher, world->now_ms);
+    (void)informer_step(world->informer, world->now_ms);
     world->watch_ops.poll(world->watch_ops.ctx, 0, world, to_watcher);
     (void)writer_step(world->writer, 0);
     (void)outbox_step(world->app.outbox, world->now_ms, wall(world));
@@ -101,7 +101,7 @@ static void open_store(struct app *app)
     const struct store_rules rules = {.path = ":memory:"};
     struct err err;
     must(store_open(&rules, &app->store, &err) == 0);
-    must(store_claim(app->store, "cluster", &err) == 0);
+    must(store_set_cluster(app->store, "cluster", &err) == 0);
     store_ops(app->store, &app->store_ops);
 }
 
@@ -128,7 +128,7 @@ static struct world *world_new(void)
     fake_apiserver_ops(app->fake, &world->call_ops);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     const struct outbox_rules outbox = {.ops = &world->call_ops,
                                         .wire = &app->wire_rules,
@@ -140,7 +140,7 @@ static struct world *world_new(void)
                                         .result = take_result};
     app->outbox = outbox_new(&outbox);
     world->writer = writer_new(app);
-    world->watcher = watcher_new(app, &world->watch_ops);
+    world->informer = informer_new(app, &world->watch_ops);
     world->webhooks = webhooks_new(app);
     must(writer_load(world->writer, &err) == 0);
     atomic_store(&app->claimed, true);
@@ -156,13 +156,13 @@ static void world_free(struct world *world)
 {
     struct app *app = &world->app;
 
-    watcher_free(world->watcher);
+    informer_free(world->informer);
     outbox_free(app->outbox);
     writer_free(world->writer);
     webhooks_free(world->webhooks);
     queue_free(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
     world->watch_ops.free(world->watch_ops.ctx);
     world->call_ops.free(world->call_ops.ctx);
@@ -203,8 +203,8 @@ static void world_audit(struct world *world)
     struct err err;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        node_audit(node);
-    must(store_audit(world->app.store, &err) == 0);
+        node_assert_valid(node);
+    must(store_verify(world->app.store, &err) == 0);
     must(store_replay_check(world->app.store, &err) == 0);
 }
 

@@ -1,13 +1,13 @@
 /*
  * support_app - the whole application in one thread on a small cluster.
  *
- * Real parts: writer, watcher, outbox, webhooks, REST, the fake API server, the store in memory.
+ * Real parts: writer, informer, outbox, webhooks, REST, the fake API server, the store in memory.
  */
 #ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 
 #include "app/api.h"
-#include "app/watcher.h"
+#include "app/informer.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "support.h"
@@ -20,7 +20,7 @@ struct world {
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct writer *writer;
-    struct watcher *watcher;
+    struct informer *informer;
     struct webhooks *webhooks;
     int64_t now_ms;
     uint64_t generation; /* of the snapshot when it was made */
@@ -30,7 +30,7 @@ struct world {
 struct world *world_take(void) MUST_USE;
 /* The next run gets another: this cluster was changed. */
 void world_spoil(void);
-/* If the ledger was changed: audit it, and let the next run have another. */
+/* If the ledger was changed: verification it, and let the next run have another. */
 void world_close(struct world *world);
 /* Forget who was asked what: every run begins with empty hints. */
 void world_forget(struct world *world);

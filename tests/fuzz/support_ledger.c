@@ -148,10 +148,10 @@ static void make(void)
     struct err err;
     (void)unlink(rules.path);
     must(store_open(&rules, &store, &err) == 0);
-    must(store_claim(store, "cluster", &err) == 0);
+    must(store_set_cluster(store, "cluster", &err) == 0);
     store_ops(store, &maker.ops);
     fill(&maker);
-    must(store_audit(store, &err) == 0 && store_replay_check(store, &err) == 0);
+    must(store_verify(store, &err) == 0 && store_replay_check(store, &err) == 0);
     store_close(store);
     ledger_free(maker.ledger);
     pack(rules.path);
@@ -215,13 +215,13 @@ static bool write_to(struct store *store, struct ledger *ledger)
     if (!good)
         ops.rollback(ops.ctx);
     change_done(&change);
-    return ops.tend(ops.ctx, INT64_C(1800000000000), &err) == 0 && good;
+    return ops.maintain(ops.ctx, INT64_C(1800000000000), &err) == 0 && good;
 }
 
 static bool is_sound(struct store *store)
 {
     struct err err;
-    return store_audit(store, &err) == 0 && store_replay_check(store, &err) == 0;
+    return store_verify(store, &err) == 0 && store_replay_check(store, &err) == 0;
 }
 
 bool ledger_thorough(struct text input)
@@ -247,7 +247,7 @@ static struct store *open_and_load(struct ledger *ledger, struct strbuf *out)
         store_close(store);
         return NULL;
     }
-    ledger_audit(ledger);
+    ledger_assert_valid(ledger);
     describe(ledger, out);
     return store;
 }

@@ -15,13 +15,13 @@ void ledger_put(struct text bytes);
 struct text ledger_template(void);
 
 /*
- * Opened or refused with a sentence.  If opened, then loaded, audited and closed without ever
- * ending in a must().  Thorough: audited by the store as well, written to and tended; one whose
- * every audit passes opens again, with the same nodes and allocations in it.
+ * Opened or refused with a sentence.  If opened, then loaded, verified and closed without ever
+ * ending in a must().  Thorough: verified by the store as well, written to and tended; one whose
+ * every verification passes opens again, with the same nodes and allocations in it.
  */
 void ledger_use(bool thorough);
 
-/* One input in eight, always the same ones: the audits take most of the time. */
+/* One input in eight, always the same ones: the verifications take most of the time. */
 bool ledger_thorough(struct text input);
 
 #endif

@@ -111,16 +111,16 @@ BUGS: List[Bug] = [
         "one_look",
         "a refusal stands although room came free since its snapshot",
         "src/app/webhooks.c",
-        "question->last || view_room(question->app->view) == snapshot->room;",
-        "question->last || snapshot->room > 0 || true;",
+        "question->last || view_capacity_generation(question->app->view) ==",
+        "question->last || snapshot->capacity_generation > 0 || 1 ==",
         "sim 1-300",
     ),
     Bug(
         "any_names",
         "the cache of refusals forgets which nodes were asked about",
         "src/app/hints_answers.c",
-        "           answer->names == key->names && request_eq(",
-        "           request_eq(",
+        "answer->names == key->names &&",
+        "true &&",
         "sim 1-60",
     ),
     Bug(
@@ -171,15 +171,15 @@ BUGS: List[Bug] = [
     Bug(
         "list_on_its_way",
         "a list that is on its way when a new ledger has waited counts as one that began then",
-        "src/app/watcher.c",
-        "    reflector_free(watcher->pods.reflector);\n    watcher->pods.reflector = NULL;\n"
-        "    watcher->pods.watches = 0;\n    watcher->pods.settled = true;\n",
+        "src/app/informer.c",
+        "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
+        "    informer->pods.watches = 0;\n    informer->pods.settled = true;\n",
         "    struct reflector_stats stats;\n"
-        "    reflector_stats(watcher->pods.reflector, &stats);\n"
-        "    watcher->pods.settled = true;\n"
+        "    reflector_stats(informer->pods.reflector, &stats);\n"
+        "    informer->pods.settled = true;\n"
         "    if (!stats.synced || stats.lists > 1)\n        return INT64_MAX;\n"
-        "    reflector_free(watcher->pods.reflector);\n    watcher->pods.reflector = NULL;\n"
-        "    watcher->pods.watches = 0;\n",
+        "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
+        "    informer->pods.watches = 0;\n",
         "unit.app.writer",
     ),
     # And others like them, half of them against whoever waits.
@@ -371,7 +371,7 @@ BUGS: List[Bug] = [
     Bug(
         "squatter_counts",
         "of who names its node and asks more than it has, what no GPU has is counted, too",
-        "src/core/ledger_observe.c",
+        "src/core/ledger_adopt.c",
         "places->unplaced_milli += there == 0 ? want->milli : 0;",
         "places->unplaced_milli += there < UINT32_MAX ? want->milli : 0;",
         "sim 1-60",
@@ -379,7 +379,7 @@ BUGS: List[Bug] = [
     Bug(
         "squatter_fits",
         "who finds no room where it runs already is counted on GPUs that others have not filled",
-        "src/core/ledger_observe.c",
+        "src/core/ledger_adopt.c",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))\n            continue;",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on) ||\n"
         "            (places->shares > 0 && taken[i] >= gpu->milli))\n            continue;",
@@ -423,8 +423,8 @@ BUGS: List[Bug] = [
         "moment",
         "a node that shows nothing for a moment loses its UUIDs to who copies them",
         "src/core/ledger_draft.c",
-        "            claims = add_claim(out, claims, gpu->id);\n",
-        "            claims += 0;\n",
+        "            owned_ids = add_owned_id(out, owned_ids, gpu->id);\n",
+        "            owned_ids += 0;\n",
         "sim 1-150",
     ),
     Bug(
@@ -446,7 +446,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_clock",
         "what is old is dropped by a wall clock that is in doubt",
-        "src/store/tend.c",
+        "src/store/maintain.c",
         "wait <= store->limits.retain_ms) ||\n        atomic_load(&store->clock_doubted))",
         "wait <= store->limits.retain_ms))",
         "sim 1-60",

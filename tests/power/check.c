@@ -118,8 +118,8 @@ static void go_on(struct store **store, const struct store_schema *schema, const
         return;
     if ((*store)->seq != seq + 1)
         broken(found, "one more batch is lost after an orderly end");
-    if (store_audit(*store, &err) < 0)
-        broken(found, "audit after one more batch: %s", err.text);
+    if (store_verify(*store, &err) < 0)
+        broken(found, "verification after one more batch: %s", err.text);
 }
 
 void check_ledger(const struct platter *platter, const struct trace_event *at,
@@ -137,8 +137,8 @@ void check_ledger(const struct platter *platter, const struct trace_event *at,
     struct store *store = open_it(schema, trace->path, out);
     if (store != NULL)
         look(trace, store, out);
-    if (store != NULL && depth >= CHECK_AUDIT && store_audit(store, &err) < 0)
-        broken(out, "audit: %s", err.text);
+    if (store != NULL && depth >= CHECK_AUDIT && store_verify(store, &err) < 0)
+        broken(out, "verification: %s", err.text);
     if (store != NULL && depth == CHECK_GOES_ON && !out->broken)
         go_on(&store, schema, trace->path, out);
     disk_cut(); /* an orderly end is not what is looked at, and takes longer */
@@ -158,8 +158,8 @@ void check_copy(const struct platter *platter, const char *name, struct check_fo
     struct store *store = open_it(trace_next_schema(), name, out);
     if (store != NULL)
         look(trace, store, out);
-    if (store != NULL && store_audit(store, &err) < 0)
-        broken(out, "audit: %s", err.text);
+    if (store != NULL && store_verify(store, &err) < 0)
+        broken(out, "verification: %s", err.text);
     disk_cut();
     store_close(store);
 }

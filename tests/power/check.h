@@ -19,7 +19,7 @@ struct check_found {
 
 enum check_depth {
     CHECK_STATE,   /* it opens, which checks its pages and live tables; it is a state of the load */
-    CHECK_AUDIT,   /* ... and the audit of everything, history and journal as well */
+    CHECK_AUDIT,   /* ... and the verification of everything, history and journal as well */
     CHECK_GOES_ON, /* ... and one more batch, an orderly end, and another start */
 };
 

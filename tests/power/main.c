@@ -445,7 +445,7 @@ static void print_counters(const struct power *power, int64_t started_ns)
                  trace->states - 1, trace->events, trace->checkpoints, trace->folds,
                  trace->reopenings + 1, trace->copies, trace->versions);
     (void)printf("points %" PRIu64 " images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
-                 " alike %" PRIu64 " contents %" PRIu64 " audited %" PRIu64 " taken-off %" PRIu64
+                 " alike %" PRIu64 " contents %" PRIu64 " verified %" PRIu64 " taken-off %" PRIu64
                  " violations %" PRIu64 "\n",
                  power->points, power->built, power->distinct, power->opened, power->alike,
                  (uint64_t)power->contents.count, power->audited, power->taken_off,

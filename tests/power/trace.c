@@ -209,7 +209,7 @@ static void one_command(struct load *load)
     else if (what < 9)
         reserve(load, uid, node);
     else if (what < 12)
-        (void)world_observe(world, world_pod(world, uid, node), "300");
+        (void)world_adopt(world, world_pod(world, uid, node), "300");
     else if (what < 14)
         judge_again(load, uid);
     else
@@ -239,14 +239,14 @@ static void write_all(struct load *load)
     }
 }
 
-static void tend(struct load *load)
+static void maintain(struct load *load)
 {
     const int64_t now_ms = load->world.now_ms;
     const int pages = load->store->wal_pages;
     const uint64_t rows = atomic_load(&load->store->journal_rows);
     struct err err;
 
-    if (load->ops.tend(load->ops.ctx, now_ms - AGE_MS + day_ms, &err) < 0)
+    if (load->ops.maintain(load->ops.ctx, now_ms - AGE_MS + day_ms, &err) < 0)
         fail(&err);
     load->trace->checkpoints += load->store->wal_pages < pages;
     load->trace->folds += atomic_load(&load->store->journal_rows) < rows;
@@ -274,9 +274,9 @@ static void one_batch(struct load *load)
     }
     if (load->ops.commit(load->ops.ctx, &err) < 0)
         fail(&err);
-    world_settle(&load->world);
+    world_run_until_idle(&load->world);
     acknowledge(load);
-    tend(load);
+    maintain(load);
 }
 
 static void back_up(struct load *load)
@@ -341,7 +341,7 @@ void trace_record(struct trace *trace, const struct trace_rules *rules)
     acknowledge(&load);
     disk_watch(&load, take_event);
     open_store(&load);
-    if (store_claim(load.store, "a-cluster", &err) < 0)
+    if (store_set_cluster(load.store, "a-cluster", &err) < 0)
         fail(&err);
     load.claimed = true;
     live(&load);

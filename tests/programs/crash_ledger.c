@@ -39,7 +39,9 @@ static const struct store_schema *next_schema(void)
     return &next;
 }
 
-/* The audit, which replays the journal too; then what it loads has to pass the ledger's own. */
+/*
+ * The verification, which replays the journal too; then what it loads has to pass the ledger's own.
+ */
 static int judge(unsigned version, const char *file, struct err *err)
 {
     const struct store_rules rules = {.path = file};
@@ -52,11 +54,11 @@ static int judge(unsigned version, const char *file, struct err *err)
     struct ledger *ledger = ledger_new();
     int failed = store_open_as(&rules, &schema, &store, err);
     if (failed == 0)
-        failed = store_audit(store, err);
+        failed = store_verify(store, err);
     if (failed == 0)
         failed = store_load(store, ledger, err);
     if (failed == 0)
-        ledger_audit(ledger);
+        ledger_assert_valid(ledger);
     ledger_free(ledger);
     store_close(store);
     return failed;

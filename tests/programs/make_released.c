@@ -45,7 +45,7 @@ static void make(struct maker *maker, struct command command)
             STORE_OK ||
         maker->ops.commit(maker->ops.ctx, &err) < 0)
         fail(err.text);
-    world_settle(world);
+    world_run_until_idle(world);
 }
 
 static void node(struct maker *maker, const char *name, const char *uid,
@@ -72,7 +72,7 @@ static void reserve(struct maker *maker, const char *uid, const char *on, const 
 static void observe(struct maker *maker, const struct pod *pod, const char *words)
 {
     const struct command command = {
-        .kind = COMMAND_OBSERVE,
+        .kind = COMMAND_ADOPT,
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
@@ -189,13 +189,13 @@ int main(int argc, char **argv)
     world_init(&maker.world);
     maker.world.now_ms = first_ms;
     if (store_open(&rules, &maker.store, &err) < 0 ||
-        store_claim(maker.store, "uid-of-kube-system", &err) < 0)
+        store_set_cluster(maker.store, "uid-of-kube-system", &err) < 0)
         fail(err.text);
     store_ops(maker.store, &maker.ops);
     make_past(&maker);
     maker.world.now_ms += 40 * day_ms;
     maker.store->limits.retain_ms = 0;
-    if (maker.ops.tend(maker.ops.ctx, maker.world.now_ms, &err) < 0)
+    if (maker.ops.maintain(maker.ops.ctx, maker.world.now_ms, &err) < 0)
         fail(err.text);
     make_present(&maker);
     copy_killed(argv[1]);

@@ -304,7 +304,7 @@ static void step(struct sim_api *api, struct call *call)
     sim_call_hand_over(api, call);
     expire(api, call); /* what came in this very millisecond came in time */
     sim_call_hand_over(api, call);
-    sim_call_settle(api, call);
+    sim_call_finish(api, call);
 }
 
 void sim_api_now(struct sim_api *api, int64_t now_ms)
@@ -408,7 +408,7 @@ static int ops_start(void *ctx, const struct kube_request *request, struct err *
         call->later = sim_chance(api, 250);
         call->arrive_ms = call->deadline_ms + 1 + late_ms(api, call);
     }
-    sim_call_settle(api, call);
+    sim_call_finish(api, call);
     return 0;
 }
 
@@ -448,7 +448,7 @@ static void ops_cancel(void *ctx, uint64_t id)
     if (call == NULL)
         return;
     sim_call_deafen(call);
-    sim_call_settle(handle->api, call);
+    sim_call_finish(handle->api, call);
 }
 
 static void give(struct handle *handle, const struct parcel *parcel, void *user,
@@ -512,7 +512,7 @@ static void abandon(struct handle *handle)
             if (call->fault != SIM_LATE_EFFECT && sim_chance(api, 500))
                 call->arrive_ms = SIM_NEVER;
             sim_call_deafen(call);
-            sim_call_settle(api, call);
+            sim_call_finish(api, call);
         }
     }
     sim_parcels_drop(&handle->ready);
@@ -638,7 +638,7 @@ void sim_api_faults(struct sim_api *api, uint32_t per_mille)
                 release(api, call);
             if (call->watch)
                 sim_stream_plan_fault(api, call);
-            sim_call_settle(api, call);
+            sim_call_finish(api, call);
         }
     }
 }
@@ -651,7 +651,7 @@ void sim_api_late_within(struct sim_api *api, int64_t ms)
             continue;
         call->arrive_ms = api->now_ms + 1 + sim_below(api, ms);
         call->later = false;
-        sim_call_settle(api, call);
+        sim_call_finish(api, call);
     }
 }
 
@@ -671,7 +671,7 @@ void sim_api_outage(struct sim_api *api, int64_t until_ms)
                 call->arrive_ms = SIM_NEVER;
             sim_meet(api, call, SIM_OUTAGE);
             sim_fail(api, call, ERR_IO, "connection reset", false);
-            sim_call_settle(api, call);
+            sim_call_finish(api, call);
         }
     }
 }

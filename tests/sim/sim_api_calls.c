@@ -275,7 +275,7 @@ static int64_t next_look(const struct call *call)
     return earlier(at, sim_stream_due(call));
 }
 
-void sim_call_settle(struct sim_api *api, struct call *call)
+void sim_call_finish(struct sim_api *api, struct call *call)
 {
     /* A watch changes nothing: without a listener it is nothing. */
     if (call->handle == NULL && (call->arrive_ms == SIM_NEVER || call->watch)) {

@@ -146,7 +146,7 @@ struct call *sim_call_new(struct sim_api *api, struct handle *handle,
                           const struct kube_request *request);
 /* After any change: it goes when nothing more will come of it, else it gets its place in the
    agenda. */
-void sim_call_settle(struct sim_api *api, struct call *call);
+void sim_call_finish(struct sim_api *api, struct call *call);
 /* Nobody listens any more.  Does not settle it. */
 void sim_call_deafen(struct call *call);
 void sim_call_free(struct sim_api *api, struct call *call);

@@ -277,7 +277,7 @@ void sim_stream_spread(struct sim_api *api, const char *path)
         if (call->stream.resource == resource) {
             must(ask_since(api, call, call->stream.version) == 200);
             send_events(api, call);
-            sim_call_settle(api, call); /* somebody listens: it stays */
+            sim_call_finish(api, call); /* somebody listens: it stays */
         }
         call->stream.version = version;
     }

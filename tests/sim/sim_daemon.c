@@ -1,5 +1,5 @@
 /*
- * daemon - milligpud's own parts in one thread: writer, watcher, outbox, webhooks, store.
+ * daemon - milligpud's own parts in one thread: writer, informer, outbox, webhooks, store.
  *
  * What daemon.c does with threads is done here by taking turns in an order that is drawn.  The
  * process can end between any two turns, and in the middle of a write: then nothing that it says
@@ -83,7 +83,7 @@ static void count_rollback(void *ctx)
 static int count_tend(void *ctx, int64_t now_ms, struct err *err)
 {
     struct sim *sim = ctx;
-    return sim->daemon.store.tend(sim->daemon.store.ctx, now_ms, err);
+    return sim->daemon.store.maintain(sim->daemon.store.ctx, now_ms, err);
 }
 
 /* --- start --- */
@@ -134,18 +134,18 @@ static void fill_app(struct sim *sim)
                                           .whole_resource = settings->whole_resource};
     app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
     app->between = (struct between_ops){.ctx = sim, .at = between};
-    app->settle_ms = 90000;
+    app->grace_ms = 90000;
     app->wake_namespace = settings->namespace;
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->store_ops = (struct store_ops){.ctx = sim,
                                         .begin = count_begin,
                                         .write = count_write,
                                         .commit = count_commit,
                                         .rollback = count_rollback,
-                                        .tend = count_tend};
+                                        .maintain = count_tend};
 }
 
 /* Checkpoints and folds as often as they fit into minutes. */
@@ -172,8 +172,8 @@ static void close_parts(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
     struct app *app = &daemon->app;
 
-    claim_free(daemon->claim);
-    watcher_free(daemon->watcher);
+    cluster_identity_free(daemon->identity);
+    informer_free(daemon->informer);
     outbox_free(app->outbox);
     writer_free(daemon->writer);
     webhooks_free(daemon->webhooks);
@@ -186,7 +186,7 @@ static void close_parts(struct sim *sim)
         }
     queue_free(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
@@ -238,8 +238,8 @@ void daemon_boot(struct sim *sim)
                                         .result = take_result};
     app->outbox = outbox_new(&outbox);
     daemon->writer = writer_new(app);
-    daemon->claim = claim_new(app, &daemon->watch_ops);
-    daemon->watcher = watcher_new(app, &daemon->watch_ops);
+    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
+    daemon->informer = informer_new(app, &daemon->watch_ops);
     daemon->webhooks = webhooks_new(app);
     daemon->up = true;
     daemon->told_nodes = daemon->applied_nodes = 0;
@@ -308,13 +308,13 @@ void daemon_stop(struct sim *sim)
 static void to_claim(void *user, const struct kube_answer *answer)
 {
     struct sim *sim = user;
-    claim_answer(sim->daemon.claim, sim->now_ms, answer);
+    cluster_identity_answer(sim->daemon.identity, sim->now_ms, answer);
 }
 
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct sim *sim = user;
-    watcher_answer(sim->daemon.watcher, sim->now_ms, answer);
+    informer_answer(sim->daemon.informer, sim->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -336,14 +336,14 @@ static void turn_of_watcher(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
     struct err err;
 
-    if (!claim_done(daemon->claim)) {
-        sooner(sim, claim_step(daemon->claim, sim->now_ms));
+    if (!cluster_identity_done(daemon->identity)) {
+        sooner(sim, cluster_identity_step(daemon->identity, sim->now_ms));
         daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_claim);
-        if (claim_refused(daemon->claim, &err) && !disk_is_cut())
+        if (cluster_identity_refused(daemon->identity, &err) && !disk_is_cut())
             sim_violation(sim, "the ledger is said to be another cluster's: %s", err.text);
         return;
     }
-    sooner(sim, watcher_step(daemon->watcher, sim->now_ms));
+    sooner(sim, informer_step(daemon->informer, sim->now_ms));
     daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_watcher);
 }
 
@@ -359,7 +359,7 @@ static void turn_of_writer(struct sim *sim)
         daemon->applied_nodes = daemon->told_nodes;
         daemon->applied_pods = daemon->told_pods;
     }
-    if (atomic_load(&daemon->app.settled_at_ms) != 0)
+    if (atomic_load(&daemon->app.grace_ends_ms) != 0)
         sim_met("ledger/settles");
     if (daemon_ready(sim))
         daemon->rebuilds = false;

@@ -861,8 +861,8 @@ static void judge_file(struct sim *sim, const struct snapshot *snapshot)
     const struct node *node;
     size_t at = 0;
 
-    if (store_audit(sim->daemon.app.store, &err) < 0)
-        sim_violation(sim, "the file does not pass its audit: %s", err.text);
+    if (store_verify(sim->daemon.app.store, &err) < 0)
+        sim_violation(sim, "the file does not pass its verification: %s", err.text);
     if (store_load(sim->daemon.app.store, ledger, &err) < 0)
         sim_violation(sim, "the file cannot be loaded: %s", err.text);
     uint32_t kept = 0;

@@ -22,8 +22,8 @@
 #include <jansson.h>
 
 #include "app/app.h"
-#include "app/claim.h"
-#include "app/watcher.h"
+#include "app/cluster_identity.h"
+#include "app/informer.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "sim_api.h"
@@ -93,8 +93,8 @@ struct sim_daemon {
     struct kube_ops call_ops;
     struct store_ops store; /* the real one, which ours counts around */
     struct writer *writer;
-    struct watcher *watcher;
-    struct claim *claim;
+    struct informer *informer;
+    struct cluster_identity *identity;
     struct webhooks *webhooks;
     int64_t next_ms;        /* when it wants to be stepped again */
     int64_t boot_ms;        /* when it is started again, while it is down */

@@ -663,7 +663,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     if (!sim->settling && draw_chance(&sim->draw, first ? 150 : 10))
         sim->pressing = world_makes_room(sim, pod);
     view->events = sim->events;
-    const uint64_t room = sim->daemon.up ? view_room(sim->daemon.app.view) : 0;
+    const uint64_t room = sim->daemon.up ? view_capacity_generation(sim->daemon.app.view) : 0;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
         refused(sim, view, false);
         write_condition(sim, pod, "no node");

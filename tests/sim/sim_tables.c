@@ -35,7 +35,7 @@ static void judge_pods(const struct sim *sim)
 
     for (uint32_t i = 0; i < sim->truth.pods; i++)
         alive += truth_alive(&sim->truth.pod[i]) ? 1 : 0;
-    const size_t known = pods_count(sim->daemon.app.pods);
+    const size_t known = pod_cache_count(sim->daemon.app.pod_cache);
     if (known > alive)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
 }
@@ -44,7 +44,7 @@ static void judge_pods(const struct sim *sim)
 static void judge_bytes(const struct sim *sim)
 {
     const struct hints_bytes hints = hints_bytes(sim->daemon.app.hints);
-    const struct pods_bytes pods = pods_bytes(sim->daemon.app.pods);
+    const struct pod_cache_bytes pods = pod_cache_bytes(sim->daemon.app.pod_cache);
     const struct {
         const char *name;
         size_t bytes;
@@ -61,7 +61,7 @@ static void judge_bytes(const struct sim *sim)
                           table[i].name, table[i].bytes, table[i].most);
     if (hints_waiting(sim->daemon.app.hints) == 0 && hints.askers == 0 && hints.wishes > 0)
         sim_violation(sim, "nobody is remembered, and wishes take %zu bytes", hints.wishes);
-    if (pods_count(sim->daemon.app.pods) == 0 && pods.requests + pods.told > 0)
+    if (pod_cache_count(sim->daemon.app.pod_cache) == 0 && pods.requests + pods.told > 0)
         sim_violation(sim, "no pod is known, and requests take %zu bytes, what was told %zu",
                       pods.requests, pods.told);
 }

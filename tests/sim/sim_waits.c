@@ -110,7 +110,7 @@ void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth
 {
     if (sim->settling || sim_is_still(sim) || !sim->daemon.up || !is_owed(sim, view, pod))
         return;
-    const bool overtaken = view_room(sim->daemon.app.view) != room;
+    const bool overtaken = view_capacity_generation(sim->daemon.app.view) != room;
     if (overtaken)
         sim_met("wake_up/overtaken");
     if (!overtaken && !draw_chance(&sim->draw, 300))

@@ -12,7 +12,7 @@ void world_init(struct world *world)
     arena_init(&world->arena);
 }
 
-void world_settle(struct world *world)
+void world_run_until_idle(struct world *world)
 {
     while (world->dones > 0)
         change_done(&world->done[--world->dones]);
@@ -20,7 +20,7 @@ void world_settle(struct world *world)
 
 void world_done(struct world *world)
 {
-    world_settle(world);
+    world_run_until_idle(world);
     xfree(world->done);
     ledger_free(world->ledger);
     arena_done(&world->arena);
@@ -55,7 +55,7 @@ enum verdict world_do(struct world *world, const struct command *command)
         world->done = xgrow(world->done, world->dones, &world->capacity, sizeof *world->done);
         world->done[world->dones++] = change;
     }
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
     return verdict;
 }
 
@@ -88,7 +88,7 @@ void world_undo(struct world *world)
     struct change *change = &world->done[--world->dones];
     ledger_undo(world->ledger, change);
     change_done(change);
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
 }
 
 struct inventory *world_inventory(struct world *world, const char *node, const char *uid,
@@ -181,7 +181,7 @@ void world_note(struct world *world, struct pod *pod, const char *lines)
 {
     struct arena *arena = &world->arena;
 
-    pod->note = NOTE_OK;
+    pod->annotation = NOTE_OK;
     pod->note_text = arena_copy(arena, text_of(lines));
     pod->shares = 0;
     pod->share = arena_array(arena, strlen(lines) + 1, sizeof *pod->share);
@@ -244,11 +244,11 @@ static const struct request *request_of_bound(struct world *world, struct pod *p
     return request;
 }
 
-enum verdict world_observe(struct world *world, const struct pod *pod, const char *words)
+enum verdict world_adopt(struct world *world, const struct pod *pod, const char *words)
 {
     struct pod asking = *pod;
     const struct command command = {
-        .kind = COMMAND_OBSERVE,
+        .kind = COMMAND_ADOPT,
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
@@ -287,7 +287,7 @@ static void dump_allocation(struct strbuf *out, const struct allocation *allocat
     strbuf_printf(out, "  pod %s %s/%s node %s %s %s %s presumed %d doubt %d differs %d", is->uid,
                   is->namespace, is->name, is->node->text, is->node_uid->text,
                   allocation_state_name(is->state), allocation_origin_name(is->origin),
-                  is->presumed, is->in_doubt, is->note_differs);
+                  is->presumed, is->in_doubt, is->annotation_differs);
     strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld version %llu\n", is->held_gpus,
                   is->unplaced_milli, (long long)is->reserved_ms, (long long)is->bound_ms,
                   (long long)is->released_ms, (long long)is->terminating_ms,
@@ -307,8 +307,8 @@ static void dump_node(struct strbuf *out, const struct node *node)
                   (long long)node->since_ms);
     for (uint32_t i = 0; i < node->gpus; i++)
         dump_gpu(out, &node->gpu[i]);
-    for (uint32_t i = 0; i < node->claims; i++)
-        strbuf_printf(out, "  claim %s\n", node->claim[i]->text);
+    for (uint32_t i = 0; i < node->owned_ids; i++)
+        strbuf_printf(out, "  claim %s\n", node->owned_id[i]->text);
     for (uint32_t i = 0; i < node->allocations; i++)
         dump_allocation(out, node->allocation[i]);
 }
@@ -369,9 +369,9 @@ static void copy_node(struct ledger *copy, const struct node *node)
 {
     struct err err;
     struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
-    const struct atom **claim = xcalloc(node->claims + 1, sizeof(struct atom *));
-    for (uint32_t i = 0; i < node->claims; i++)
-        claim[i] = translate(copy, node->claim[i]);
+    const struct atom **owned_id = xcalloc(node->owned_ids + 1, sizeof(struct atom *));
+    for (uint32_t i = 0; i < node->owned_ids; i++)
+        owned_id[i] = translate(copy, node->owned_id[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
         gpu[i] = node->gpu[i];
         gpu[i].id = translate(copy, gpu[i].id);
@@ -389,13 +389,13 @@ static void copy_node(struct ledger *copy, const struct node *node)
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = gpu,
-        .claims = node->claims,
-        .claim = claim,
+        .owned_ids = node->owned_ids,
+        .owned_id = owned_id,
     };
     if (ledger_restore_node(copy, &build, &err) != 0)
         must_fail(__FILE__, __LINE__, err.text);
     xfree(gpu);
-    xfree(claim);
+    xfree(owned_id);
 }
 
 static void copy_allocation(struct ledger *copy, const struct allocation *allocation)
@@ -426,6 +426,6 @@ struct ledger *world_copy(const struct ledger *ledger)
     at = 0;
     while ((allocation = ledger_next(ledger, &at)) != NULL)
         copy_allocation(copy, allocation);
-    ledger_audit(copy);
+    ledger_assert_valid(copy);
     return copy;
 }

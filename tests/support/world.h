@@ -1,7 +1,7 @@
 /*
  * world - a small ledger with the words to play with it, for tests.
  *
- * world_do() decides, applies and audits; what it applied can be undone, newest first.
+ * world_do() decides, applies and verifications; what it applied can be undone, newest first.
  * world_dump() writes a ledger or a snapshot as text in one fixed order, so that two of them
  * can be compared.
  */
@@ -28,10 +28,10 @@ int world_set_up(void **state);
 int world_tear_down(void **state);
 
 enum verdict world_do(struct world *world, const struct command *command);
-/* The same without the audit, and for good: where there are too many for that. */
+/* The same without the verification, and for good: where there are too many for that. */
 enum verdict world_do_quickly(struct world *world, const struct command *command);
-void world_undo(struct world *world);   /* the newest change that is not undone yet */
-void world_settle(struct world *world); /* what was done stays: forget how to undo it */
+void world_undo(struct world *world);           /* the newest change that is not undone yet */
+void world_run_until_idle(struct world *world); /* what was done stays: forget how to undo it */
 
 /* One GPU of an inventory.  id NULL: made up.  milli 0: the whole GPU; mib as it is. */
 struct world_gpu {
@@ -64,7 +64,7 @@ enum verdict world_reserve(struct world *world, const char *uid, const char *nod
                            const char *words);
 enum verdict world_reserve_for(struct world *world, const char *uid, const char *node,
                                const struct request *request);
-enum verdict world_observe(struct world *world, const struct pod *pod, const char *words);
+enum verdict world_adopt(struct world *world, const struct pod *pod, const char *words);
 /* CONFIRM, DOUBT, RELEASE */
 enum verdict world_step(struct world *world, enum command_kind kind, const char *uid);
 

@@ -181,7 +181,7 @@ static void do_observe(struct table *table, const struct line *line)
         }
     }
     const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
-    say_verdict(table, world_observe(world, pod, words));
+    say_verdict(table, world_adopt(world, pod, words));
 }
 
 static void do_step(struct table *table, const struct line *line)
@@ -219,7 +219,7 @@ static void do_restart(struct table *table, const struct line *line)
     CLEANUP(xfreep) char *before = world_dump(world->ledger);
     CLEANUP(xfreep) char *after = world_dump(copy);
     assert_string_equal(before, after);
-    world_settle(world);
+    world_run_until_idle(world);
     ledger_free(world->ledger);
     world->ledger = copy;
     say(table, "ok");

@@ -222,7 +222,7 @@ static void rebuild(struct table *table, struct made *made)
     };
     node_unref(made->node);
     made->node = node_new(&build);
-    node_audit(made->node);
+    node_assert_valid(made->node);
 }
 
 static void run_node(struct table *table)

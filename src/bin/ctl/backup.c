@@ -8,7 +8,7 @@
 #include "ctl.h"
 
 /* The bytes on disk before the name; the name on disk before success. */
-static int settle(FILE *file, const char *name, struct err *err)
+static int flush_to_disk(FILE *file, const char *name, struct err *err)
 {
     must(file != NULL);
     if (fflush(file) != 0 || fsync(fileno(file)) != 0)
@@ -70,7 +70,7 @@ static int download(struct ctl *ctl, const char *made, struct err *err)
     }
     int status = client_download(ctl_client(ctl), base, "/api/v1/backup", file, err);
     if (status == 0)
-        status = settle(file, made, err);
+        status = flush_to_disk(file, made, err);
     if (fclose(file) != 0 && status == 0)
         status = err_set(err, ERR_IO, "%.300s: %m", made);
     return status;

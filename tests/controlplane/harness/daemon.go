@@ -48,7 +48,7 @@ func (d *Daemon) Spawn() error {
 	args := append([]string{"--kubeconfig", d.Kubeconfig, "--ledger", d.Ledger,
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
-		"--namespace", Namespace, "--settle-s", d.SettleS}, d.Args...)
+		"--namespace", Namespace, "--grace-period-s", d.SettleS}, d.Args...)
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ static int rig_tend(void *ctx, int64_t now_ms, struct err *err)
 
     if (strikes(rig, RIG_TEND))
         return err_set(err, ERR_IO, "the disk gave an error");
-    return rig->real_store.tend(rig->real_store.ctx, now_ms, err);
+    return rig->real_store.maintain(rig->real_store.ctx, now_ms, err);
 }
 
 static bool is_binding(const struct kube_request *request)
@@ -301,7 +301,7 @@ static void open_ledger(struct rig *rig)
                                         .write = rig_write,
                                         .commit = rig_commit,
                                         .rollback = rig_rollback,
-                                        .tend = rig_tend};
+                                        .maintain = rig_tend};
 }
 
 /* The process: all but the ledger and the cluster. */
@@ -314,7 +314,7 @@ static void start(struct rig *rig)
     wire_up(rig, &rig->call);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
-    app->pods = pods_new();
+    app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     const struct outbox_rules outbox = {.ops = &rig->call.ops,
                                         .wire = &app->wire_rules,
@@ -326,7 +326,7 @@ static void start(struct rig *rig)
                                         .result = take_result};
     app->outbox = outbox_new(&outbox);
     rig->writer = writer_new(app);
-    rig->watcher = watcher_new(app, &rig->watch.ops);
+    rig->informer = informer_new(app, &rig->watch.ops);
     rig->webhooks = webhooks_new(app);
     must(writer_load(rig->writer, &err) == 0);
     atomic_store(&app->claimed, true);
@@ -348,13 +348,13 @@ static void stop(struct rig *rig)
 {
     struct app *app = &rig->app;
 
-    watcher_free(rig->watcher);
+    informer_free(rig->informer);
     outbox_free(app->outbox);
     writer_free(rig->writer);
     webhooks_free(rig->webhooks);
     empty_queue(app->queue);
     hints_free(app->hints);
-    pods_free(app->pods);
+    pod_cache_free(app->pod_cache);
     view_free(app->view);
     wire_down(&rig->watch);
     wire_down(&rig->call);
@@ -380,7 +380,7 @@ struct rig *rig_new_on(const char *ledger)
     app->fake = fake_apiserver_new("rig");
     fake_apiserver_set_clock(app->fake, rig_wall, rig);
     open_ledger(rig);
-    must(store_claim(app->store, "cluster", &(struct err){0}) == 0);
+    must(store_set_cluster(app->store, "cluster", &(struct err){0}) == 0);
     start(rig);
     return rig;
 }
@@ -435,7 +435,7 @@ static void end(struct rig *rig)
     atomic_store(&app->pods_synced, false);
     atomic_store(&app->disk_broken, false);
     atomic_store(&app->safe_mode, false);
-    atomic_store(&app->settled_at_ms, 0);
+    atomic_store(&app->grace_ends_ms, 0);
 }
 
 void rig_restart(struct rig *rig)
@@ -466,7 +466,7 @@ void rig_lose_ledger(struct rig *rig)
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct rig *rig = user;
-    watcher_answer(rig->watcher, rig->now_ms, answer);
+    informer_answer(rig->informer, rig->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -478,7 +478,7 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 /* Each of the threads once; true: the writer had something to do. */
 static bool turn(struct rig *rig)
 {
-    (void)watcher_step(rig->watcher, rig->now_ms);
+    (void)informer_step(rig->informer, rig->now_ms);
     rig->watch.ops.poll(rig->watch.ops.ctx, 0, rig, to_watcher);
     const size_t took = writer_step(rig->writer, 0);
     (void)outbox_step(rig->app.outbox, rig->now_ms, rig->wall_ms);
@@ -531,7 +531,7 @@ bool rig_pass_until_ready(struct rig *rig, int64_t ms)
     return app_ready(&rig->app, NULL);
 }
 
-void rig_settle(struct rig *rig)
+void rig_run_until_idle(struct rig *rig)
 {
     for (int i = 0; i < 10; i++) {
         rig->now_ms += 12000;

@@ -1,7 +1,7 @@
 /*
  * rig - the whole application in one thread, with a clock in the hand.
  *
- * Real parts: writer, watcher, outbox, webhooks, the fake API server, the store in memory.  In
+ * Real parts: writer, informer, outbox, webhooks, the fake API server, the store in memory.  In
  * between, where the world can fail: store_ops that fail when told, kube_ops that lose answers when
  * told, and a fault that strikes the n-th call of either.  Web calls are records that keep their
  * answer; there are no sockets.
@@ -10,7 +10,7 @@
 #define MILLIGPU_TESTS_RIG_H
 
 #include "app/app.h"
-#include "app/watcher.h"
+#include "app/informer.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "support/fake_http.h"
@@ -75,7 +75,7 @@ struct rig {
     uint32_t felt;   /* how many of these in this process */
     const char *ledger;
     struct writer *writer;
-    struct watcher *watcher;
+    struct informer *informer;
     struct webhooks *webhooks;
     int64_t now_ms;
     int64_t wall_ms;
@@ -120,7 +120,7 @@ void rig_pass(struct rig *rig, int64_t ms);
 /* No further than to the first moment in which the daemon is ready; false: it did not come. */
 bool rig_pass_until_ready(struct rig *rig, int64_t ms);
 /* Two minutes: every back-off, deadline and doubt has come to its end. */
-void rig_settle(struct rig *rig);
+void rig_run_until_idle(struct rig *rig);
 
 /* The API server's side.  limits: "300" and so on for one container c. */
 void rig_pod(struct rig *rig, const char *name, const char *limits);

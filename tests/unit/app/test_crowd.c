@@ -81,7 +81,7 @@ static void crowd(struct rig *rig, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
-        (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+        (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
         refused(rig->app.hints, &greedy->pod);
         xfree(greedy);
     }
@@ -91,8 +91,8 @@ static void disperse(struct rig *rig, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
-        pods_remove(rig->app.pods, greedy->uid);
-        hints_settled(rig->app.hints, text_of(greedy->uid));
+        pod_cache_remove(rig->app.pod_cache, greedy->uid);
+        hints_resolved(rig->app.hints, text_of(greedy->uid));
         xfree(greedy);
     }
 }
@@ -103,17 +103,17 @@ static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(
 
     crowd(rig, WAITING_MAX);
     const struct hints_bytes hints = hints_bytes(rig->app.hints);
-    const struct pods_bytes pods = pods_bytes(rig->app.pods);
+    const struct pod_cache_bytes pods = pod_cache_bytes(rig->app.pod_cache);
     assert_int_equal(hints_waiting(rig->app.hints), WAITING_MAX);
     assert_true(hints.wishes > 0 && hints.wishes <= WISHES_BYTES_MAX);
     assert_true(hints.askers > 0 && hints.askers <= ASKERS_BYTES_MAX);
     assert_true(pods.requests > 0 && pods.requests <= WISHES_BYTES_MAX);
-    /* A record of the table of pods takes less than 512 bytes beside what it asks. */
+    /* A record of the pod cache takes less than 512 bytes beside what it asks. */
     assert_true(hints.wishes + hints.askers + pods.requests + WAITING_MAX * (size_t)512 < 32 * MIB);
     disperse(rig, WAITING_MAX);
     assert_int_equal(hints_bytes(rig->app.hints).wishes, 0);
     assert_int_equal(hints_bytes(rig->app.hints).askers, 0);
-    assert_int_equal(pods_bytes(rig->app.pods).requests, 0);
+    assert_int_equal(pod_cache_bytes(rig->app.pod_cache).requests, 0);
 }
 
 static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
@@ -122,9 +122,9 @@ static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
     struct greedy *greedy = greedy_new(7);
 
     refused(rig->app.hints, &greedy->pod);
-    (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+    (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
     const size_t wishes = hints_bytes(rig->app.hints).wishes;
-    const size_t requests = pods_bytes(rig->app.pods).requests;
+    const size_t requests = pod_cache_bytes(rig->app.pod_cache).requests;
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
@@ -133,10 +133,10 @@ static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
         greedy->name[0][0] = 'c';
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
             greedy->name[k][0] = 'c';
-        (void)pods_put(rig->app.pods, &greedy->pod, &rules, 1);
+        (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
     }
     assert_int_equal(hints_bytes(rig->app.hints).wishes, wishes);
-    assert_int_equal(pods_bytes(rig->app.pods).requests, requests);
+    assert_int_equal(pod_cache_bytes(rig->app.pod_cache).requests, requests);
     xfree(greedy);
 }
 
@@ -154,15 +154,17 @@ static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void *
                       .containers = 1,
                       .container = &container};
 
-    (void)pods_put(rig->app.pods, &pod, &rules, 1);
+    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
     pod.uid = "u2";
     pod.name = "second";
     container.name = "two";
-    (void)pods_put(rig->app.pods, &pod, &rules, 1);
-    assert_string_equal(pods_find(rig->app.pods, "u1")->request->want[0].container, "one");
-    assert_string_equal(pods_find(rig->app.pods, "u2")->request->want[0].container, "two");
-    pods_remove(rig->app.pods, "u1");
-    pods_remove(rig->app.pods, "u2");
+    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
+    assert_string_equal(pod_cache_find(rig->app.pod_cache, "u1")->request->want[0].container,
+                        "one");
+    assert_string_equal(pod_cache_find(rig->app.pod_cache, "u2")->request->want[0].container,
+                        "two");
+    pod_cache_remove(rig->app.pod_cache, "u1");
+    pod_cache_remove(rig->app.pod_cache, "u2");
 }
 
 enum { ENOUGH = 1000 }; /* to fill the part of the tables that large requests get */
@@ -176,7 +178,7 @@ static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **s
     crowd(rig, ENOUGH);
     rig_pod(rig, "a", "300");
     rig_run(rig);
-    struct pod_record *record = pods_copy(rig->app.pods, "default", "a");
+    struct pod_record *record = pod_cache_copy(rig->app.pod_cache, "default", "a");
     assert_non_null(record->request);
     (void)rig_filter(rig, "a", "");
     struct pod_container container = {.name = "c", .amount = "300"};
@@ -282,10 +284,10 @@ static void large_pod(struct rig *rig, const char *name, const char *node)
 
 static const struct pod_record *known(struct rig *rig, const char *name)
 {
-    struct pod_record *copy = pods_copy(rig->app.pods, "default", name);
+    struct pod_record *copy = pod_cache_copy(rig->app.pod_cache, "default", name);
 
     assert_non_null(copy);
-    const struct pod_record *record = pods_find(rig->app.pods, copy->uid);
+    const struct pod_record *record = pod_cache_find(rig->app.pod_cache, copy->uid);
     pod_record_free(copy);
     return record;
 }
@@ -355,8 +357,8 @@ static void tell_long(struct rig *rig, unsigned number, size_t bytes)
                             .node = "elsewhere",
                             .resource_version = "9000000",
                             .unreadable = text};
-    (void)pods_put(rig->app.pods, &pod, &rules, 1);
-    pods_remember(rig->app.pods, &pod);
+    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
+    pod_cache_remember(rig->app.pod_cache, &pod);
     xfree(text);
 }
 
@@ -368,9 +370,9 @@ static void fill_told(struct rig *rig)
 
     for (size_t bytes = 200000; bytes > 0; bytes /= 2)
         do {
-            told = pods_bytes(rig->app.pods).told;
+            told = pod_cache_bytes(rig->app.pod_cache).told;
             tell_long(rig, i++, bytes);
-        } while (pods_bytes(rig->app.pods).told > told);
+        } while (pod_cache_bytes(rig->app.pod_cache).told > told);
     assert_true(told > TOLD_BYTES_MAX / 2);
 }
 
@@ -414,7 +416,7 @@ static void while_bindings_fill_their_memory_no_more_are_made(void **state)
     (void)writer_step(rig->writer, 0);
     assert_non_null(strstr(rig_error(call), "too many Bindings wait"));
     assert_int_equal(rig_taken(rig, "n1"), 0);
-    rig_settle(rig);
+    rig_run_until_idle(rig);
     assert_int_equal(outbox_bytes(rig->app.outbox), 0);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
     xfree(large);

@@ -187,10 +187,10 @@ static void disk_and_memory_agree(struct rig *rig)
     const struct snapshot *snapshot = view_take(rig->app.view);
     struct err err;
 
-    CHECK(store_audit(rig->app.store, &err) == 0);
+    CHECK(store_verify(rig->app.store, &err) == 0);
     CHECK(store_replay_check(rig->app.store, &err) == 0);
     CHECK(store_load(rig->app.store, ledger, &err) == 0);
-    ledger_audit(ledger);
+    ledger_assert_valid(ledger);
     char *on_disk = world_dump(ledger);
     char *in_memory = world_dump_snapshot(snapshot);
     CHECK_TEXT(on_disk, in_memory);
@@ -207,7 +207,7 @@ static bool is_noted(const struct node *node, const struct allocation *allocatio
 
     strbuf_init(&note);
     note_value(&note, allocation, node);
-    const bool same = pod->note != NOTE_NONE && strcmp(pod->note_text, note.data) == 0;
+    const bool same = pod->annotation != NOTE_NONE && strcmp(pod->note_text, note.data) == 0;
     strbuf_done(&note);
     return same || allocation->is.presumed;
 }
@@ -292,7 +292,7 @@ static void conditions_are_written(struct rig *rig)
         if (node != NULL && node[0] == '\0')
             rig_annotate(rig, names[i], "\"example.com/condition\":\"not bound\"");
     }
-    rig_settle(rig);
+    rig_run_until_idle(rig);
 }
 
 /* False if no call was left that could fail. */
@@ -311,7 +311,7 @@ static bool run(const struct rig_fault *fault, const char *ledger)
     rig_heal(rig);
     rig_pass(rig, 2000);
     CHECK(!disk || app_ready(&rig->app, NULL));
-    rig_settle(rig);
+    rig_run_until_idle(rig);
     conditions_are_written(rig);
     the_world_is_right(rig);
     rig_free(rig);

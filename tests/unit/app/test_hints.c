@@ -139,7 +139,7 @@ static void a_bound_pod_leaves_no_tentative_placement(void **state)
     static struct tentative tentative[TENTATIVES_MAX];
 
     offer(scene, "a", 1000);
-    hints_settled(scene->hints, TEXT("a"));
+    hints_resolved(scene->hints, TEXT("a"));
     assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 1000, tentative), 0);
 }
 
@@ -361,7 +361,7 @@ static void a_refused_pod_waits_until_it_is_settled(void **state)
     assert_int_equal(hints_waiting(scene->hints), 0);
     refuse(scene, "a", 300, 9500);
     assert_int_equal(hints_waiting(scene->hints), 1);
-    hints_settled(scene->hints, TEXT("a"));
+    hints_resolved(scene->hints, TEXT("a"));
     assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
@@ -391,8 +391,8 @@ static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **stat
     assert_int_equal(named(scene, &arena), 2);
     assert_true(hints_hold(scene->hints, TEXT("a"), &arena, &a));
     assert_true(hints_hold(scene->hints, TEXT("b"), &arena, &b));
-    hints_settled(scene->hints, TEXT("a"));
-    hints_settled(scene->hints, TEXT("b"));
+    hints_resolved(scene->hints, TEXT("a"));
+    hints_resolved(scene->hints, TEXT("b"));
     assert_int_equal(a.request->want[0].milli, 300);
     assert_int_equal(b.request->want[0].milli, 300);
     assert_int_equal(a.offered, 0);
@@ -426,7 +426,7 @@ static void who_waits_all_the_while_is_named_once(void **state)
             seen += strcmp(names.uid[i], "stays") == 0;
         for (size_t i = 0; i < 100; i++) {
             (void)snprintf(uid, sizeof uid, "pod-%zu", place % OTHERS + i);
-            hints_settled(scene->hints, text_of(uid));
+            hints_resolved(scene->hints, text_of(uid));
             (void)snprintf(uid, sizeof uid, "new-%zu-%zu", place, i);
             refuse(scene, uid, 300, 0);
         }
@@ -439,15 +439,15 @@ static void who_has_settled_never_waits_again(void **state)
 {
     struct scene *scene = *state;
 
-    hints_settled(scene->hints, TEXT("a"));
+    hints_resolved(scene->hints, TEXT("a"));
     refuse(scene, "a", 300, 1000);
     offer(scene, "a", 1000);
     assert_int_equal(hints_waiting(scene->hints), 0);
     assert_false(late(scene, 3000, 0));
-    for (int i = 0; i < SETTLED_MAX; i++) { /* which is remembered of so many */
+    for (int i = 0; i < RESOLVED_MAX; i++) { /* which is remembered of so many */
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        hints_settled(scene->hints, text_of(uid));
+        hints_resolved(scene->hints, text_of(uid));
     }
     refuse(scene, "a", 300, 1000);
     refuse(scene, "pod-0", 300, 1000);
@@ -542,7 +542,7 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
         char uid[32];
         (void)snprintf(uid, sizeof uid, "kind-%d", i);
         if (i % (WISHES_TRIED_MAX + 1) == WISHES_TRIED_MAX)
-            hints_settled(scene->hints, text_of(uid));
+            hints_resolved(scene->hints, text_of(uid));
     }
     assert_false(would_fit(scene, 0));
 }
@@ -631,7 +631,7 @@ static void requests_are_searched_while_those_that_wait_with_them_come_and_go(vo
     for (int i = 0; i < 200; i++) {
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        hints_settled(scene->hints, text_of(uid));
+        hints_resolved(scene->hints, text_of(uid));
     }
     assert_int_equal(hints_waiting(scene->hints), 0);
     assert_false(would_fit(scene, 0));
@@ -644,13 +644,13 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
     struct want other = one_want(301);
     const struct request request = {.wants = 1, .want = &want};
     const struct request another = {.wants = 1, .want = &other};
-    const struct refusal_key key = {.request = &request, .names = 7, .room = 3};
+    const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 3};
     struct refusal_key moved = key;
     struct refusal_key different = key;
     enum reason reason = REASON_NONE;
     struct strbuf out;
 
-    moved.room = 4;
+    moved.capacity_generation = 4;
     different.request = &another;
     hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_ROOM);
     strbuf_init(&out);
@@ -670,7 +670,7 @@ static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **stat
     struct want renamed = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
     const struct request another = {.wants = 1, .want = &renamed};
-    const struct refusal_key key = {.request = &request, .names = 7, .room = 3};
+    const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 3};
     struct refusal_key again = key;
     enum reason reason = REASON_NONE;
     struct strbuf out;
@@ -691,7 +691,7 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
     struct scene *scene = *state;
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
-    const struct refusal_key key = {.request = &request, .names = 7, .room = 0};
+    const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 0};
     enum reason reason = REASON_NONE;
     struct strbuf out;
 

@@ -658,7 +658,7 @@ static void few_events_fly_at_once_and_those_beyond_the_bound_are_dropped(void *
                                            .uid = "u",
                                            .reason = "GPULedgerDrift",
                                            .action = "over",
-                                           .note = "text",
+                                           .annotation = "text",
                                            .instance = "test",
                                            .at_ms = 1};
 

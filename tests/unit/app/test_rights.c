@@ -111,7 +111,7 @@ static void answer_one(struct scene *scene)
     say(scene, KUBE_DONE, status, "");
 }
 
-/* What the watcher's thread does, until it has nothing to do at this time. */
+/* What the informer's thread does, until it has nothing to do at this time. */
 static void run(struct scene *scene)
 {
     for (unsigned i = 0; i < 100; i++) {

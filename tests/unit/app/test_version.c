@@ -150,7 +150,7 @@ static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
 
     rig_pod(rig, "a", "300");
     rig_run(rig);
-    struct pod_record *known = pods_copy(rig->app.pods, "default", "a");
+    struct pod_record *known = pod_cache_copy(rig->app.pod_cache, "default", "a");
     struct message *outcome = message_new(MESSAGE_OUTCOME);
     outcome->outcome = OUTCOME_MOVED;
     outcome->uid = arena_copy(&outcome->arena, text_of(known->uid));
@@ -165,7 +165,7 @@ static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
     rig_run(rig);
     assert_true(queue_put(rig->app.queue, outcome));
     rig_run(rig);
-    assert_null(pods_copy(rig->app.pods, "default", "a"));
+    assert_null(pod_cache_copy(rig->app.pod_cache, "default", "a"));
     pod_record_free(known);
 }
 
@@ -343,7 +343,7 @@ static void reserve_as_before(struct rig *rig)
     struct ledger *ledger = ledger_new();
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     const struct request request = {.wants = 1, .want = &want};
-    struct pod_record *pod = pods_copy(rig->app.pods, "default", "a");
+    struct pod_record *pod = pod_cache_copy(rig->app.pod_cache, "default", "a");
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = rig->wall_ms,
                                     .uid = pod->uid,

@@ -188,10 +188,10 @@ static void the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share(void **st
     rig_pod_of(rig, "w", ONE_WHOLE, NULL, NULL);
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "w", "n1"), "");
-    assert_int_equal(store_audit(rig->app.store, &err), 0);
+    assert_int_equal(store_verify(rig->app.store, &err), 0);
     rig_delete_pod(rig, "w");
     rig_run(rig);
-    assert_int_equal(store_audit(rig->app.store, &err), 0);
+    assert_int_equal(store_verify(rig->app.store, &err), 0);
     assert_false(atomic_load(&rig->app.safe_mode));
 }
 

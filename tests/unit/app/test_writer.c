@@ -481,7 +481,7 @@ static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **
     tell(rig, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before */
     rig_run_deaf(rig);
     assert_non_null(strstr(rig_error(call), "unknown_pod"));
-    assert_int_equal(pods_count(rig->app.pods), 0);
+    assert_int_equal(pod_cache_count(rig->app.pod_cache), 0);
     assert_int_equal(rig_taken(rig, "n1"), 0);
 }
 
@@ -915,7 +915,7 @@ static void lose_ledger_beside_a_grant(struct rig *rig)
     rig_pod(rig, "a", "300");
     rig_run(rig);
     assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.settle_ms = 90000;
+    rig->app.grace_ms = 90000;
     rig_lose_ledger(rig);
     rig_run(rig);
 }
@@ -1002,7 +1002,7 @@ static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_objec
 {
     struct rig *rig = *state;
 
-    rig->app.settle_ms = 90000;
+    rig->app.grace_ms = 90000;
     atomic_store(&rig->app.wake_object_existed, true);
     rig_lose_ledger(rig);
     rig_pass(rig, 89000);
@@ -1040,7 +1040,7 @@ static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
     rig_bound_pod(rig, "by-hand", "300", "n1"); /* without an annotation: nobody granted it */
     rig_pod(rig, "a", "300");
     rig_run(rig);
-    rig->app.settle_ms = 90000;
+    rig->app.grace_ms = 90000;
     rig_lose_ledger(rig);
     rig_run(rig);
     assert_true(app_ready(&rig->app, NULL));

@@ -60,11 +60,11 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
     struct pod *pod = world_pod(world, "a", "n1");
     pod->scheduled_ms = 4711;
     world_note(world, pod, "c0 GPU-a 300 24576");
-    (void)world_observe(world, pod, "300");
+    (void)world_adopt(world, pod, "300");
     drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
     pod = world_pod(world, "b", "n1");
     pod->scheduled_ms = 1;
-    (void)world_observe(world, pod, "300");
+    (void)world_adopt(world, pod, "300");
     struct sighting adopted = see(world, "n1", "adopted");
     assert_int_equal(adopted.count, 1);
     assert_int_equal(adopted.last.since_ms, 1);
@@ -115,10 +115,10 @@ static void mixed_needs_both(void **state)
     (void)world_node(world, "n1", two_a100, 2);
     struct pod *pod = world_pod(world, "whole", "n1");
     pod->whole_gpus = 2;
-    (void)world_observe(world, pod, NULL);
+    (void)world_adopt(world, pod, NULL);
     assert_int_equal(see(world, "n1", "mixed").count, 0);
     assert_int_equal(see(world, "n1", "adopted").count, 0); /* it asks nothing of ours */
-    (void)world_observe(world, world_pod(world, "a", "n1"), "300");
+    (void)world_adopt(world, world_pod(world, "a", "n1"), "300");
     assert_int_equal(see(world, "n1", "mixed").count, 1);
 }
 
@@ -131,7 +131,7 @@ static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **stat
         struct pod *pod = world_pod(world, (char[]){(char)('a' + i), '\0'}, "n1");
         pod->scheduled_ms = scheduled_ms[i];
         pod->whole_gpus = i == 0 ? 2 : 0;
-        (void)world_observe(world, pod, i == 0 ? NULL : "300");
+        (void)world_adopt(world, pod, i == 0 ? NULL : "300");
     }
     struct sighting mixed = see(world, "n1", "mixed");
     assert_string_equal(mixed.last.text,
@@ -142,7 +142,7 @@ static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **stat
 static void a_share_on_no_gpu_is_unplaced(void **state)
 {
     struct world *world = *state;
-    (void)world_observe(world, world_pod(world, "a", "n1"), "300");
+    (void)world_adopt(world, world_pod(world, "a", "n1"), "300");
     assert_int_equal(see(world, "n1", "unplaced").count, 1);
     assert_int_equal(see(world, "n1", "node_gone").count, 1);
     (void)world_node(world, "n1", two_a100, 2);

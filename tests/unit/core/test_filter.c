@@ -688,7 +688,7 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
         (void)world_node(world, node, gpu, 8);
         (void)world_reserve(world, arena_printf(&world->arena, "pod-%03u", n), node,
                             arena_printf(&world->arena, "%u", 1 + draw(&seed, 1000)));
-        world_settle(world);
+        world_run_until_idle(world);
     }
     for (uint32_t i = 0; i < MANY; i++)
         name[i] = text_of(arena_printf(&world->arena, "node-%03u", i % 200));

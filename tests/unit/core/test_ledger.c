@@ -9,7 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/reconcile.h"
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 #include "support/walk.h"
 #include "support/world.h"
 
@@ -305,7 +305,7 @@ static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
     (void)world_node(world, "n1", two_a100, 2);
     struct pod *pod = world_pod(world, "forger", "n1");
     world_note(world, pod, "c0 GPU-z 300 24576");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_null(ledger_stale_duplicate(world->ledger)); /* nor is there anything to heal */
     (void)world_node(world, "n1", two_a100, 1);
@@ -345,20 +345,20 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
 {
     struct world *world = *state;
     (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world->ledger->unsettleds, 0);
+    assert_int_equal(world->ledger->undecided_count, 0);
     (void)world_node(world, "n2", two_a100, 2);
-    assert_int_equal(world->ledger->unsettleds, 2);
+    assert_int_equal(world->ledger->undecided_count, 2);
     heal(world);
-    assert_int_equal(world->ledger->unsettleds, 0);
+    assert_int_equal(world->ledger->undecided_count, 0);
     (void)world_reserve(world, "a", "n1", "300");
     (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_int_equal(world->ledger->unsettleds, 0);
+    assert_int_equal(world->ledger->undecided_count, 0);
     (void)go(world, "n1");
-    assert_int_equal(world->ledger->unsettleds, 2);
+    assert_int_equal(world->ledger->undecided_count, 2);
     assert_non_null(ledger_stale_duplicate(world->ledger));
-    assert_int_not_equal(world->ledger->unsettleds, 0); /* until there is none */
+    assert_int_not_equal(world->ledger->undecided_count, 0); /* until there is none */
     heal(world);
-    assert_int_equal(world->ledger->unsettleds, 0);
+    assert_int_equal(world->ledger->undecided_count, 0);
     assert_int_equal(world->ledger->rivals.count, 0);
 }
 
@@ -370,7 +370,7 @@ static void an_id_waits_once_however_often_it_changes_hands(void **state)
         (void)world_node(world, "n2", two_a100, 2);
         (void)world_node(world, "n2", NULL, 0);
     }
-    assert_int_equal(world->ledger->unsettleds, 2);
+    assert_int_equal(world->ledger->undecided_count, 2);
 }
 
 static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
@@ -456,13 +456,13 @@ static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
     assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
     assert_int_equal(flags_of(world, "copier", "GPU-b"), GPU_DUPLICATE);
     assert_int_equal(world_reserve(world, "x", "copier", "100"), VERDICT_REFUSED);
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->claims, 2);
+    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 2);
     (void)node_of(world, "copier", "u2", NULL, 0);
     (void)node_of(world, "copier", "u2", two_a100, 2); /* however often it tries */
     assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
     (void)node_of(world, "honest", "u1", two_a100, 2);
     assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_CONTESTED);
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->claims, 0);
+    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 0);
     assert_int_equal(world_reserve(world, "x", "honest", "2000"), VERDICT_OK);
 }
 
@@ -475,7 +475,7 @@ static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **s
     (void)node_of(world, "honest", "u1", NULL, 0);
     struct pod *pod = world_pod(world, "a", "honest");
     world_note(world, pod, "c0 GPU-a 200 200,c1 GPU-b 300 300 1");
-    assert_int_equal(world_observe(world, pod, "200+300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "200+300"), VERDICT_OK);
     assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_ABSENT);
     assert_int_equal(flags_of(world, "honest", "GPU-b"), GPU_ABSENT);
     assert_null(ledger_stale_duplicate(world->ledger));
@@ -484,7 +484,7 @@ static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **s
     assert_int_equal(flags_of(world, "copier", "GPU-b"), GPU_DUPLICATE);
     (void)world_step(world, COMMAND_RELEASE, "a");
     assert_null(ledger_stale_duplicate(world->ledger));
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->claims, 2);
+    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 2);
 }
 
 static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **state)
@@ -499,7 +499,7 @@ static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **st
     heal(world);
     assert_int_equal(flags_of(world, "honest", "GPU-a"), -1);
     assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    assert_ptr_equal(ledger_claimant(world->ledger, TEXT("GPU-a")),
+    assert_ptr_equal(ledger_owner(world->ledger, TEXT("GPU-a")),
                      ledger_node(world->ledger, TEXT("honest")));
     world_undo(world);
     heal(world);
@@ -546,10 +546,10 @@ static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **st
     assert_int_equal(flags_of(world, "n2", "GPU-a"), 0);
     /* What the Node before had claimed and did not show lapses with it. */
     (void)node_of(world, "n2", "u2", NULL, 0);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->claims, 2);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->owned_ids, 2);
     (void)node_of(world, "n2", "u2-anew", NULL, 0);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->claims, 0);
-    assert_null(ledger_claimant(world->ledger, TEXT("GPU-a")));
+    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->owned_ids, 0);
+    assert_null(ledger_owner(world->ledger, TEXT("GPU-a")));
 }
 
 static void a_node_claims_no_more_than_a_node_can_have(void **state)
@@ -561,7 +561,7 @@ static void a_node_claims_no_more_than_a_node_can_have(void **state)
         const struct world_gpu gpu = {.id = id};
         (void)node_of(world, "n1", "u1", &gpu, 1);
     }
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->claims, GPUS_PER_NODE_MAX);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, GPUS_PER_NODE_MAX);
     assert_int_equal(world->ledger->owners.count, GPUS_PER_NODE_MAX + 1);
     (void)go(world, "n1");
     assert_int_equal(world->ledger->owners.count, 0);
@@ -681,9 +681,9 @@ static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **sta
     for (uint32_t i = 0; i + 1 < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         heal(world);
-        assert_int_equal(world->ledger->unsettleds, 0);
+        assert_int_equal(world->ledger->undecided_count, 0);
         assert_int_equal(go(world, name), VERDICT_OK);
-        assert_int_equal(world->ledger->unsettleds, 1);
+        assert_int_equal(world->ledger->undecided_count, 1);
         (void)snprintf(name, sizeof name, "n%u", i + 1);
         assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, name);
     }
@@ -699,7 +699,7 @@ static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
     (void)go(world, "n1");
     const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
     assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, "n2");
-    world_settle(world);
+    world_run_until_idle(world);
     assert_int_equal(world_do(world, &again), VERDICT_OK);
     assert_null(ledger_stale_duplicate(world->ledger));
     world_undo(world);
@@ -708,7 +708,7 @@ static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
     const struct command his_turn = {.kind = COMMAND_NODE, .node = heir->name->text};
     assert_int_equal(world_do(world, &his_turn), VERDICT_OK);
     assert_null(ledger_stale_duplicate(world->ledger));
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
 }
 
 /* A place that was left is taken again without a look at those that are not. */
@@ -737,7 +737,7 @@ static void a_free_place_is_found_at_once(void **state)
         snapshot_unref(with);
         assert_int_equal(world->ledger->places, NODES);
     }
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
     assert_int_equal(world->ledger->indexed - indexed, 100); /* one entry for each that came */
 }
 
@@ -800,30 +800,30 @@ static void a_believable_annotation_is_believed(void **state)
     struct pod *pod = world_pod(world, "a", "n1");
     pod->scheduled_ms = 555;
     world_note(world, pod, "c0 GPU-b 300 24576");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
     assert_int_equal(a->is.state, STATE_BOUND);
     assert_int_equal(a->is.origin, ORIGIN_OBSERVED);
     assert_int_equal(a->is.bound_ms, 555);
     assert_false(a->is.presumed);
-    assert_false(a->is.note_differs);
+    assert_false(a->is.annotation_differs);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 300);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_mib, 24576);
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_SAME); /* a row always wins */
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_SAME); /* a row always wins */
 
     /* An alias is resolved; an id that is missing is kept, never moved. */
     pod = world_pod(world, "b", "n1");
     world_note(world, pod, "c0 n1/gpu-1 300 24576,c1 GPU-gone 200 9");
-    assert_int_equal(world_observe(world, pod, "300+200"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300+200"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 600);
     assert_int_equal(world_gpu(world, "n1", "GPU-gone")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_int_equal(world_gpu(world, "n1", "GPU-gone")->used_milli, 200);
     assert_false(ledger_find(world->ledger, TEXT("b"))->is.presumed);
 
     pod = world_pod(world, "c", "n2");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     pod = world_pod(world, "c", "n1");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_ELSEWHERE);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_ELSEWHERE);
 }
 
 static void what_cannot_be_believed_is_adopted(void **state)
@@ -843,10 +843,10 @@ static void what_cannot_be_believed_is_adopted(void **state)
     for (size_t i = 0; i < ARRAY_LEN(note); i++) {
         struct pod *pod = world_pod(world, "a", "n1");
         world_note(world, pod, note[i]);
-        assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+        assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
         const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
         assert_true(a->is.presumed);
-        assert_true(a->is.note_differs);
+        assert_true(a->is.annotation_differs);
         assert_int_equal(a->charges, 1);
         assert_int_equal(allocation_milli(a), 300);
         assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
@@ -855,7 +855,7 @@ static void what_cannot_be_believed_is_adopted(void **state)
     /* Two names of one GPU are not two GPUs. */
     struct pod *pod = world_pod(world, "a", "n1");
     world_note(world, pod, "c0 GPU-a 300 1,c0 n1/gpu-0 300 1");
-    assert_int_equal(world_observe(world, pod, "300x2"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300x2"), VERDICT_OK);
     assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
     assert_int_equal(ledger_find(world->ledger, TEXT("a"))->charges, 2);
 }
@@ -866,7 +866,7 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     (void)world_node(world, "n1", two_a100, 2);
     (void)world_reserve(world, "a", "n1", "900");
     (void)world_reserve(world, "b", "n1", "700");
-    assert_int_equal(world_observe(world, world_pod(world, "c", "n1"), "400"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, world_pod(world, "c", "n1"), "400"), VERDICT_OK);
     const struct gpu *gpu = world_gpu(world, "n1", "GPU-b"); /* overused by 100, not by 300 */
     assert_int_equal(gpu->used_milli, 400);
     assert_int_equal(gpu->flags, GPU_OVER);
@@ -875,7 +875,7 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     assert_int_equal(world->reason, REASON_ROOM);
 
     /* Three parts on two GPUs: the third it cannot have. */
-    assert_int_equal(world_observe(world, world_pod(world, "e", "n1"), "100x3"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, world_pod(world, "e", "n1"), "100x3"), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("e"))->charges, 2);
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli, 0);
 }
@@ -886,7 +886,7 @@ static void several_containers_are_squeezed_in_one_by_one(void **state)
     (void)world_node(world, "n1", two_a100, 2);
     (void)world_reserve(world, "a", "n1", "900");
     (void)world_reserve(world, "b", "n1", "900");
-    assert_int_equal(world_observe(world, world_pod(world, "c", "n1"), "200+200"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, world_pod(world, "c", "n1"), "200+200"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 200);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 200);
 }
@@ -894,7 +894,7 @@ static void several_containers_are_squeezed_in_one_by_one(void **state)
 static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **state)
 {
     struct world *world = *state;
-    assert_int_equal(world_observe(world, world_pod(world, "a", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, world_pod(world, "a", "n1"), "300"), VERDICT_OK);
     const struct node *node = ledger_node(world->ledger, TEXT("n1"));
     assert_true(node->gone);
     assert_int_equal(node->unplaced_milli, 300);
@@ -913,9 +913,9 @@ static void whole_gpus_of_another_resource_close_the_node(void **state)
     struct world *world = *state;
     (void)world_node(world, "n1", two_a100, 2);
     struct pod *pod = world_pod(world, "a", "n1");
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME); /* asks nothing at all */
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME); /* asks nothing at all */
     pod->whole_gpus = 1;
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->held_gpus, 1);
     assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
     assert_int_equal(world->reason, REASON_MIXED);
@@ -936,33 +936,33 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     pod->ours = true;
     pod->containers = ARRAY_LEN(container);
     pod->container = container;
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli,
                      1501); /* what is no number is no less than 1 */
     assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
 
     container[0].amount = "9223372036854775807";
     pod->uid = "b";
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("b"))->is.unplaced_milli,
                      2000); /* at most what the node has */
     const struct world_gpu small = {.id = "GPU-s", .milli = 1};
     (void)world_node(world, "n2", &small, 1);
     pod->uid = "d";
     pod->node = "n2";
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("d"))->is.unplaced_milli, 1);
     container[0].amount = "1e99";
     pod->uid = "e";
     pod->node = "n3"; /* of which nothing is known */
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_find(world->ledger, TEXT("e"))->is.unplaced_milli, 64000);
     container[0].amount = "-1e99";
     container[1].amount = NULL;
     pod->uid = "c";
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME);
     container[0].amount = "0";
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_SAME);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME);
 }
 
 static void annotations_cannot_bring_gpus_without_end(void **state)
@@ -976,7 +976,7 @@ static void annotations_cannot_bring_gpus_without_end(void **state)
         (void)snprintf(note, sizeof note, "c0 GPU-forged-%d 100 1", i);
         struct pod *pod = world_pod(world, uid, "n1");
         world_note(world, pod, note);
-        assert_int_equal(world_observe(world, pod, "100"), VERDICT_OK);
+        assert_int_equal(world_adopt(world, pod, "100"), VERDICT_OK);
     }
     assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
 }
@@ -999,7 +999,7 @@ static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
     assert_int_equal(world_reserve(world, "c", "n1", "1"), VERDICT_REFUSED);
     struct pod *pod = world_pod(world, "d", "n1");
     world_note(world, pod, "c0 GPU-forged 100 1"); /* there is no end of them otherwise */
-    assert_int_equal(world_observe(world, pod, "100"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "100"), VERDICT_OK);
     assert_true(ledger_find(world->ledger, TEXT("d"))->is.presumed);
 }
 
@@ -1045,7 +1045,7 @@ static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(v
     assert_true(change_gives_room(&world->done[world->dones - 1]));
     struct pod *whole = world_pod(world, "w", "n2");
     whole->whole_gpus = 1;
-    (void)world_observe(world, whole, NULL);
+    (void)world_adopt(world, whole, NULL);
     assert_int_equal(world_do(world, &gone), VERDICT_OK);
     assert_false(change_gives_room(&world->done[world->dones - 1]));
     (void)world_node(world, "n2", NULL, 0);
@@ -1104,7 +1104,7 @@ static void a_release_gives_no_room_where_nothing_is_granted(void **state)
         (void)world_reserve(world, uid[i], "n1", "300");
         struct pod *whole = world_pod(world, i == 0 ? "x" : "y", "n2");
         whole->whole_gpus = 1;
-        (void)world_observe(world, whole, NULL);
+        (void)world_adopt(world, whole, NULL);
     }
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     assert_int_equal(world_do(world, &gone), VERDICT_OK);
@@ -1123,7 +1123,7 @@ static const struct node *node_holding(struct world *world, uint32_t mib)
     struct pod *pod = world_pod(world, "a", "n1");
     (void)snprintf(note, sizeof note, "c0 GPU-a 300 %u", mib);
     world_note(world, pod, note);
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_mib, mib);
     const struct node *node = node_ref(ledger_node(world->ledger, TEXT("n1")));
     assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
@@ -1249,7 +1249,7 @@ static void rows_that_contradict_the_invariants_are_named(void **state)
     assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
                      -ERR_CORRUPT);
     assert_non_null(strstr(err.text, "twice"));
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
 }
 
 static void node_rows_that_contradict_the_invariants_are_named(void **state)
@@ -1290,7 +1290,7 @@ static void node_rows_that_contradict_the_invariants_are_named(void **state)
     }
     gpu[0] = good;
     assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
 }
 
 static void what_was_wrong_with_a_node_goes_with_it(void **state)
@@ -1334,7 +1334,7 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
                               .inventory = world_inventory(world, "more", "uid", two_a100, 2)};
     assert_int_equal(ledger_decide(world->ledger, &command, &change), VERDICT_REFUSED);
     assert_int_equal(change.reason, REASON_LIMIT);
-    struct command adopt = {.kind = COMMAND_OBSERVE,
+    struct command adopt = {.kind = COMMAND_ADOPT,
                             .at_ms = 1,
                             .uid = "a",
                             .namespace = "default",
@@ -1468,7 +1468,7 @@ static void what_is_restored_is_what_was(void **state)
     (void)world_node(world, "n3", two_a100, 1); /* a duplicate */
     (void)world_reserve(world, "a", "n1", "300");
     (void)world_reserve(world, "b", "n2", "400+i700");
-    (void)world_observe(world, world_pod(world, "c", "n9"), "300");
+    (void)world_adopt(world, world_pod(world, "c", "n9"), "300");
     (void)world_node(world, "n1", &two_a100[1], 1); /* GPU-a is absent */
     CLEANUP(xfreep) char *before = world_dump(world->ledger);
     struct ledger *copy = world_copy(world->ledger);
@@ -1476,7 +1476,7 @@ static void what_is_restored_is_what_was(void **state)
     assert_string_equal(before, after);
     assert_null(ledger_stale_duplicate(copy));
     const struct snapshot *snapshot = ledger_publish(copy, NULL, 0);
-    assert_int_equal(snapshot->room, 0); /* it was there all the time */
+    assert_int_equal(snapshot->capacity_generation, 0); /* it was there all the time */
     snapshot_unref(snapshot);
     ledger_free(copy);
 }
@@ -1502,7 +1502,7 @@ static void a_missing_gpu_cannot_be_restored_beside_its_owner(void **state)
     assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
                      -ERR_CORRUPT);
     assert_non_null(strstr(err.text, "GPU-a is another node's"));
-    ledger_audit(world->ledger);
+    ledger_assert_valid(world->ledger);
 }
 
 /* ---- the random walk */
@@ -1571,8 +1571,8 @@ static struct command walk_command(struct world *world)
 {
     static const enum command_kind weighted[] = {
         COMMAND_RESERVE, COMMAND_RESERVE,     COMMAND_RESERVE, COMMAND_CONFIRM, COMMAND_CONFIRM,
-        COMMAND_DOUBT,   COMMAND_RELEASE,     COMMAND_RELEASE, COMMAND_RELEASE, COMMAND_OBSERVE,
-        COMMAND_OBSERVE, COMMAND_TERMINATING, COMMAND_NOTE,    COMMAND_NODE,    COMMAND_NODE,
+        COMMAND_DOUBT,   COMMAND_RELEASE,     COMMAND_RELEASE, COMMAND_RELEASE, COMMAND_ADOPT,
+        COMMAND_ADOPT,   COMMAND_TERMINATING, COMMAND_NOTE,    COMMAND_NODE,    COMMAND_NODE,
         COMMAND_NODE,    COMMAND_NODE_GONE,   COMMAND_CLOCK,   COMMAND_VERSION, COMMAND_VERSION};
     const uint32_t kind = draw(ARRAY_LEN(weighted));
     const uint32_t uid = draw(ARRAY_LEN(walk_uid));
@@ -1585,7 +1585,7 @@ static struct command walk_command(struct world *world)
                               .name = walk_uid[uid]};
     const char *name = node < ARRAY_LEN(walk_node) ? walk_node[node] : "n4";
 
-    if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_OBSERVE ||
+    if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_ADOPT ||
         command.kind == COMMAND_NODE_GONE)
         command.node = name;
     if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_VERSION) {
@@ -1594,7 +1594,7 @@ static struct command walk_command(struct world *world)
         command.request = request;
         command.version = 1 + odd;
     }
-    if (command.kind == COMMAND_OBSERVE) {
+    if (command.kind == COMMAND_ADOPT) {
         command.request = odd == 0 ? NULL : world_request(world, walk_words[words]);
         command.pod = walk_pod(world, command.uid, name);
     }
@@ -1724,12 +1724,12 @@ static void the_ledger_survives_a_random_walk(void **state)
             walk_copy(world);
         const struct node *stale = ledger_stale_duplicate(world->ledger);
         if (stale != NULL) {
-            const struct command claim = {.kind = COMMAND_NODE, .node = stale->name->text};
-            assert_int_equal(world_do(world, &claim), VERDICT_OK);
+            const struct command owned_id = {.kind = COMMAND_NODE, .node = stale->name->text};
+            assert_int_equal(world_do(world, &owned_id), VERDICT_OK);
         }
         for (size_t done = 0; done < world->dones; done++)
             woken += walk_room(world, &world->done[done], i);
-        world_settle(world);
+        world_run_until_idle(world);
         if (i % 64 == 0)
             arena_reset(&world->arena);
     }
@@ -1743,10 +1743,10 @@ static void the_ledger_survives_a_random_walk(void **state)
     for (int kind = 0; kind < COMMAND_CLOCK; kind++)
         assert_true(kind == COMMAND_RELEASE || met[kind][VERDICT_SAME] > 0);
     for (int kind = 0; kind < COMMAND_CLOCK; kind++)
-        assert_true(kind == COMMAND_RESERVE || kind == COMMAND_OBSERVE ||
+        assert_true(kind == COMMAND_RESERVE || kind == COMMAND_ADOPT ||
                     met[kind][VERDICT_UNKNOWN] > 0);
     assert_true(met[COMMAND_RESERVE][VERDICT_ELSEWHERE] > 0);
-    assert_true(met[COMMAND_OBSERVE][VERDICT_ELSEWHERE] > 0);
+    assert_true(met[COMMAND_ADOPT][VERDICT_ELSEWHERE] > 0);
     assert_true(met[COMMAND_RESERVE][VERDICT_REFUSED] > 0);
     static const enum reason expected[] = {
         REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,     REASON_FEW,      REASON_MIXED,

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 #include "support/world.h"
 
 static const struct world_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
@@ -20,7 +20,7 @@ static void hold_gpu_a(struct world *world)
 {
     struct pod *pod = world_pod(world, "a", "n1");
     world_note(world, pod, "c0 GPU-a 300 300");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
 }
 
@@ -84,7 +84,7 @@ static void hold_index(struct world *world, const char *uid, const char *line, c
 {
     struct pod *pod = world_pod(world, uid, "n1");
     world_note(world, pod, line);
-    assert_int_equal(world_observe(world, pod, milli), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, milli), VERDICT_OK);
 }
 
 static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void **state)
@@ -344,7 +344,7 @@ static void every_new_trouble_has_its_time(void **state)
     struct world *world = *state;
     struct world_gpu gpu[] = {a_then_b[0], a_then_b[1]};
     /* Gone, and nobody knows its GPUs; then not gone, and still no GPUs. */
-    assert_int_equal(world_observe(world, world_pod(world, "x", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, world_pod(world, "x", "n1"), "300"), VERDICT_OK);
     assert_int_equal(since(world), world->now_ms);
     assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_OK);
     assert_int_equal(since(world), world->now_ms);
@@ -399,7 +399,7 @@ static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
     assert_int_equal(world_reserve(world, "a", "n1", "2000"), VERDICT_OK);
     assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
     assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->claims, 0);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
 /* The pod has its GPU by the name that it had when nobody knew its UUID. */
@@ -416,7 +416,7 @@ static void what_a_pod_holds_by_another_name_it_holds(void **state)
     assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
     assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
     assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->claims, 0);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
 static void claims_that_differ_make_another_node_wherever_they_differ(void **state)
@@ -430,13 +430,13 @@ static void claims_that_differ_make_another_node_wherever_they_differ(void **sta
     struct node_build build = {.name = names_intern(names, TEXT("n1")),
                                .uid = empty,
                                .problem_text = empty,
-                               .claims = 3,
-                               .claim = one};
+                               .owned_ids = 3,
+                               .owned_id = one};
     struct node *node = node_new(&build);
     for (uint32_t i = 0; i < 3; i++) {
         static const char *const other[] = {"GPU-b", "GPU-d", "GPU-f"};
         const struct atom *two[] = {one[0], one[1], one[2]};
-        build.claim = two;
+        build.owned_id = two;
         struct node *same = node_new(&build);
         assert_true(node_alike(node, same));
         node_unref(same);

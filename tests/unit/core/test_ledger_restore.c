@@ -151,7 +151,7 @@ static void a_stale_duplicate_is_one_after_a_restart(void **state)
     (void)world_node(world, "n2", &gpu, 1);
     struct pod *pod = world_pod(world, "a", "n2");
     world_note(world, pod, "c0 GPU-a 300 300");
-    assert_int_equal(world_observe(world, pod, "300"), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
     (void)world_node(world, "n1", NULL, 0);
     assert_stale_after_restart(world, NULL); /* it is the first one's, shown or not */
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
@@ -167,10 +167,10 @@ static void a_stale_duplicate_is_one_after_a_restart(void **state)
     assert_stale_after_restart(world, NULL); /* no node shows it: there is nothing to grant */
 }
 
-static int restore_claims(struct world *world, const char *name, bool gone,
-                          const char *const *claims, struct err *err)
+static int restore_owned_ids(struct world *world, const char *name, bool gone,
+                             const char *const *owned_ids, struct err *err)
 {
-    const struct atom *claim[GPUS_PER_NODE_MAX + 1];
+    const struct atom *owned_id[GPUS_PER_NODE_MAX + 1];
     const uint16_t flags = gone ? GPU_ABSENT : GPU_DUPLICATE;
     const struct gpu gpu[] = {row_of_gpu(world, "GPU-m", 0, flags),
                               row_of_gpu(world, "GPU-n", 1, flags)};
@@ -180,9 +180,9 @@ static int restore_claims(struct world *world, const char *name, bool gone,
                                .gone = gone,
                                .gpus = 2,
                                .gpu = gpu,
-                               .claim = claim};
-    for (; claims[build.claims] != NULL; build.claims++)
-        claim[build.claims] = atom(world, claims[build.claims]);
+                               .owned_id = owned_id};
+    for (; owned_ids[build.owned_ids] != NULL; build.owned_ids++)
+        owned_id[build.owned_ids] = atom(world, owned_ids[build.owned_ids]);
     return ledger_restore_node(world->ledger, &build, err);
 }
 
@@ -192,7 +192,7 @@ static void claims_that_cannot_be_are_refused(void **state)
     struct err err;
     static const struct {
         bool gone;
-        const char *claims[4];
+        const char *owned_ids[4];
         const char *says;
     } wrong[] = {
         {true, {"GPU-x"}, "node n2: it cannot claim GPU GPU-x"},
@@ -209,10 +209,10 @@ static void claims_that_cannot_be_are_refused(void **state)
     const struct gpu gpu = row_of_gpu(world, "GPU-a", 0, 0);
     static const char *const good[] = {"GPU-c", "GPU-d", NULL};
     assert_int_equal(restore_node(world, "n1", &gpu, 1, &err), 0);
-    assert_int_equal(restore_claims(world, "n3", false, good, &err), 0);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n3"))->claims, 2);
+    assert_int_equal(restore_owned_ids(world, "n3", false, good, &err), 0);
+    assert_int_equal(ledger_node(world->ledger, TEXT("n3"))->owned_ids, 2);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        assert_int_equal(restore_claims(world, "n2", wrong[i].gone, wrong[i].claims, &err),
+        assert_int_equal(restore_owned_ids(world, "n2", wrong[i].gone, wrong[i].owned_ids, &err),
                          -ERR_CORRUPT);
         assert_string_equal(err.text, wrong[i].says);
     }
@@ -222,11 +222,11 @@ static void claims_that_cannot_be_are_refused(void **state)
         (void)snprintf(many[i], sizeof many[i], "GPU-%03d", i);
         names[i] = many[i];
     }
-    assert_int_equal(restore_claims(world, "n2", false, names, &err), -ERR_CORRUPT);
+    assert_int_equal(restore_owned_ids(world, "n2", false, names, &err), -ERR_CORRUPT);
     assert_string_equal(err.text, "node n2: it claims more than 64 GPUs");
     names[GPUS_PER_NODE_MAX] = NULL;
-    assert_int_equal(restore_claims(world, "n2", false, names, &err), 0);
-    ledger_audit(world->ledger);
+    assert_int_equal(restore_owned_ids(world, "n2", false, names, &err), 0);
+    ledger_assert_valid(world->ledger);
 }
 
 int main(void)

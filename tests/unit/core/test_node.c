@@ -105,18 +105,18 @@ static struct node *node_of(const struct scene *scene)
 {
     const struct node_build build = build_of(scene);
     struct node *node = node_new(&build);
-    node_audit(node);
+    node_assert_valid(node);
     return node;
 }
 
 /* True if the claim ends in abort(). */
-static bool aborts(void (*claim)(struct scene *), struct scene *scene)
+static bool aborts(void (*owned_id)(struct scene *), struct scene *scene)
 {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         (void)fclose(stderr);
-        claim(scene);
+        owned_id(scene);
         _exit(0);
     }
     int status = 0;
@@ -217,7 +217,7 @@ static void an_absent_gpu_stays_with_its_size_while_it_is_charged(void **state)
     assert_int_equal(gpu_closed(&node->gpu[1]), REASON_ABSENT);
 
     const struct node *without = node_with(node, scene.pod[0], NULL);
-    node_audit(without);
+    node_assert_valid(without);
     assert_int_equal(without->gpus, 1);
     node_unref(without);
     node_unref(node);
@@ -298,7 +298,7 @@ static void a_gpu_charged_beyond_its_size_is_over(void **state)
     assert_int_equal(node->free_milli, 0); /* 700 on b, but nothing is granted there */
 
     const struct node *without = node_with(node, scene.pod[1], NULL);
-    node_audit(without);
+    node_assert_valid(without);
     assert_int_equal(without->gpu[1].flags, 0); /* over no longer */
     assert_int_equal(without->free_milli, 1000);
     node_unref(without);
@@ -481,7 +481,7 @@ static void break_it_and_audit(struct scene *scene)
 {
     struct node *node = node_of(scene);
     node->free_milli++;
-    node_audit(node);
+    node_assert_valid(node);
     node_unref(node);
 }
 
@@ -489,7 +489,7 @@ static void to_audit_a_broken_node_aborts(void **state)
 {
     (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
-    node_unref(node_of(&scene)); /* audited, too */
+    node_unref(node_of(&scene)); /* verified, too */
     assert_true(aborts(break_it_and_audit, &scene));
 }
 
@@ -603,7 +603,7 @@ static void a_change_gives_what_building_anew_gives(void **state)
         node_unref(node);
         allocation_unref(after);
         node = next;
-        node_audit(node);
+        node_assert_valid(node);
 
         struct node_build build = build_of(&scene);
         build.allocations = node->allocations;

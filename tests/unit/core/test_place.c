@@ -287,7 +287,7 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
     uint64_t fitting[WANTS + 1] = {0};
     uint64_t refused[WANTS + 1] = {0};
     uint64_t ways = 0;
-    uint32_t unsettled = 0;
+    uint32_t undecided_ids = 0;
     uint32_t reasons[REASONS] = {0};
 
     for (int i = 0; i < walk_steps(30000, 9000); i++) {
@@ -310,11 +310,11 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         assert_int_equal(found.left_milli, judge.best.left_milli);
         if (found.exact)
             assert_same_placement(&found, &judge.best);
-        unsettled += !found.exact; /* as good, but perhaps not the first by rule 5 */
+        undecided_ids += !found.exact; /* as good, but perhaps not the first by rule 5 */
     }
     print_message("%llu ways judged, %u not settled by rule 5\n", (unsigned long long)ways,
-                  unsettled);
-    assert_true(unsettled <= 20);
+                  undecided_ids);
+    assert_true(undecided_ids <= 20);
     for (uint32_t wants = 1; wants <= WANTS; wants++)
         assert_true(fitting[wants] > 500 && refused[wants] > 500);
     /* Of the reasons that a room can give, none was missed; NO_GPU is tested by its own. */
@@ -1314,7 +1314,7 @@ static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
     room_without(empty, both, 4, &room);
     assert_int_equal(room.free_milli, 2000);
     node_unref(empty);
-    node_audit(node); /* the node itself stays as it is */
+    node_assert_valid(node); /* the node itself stays as it is */
     node_unref(node);
     for (int i = 0; i < 3; i++)
         allocation_unref(pods[i]);

@@ -42,7 +42,7 @@ static void fill(struct scene *scene)
                               .count = text_lay(&at, "3"),
                               .model = text_lay(&at, "A100"),
                               .memory = text_lay(&at, "40Gi"),
-                              .note = NOTE_BROKEN,
+                              .annotation = NOTE_BROKEN,
                               .note_text = text_lay(&at, "{"),
                               .note_error = text_lay(&at, "it is no JSON"),
                               .shares = ARRAY_LEN(scene->share),
@@ -71,7 +71,7 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     assert_string_equal(kept->count, "3");
     assert_string_equal(kept->model, "A100");
     assert_string_equal(kept->memory, "40Gi");
-    assert_int_equal(kept->note, NOTE_BROKEN);
+    assert_int_equal(kept->annotation, NOTE_BROKEN);
     assert_string_equal(kept->note_text, "{");
     assert_string_equal(kept->note_error, "it is no JSON");
     assert_int_equal(kept->containers, 2);

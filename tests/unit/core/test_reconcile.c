@@ -111,15 +111,15 @@ static void a_row_wins_over_the_annotation(void **state)
     struct pod *pod = world_pod(world, "a", "n1");
     world_note(world, pod, "c0 GPU-b 300 24576");
     assert_string_equal(reconcile(world, pod, "300"), "confirm note");
-    assert_true(row(world, "a")->is.note_differs);
+    assert_true(row(world, "a")->is.annotation_differs);
     assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 0);
     assert_string_equal(reconcile(world, pod, "300"), "");
     world_note(world, pod, "c0 n1/gpu-0 300 24576"); /* the same GPU by its other name */
     assert_string_equal(reconcile(world, pod, "300"), "note");
-    assert_false(row(world, "a")->is.note_differs);
-    pod->note = NOTE_BROKEN;
+    assert_false(row(world, "a")->is.annotation_differs);
+    pod->annotation = NOTE_BROKEN;
     assert_string_equal(reconcile(world, pod, "300"), "note");
-    pod->note = NOTE_NONE; /* granted pods have one */
+    pod->annotation = NOTE_NONE; /* granted pods have one */
     assert_string_equal(reconcile(world, pod, "300"), "");
     world_note(world, pod, "c0 GPU-a 300 24576,c1 GPU-b 1 1");
     assert_string_equal(reconcile(world, pod, "300"), "");
@@ -247,7 +247,7 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     twin->scheduled_ms = 20;
     struct pod *never = world_pod(world, "b", "n1");
     struct pod *broken = world_pod(world, "zz", "n1");
-    broken->note = NOTE_BROKEN;
+    broken->annotation = NOTE_BROKEN;
     rowed->scheduled_ms = 900; /* its row counts, not its time */
     noted->scheduled_ms = 800;
     struct pod *first = world_pod(world, "zzz", "n1");
@@ -265,9 +265,9 @@ static void only_what_answers_the_request_is_believed(void **state)
     struct world *world = *state;
     static const struct {
         const char *words;
-        const char *note;
+        const char *annotation;
         bool believed;
-    } claim[] = {
+    } annotated[] = {
         {"300", "c0 GPU-a 300 1", true},
         {"300", "c0 GPU-a 300 0", true},
         {"300", "c0 n1/gpu-0 300 1", true},
@@ -285,14 +285,14 @@ static void only_what_answers_the_request_is_believed(void **state)
         {"300+i700", "c1 GPU-a 700 1,c0 GPU-b 300 1", true},
         {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
     };
-    for (size_t i = 0; i < ARRAY_LEN(claim); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(annotated); i++) {
         struct pod *pod = world_pod(world, "a", "n1");
-        const struct request *request = world_request(world, claim[i].words);
+        const struct request *request = world_request(world, annotated[i].words);
         assert_false(reconcile_believable(pod, request));
-        world_note(world, pod, claim[i].note);
-        if (reconcile_believable(pod, request) != claim[i].believed)
-            fail_msg("%s as an answer to %s", claim[i].note, claim[i].words);
-        pod->note = NOTE_BROKEN;
+        world_note(world, pod, annotated[i].annotation);
+        if (reconcile_believable(pod, request) != annotated[i].believed)
+            fail_msg("%s as an answer to %s", annotated[i].annotation, annotated[i].words);
+        pod->annotation = NOTE_BROKEN;
         assert_false(reconcile_believable(pod, request));
     }
     struct pod *pod = world_pod(world, "a", "n1");
@@ -339,7 +339,7 @@ static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
             .container = name[container], .gpu = gpu[number], .milli = 100, .mib = 1};
     }
     struct pod *pod = world_pod(world, "a", "n1");
-    pod->note = NOTE_OK;
+    pod->annotation = NOTE_OK;
     pod->share = share;
     pod->shares = PARTS_MAX;
     assert_true(reconcile_believable(pod, world_request(world, words)));
@@ -375,7 +375,7 @@ static struct pod *walk_pod(struct world *world, uint32_t number)
     if (noted < ARRAY_LEN(note))
         world_note(world, pod, note[noted]);
     else if (noted == ARRAY_LEN(note))
-        pod->note = NOTE_BROKEN;
+        pod->annotation = NOTE_BROKEN;
     if (phase == 0)
         pod->phase = POD_SUCCEEDED;
     pod->terminating_ms = dying == 0 ? 77 : 0;
@@ -446,10 +446,10 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
                 for (size_t k = dones; k < world->dones; k++)
                     met[world->done[k].kind]++;
             }
-        world_settle(world);
+        world_run_until_idle(world);
         arena_reset(&world->arena);
     }
-    static const enum command_kind expected[] = {COMMAND_CONFIRM, COMMAND_RELEASE, COMMAND_OBSERVE,
+    static const enum command_kind expected[] = {COMMAND_CONFIRM, COMMAND_RELEASE, COMMAND_ADOPT,
                                                  COMMAND_TERMINATING, COMMAND_NOTE};
     for (size_t i = 0; i < ARRAY_LEN(expected); i++)
         assert_true(met[expected[i]] > 0);

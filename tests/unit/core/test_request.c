@@ -886,7 +886,7 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     add(CONTAINER_APP, "1500"); /* gpu-count: "2", which is gone */
     assert_int_equal(parse_bound(), REQUEST_REFUSED);
     assert_int_equal(bench.refusal.why, REASON_AMOUNT);
-    bench.pod.note = NOTE_OK;
+    bench.pod.annotation = NOTE_OK;
     bench.pod.share = line;
     bench.pod.shares = 3;
     assert_int_equal(parse_bound(), REQUEST_OK);
@@ -912,10 +912,10 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
     line[2].gpu = name[2];
-    bench.pod.note = NOTE_BROKEN;
+    bench.pod.annotation = NOTE_BROKEN;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
-    bench.pod.note = NOTE_OK;
+    bench.pod.annotation = NOTE_OK;
     bench.pod.container[0].amount = "2000"; /* one part of it, on one GPU: there is none such */
     bench.pod.count = NULL;
     bench.pod.shares = 2;
@@ -947,7 +947,7 @@ static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tel
     bench.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
     assert_int_equal(parse_bound(), REQUEST_REFUSED);
     assert_int_equal(bench.refusal.why, REASON_UNREADABLE);
-    bench.pod.note = NOTE_OK;
+    bench.pod.annotation = NOTE_OK;
     bench.pod.share = line;
     bench.pod.shares = 2;
     assert_int_equal(parse_bound(), REQUEST_OK);

@@ -8,8 +8,8 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
-#include "core/snapshot_inside.h"
+#include "core/ledger_internal.h"
+#include "core/snapshot_internal.h"
 #include "support/world.h"
 
 static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
@@ -337,7 +337,7 @@ static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
     (void)world_step(world, COMMAND_RELEASE, "a");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
     (void)world_do(world, &gone);
-    world_settle(world);
+    world_run_until_idle(world);
     CLEANUP(xfreep) char *after = world_dump_snapshot(snapshot);
     assert_string_equal(before, after);
     assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
@@ -382,15 +382,15 @@ static void room_tells_when_a_refused_pod_may_ask_again(void **state)
     struct world *world = *state;
     add_nodes(world, 1);
     const struct snapshot *first = publish(world);
-    assert_int_equal(first->room, first->generation); /* a node came */
+    assert_int_equal(first->capacity_generation, first->generation); /* a node came */
     (void)world_reserve(world, "a", "node-0", "300");
     const struct snapshot *less = publish(world);
-    assert_int_equal(less->room, first->room);
+    assert_int_equal(less->capacity_generation, first->capacity_generation);
     world_undo(world); /* the grant is taken back: that gives room, too */
     const struct snapshot *undone = publish(world);
-    assert_int_equal(undone->room, undone->generation);
+    assert_int_equal(undone->capacity_generation, undone->generation);
     const struct snapshot *same = publish(world);
-    assert_int_equal(same->room, undone->room);
+    assert_int_equal(same->capacity_generation, undone->capacity_generation);
     assert_true(same->generation > undone->generation);
     snapshot_unref(first);
     snapshot_unref(less);
@@ -405,7 +405,7 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     (void)world_reserve(world, "a", "node-0", "1000");
     (void)world_reserve(world, "b", "node-1", "1000");
     const struct snapshot *first = publish(world);
-    world_settle(world);
+    world_run_until_idle(world);
 
     (void)world_step(world, COMMAND_RELEASE, "a");
     (void)world_reserve(world, "c", "node-1", "300");
@@ -414,7 +414,7 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     assert_true(change_gives_room(held[0]));
     assert_true(change_gives_room(held[1]));
     const struct snapshot *less = ledger_publish(world->ledger, held, 2);
-    assert_int_equal(less->room, first->room);
+    assert_int_equal(less->capacity_generation, first->capacity_generation);
     assert_non_null(node_allocation(snapshot_node(less, TEXT("node-0")), TEXT("a")));
     assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("c")));
     assert_null(snapshot_node(less, TEXT("new")));
@@ -422,7 +422,7 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     assert_int_equal(less->allocations, 3);
 
     const struct snapshot *all = publish(world);
-    assert_int_equal(all->room, all->generation);
+    assert_int_equal(all->capacity_generation, all->generation);
     assert_null(node_allocation(snapshot_node(all, TEXT("node-0")), TEXT("a")));
     assert_non_null(snapshot_node(all, TEXT("new")));
     assert_int_equal(all->nodes, 3);
@@ -438,7 +438,7 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     add_nodes(world, 1);
     (void)world_reserve(world, "a", "node-0", "300");
     (void)world_reserve(world, "b", "node-0", "300");
-    world_settle(world);
+    world_run_until_idle(world);
     (void)world_step(world, COMMAND_RELEASE, "a");
     (void)world_step(world, COMMAND_RELEASE, "b");
     const struct change *const held[] = {&world->done[0], &world->done[1]};
@@ -456,7 +456,7 @@ static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
     add_nodes(world, 2);
     (void)world_reserve(world, "a", "node-1", "300");
-    world_settle(world);
+    world_run_until_idle(world);
     (void)world_step(world, COMMAND_RELEASE, "a");
     assert_int_equal(world_do(world, &clock), VERDICT_OK); /* of no node: nothing to hold */
     const struct change *const held[] = {&world->done[0], &world->done[1]};
@@ -474,7 +474,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
 {
     struct world *world = *state;
     add_nodes(world, 2);
-    world_settle(world);
+    world_run_until_idle(world);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     assert_int_equal(world_do(world, &gone), VERDICT_OK);
     assert_int_equal(world_node(world, "heir", two_a100, 2), VERDICT_OK); /* takes the slot */

@@ -147,7 +147,7 @@ static void help_and_version_need_no_server(void **state)
 {
     static const char *const commands[] = {
         "top",     "nodes", "node",   "allocations", "pod",  "waiting",      "history",
-        "summary", "drift", "doctor", "backup",      "play", "check-config", "audit",
+        "summary", "drift", "doctor", "backup",      "play", "check-config", "verify",
     };
     char words[64];
     (void)state;

@@ -115,7 +115,7 @@ void shelf_save(struct shelf *shelf)
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
         shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         fail(&err);
-    world_settle(&shelf->world);
+    world_run_until_idle(&shelf->world);
     shelf->written = 0;
 }
 
@@ -126,7 +126,7 @@ void shelf_same(struct shelf *shelf)
 
     if (store_load(shelf->store, loaded, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
         fail(&err);
-    ledger_audit(loaded);
+    ledger_assert_valid(loaded);
     CLEANUP(xfreep) char *is = world_dump(loaded);
     CLEANUP(xfreep) char *should = world_dump(shelf->world.ledger);
     if (strcmp(is, should) != 0) {
@@ -143,7 +143,7 @@ void shelf_turn(struct shelf *shelf)
     shelf_close(shelf);
     shelf_open(shelf);
     shelf_same(shelf);
-    if (store_audit(shelf->store, &err) < 0)
+    if (store_verify(shelf->store, &err) < 0)
         fail(&err);
 }
 

@@ -66,7 +66,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
     }
     if (shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return -1;
-    world_settle(&shelf->world);
+    world_run_until_idle(&shelf->world);
     shelf->written = 0;
     (*acknowledged)++;
     return 0;
@@ -77,7 +77,7 @@ static bool tells(struct shelf *shelf, const char *dump)
 {
     struct err err;
     struct ledger *ledger = ledger_new();
-    if (store_load(shelf->store, ledger, &err) < 0 || store_audit(shelf->store, &err) < 0)
+    if (store_load(shelf->store, ledger, &err) < 0 || store_verify(shelf->store, &err) < 0)
         fail_msg("%s", err.text);
     CLEANUP(xfreep) char *is = world_dump(ledger);
     ledger_free(ledger);
@@ -101,7 +101,7 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
                 take_back(shelf);
                 break;
             }
-            (void)shelf->ops.tend(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, &err);
+            (void)shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, &err);
         }
         shelf_close(shelf);
     }

@@ -59,7 +59,7 @@ static bool one_batch(struct shelf *shelf, int batch)
     assert_int_not_equal(outcome, STORE_REFUSED);
     if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return take_back(shelf);
-    world_settle(&shelf->world);
+    world_run_until_idle(&shelf->world);
     shelf->written = 0;
     return true;
 }
@@ -70,9 +70,9 @@ static void limit(struct shelf *shelf)
     store_retain(shelf->store, 1);
 }
 
-static int tend(struct shelf *shelf, struct err *err)
+static int maintain(struct shelf *shelf, struct err *err)
 {
-    return shelf->ops.tend(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, err);
+    return shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, err);
 }
 
 /* A disk that fails is no corrupt ledger: that would be moved aside. */
@@ -95,7 +95,7 @@ static int live(struct shelf *shelf)
     limit(shelf);
     for (int i = 0; i < BATCHES; i++) {
         missed += !one_batch(shelf, i);
-        not_corrupt(tend(shelf, &err));
+        not_corrupt(maintain(shelf, &err));
         /* Over another connection, as the daemon's readers do. */
         not_corrupt(store_replay_check(shelf->store, &err));
     }
@@ -113,7 +113,7 @@ static void go_on(struct shelf *shelf)
     if (ledger_node(shelf->world.ledger, text_of("n1")) == NULL)
         assert_true(one_batch(shelf, 0));
     assert_true(one_batch(shelf, BATCHES));
-    if (tend(shelf, &err) < 0)
+    if (maintain(shelf, &err) < 0)
         fail_msg("%s", err.text);
     shelf_turn(shelf);
 }

@@ -145,7 +145,7 @@ static void a_pod_without_a_gpu_has_a_row(void **state)
     struct pod *pod = world_pod(world, "w", "n1");
     pod->whole_gpus = 1;
     (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_observe(world, pod, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
     shelf_save(shelf);
     const struct store_history_query query = {.namespace = "default", .pod = "pod-w"};
     answers(shelf, &query, "w/pod-w on n1/ 0 0 bound;");
@@ -163,7 +163,7 @@ static void history_does_not_see_an_open_batch(void **state)
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     const struct store_history_query query = {.gpu = "GPU-a"};
     answers(shelf, &query, "");
-    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
     answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
 }
@@ -194,9 +194,9 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
         shelf_save(shelf);
     }
 
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 75 * day, &err), 0); /* before day 45 */
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 75 * day, &err), 0); /* before day 45 */
     shelf_same(shelf);
-    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 7);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 7);
     assert_int_equal(shelf_number(shelf->path, "SELECT min(seq) FROM journal"), 13);
@@ -205,7 +205,7 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
     assert_int_equal(facts.journal_rows, 12);
 
     /* All of it, and the journal still counts on. */
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 1000 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000 * day, &err), 0);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
@@ -233,9 +233,9 @@ static void retention_takes_a_little_at_a_time(void **state)
     shelf_save(shelf);
     for (int round = 0; round < 6; round++) {
         assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 21 - 4 * round);
-        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
         shelf_same(shelf);
-        assert_int_equal(store_audit(shelf->store, &err), 0);
+        assert_int_equal(store_verify(shelf->store, &err), 0);
     }
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
@@ -252,9 +252,9 @@ static void the_past_is_kept_for_all_of_its_days(void **state)
     (void)world_step(world, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     const int64_t released = shelf_number(shelf->path, "SELECT released_ms FROM allocation");
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, released + 30 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 30 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, released + 31 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 31 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
 
@@ -277,8 +277,8 @@ static void a_round_of_retention_may_end_with_any_entry(void **state)
     shelf_save(shelf);
     for (int left = 7; left > 0; left--) {
         assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), left);
-        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
-        assert_int_equal(store_audit(shelf->store, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_int_equal(store_verify(shelf->store, &err), 0);
     }
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
     shelf_same(shelf);
@@ -299,10 +299,10 @@ static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
     (void)world_step(world, COMMAND_RELEASE, "a");
     (void)world_reserve(world, "a", "n1", "70");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 9 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 3);
-    assert_int_equal(store_audit(shelf->store, &err), 0);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
     shelf_turn(shelf);
 }
 
@@ -323,9 +323,9 @@ static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
         shelf_save(shelf);
     }
     const int64_t now = 1000 * day;
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, now, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, now - 1, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now - 1, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
@@ -338,7 +338,7 @@ static void no_retention_forgets_nothing(void **state)
     (void)world_reserve(world, "a", "n1", "50");
     (void)world_step(world, COMMAND_RELEASE, "a");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 100000 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
 }
@@ -355,11 +355,11 @@ static void a_clock_set_back_loses_nothing_young(void **state)
     at(world, 5 * day); /* set back: entries that only look old */
     (void)world_reserve(world, "a", "n1", "50");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 101 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 101 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
     shelf_same(shelf);
     /* Retention goes on although its last round lies in the future now. */
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 120 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 120 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
     shelf_same(shelf);
 }
@@ -376,11 +376,11 @@ static void a_clock_that_is_doubted_drops_nothing(void **state)
     (void)world_step(world, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     store_doubt_clock(shelf->store, true);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 401 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 401 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
     store_doubt_clock(shelf->store, false);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
@@ -400,7 +400,7 @@ static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
     (void)world_reserve(world, "a", "n1", "50");
     (void)world_step(world, COMMAND_CONFIRM, "a");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* as yet */
     at(world, 2 * day);
     (void)world_reserve(world, "b", "n1", "50");
@@ -408,7 +408,7 @@ static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
     at(world, 9 * day);
     (void)world_reserve(world, "c", "n1", "50");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 13 * day, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 13 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 1);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.journal_rows, 1);
@@ -462,11 +462,11 @@ static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
     store_retain(shelf->store, 1);
     step_clock(shelf, 2 + 24 * 3600000, 1);
     store_doubt_clock(shelf->store, true);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
     assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
     assert_int_equal(stepped, 1);
     store_doubt_clock(shelf->store, false);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
     assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
     assert_int_equal(stepped, 0);
 }
@@ -484,7 +484,7 @@ static void the_log_is_taken_in_between_batches(void **state)
         assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
         assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
-        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, i, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
     }
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, shelf->path);
@@ -517,14 +517,14 @@ static void a_log_without_end_is_refused(void **state)
         (void)world_step(world, COMMAND_RELEASE, "a");
         assert_int_equal(shelf_write(shelf, &err), STORE_OK);
         assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
-        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, i, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
     }
     assert_in_range(i, 1, 99);
     assert_int_equal(err.code, ERR_FULL);
     assert_non_null(strstr(err.text, "somebody reads the ledger"));
     reader_done(&reader);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 100000, &err), 0);
-    world_settle(world);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000, &err), 0);
+    world_run_until_idle(world);
     shelf->written = 0;
     (void)world_reserve(world, "a", "n1", "50");
     shelf_save(shelf);
@@ -541,7 +541,7 @@ static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
     (void)world_node(world, "n1", two_a100, 2);
     (void)world_reserve(world, "a", "n1", "600x2");
     shelf_save(shelf);
-    assert_int_equal(store_claim(shelf->store, "one", &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "one", &err), 0);
     assert_int_equal(store_backup(shelf->store, copy, &err), 0);
     assert_int_equal(shelf_files(shelf, "copy.db"), 1); /* one file, no log beside it */
 
@@ -557,7 +557,7 @@ static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
     shelf->rules.path = copy;
     shelf_open(shelf);
     shelf_same(shelf);
-    assert_int_equal(store_claim(shelf->store, "two", &err), -(int)ERR_FOREIGN);
+    assert_int_equal(store_set_cluster(shelf->store, "two", &err), -(int)ERR_FOREIGN);
     shelf_turn(shelf);
 }
 
@@ -583,7 +583,7 @@ static void *ask(void *user)
     for (; !atomic_load(&asking->enough) || asking->rounds < 3; asking->rounds++) {
         (void)snprintf(copy, sizeof copy, "%s/copy%u.db", asking->shelf->folder, asking->rounds);
         must(store_history(store, &query, asking, ignore, &err) == 0);
-        must(store_audit(store, &err) == 0);
+        must(store_verify(store, &err) == 0);
         must(store_facts(store, &facts, &err) == 0);
         must(store_backup(store, copy, &err) == 0);
         must(unlink(copy) == 0);
@@ -605,7 +605,7 @@ static void read_and_write_at_once(struct shelf *shelf)
         assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
         assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
-        assert_int_equal(shelf->ops.tend(shelf->ops.ctx, day + world->now_ms / 2, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, day + world->now_ms / 2, &err), 0);
     }
     atomic_store(&asking.enough, true);
     assert_int_equal(pthread_join(thread, NULL), 0);

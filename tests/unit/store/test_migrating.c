@@ -94,7 +94,7 @@ static void assert_either(struct old *old)
     assert_true(version == 1 || version == store_schema.version);
     assert_keeps(old, old->shelf.path);
     shelf_open(&old->shelf);
-    assert_int_equal(store_audit(old->shelf.store, &err), 0);
+    assert_int_equal(store_verify(old->shelf.store, &err), 0);
     shelf_close(&old->shelf);
     assert_int_equal(version_now(old), store_schema.version);
     assert_keeps(old, old->shelf.path);

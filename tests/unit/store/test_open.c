@@ -100,14 +100,14 @@ static void another_clusters_ledger_is_refused(void **state)
     struct shelf *shelf = *state;
     struct err err;
     shelf_open(shelf);
-    assert_int_equal(store_claim(shelf->store, "", &err), -(int)ERR_INVALID);
-    assert_int_equal(store_claim(shelf->store, "cluster-one", &err), 0);
-    assert_int_equal(store_claim(shelf->store, "cluster-one", &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
     shelf_turn(shelf);
-    assert_int_equal(store_claim(shelf->store, "cluster-two", &err), -(int)ERR_FOREIGN);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-two", &err), -(int)ERR_FOREIGN);
     assert_non_null(strstr(err.text, "cluster-one"));
     assert_non_null(strstr(err.text, "cluster-two"));
-    assert_int_equal(store_claim(shelf->store, "cluster-one", &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
 }
 
 static void an_empty_file_will_do(void **state)
@@ -303,7 +303,7 @@ static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
         fail_msg("%s", err.text);
 }
 
-/* What only the slow audit looks at. */
+/* What only the slow verification looks at. */
 static void a_past_that_contradicts_itself_is_seen(void **state)
 {
     struct shelf *shelf = *state;
@@ -333,7 +333,7 @@ static void a_past_that_contradicts_itself_is_seen(void **state)
         shelf_spoil(shelf, spoilt[i].sql);
         shelf_open(shelf);
         shelf->written = 0;
-        if (store_audit(shelf->store, &err) != -(int)ERR_CORRUPT ||
+        if (store_verify(shelf->store, &err) != -(int)ERR_CORRUPT ||
             strstr(err.text, spoilt[i].words) == NULL)
             fail_msg("%s: %s", spoilt[i].sql, err.text);
         shelf_close(shelf);

@@ -83,7 +83,7 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
     lay(&shelf, version, form, was, sizeof was);
     assert_says(was, was, should);
     shelf_open(&shelf);
-    assert_int_equal(store_audit(shelf.store, &err), 0);
+    assert_int_equal(store_verify(shelf.store, &err), 0);
     assert_says(shelf.path, was, should);
     find_copy(&shelf, version, copy, sizeof copy);
     assert_says(copy, was, should);
@@ -149,7 +149,7 @@ static void every_released_version_goes_on_from_there(void **state)
         struct world *world = &shelf.world;
         shelf_open(&shelf);
         assert_int_equal(store_load(shelf.store, world->ledger, &err), 0);
-        ledger_audit(world->ledger);
+        ledger_assert_valid(world->ledger);
         assert_int_equal(world_reserve(world, "next", "honest", "500"), VERDICT_OK);
         assert_int_equal(world_step(world, COMMAND_CONFIRM, "in-doubt"), VERDICT_OK);
         assert_int_equal(world_step(world, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
@@ -206,7 +206,7 @@ static void an_audit_of_an_old_one_says_what_to_do_and_leaves_it(void **state)
     (void)state;
     CLEANUP(xfreep) char *should = released_file(1, ".txt", &bytes);
     lay(&shelf, 1, "", was, sizeof was);
-    assert_int_equal(store_examine(shelf.path, &checks, take_check, &err), -(int)ERR_INVALID);
+    assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), -(int)ERR_INVALID);
     assert_int_equal(checks, 0);
     assert_non_null(strstr(err.text, "version 1 of a ledger; this milligpuctl checks version 2"));
     assert_non_null(strstr(err.text, "start the milligpud of this version on it"));

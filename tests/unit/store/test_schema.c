@@ -181,8 +181,8 @@ static const struct column gpu[] = {
     {"idx", "0", U16},
     {"numa", "-1", {"-32768", "32767"}, {"-32769", "32768", "NULL", "'x'"}},
     {"flags", "0", {"0", "15"}, {"-1", "16", "NULL", "'x'"}}};
-static const struct column claim[] = {{"gpu", "'GPU-z'", NAMED},
-                                      {"node", "'n1'", {"'n2'"}, {"'n9'", "NULL"}}};
+static const struct column owned_id[] = {{"gpu", "'GPU-z'", NAMED},
+                                         {"node", "'n1'", {"'n2'"}, {"'n9'", "NULL"}}};
 static const struct column allocation[] = {
     {"uid", "'z'", {"'y'", TEXTS(128)}, {"''", TEXTS(129), "'é' || " TEXTS(127), "NULL", "x'00'"}},
     {"namespace", "''", WORD},
@@ -233,7 +233,7 @@ static const struct {
     {"meta", meta, ARRAY_LEN(meta)},
     {"node", node, ARRAY_LEN(node)},
     {"gpu", gpu, ARRAY_LEN(gpu)},
-    {"claim", claim, ARRAY_LEN(claim)},
+    {"claim", owned_id, ARRAY_LEN(owned_id)},
     {"allocation", allocation, ARRAY_LEN(allocation)},
     {"share", share, ARRAY_LEN(share)},
     {"charge", charge, ARRAY_LEN(charge)},

@@ -56,7 +56,7 @@ static enum verdict see_pod(struct walk *walk, const char *uid, const char *node
     pod->ours = true;
     if (draw(walk, 2) == 0)
         world_note(&walk->shelf.world, pod, "c0 GPU-b 300 24576");
-    return world_observe(&walk->shelf.world, pod, draw(walk, 6) == 0 ? NULL : "300");
+    return world_adopt(&walk->shelf.world, pod, draw(walk, 6) == 0 ? NULL : "300");
 }
 
 /* Of the version that was judged; 0: as an older ledger has it. */
@@ -128,13 +128,13 @@ static void drop_batch(struct walk *walk)
     shelf->written = 0;
 }
 
-static void tend(struct walk *walk)
+static void maintain(struct walk *walk)
 {
     struct shelf *shelf = &walk->shelf;
     struct err err;
     const int64_t day = 24 * 60 * 60 * 1000;
     /* A day passes for half of what there is. */
-    if (shelf->ops.tend(shelf->ops.ctx, shelf->world.now_ms / 2 + day, &err) < 0)
+    if (shelf->ops.maintain(shelf->ops.ctx, shelf->world.now_ms / 2 + day, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -156,7 +156,7 @@ static void walk_on(struct walk *walk)
         if (end == 1)
             shelf_turn(shelf);
         if (end == 2)
-            tend(walk);
+            maintain(walk);
         if (end < 6)
             shelf_same(shelf);
     }

@@ -11,7 +11,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "core/ledger_inside.h"
+#include "core/ledger_internal.h"
 #include "support_shelf.h"
 
 static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -82,14 +82,14 @@ static void every_command_comes_back(void **state)
         {.kind = COMMAND_CONFIRM, .uid = "a"},
         {.kind = COMMAND_NOTE, .uid = "a", .differs = true},
         {.kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 1234567890123},
-        {.kind = COMMAND_OBSERVE,
+        {.kind = COMMAND_ADOPT,
          .uid = "seen",
          .namespace = "default",
          .name = "pod-seen",
          .node = "n1",
          .pod = pod,
          .request = world_request(world, "200")},
-        {.kind = COMMAND_OBSERVE,
+        {.kind = COMMAND_ADOPT,
          .uid = "whole",
          .namespace = "default",
          .name = "pod-whole",
@@ -510,9 +510,9 @@ static void a_ledger_in_memory_is_a_ledger(void **state)
     assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
     shelf_save(shelf);
     shelf_same(shelf);
-    assert_int_equal(store_audit(shelf->store, &err), 0);
-    assert_int_equal(store_claim(shelf->store, "cluster", &err), 0);
-    assert_int_equal(shelf->ops.tend(shelf->ops.ctx, 1000, &err), 0);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster", &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000, &err), 0);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, ":memory:");
     assert_true(facts.bytes > 0 && facts.wal_bytes == 0);

@@ -86,7 +86,7 @@ static void a_closed_node_says_why(void **state)
     assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
     whole->ours = false;
     whole->whole_gpus = 1;
-    assert_int_equal(world_observe(world, whole, NULL), VERDICT_OK);
+    assert_int_equal(world_adopt(world, whole, NULL), VERDICT_OK);
     const struct node *node = node_of(world, "n1");
     assert_string_equal(admin_node_state(node), "mixed");
     CLEANUP(freep) char *json = node_json(node, false);

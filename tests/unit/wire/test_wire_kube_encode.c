@@ -93,13 +93,13 @@ static void what_is_written_is_read_back(void **state)
                                    share(&place, "b", "node-1/gpu-1", 700)};
     place_pod(&place, shares, ARRAY_LEN(shares));
     strbuf_str(&bench->out, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":");
-    note_encode(&bench->out, place.allocation, place.node);
+    annotation_encode(&bench->out, place.allocation, place.node);
     strbuf_str(&bench->out, "}}");
     struct pod pod;
     assert_int_equal(pod_decode((struct text){bench->out.data, bench->out.len}, &rules,
                                 &bench->arena, &pod, &bench->err),
                      0);
-    assert_int_equal(pod.note, NOTE_OK);
+    assert_int_equal(pod.annotation, NOTE_OK);
     assert_int_equal(pod.shares, 2);
     assert_string_equal(pod.share[0].container, "a");
     assert_string_equal(pod.share[0].gpu, "GPU-aaa");
@@ -118,7 +118,7 @@ static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
         share(&place, "a", "GPU-aaa", 100), share(&place, "a", "node-1/gpu-1", 100),
         share(&place, "b", "GPU-aaa", 100), share(&place, "c", "node-1/gpu-0", 100)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    note_encode(&bench->out, place.allocation, place.node);
+    annotation_encode(&bench->out, place.allocation, place.node);
     const char *rest = strstr(bench->out.data, ",\"milligpu.io/visible-devices\"");
     assert_non_null(rest);
     /* The GPU that is still called by number has a UUID by now. */
@@ -136,7 +136,7 @@ static void a_gpu_that_the_node_does_not_show_keeps_its_name(void **state)
     const struct share shares[] = {share(&place, "a", "GPU-gone", 100),
                                    share(&place, "b", "node-1/gpu-31", 100)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    note_encode(&bench->out, place.allocation, place.node);
+    annotation_encode(&bench->out, place.allocation, place.node);
     assert_non_null(strstr(bench->out.data, "visible-devices\":\"GPU-gone,31\""));
     place_done(&place);
 }
@@ -220,10 +220,10 @@ static void annotations_that_are_too_large_are_refused(void **state)
 static void an_event_is_complete_and_cut(void **state)
 {
     struct bench *bench = *state;
-    char note[1400];
-    memset(note, 'x', sizeof note);
-    memcpy(note + 996, "\xC3\xA9", 2); /* stands where the text has to end */
-    note[sizeof note - 1] = '\0';
+    char annotation[1400];
+    memset(annotation, 'x', sizeof annotation);
+    memcpy(annotation + 996, "\xC3\xA9", 2); /* stands where the text has to end */
+    annotation[sizeof annotation - 1] = '\0';
     struct kube_event_facts facts = {.namespace = "team",
                                      .name = "web-0.1",
                                      .kind = "Pod",
@@ -231,7 +231,7 @@ static void an_event_is_complete_and_cut(void **state)
                                      .uid = "u",
                                      .reason = "Absent",
                                      .action = "Observed",
-                                     .note = "gone",
+                                     .annotation = "gone",
                                      .instance = "milligpud-0",
                                      .at_ms = INT64_C(1767323045678),
                                      .warning = true};
@@ -245,7 +245,7 @@ static void an_event_is_complete_and_cut(void **state)
         "\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"namespace\":\"team\",\"name\":\"web-0\",\"uid\":"
         "\"u\"},\"note\":\"gone\"}");
 
-    facts.note = note;
+    facts.annotation = annotation;
     facts.kind = "Node";
     facts.uid = NULL;
     facts.warning = false;
@@ -259,7 +259,7 @@ static void an_event_is_complete_and_cut(void **state)
                            "\"name\":\"web-0\"}"));
     assert_non_null(strstr(bench->out.data, "\"type\":\"Normal\""));
 
-    facts.note = "\x1b[2J\xE2\x80\xAE"; /* kubectl would write it to a terminal as it is */
+    facts.annotation = "\x1b[2J\xE2\x80\xAE"; /* kubectl would write it to a terminal as it is */
     strbuf_reset(&bench->out);
     event_encode(&bench->out, &facts);
     assert_non_null(strstr(bench->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));

@@ -73,7 +73,7 @@ static void a_whole_pod_is_read(void **state)
     assert_null(pod.count);
     assert_null(pod.model);
     assert_null(pod.memory);
-    assert_int_equal(pod.note, NOTE_NONE);
+    assert_int_equal(pod.annotation, NOTE_NONE);
 }
 
 static void every_null_that_go_writes_is_no_key(void **state)
@@ -106,7 +106,7 @@ static void a_null_annotation_is_none(void **state)
     const struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-count\":null,"
                                                 "\"milligpu.io/allocation\":null"));
     assert_null(pod.count);
-    assert_int_equal(pod.note, NOTE_NONE);
+    assert_int_equal(pod.annotation, NOTE_NONE);
 }
 
 static void lower_case_keys_are_read(void **state)
@@ -373,7 +373,7 @@ static void a_phase_that_cannot_be_read_is_no_end(void **state)
 static void a_note_that_cannot_be_read_is_broken(void **state)
 {
     const struct pod pod = decode(*state, NOTES("\"milligpu.io/allocation\":\"\\u0000\""));
-    assert_int_equal(pod.note, NOTE_BROKEN);
+    assert_int_equal(pod.annotation, NOTE_BROKEN);
     assert_non_null(strstr(pod.note_error, "must not hold a NUL"));
     assert_null(pod.unreadable);
 }
@@ -406,7 +406,7 @@ static void a_note_becomes_shares(void **state)
              "{\\\"gpu\\\":\\\"node-1/gpu-0\\\",\\\"index\\\":0,\\\"milli\\\":1e3,\\\"mib\\\":0},"
              "{\\\"mib\\\":4294967295,\\\"milli\\\":1,\\\"index\\\":65535,\\\"gpu\\\":\\\"G\\\","
              "\\\"x\\\":1}]}}"));
-    if (pod.note != NOTE_OK)
+    if (pod.annotation != NOTE_OK)
         fail_msg("%s", pod.note_error);
     assert_int_equal(pod.shares, 3);
     assert_string_equal(pod.share[0].container, "a");
@@ -465,7 +465,7 @@ static void a_broken_note_is_a_fact_that_names_the_field(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct pod pod = decode(*state, cases[i].bytes);
-        assert_int_equal(pod.note, NOTE_BROKEN);
+        assert_int_equal(pod.annotation, NOTE_BROKEN);
         if (strstr(pod.note_error, cases[i].says) == NULL)
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, pod.note_error, cases[i].says);
         assert_int_equal(pod.shares, 0);
@@ -488,7 +488,7 @@ static void a_note_beyond_its_limits_is_broken(void **state)
     strbuf_init(&bytes);
     strbuf_printf(&bytes, NOTE("%s"), many.data);
     const struct pod pod = decode(*state, bytes.data);
-    assert_int_equal(pod.note, NOTE_BROKEN);
+    assert_int_equal(pod.annotation, NOTE_BROKEN);
     assert_non_null(strstr(pod.note_error, "more than 512 shares (PARTS_MAX)"));
 
     strbuf_reset(&many);
@@ -497,7 +497,7 @@ static void a_note_beyond_its_limits_is_broken(void **state)
     strbuf_reset(&bytes);
     strbuf_printf(&bytes, NOTE("%s"), many.data);
     const struct pod large = decode(*state, bytes.data);
-    assert_int_equal(large.note, NOTE_BROKEN);
+    assert_int_equal(large.annotation, NOTE_BROKEN);
     assert_non_null(strstr(large.note_error, "more than 262144"));
     strbuf_done(&many);
     strbuf_done(&bytes);

@@ -1,0 +1,467 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/quantity.h"
+#include "milligpu/reconcile.h"
+
+#include "core/ledger_internal.h"
+
+enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
+
+/* Where the shares of one observed pod are collected. */
+struct places {
+    struct share *share;
+    uint32_t shares;
+    uint32_t unplaced_milli;
+    bool presumed;
+};
+
+/* What is no number is an amount all the same, of at least so much. */
+static int64_t unjudged_amount(const char *text)
+{
+    int64_t amount = 0;
+
+    must(text != NULL);
+    switch (quantity_ceil(text_of(text), 0, &amount)) {
+    case QUANTITY_OK:
+        return amount < 0 ? 0 : amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
+    case QUANTITY_RANGE:
+        return text[0] == '-' ? 0 : UNJUDGED_MAX;
+    case QUANTITY_SYNTAX:
+    case QUANTITY_FRACTION:
+        return 1;
+    }
+    must_not_reach("quantity_ceil has four verdicts");
+}
+
+/* What a pod takes that should never have been bound: 1500, say, by a nodeName of its own. */
+static uint32_t unjudged_milli(const struct pod *pod)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < pod->containers; i++)
+        if (pod->container[i].amount != NULL)
+            sum += unjudged_amount(pod->container[i].amount);
+    must(sum >= 0);
+    must(sum <= (int64_t)UNJUDGED_MAX * pod->containers);
+    return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
+}
+
+static bool asks(const struct request *request)
+{
+    must(request == NULL || request->wants <= CONTAINERS_MAX);
+    return request != NULL && request->wants > 0;
+}
+
+bool adopt_counts(const struct pod *pod, const struct request *request)
+{
+    must(pod != NULL);
+    return asks(request) || pod->whole_gpus > 0 || (pod->ours && unjudged_milli(pod) > 0);
+}
+
+static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
+{
+    const struct text text = text_of(id);
+    must(text.len > 0);
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (text_eq(atom_text(draft->gpu[i].id), text))
+            return &draft->gpu[i];
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (draft->gpu[i].alias != NULL && text_eq(atom_text(draft->gpu[i].alias), text))
+            return &draft->gpu[i];
+    return NULL;
+}
+
+/* The n-th line of the annotation for a container. */
+static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
+{
+    must(pod->annotation == NOTE_OK);
+    must(n < pod->shares);
+
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (strcmp(pod->share[i].container, container) == 0 && n-- == 0)
+            return &pod->share[i];
+    return NULL;
+}
+
+/* Names that turn out to be the same GPU (an id and its alias) make one container hold it twice. */
+static bool twice(const struct places *places, const struct share *next)
+{
+    must(next->gpu != NULL);
+    must(places->shares <= PARTS_MAX);
+
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == next->gpu && places->share[i].order == next->order)
+            return true;
+    return false;
+}
+
+/*
+ * A UUID that the node does not show, where it shows counts: the allocation's index says which GPU
+ * it is.  The first such name becomes the GPU's alias; under another it is that index.
+ */
+static const struct gpu *by_index(struct draft *draft, struct ledger *ledger,
+                                  const struct pod_share *line)
+{
+    must(draft->gpus <= draft->capacity);
+    must(line->gpu[0] != '\0');
+    if (strchr(line->gpu, '/') != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+            continue;
+        if (gpu->alias == NULL)
+            gpu->alias = names_intern(ledger->names, text_of(line->gpu));
+        return gpu;
+    }
+    return NULL;
+}
+
+/* One name per GPU and pod: a UUID says more than an id that we made up. */
+static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
+                                  const struct pod_share *line, const struct places *places)
+{
+    must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
+    must(places->shares <= PARTS_MAX);
+
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == gpu->id || places->share[i].gpu == gpu->alias)
+            return places->share[i].gpu;
+    const bool by_alias = gpu->alias != NULL && text_is(atom_text(gpu->alias), line->gpu);
+    return by_alias && gpu_id_is_real(gpu->alias, atom_text(draft->build.name)) ? gpu->alias
+                                                                                : gpu->id;
+}
+
+/* Did this Node show it first, though it does not now? */
+static bool owned_ids(const struct node *node, const struct atom *id)
+{
+    must(id->len > 0);
+    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+        if (node->owned_id[i] == id)
+            return true;
+    return false;
+}
+
+/*
+ * A GPU that the node does not show: kept as the pod's annotation has it, never moved.  It claims
+ * no UUID that was not its own before: that would take the GPU away from the node that has it.
+ */
+static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
+                                     const struct pod_share *line)
+{
+    if (draft->gpus >= GPUS_PER_NODE_MAX || draft->gpus == draft->capacity)
+        return NULL;
+    const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
+    const struct gpu gpu = {
+        .id = id,
+        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) && !owned_ids(draft->old, id)
+                     ? GPU_DUPLICATE
+                     : 0,
+        .model = names_intern(ledger->names, TEXT("")),
+        .milli = GPU_MILLI,
+        .index = line->index <= UINT16_MAX ? (uint16_t)line->index : 0,
+        .numa = -1,
+    };
+    draft_absent(draft, &gpu);
+    must(draft->gpus <= draft->capacity);
+    must(draft->gpu[draft->gpus - 1].id == gpu.id);
+    return &draft->gpu[draft->gpus - 1];
+}
+
+static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
+                     uint32_t order, const struct pod_share *line, struct places *places)
+{
+    must(line->milli == want->milli);
+    must(order <= UINT16_MAX);
+
+    const struct gpu *gpu = draft_gpu(draft, line->gpu);
+    if (gpu == NULL)
+        gpu = by_index(draft, ledger, line);
+    if (gpu == NULL)
+        gpu = come_absent(draft, ledger, line);
+    if (gpu == NULL)
+        return false;
+    const struct share share = {
+        .container = want->container,
+        .kind = want->kind,
+        .order = (uint16_t)order,
+        .gpu = name_on(draft, gpu, line, places),
+        .milli = line->milli,
+        .mib = line->mib,
+    };
+    if (twice(places, &share))
+        return false;
+    must(places->shares < PARTS_MAX);
+    places->share[places->shares++] = share;
+    return true;
+}
+
+static bool copy_annotation(struct draft *draft, struct ledger *ledger,
+                            const struct command *command, struct places *places)
+{
+    const struct request *request = command->request;
+    must(places->shares == 0);
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            const struct pod_share *line = note_line(command->pod, want->container, n);
+            must(line != NULL); /* believable: as many lines as parts */
+            if (!add_line(draft, ledger, want, w, line, places))
+                return false;
+        }
+    }
+    must(places->shares == command->pod->shares);
+    return true;
+}
+
+/* What is on a GPU already; an absent one counts as the GPU that it was. */
+static bool has_room(const struct gpu *gpu, const struct charge *charge)
+{
+    must(charge->milli > 0);
+    must(gpu->milli > 0);
+    const uint32_t mib_free = gpu->mib > gpu->used_mib ? gpu->mib - gpu->used_mib : 0;
+    return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
+}
+
+static bool within(const struct draft *draft, const struct allocation *allocation)
+{
+    must(allocation->charges > 0);
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        const struct charge *charge = &allocation->charge[i];
+        const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
+        must(gpu != NULL);
+        if (!has_room(gpu, charge))
+            return false;
+    }
+    return true;
+}
+
+static struct allocation *make(const struct draft *draft, const struct command *command,
+                               const struct places *places)
+{
+    const struct pod *pod = command->pod;
+    struct allocation_facts facts = {
+        .uid = command->uid,
+        .namespace = command->namespace,
+        .name = command->name,
+        .node = draft->build.name,
+        .node_uid = draft->build.uid,
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .presumed = places->presumed,
+        .held_gpus = pod->whole_gpus,
+        .unplaced_milli = places->unplaced_milli,
+        .bound_ms = pod->scheduled_ms > 0 ? pod->scheduled_ms : command->at_ms,
+        .terminating_ms = pod->terminating_ms,
+        .shares = places->shares,
+        .share = places->share,
+    };
+    must(draft->build.name != NULL);
+    must(allocation_fault(&facts) == NULL);
+    facts.annotation_differs = adopt_differs(draft->old, &facts, pod);
+    return allocation_new(&facts);
+}
+
+static struct allocation *believe(struct ledger *ledger, struct draft *draft,
+                                  const struct command *command, struct places *places)
+{
+    must(places->shares == 0);
+    must(!places->presumed);
+    if (!reconcile_believable(command->pod, command->request))
+        return NULL;
+
+    const uint32_t gpus = draft->gpus;
+    CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
+    for (uint32_t i = 0; i < gpus; i++)
+        before[i] = draft->gpu[i];
+    struct allocation *allocation = NULL;
+    if (copy_annotation(draft, ledger, command, places))
+        allocation = make(draft, command, places);
+    if (allocation != NULL && within(draft, allocation))
+        return allocation;
+
+    /* Not to be had: as if it had said nothing.  Names that it brought go; GPUs have no charge. */
+    allocation_unref(allocation);
+    for (uint32_t i = 0; i < gpus; i++)
+        draft->gpu[i] = before[i];
+    places->shares = 0;
+    return NULL;
+}
+
+static uint32_t over(const struct gpu *gpu, uint32_t taken, uint32_t part)
+{
+    const uint32_t sum = taken + part;
+    must(part > 0);
+    must(part <= GPU_MILLI);
+    return sum > gpu->milli ? sum - gpu->milli : 0;
+}
+
+/* The GPU that this part overuses least, of those that are there; then the emptier one. */
+static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
+                                    const struct share *part, const struct places *places)
+{
+    const struct gpu *best = NULL;
+    must(part->gpu == NULL);
+    must(part->milli > 0);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        const struct gpu *gpu = &draft->gpu[i];
+        struct share on = *part;
+        on.gpu = gpu->id;
+        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))
+            continue;
+        if (best == NULL) {
+            best = gpu;
+            continue;
+        }
+        const uint32_t over_best = over(best, taken[best - draft->gpu], part->milli);
+        const uint32_t over_this = over(gpu, taken[i], part->milli);
+        if (over_this < over_best ||
+            (over_this == over_best && taken[i] < taken[best - draft->gpu]))
+            best = gpu;
+    }
+    return best;
+}
+
+/* Of the GPUs that are there. */
+static uint32_t shown_milli(const struct draft *draft)
+{
+    uint32_t milli = 0;
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        milli += (draft->gpu[i].flags & GPU_ABSENT) == 0 ? draft->gpu[i].milli : 0;
+    must(milli <= UNJUDGED_MAX);
+    return milli;
+}
+
+/*
+ * No place fits, but there the pod is: on whatever it overuses least.  It takes at most what the
+ * node has: parts for which there is no GPU, where there are others, it cannot have.
+ */
+static void squeeze(const struct draft *draft, const struct request *request, struct places *places)
+{
+    const uint32_t there = shown_milli(draft);
+    uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        taken[i] = draft->gpu[i].used_milli + draft->gpu[i].reserved_milli;
+
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            struct share share = {.container = want->container,
+                                  .kind = want->kind,
+                                  .order = (uint16_t)w,
+                                  .milli = want->milli};
+            const struct gpu *gpu = least_over(draft, taken, &share, places);
+            if (gpu == NULL) {
+                places->unplaced_milli += there == 0 ? want->milli : 0;
+                continue;
+            }
+            share.gpu = gpu->id;
+            share.mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli);
+            taken[gpu - draft->gpu] += want->milli;
+            must(places->shares < PARTS_MAX);
+            must((gpu->flags & GPU_ABSENT) == 0);
+            places->share[places->shares++] = share;
+        }
+    }
+    xfree(taken);
+}
+
+static void guess(const struct draft *draft, const struct request *request, struct places *places)
+{
+    const struct node *node = draft->old;
+
+    must(places->shares == 0);
+    places->presumed = true;
+    if (node != NULL && !node->gone) {
+        struct placement *placement = xcalloc(1, sizeof *placement);
+        struct room *room = xcalloc(1, sizeof *room);
+        room_of(node, room);
+        if (place_search(room, request, placement) == REASON_NONE) {
+            must(placement->parts <= PARTS_MAX);
+            place_shares(placement, request, node, places->share);
+            places->shares = placement->parts;
+        }
+        xfree(room);
+        xfree(placement);
+    }
+    if (places->shares == 0)
+        squeeze(draft, request, places);
+    must(places->shares > 0 || places->unplaced_milli > 0);
+}
+
+struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
+                               const struct command *command)
+{
+    must(command->pod != NULL);
+    must(strcmp(command->uid, command->pod->uid) == 0);
+    must(strcmp(command->node, command->pod->node) == 0);
+
+    if (!adopt_counts(command->pod, command->request))
+        return NULL;
+
+    struct places places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
+    struct allocation *allocation = NULL;
+    if (asks(command->request)) {
+        allocation = believe(ledger, draft, command, &places);
+        if (allocation == NULL)
+            guess(draft, command->request, &places);
+    } else if (command->pod->ours) {
+        const uint32_t asked = unjudged_milli(command->pod);
+        const uint32_t there = shown_milli(draft);
+        places.unplaced_milli = there > 0 && there < asked ? there : asked;
+        places.presumed = asked > 0;
+    }
+    if (allocation == NULL)
+        allocation = make(draft, command, &places);
+    must(allocation->is.state == STATE_BOUND);
+    must(allocation->is.origin == ORIGIN_OBSERVED);
+    xfree(places.share);
+    return allocation;
+}
+
+/* Two names of one GPU are the same GPU. */
+static bool same_gpu(const struct node *node, const struct atom *ours, const char *theirs)
+{
+    const struct text text = text_of(theirs);
+    must(ours != NULL);
+    if (text_eq(atom_text(ours), text))
+        return true;
+    if (node == NULL)
+        return false;
+    const struct gpu *a = node_gpu(node, atom_text(ours));
+    return a != NULL && a == node_gpu(node, text);
+}
+
+static bool notes(const struct node *node, const struct pod *pod, const struct share *share)
+{
+    must(pod->annotation == NOTE_OK);
+    must(share->milli > 0);
+
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (line->milli == share->milli && line->mib == share->mib &&
+            strcmp(line->container, share->container) == 0 && same_gpu(node, share->gpu, line->gpu))
+            return true;
+    }
+    return false;
+}
+
+bool adopt_differs(const struct node *node, const struct allocation_facts *is,
+                   const struct pod *pod)
+{
+    must(is != NULL);
+    must(pod != NULL);
+
+    /* Who was adopted without an annotation is drift of another kind already. */
+    if (pod->annotation == NOTE_NONE)
+        return is->origin == ORIGIN_GRANTED && is->shares > 0;
+    if (pod->annotation == NOTE_BROKEN || pod->shares != is->shares)
+        return true;
+    must(pod->annotation == NOTE_OK);
+    for (uint32_t i = 0; i < is->shares; i++)
+        if (!notes(node, pod, &is->share[i]))
+            return true;
+    return false;
+}

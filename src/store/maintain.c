@@ -1,0 +1,147 @@
+#include "store/store_internal.h"
+
+enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
+static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
+
+static int checkpoint(struct store *store, int mode, struct err *err)
+{
+    int pages = 0;
+    int copied = 0;
+
+    const int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, mode, &pages, &copied);
+    /* A reader or another process is in the way: next time. */
+    if (rc == SQLITE_BUSY)
+        return 0;
+    if (rc != SQLITE_OK)
+        return db_fail(store->db, rc, err, "checkpoint");
+    must(copied <= pages);
+    if (copied == pages)
+        store->wal_pages = 0; /* the next batch begins the log anew */
+    return 0;
+}
+
+int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
+{
+    must(!store->in_batch);
+    if (store->memory || store->wal_pages < store->limits.wal_soft)
+        return 0;
+    int failed = checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
+    const int64_t since = now_ms - store->hard_ms;
+    if (failed != 0 || store->wal_pages < store->limits.wal_hard ||
+        (since >= 0 && since < HARD_PAUSE_MS))
+        return failed;
+
+    /* The log has grown far behind a reader's back: wait for it, though not for long. */
+    store->hard_ms = now_ms;
+    (void)sqlite3_busy_timeout(store->db, CHECKPOINT_WAIT_MS);
+    failed = checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);
+    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
+    return failed;
+}
+
+static int with_number(struct store *store, enum statement statement, int64_t number,
+                       int *out_changed, struct err *err)
+{
+    must(number > 0);
+    struct bind bind = bind_start(store->stmt[statement]);
+    bind_number(&bind, number);
+    return bind_run(&bind, out_changed, err);
+}
+
+/* What one round of retention did. */
+struct round {
+    int old;     /* journal entries that are old enough by their own time */
+    int folded;  /* with those between them whose time has not come */
+    int dropped; /* rows of the past */
+};
+
+/*
+ * By seq: an entry that looks younger (the clock was set back) keeps those behind it.  One of a
+ * time that has not come yet (the clock was ahead) tells nothing: those behind it decide.
+ */
+static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int64_t *out_upto,
+                    int *out_rows, struct err *err)
+{
+    sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_OLD];
+    struct bind bind = bind_start(stmt);
+    int more;
+
+    *out_upto = 0;
+    *out_rows = 0;
+    bind_number(&bind, now_ms);
+    bind_number(&bind, store->limits.fold);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(stmt, err)) > 0) {
+        struct row row = row_start(stmt);
+        const int64_t seq = row_number(&row, 1, INT64_MAX);
+        const int64_t at = row_number(&row, INT64_MIN, INT64_MAX);
+        more = row_check(&row, "journal", err);
+        if (more < 0 || at >= before_ms)
+            break;
+        *out_upto = seq;
+        (*out_rows)++;
+    }
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
+static int fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
+{
+    static const enum statement steps[] = {ST_FOLD_ALLOCATIONS, ST_FOLD_NODES, ST_FOLD_RELEASED,
+                                           ST_FOLD_REMOVED,     ST_FOLDED,     ST_JOURNAL_DROP};
+    int failed = 0;
+
+    static_assert(ARRAY_LEN(steps) > 0, "the last one says how many entries it dropped");
+    must(upto > 0);
+    for (size_t i = 0; failed == 0 && i < ARRAY_LEN(steps); i++)
+        failed = with_number(store, steps[i], upto, out_rows, err);
+    return failed;
+}
+
+static int retain(struct store *store, int64_t now_ms, int64_t before_ms, struct round *out,
+                  struct err *err)
+{
+    int64_t upto = 0;
+
+    int failed = db_run(store->stmt[ST_BELIEVED], err); /* the clock, or we would not be here */
+    if (failed == 0)
+        failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
+    if (failed == 0 && out->old > 0)
+        failed = fold(store, upto, &out->folded, err);
+    if (failed != 0)
+        return failed;
+    must(out->folded >= out->old);
+    struct bind bind = bind_start(store->stmt[ST_PAST_DROP]);
+    bind_number(&bind, before_ms);
+    bind_number(&bind, store->limits.fold);
+    failed = bind_run(&bind, &out->dropped, err);
+    must(failed != 0 || out->dropped <= store->limits.fold);
+    return failed;
+}
+
+int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
+{
+    const unsigned days = atomic_load(&store->retention_days);
+    struct round round = {0};
+
+    must(!store->in_batch);
+    /* A clock that was set back would have us wait for it otherwise. */
+    const int64_t wait = store->retain_at_ms - now_ms;
+    if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||
+        atomic_load(&store->clock_doubted))
+        return 0;
+    store->retain_at_ms = now_ms + store->limits.retain_ms;
+    int failed = db_run(store->stmt[ST_BEGIN], err);
+    if (failed == 0)
+        failed = retain(store, now_ms, now_ms - (int64_t)days * day_ms, &round, err);
+    if (failed == 0)
+        failed = db_run(store->stmt[ST_COMMIT], err);
+    if (failed != 0) {
+        db_rollback(store->db);
+        return err_wrap(err, "retention");
+    }
+    atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)round.folded);
+    if (round.old == store->limits.fold || round.dropped == store->limits.fold)
+        store->retain_at_ms = now_ms; /* there is more: go on after the next batch */
+    return 0;
+}

@@ -1,0 +1,256 @@
+/* The annotations that hold JSON in a string: broken ones are facts, not errors. */
+#include <string.h>
+
+#include "wire/kube_read.h"
+
+enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
+
+static const char *const share_keys[] = {"gpu", "index", "milli", "mib"};
+enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB };
+
+static void share_member(struct json_reader *in, struct pod_share *share, int key)
+{
+    int64_t number = 0;
+    switch (key) {
+    case SHARE_GPU:
+        (void)read_gpu_id(in, &share->gpu); /* failures stick to the reader, here and below */
+        break;
+    case SHARE_INDEX:
+        (void)read_number(in, 0, INDEX_MAX, &number);
+        share->index = (uint32_t)number;
+        break;
+    case SHARE_MILLI:
+        (void)read_number(in, 1, GPU_MILLI, &number);
+        share->milli = (uint32_t)number;
+        break;
+    case SHARE_MIB:
+        (void)read_number(in, 0, UINT32_MAX, &number);
+        share->mib = (uint32_t)number;
+        break;
+    default:
+        must_not_reach("json_read_field gives the keys of its table only");
+    }
+}
+
+static bool read_share(struct json_reader *in, struct pod_share *out)
+{
+    must(out->container != NULL);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(share_keys);
+    int key;
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key))
+        share_member(in, out, key);
+    if (in->failed)
+        return false;
+    for (int i = 0; i < (int)ARRAY_LEN(share_keys); i++)
+        if (!need_field(in, &fields, i))
+            return false;
+    /* A null counts as seen, but it is no id. */
+    if (out->gpu == NULL || out->milli == 0)
+        json_reader_fail(in, "has a null where gpu or milli should be");
+    return !in->failed;
+}
+
+static bool add_share(struct json_reader *in, struct pod *pod, const struct pod_share *share)
+{
+    must(pod->shares <= PARTS_MAX);
+    must(share->gpu != NULL && share->milli > 0);
+
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *other = &pod->share[i];
+        if (strcmp(other->gpu, share->gpu) == 0 &&
+            strcmp(other->container, share->container) == 0) {
+            json_reader_fail(in, "gives the container the same GPU twice");
+            return false;
+        }
+    }
+    if (pod->shares == PARTS_MAX) {
+        json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d shares (PARTS_MAX)", PARTS_MAX);
+        return false;
+    }
+    pod->share = arena_grow(in->arena, pod->share, pod->shares, PARTS_MAX, sizeof *pod->share);
+    pod->share[pod->shares++] = *share;
+    return true;
+}
+
+static bool read_shares(void *user, struct json_reader *in, struct text container)
+{
+    must(user != NULL);
+
+    struct pod *pod = user;
+    const uint32_t before = pod->shares;
+    const char *name = arena_copy(in->arena, container);
+    if (container.len == 0 || container.len > NAME_BYTES_MAX || strlen(name) != container.len)
+        json_reader_fail(in, "is no name of a container");
+    for (uint32_t i = 0; i < before && !in->failed; i++)
+        if (strcmp(pod->share[i].container, name) == 0)
+            json_reader_fail(in, "comes twice; a container may come once");
+    if (!json_read_array(in))
+        return false;
+    while (json_read_element(in)) {
+        struct pod_share share = {.container = name};
+        if (!read_share(in, &share) || !add_share(in, pod, &share))
+            return false;
+    }
+    if (pod->shares == before)
+        json_reader_fail(in, "holds no share");
+    return !in->failed;
+}
+
+static const char *const note_keys[] = {"v", "containers"};
+
+static void read_annotation(struct json_reader *in, struct pod *out)
+{
+    must(out->shares == 0);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(note_keys);
+    int64_t version = 0;
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0 && json_read_i64(in, &version) && version != NOTE_VERSION)
+            json_reader_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
+        if (key == 1)
+            (void)read_map(in, out, read_shares); /* a failure sticks */
+    }
+    if (!in->failed && version == 0)
+        json_reader_fail(in, "has no \"v\"");
+    if (!in->failed && out->shares == 0)
+        json_reader_fail(in, "has no \"containers\" with shares");
+}
+
+void annotation_decode(struct text annotation, struct arena *arena, struct pod *out)
+{
+    must(out->annotation == NOTE_NONE);
+
+    struct json_reader in;
+    struct err err;
+    must(annotation.at != NULL);
+
+    json_reader_init(&in, annotation, "milligpu.io/allocation", arena, &err);
+    if (annotation.len > ANNOTATION_BYTES_MAX)
+        json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", annotation.len,
+                            ANNOTATION_BYTES_MAX);
+    read_annotation(&in, out);
+    if (json_reader_finish(&in) == 0) {
+        out->annotation = NOTE_OK;
+        return;
+    }
+    out->annotation = NOTE_BROKEN;
+    out->note_error = arena_copy(arena, text_of(err.text));
+    out->shares = 0;
+    out->share = NULL;
+}
+
+static const char *const gpu_keys[] = {"uuid", "index", "milli", "mib", "model", "numa", "health"};
+enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH };
+
+static bool read_health(struct json_reader *in, bool *out)
+{
+    must(out != NULL);
+
+    struct text word;
+    if (!json_read_string(in, &word))
+        return false;
+    *out = text_is(word, "Healthy") || text_is(word, "healthy");
+    return true;
+}
+
+static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
+{
+    int64_t number = 0;
+    switch (key) {
+    case GPU_UUID:
+        (void)read_gpu_id(in, &gpu->id); /* failures stick to the reader, here and below */
+        break;
+    case GPU_INDEX:
+        (void)read_number(in, 0, INDEX_MAX, &number);
+        gpu->index = (uint32_t)number;
+        break;
+    case GPU_AMOUNT:
+        (void)read_number(in, 1, GPU_MILLI, &number);
+        gpu->milli = (uint32_t)number;
+        break;
+    case GPU_MIB:
+        (void)read_number(in, 0, UINT32_MAX, &number);
+        gpu->mib = (uint32_t)number;
+        break;
+    case GPU_MODEL:
+        (void)read_string(in, MODEL_BYTES_MAX, &gpu->model);
+        break;
+    case GPU_NUMA:
+        (void)read_number(in, -1, INT16_MAX, &number);
+        gpu->numa = (int32_t)number;
+        break;
+    case GPU_HEALTH:
+        (void)read_health(in, &gpu->healthy);
+        break;
+    default:
+        must_not_reach("json_read_field gives the keys of its table only");
+    }
+}
+
+static bool read_gpu(struct json_reader *in, struct gpu_facts *out)
+{
+    must(out != NULL);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
+    int key;
+    *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1, .healthy = true};
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key))
+        gpu_member(in, out, key);
+    if (in->failed || !need_field(in, &fields, GPU_UUID) || !need_field(in, &fields, GPU_INDEX))
+        return false;
+    if (out->id == NULL)
+        json_reader_fail(in, "has a null where uuid should be");
+    return !in->failed;
+}
+
+static void add_gpu(struct json_reader *in, struct node_facts *facts, const struct gpu_facts *gpu)
+{
+    enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be seen */
+    must(facts->gpus <= KEPT_MAX);
+    must(gpu->id != NULL);
+
+    for (uint32_t i = 0; i < facts->gpus; i++) {
+        must(facts->gpu[i].id != NULL);
+        if (strcmp(facts->gpu[i].id, gpu->id) == 0)
+            json_reader_fail(in, "has the uuid of another GPU of the node");
+        if (facts->gpu[i].index == gpu->index)
+            json_reader_fail(in, "has the index of another GPU of the node");
+    }
+    if (in->failed || facts->gpus == KEPT_MAX)
+        return;
+    facts->gpu = arena_grow(in->arena, facts->gpu, facts->gpus, KEPT_MAX, sizeof *facts->gpu);
+    facts->gpu[facts->gpus++] = *gpu;
+}
+
+void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
+{
+    must(out->gpus == 0 && !out->has_gpus);
+
+    struct json_reader in;
+    struct err err;
+    struct gpu_facts gpu;
+    must(gpus.at != NULL);
+
+    json_reader_init(&in, gpus, "milligpu.io/gpus", arena, &err);
+    if (gpus.len > ANNOTATION_BYTES_MAX)
+        json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", gpus.len,
+                            ANNOTATION_BYTES_MAX);
+    if (json_read_array(&in))
+        while (json_read_element(&in))
+            if (read_gpu(&in, &gpu))
+                add_gpu(&in, out, &gpu);
+    out->has_gpus = json_reader_finish(&in) == 0;
+    if (out->has_gpus)
+        return;
+    out->gpus_error = arena_copy(arena, text_of(err.text));
+    out->gpus = 0;
+    out->gpu = NULL;
+}

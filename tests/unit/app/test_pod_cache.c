@@ -1,0 +1,143 @@
+/* The pod cache: found by uid and by name, and nobody goes through all of it for one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "app/pod_cache.h"
+
+static const struct request_rules rules = {
+    .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
+
+static int set_up(void **state)
+{
+    *state = pod_cache_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    pod_cache_free(*state);
+    return 0;
+}
+
+static void put(struct pod_cache *pods, const char *uid, const char *name, const char *node)
+{
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {.uid = uid,
+                            .namespace = "default",
+                            .name = name,
+                            .node = node,
+                            .resource_version = "1",
+                            .phase = POD_PENDING,
+                            .ours = true,
+                            .containers = 1,
+                            .container = &container};
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+static void named(struct pod_cache *pods, const char *name, const char *uid)
+{
+    struct pod_record *record = pod_cache_copy(pods, "default", name);
+
+    if (uid == NULL) {
+        assert_null(record);
+    } else {
+        assert_non_null(record);
+        assert_string_equal(record->uid, uid);
+        assert_string_equal(record->name, name);
+    }
+    pod_record_free(record);
+}
+
+static void count(void *user, const struct pod_record *record)
+{
+    assert_string_equal(record->node, "");
+    ++*(unsigned *)user;
+}
+
+static unsigned unbound(struct pod_cache *pods)
+{
+    unsigned visits = 0;
+
+    pod_cache_each_unbound(pods, &visits, count);
+    return visits;
+}
+
+static void a_pod_is_found_by_its_name_and_namespace(void **state)
+{
+    struct pod_cache *pods = *state;
+    char longest[600];
+
+    put(pods, "u1", "a", "");
+    put(pods, "u2", "b", "n1");
+    named(pods, "a", "u1");
+    named(pods, "b", "u2");
+    named(pods, "c", NULL);
+    assert_null(pod_cache_copy(pods, "other", "a"));
+    assert_null(pod_cache_copy(pods, "", ""));
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_null(pod_cache_copy(pods, "default", longest));
+    pod_cache_remove(pods, "u1");
+    named(pods, "a", NULL);
+    named(pods, "b", "u2");
+}
+
+/* It was deleted and made again, and the end of the first has not been told yet. */
+static void of_two_of_one_name_the_later_is_found(void **state)
+{
+    struct pod_cache *pods = *state;
+
+    put(pods, "u1", "a", "n1");
+    put(pods, "u2", "a", "");
+    named(pods, "a", "u2");
+    pod_cache_remove(pods, "u1");
+    named(pods, "a", "u2");
+    pod_cache_remove(pods, "u2");
+    named(pods, "a", NULL);
+}
+
+static void a_record_that_is_replaced_takes_its_names_along(void **state)
+{
+    struct pod_cache *pods = *state;
+
+    for (unsigned i = 0; i < 1000; i++)
+        put(pods, "u1", "a", i % 2 == 0 ? "" : "n1");
+    named(pods, "a", "u1");
+    assert_int_equal(pod_cache_count(pods), 1);
+    assert_int_equal(unbound(pods), 0);
+}
+
+static void doctor_visits_those_that_wait_and_no_other(void **state)
+{
+    enum { BOUND = 5000, WAIT = 7 };
+    struct pod_cache *pods = *state;
+    char uid[32];
+
+    for (unsigned i = 0; i < BOUND + WAIT; i++) {
+        (void)snprintf(uid, sizeof uid, "u%u", i);
+        put(pods, uid, uid, i < BOUND ? "n1" : "");
+    }
+    assert_int_equal(unbound(pods), WAIT);
+    put(pods, "u5000", "u5000", "n1");
+    pod_cache_remove(pods, "u5001");
+    assert_int_equal(unbound(pods), WAIT - 2);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_pod_is_found_by_its_name_and_namespace),
+        TEST(of_two_of_one_name_the_later_is_found),
+        TEST(a_record_that_is_replaced_takes_its_names_along),
+        TEST(doctor_visits_those_that_wait_and_no_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
