@@ -51,6 +51,10 @@ commit=$(cmake -DSOURCE=/ -DVERSION=1 -DCOMMIT=0123456789abcdef0123 -DOUT="$work
 check 'a build without history is told its commit' test "$commit" = '#define MILLIGPU_COMMIT "0123456789ab"'
 check 'the base is named by its digest' grep -Eq '^FROM debian:bookworm-[0-9]{8}-slim@sha256:[0-9a-f]{64} AS build$' \
     "$top/Containerfile"
+# From the tree, not from the stage before; the last word is the target.
+sed -n 's/^COPY \([^-]\)/\1/p' "$top/Containerfile" | awk '{ for (i = 1; i < NF; i++) print "!" $i }' | sort >"$work/copied"
+sed -n '/^!/p' "$top/.dockerignore" | sort >"$work/context"
+check '.dockerignore lets in what the Containerfile copies' same "$work/copied" "$work/context"
 if [ "$(id -u)" = 0 ]; then
     check 'the program finds its libraries there' chroot "$work/root" /usr/bin/milligpud --version
     check 'it is what was built' test "$(chroot "$work/root" /usr/bin/milligpud --version)" = "$("$program" --version)"
