@@ -31,7 +31,7 @@ die() {
 }
 
 usage() {
-    sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+    sed '1d; /^#/!Q; s/^# \{0,1\}//' "${BASH_SOURCE[0]}"
 }
 
 read_arguments() {
@@ -39,13 +39,13 @@ read_arguments() {
         case $1 in
         --once) once=yes ;;
         --cluster)
-            [ $# -gt 1 ] || { usage >&2; exit 2; }
+            [ $# -gt 1 ] || { echo "demo.sh: --cluster needs a file" >&2; exit 2; }
             cluster=$2
             shift
             ;;
         --cluster=?*) cluster=${1#*=} ;;
         -h | --help) usage; exit 0 ;;
-        *) usage >&2; exit 2 ;;
+        *) echo "demo.sh: unknown argument $1; --help tells what there is" >&2; exit 2 ;;
         esac
         shift
     done

@@ -1,11 +1,16 @@
 #!/bin/bash
 # test.sh [all | STEP...] - install what is needed, build, and test.
 #
-# Without arguments the steps that a newcomer waits for: some minutes on two cores.  "all" runs
-# every step, as CI does; with names only those (./test.sh asan tsan).  A skipped step says why,
-# and where CI=true there are no skips.  MILLIGPU_E2E=0 leaves out the real control plane.  The
-# last line counts; the exit status is 0 only if nothing failed.
+# Without arguments the steps that a newcomer waits for (packages asan manifests demo): some minutes
+# on two cores.  "all" runs every step, as CI does; with names only those (./test.sh asan tsan).  The
+# steps: packages asan clang release trust fuzz mutation model tsan manifests demo controlplane.
+#
+# A skipped step says why, and where CI=true there are no skips.  MILLIGPU_E2E=0 leaves out the real
+# control plane.  The last line counts; the exit status is 0 only if nothing failed.
 set -uo pipefail
+case ${1:-} in
+-h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+esac
 cd "$(dirname "$0")" || exit 1
 
 QUICK=(packages asan manifests demo)
@@ -140,7 +145,6 @@ run_step() { # name
 main() {
     local name
     local -a steps=("${@:-${QUICK[@]}}")
-    mkdir -p build
     if [ "${steps[*]}" = all ]; then
         steps=("${STEPS[@]}")
     fi
@@ -150,6 +154,7 @@ main() {
             exit 2
         fi
     done
+    mkdir -p build
     for name in "${steps[@]}"; do
         run_step "$name"
     done

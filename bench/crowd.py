@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""crowd.py - how long who asks waits beside a crowd that does not: the real milligpud over loopback.
-
-    bench/crowd.py [BIN]        BIN: a folder with milligpud (default build/release/bin); an older one may be compared
+"""How long who asks waits beside a crowd that does not: the real milligpud over loopback.
 
 Prints "name value unit".  Who waits longer than 5 s is written as 5,000 ms.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -17,9 +16,14 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-os.environ.setdefault("MILLIGPU_BIN_DIR", sys.argv[1] if len(sys.argv) > 1 else str(HERE.parent / "build/release/bin"))
+PARSER = argparse.ArgumentParser(prog="bench/crowd.py", description=__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+PARSER.add_argument("bin", nargs="?", metavar="BIN", default=str(HERE.parent / "build/release/bin"),
+                    help="a folder with milligpud (default: build/release/bin); an older one may be compared")
+os.environ.setdefault("MILLIGPU_BIN_DIR", PARSER.parse_args().bin)
 os.environ.setdefault("MILLIGPU_SOURCE_DIR", str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "tests/e2e"))
+sys.dont_write_bytecode = True
 import rig  # noqa: E402
 from test_crowd import LIVEZ, answer, post  # noqa: E402
 

@@ -103,10 +103,8 @@ main() {
         --build) ;;
         --test) needs+=$TEST_NEEDS ;;
         --controlplane) needs+=$CONTROLPLANE_NEEDS ;;
-        *)
-            sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2
-            exit 2
-            ;;
+        -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+        *) echo "install-deps.sh: unknown argument $argument; --help tells what there is" >&2; exit 2 ;;
         esac
     done
 

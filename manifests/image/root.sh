@@ -5,6 +5,11 @@
 # the ServiceAccount, so nothing else is needed.  libgcc_s is opened by name when a thread ends early.
 set -eu
 
+case ${1:-} in
+-h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+-*) echo "root.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+esac
+[ $# -eq 2 ] || { echo "root.sh: name a program and a folder; --help tells more" >&2; exit 2; }
 program=$1
 root=$2
 user=65532

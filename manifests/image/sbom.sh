@@ -5,6 +5,11 @@
 # same root gives the same bytes: the time is SOURCE_DATE_EPOCH's, else that of the program.
 set -eu
 
+case ${1:-} in
+-h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+-*) echo "sbom.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+esac
+[ $# -eq 1 ] || { echo "sbom.sh: name the root of the image; --help tells more" >&2; exit 2; }
 root=$1
 program=$root/usr/bin/milligpud
 version=$("$program" --version)    # milligpud 0.1.0 (commit)

@@ -6,6 +6,10 @@
 # program names the module files, the compiler and the flags that it was built from.
 set -eu
 
+case ${1:-} in
+-h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+-*) echo "build.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 version=${1:-${KUBERNETES_VERSION:-1.36.3}}

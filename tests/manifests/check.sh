@@ -4,6 +4,11 @@
 # kubectl builds the kustomizations: $KUBECTL, else the one of tests/controlplane, else that of PATH.  Without one, what
 # stands in the files is checked all the same and the rest is skipped with its reason.
 set -euo pipefail
+
+case ${1:-} in
+-h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
+?*) echo "check.sh: unknown argument $1; it takes none" >&2; exit 2 ;;
+esac
 top=$(cd "$(dirname "$0")/../.." && pwd)
 
 for python in python3 /usr/bin/python3; do
