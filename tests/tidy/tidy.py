@@ -41,7 +41,7 @@ def tree(*suffixes: str, under: Tuple[str, ...] = (".",)) -> Files:
             folders[:] = [f for f in folders if f not in ("build", ".git", ".cache", "__pycache__")]
             for name in names:
                 path = Path(folder, name)
-                if (suffixes and path.suffix not in suffixes) or path.is_symlink():
+                if (suffixes and path.suffix not in suffixes) or path.is_symlink() or path.suffix == ".tar":
                     continue
                 try:
                     files[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
