@@ -17,8 +17,8 @@
 #include "app/informer.h"
 #include "app/writer.h"
 #include "cluster.h"
-#include "desk.h"
 #include "measure.h"
+#include "webhook_fixture.h"
 
 enum {
     NODES = 500,
@@ -28,8 +28,8 @@ enum {
     STEP_MS = 50,
 };
 
-struct plant {
-    struct desk desk;
+struct bench_daemon {
+    struct webhook_fixture fixture;
     struct writer *writer;
     struct informer *informer;
     struct kube_ops watch_ops;
@@ -46,94 +46,95 @@ struct plant {
 
 static int count_begin(void *ctx, struct err *err)
 {
-    struct plant *plant = ctx;
-    return plant->real_store.begin(plant->real_store.ctx, err);
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.begin(daemon->real_store.ctx, err);
 }
 
 static enum store_outcome count_write(void *ctx, const struct command *command,
                                       const struct change *change, struct err *err)
 {
-    struct plant *plant = ctx;
-    return plant->real_store.write(plant->real_store.ctx, command, change, err);
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.write(daemon->real_store.ctx, command, change, err);
 }
 
 static int count_commit(void *ctx, struct err *err)
 {
-    struct plant *plant = ctx;
+    struct bench_daemon *daemon = ctx;
 
-    atomic_fetch_add(&plant->commits, 1);
-    return plant->real_store.commit(plant->real_store.ctx, err);
+    atomic_fetch_add(&daemon->commits, 1);
+    return daemon->real_store.commit(daemon->real_store.ctx, err);
 }
 
 static void count_rollback(void *ctx)
 {
-    struct plant *plant = ctx;
-    plant->real_store.rollback(plant->real_store.ctx);
+    struct bench_daemon *daemon = ctx;
+    daemon->real_store.rollback(daemon->real_store.ctx);
 }
 
 static int count_tend(void *ctx, int64_t now_ms, struct err *err)
 {
-    struct plant *plant = ctx;
-    return plant->real_store.maintain(plant->real_store.ctx, now_ms, err);
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.maintain(daemon->real_store.ctx, now_ms, err);
 }
 
 /* --- the threads of the daemon --- */
 
-static int64_t now_of(const struct plant *plant)
+static int64_t now_of(const struct bench_daemon *daemon)
 {
-    return plant->desk.app.clock.now_ms(plant->desk.app.clock.ctx);
+    return daemon->fixture.app.clock.now_ms(daemon->fixture.app.clock.ctx);
 }
 
 static void *writer_main(void *user)
 {
-    struct plant *plant = user;
+    struct bench_daemon *daemon = user;
 
-    while (!atomic_load(&plant->stop))
-        (void)writer_step(plant->writer, STEP_MS);
+    while (!atomic_load(&daemon->stop))
+        (void)writer_step(daemon->writer, STEP_MS);
     return NULL;
 }
 
 static void watched(void *user, const struct kube_answer *answer)
 {
-    struct plant *plant = user;
-    informer_answer(plant->informer, now_of(plant), answer);
+    struct bench_daemon *daemon = user;
+    informer_answer(daemon->informer, now_of(daemon), answer);
 }
 
 static void *informer_main(void *user)
 {
-    struct plant *plant = user;
+    struct bench_daemon *daemon = user;
 
-    while (!atomic_load(&plant->stop)) {
-        const int64_t wait = informer_step(plant->informer, now_of(plant));
-        plant->watch_ops.poll(plant->watch_ops.ctx, wait < STEP_MS ? wait : STEP_MS, plant,
-                              watched);
+    while (!atomic_load(&daemon->stop)) {
+        const int64_t wait = informer_step(daemon->informer, now_of(daemon));
+        daemon->watch_ops.poll(daemon->watch_ops.ctx, wait < STEP_MS ? wait : STEP_MS, daemon,
+                               watched);
     }
     return NULL;
 }
 
 static void called(void *user, const struct kube_answer *answer)
 {
-    struct plant *plant = user;
-    outbox_answer(plant->desk.app.outbox, now_of(plant), answer);
+    struct bench_daemon *daemon = user;
+    outbox_answer(daemon->fixture.app.outbox, now_of(daemon), answer);
 }
 
 static void *outbox_main(void *user)
 {
-    struct plant *plant = user;
-    struct app *app = &plant->desk.app;
+    struct bench_daemon *daemon = user;
+    struct app *app = &daemon->fixture.app;
 
-    while (!atomic_load(&plant->stop)) {
+    while (!atomic_load(&daemon->stop)) {
         const int64_t wait =
-            outbox_step(app->outbox, now_of(plant), app->clock.wall_ms(app->clock.ctx));
-        plant->call_ops.poll(plant->call_ops.ctx, wait < STEP_MS ? wait : STEP_MS, plant, called);
+            outbox_step(app->outbox, now_of(daemon), app->clock.wall_ms(app->clock.ctx));
+        daemon->call_ops.poll(daemon->call_ops.ctx, wait < STEP_MS ? wait : STEP_MS, daemon,
+                              called);
     }
     return NULL;
 }
 
 static void take_result(void *user, struct message *take_message)
 {
-    struct plant *plant = user;
-    must(queue_put_wait(plant->desk.app.queue, take_message));
+    struct bench_daemon *daemon = user;
+    must(queue_put_wait(daemon->fixture.app.queue, take_message));
 }
 
 /* --- build and end --- */
@@ -169,9 +170,9 @@ static void load_cluster(struct fake_apiserver *fake, uint32_t pods)
     strbuf_done(&list);
 }
 
-static void open_ledger(struct plant *plant, const char *folder)
+static void open_ledger(struct bench_daemon *daemon, const char *folder)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
     char path[4096];
     struct err err;
 
@@ -179,8 +180,8 @@ static void open_ledger(struct plant *plant, const char *folder)
     const struct store_rules rules = {.path = path};
     must(store_open(&rules, &app->store, &err) == 0);
     must(store_set_cluster(app->store, "bench", &err) == 0);
-    store_ops(app->store, &plant->real_store);
-    app->store_ops = (struct store_ops){.ctx = plant,
+    store_ops(app->store, &daemon->real_store);
+    app->store_ops = (struct store_ops){.ctx = daemon,
                                         .begin = count_begin,
                                         .write = count_write,
                                         .commit = count_commit,
@@ -188,17 +189,17 @@ static void open_ledger(struct plant *plant, const char *folder)
                                         .maintain = count_tend};
 }
 
-static void make_parts(struct plant *plant)
+static void make_parts(struct bench_daemon *daemon)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
     struct err err;
 
-    fake_apiserver_ops(app->fake, &plant->watch_ops);
-    fake_apiserver_ops(app->fake, &plant->call_ops);
-    desk_outbox(&plant->desk, &plant->call_ops, plant, take_result);
-    plant->writer = writer_new(app);
-    plant->informer = informer_new(app, &plant->watch_ops);
-    must(writer_load(plant->writer, &err) == 0);
+    fake_apiserver_ops(app->fake, &daemon->watch_ops);
+    fake_apiserver_ops(app->fake, &daemon->call_ops);
+    webhook_fixture_outbox(&daemon->fixture, &daemon->call_ops, daemon, take_result);
+    daemon->writer = writer_new(app);
+    daemon->informer = informer_new(app, &daemon->watch_ops);
+    must(writer_load(daemon->writer, &err) == 0);
 }
 
 static void pause_ms(int64_t ms)
@@ -207,45 +208,45 @@ static void pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
-static void plant_start(struct plant *plant, const char *folder, uint32_t pods)
+static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_t pods)
 {
     static void *(*const run[])(void *user) = {writer_main, informer_main, outbox_main};
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
 
-    *plant = (struct plant){.next_pod = 0};
-    desk_init(&plant->desk);
+    *daemon = (struct bench_daemon){.next_pod = 0};
+    webhook_fixture_init(&daemon->fixture);
     atomic_store(&app->nodes_synced, false);
     atomic_store(&app->pods_synced, false);
     app->fake = fake_apiserver_new("bench");
     load_cluster(app->fake, pods);
-    open_ledger(plant, folder);
-    make_parts(plant);
-    must(sem_init(&plant->answers, 0, 0) == 0);
+    open_ledger(daemon, folder);
+    make_parts(daemon);
+    must(sem_init(&daemon->answers, 0, 0) == 0);
     for (size_t i = 0; i < ARRAY_LEN(run); i++)
-        must(pthread_create(&plant->thread[i], NULL, run[i], plant) == 0);
+        must(pthread_create(&daemon->thread[i], NULL, run[i], daemon) == 0);
     while (!app_ready(app, NULL) || pod_cache_count(app->pod_cache) < pods)
         pause_ms(5);
 }
 
-static void plant_stop(struct plant *plant)
+static void plant_stop(struct bench_daemon *daemon)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
     void *item;
 
-    atomic_store(&plant->stop, true);
-    for (size_t i = 0; i < ARRAY_LEN(plant->thread); i++)
-        must(pthread_join(plant->thread[i], NULL) == 0);
+    atomic_store(&daemon->stop, true);
+    for (size_t i = 0; i < ARRAY_LEN(daemon->thread); i++)
+        must(pthread_join(daemon->thread[i], NULL) == 0);
     while (queue_take(app->queue, &item, 1, 0) == 1)
         message_free(item);
-    informer_free(plant->informer);
+    informer_free(daemon->informer);
     outbox_free(app->outbox);
-    writer_free(plant->writer);
-    plant->watch_ops.free(plant->watch_ops.ctx);
-    plant->call_ops.free(plant->call_ops.ctx);
+    writer_free(daemon->writer);
+    daemon->watch_ops.free(daemon->watch_ops.ctx);
+    daemon->call_ops.free(daemon->call_ops.ctx);
     fake_apiserver_free(app->fake);
     store_close(app->store);
-    desk_done(&plant->desk);
-    must(sem_destroy(&plant->answers) == 0);
+    webhook_fixture_done(&daemon->fixture);
+    must(sem_destroy(&daemon->answers) == 0);
 }
 
 /* --- the load --- */
@@ -260,20 +261,20 @@ struct bind {
 
 static void bind_answered(struct http_call *call)
 {
-    struct plant *plant = call->user;
+    struct bench_daemon *daemon = call->user;
     struct bind *bind = (struct bind *)call; /* call is its first member */
 
     bind->end_ns = wall_ns();
     atomic_store(&bind->answered, true);
-    must(sem_post(&plant->answers) == 0);
+    must(sem_post(&daemon->answers) == 0);
 }
 
-static void begin(struct plant *plant, struct bind *bind)
+static void begin(struct bench_daemon *daemon, struct bind *bind)
 {
     char name[32];
     char uid[40];
     char node[NODE_NAME_BYTES];
-    const uint32_t pod = plant->next_pod++;
+    const uint32_t pod = daemon->next_pod++;
 
     pod_words(pod, name, uid);
     cluster_node_name(pod * 7 % NODES, node);
@@ -286,7 +287,7 @@ static void begin(struct plant *plant, struct bind *bind)
     bind->call.status = 0;
     bind->call.began_ns = wall_ns();
     bind->call.body = (struct text){bind->body.data, bind->body.len};
-    webhooks_handle(plant->desk.webhooks, &bind->call);
+    webhooks_handle(daemon->fixture.webhooks, &bind->call);
 }
 
 /* Collect what was answered; returns how many. */
@@ -308,8 +309,8 @@ static uint32_t collect(struct bind *bind, uint32_t count, struct series *series
     return collected;
 }
 
-static void drive(struct plant *plant, struct bind *bind, uint32_t outstanding, uint32_t binds,
-                  struct series *series)
+static void drive(struct bench_daemon *daemon, struct bind *bind, uint32_t outstanding,
+                  uint32_t binds, struct series *series)
 {
     const int64_t until = wall_ns() + (int64_t)SECONDS_MAX * 1000000000;
     uint32_t begun = 0;
@@ -318,13 +319,13 @@ static void drive(struct plant *plant, struct bind *bind, uint32_t outstanding, 
     while (done < begun || (begun < binds && wall_ns() < until)) {
         for (uint32_t i = 0; i < outstanding && begun < binds && wall_ns() < until; i++)
             if (!bind[i].busy) {
-                begin(plant, &bind[i]);
+                begin(daemon, &bind[i]);
                 begun++;
             }
         if (done < begun)
-            must(sem_wait(&plant->answers) == 0);
+            must(sem_wait(&daemon->answers) == 0);
         done += collect(bind, outstanding, series);
-        while (sem_trywait(&plant->answers) == 0)
+        while (sem_trywait(&daemon->answers) == 0)
             continue; /* collected already, or found by the next look */
         done += collect(bind, outstanding, series);
     }
@@ -348,7 +349,7 @@ static void say_of(uint32_t outstanding, const char *what, double value, const c
     say(name, value, unit);
 }
 
-static void measure(struct plant *plant, uint32_t outstanding, uint32_t binds)
+static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t binds)
 {
     struct bind *bind = xcalloc(outstanding, sizeof *bind);
     struct series series;
@@ -358,17 +359,17 @@ static void measure(struct plant *plant, uint32_t outstanding, uint32_t binds)
     series_init(&series);
     for (uint32_t i = 0; i < outstanding; i++) {
         http_call_init(&bind[i].call, "/scheduler/bind");
-        bind[i].call.user = plant;
+        bind[i].call.user = daemon;
         bind[i].call.answered = bind_answered;
         strbuf_init(&bind[i].body);
     }
-    const uint32_t commits = atomic_load(&plant->commits);
-    const int64_t cpu = thread_cpu_ns(plant->thread[0]);
+    const uint32_t commits = atomic_load(&daemon->commits);
+    const int64_t cpu = thread_cpu_ns(daemon->thread[0]);
     const int64_t begun = wall_ns();
-    drive(plant, bind, outstanding, binds, &series);
+    drive(daemon, bind, outstanding, binds, &series);
     const double seconds = (double)(wall_ns() - begun) / 1e9;
-    const double spent = (double)(thread_cpu_ns(plant->thread[0]) - cpu);
-    const uint32_t committed = atomic_load(&plant->commits) - commits;
+    const double spent = (double)(thread_cpu_ns(daemon->thread[0]) - cpu);
+    const uint32_t committed = atomic_load(&daemon->commits) - commits;
 
     const double count = (double)series.count;
     say_of(outstanding, "rate", count / seconds, "binds/s");
@@ -389,7 +390,7 @@ int main(int argc, char **argv)
 {
     static const uint32_t outstanding[] = {1, 16, OUTSTANDING_MAX};
     struct options options;
-    struct plant plant;
+    struct bench_daemon daemon;
     char folder[4096];
 
     if (!options_read(argc, argv, &options))
@@ -397,10 +398,10 @@ int main(int argc, char **argv)
     const uint32_t binds = options.quick ? 500 : 4000;
     folder_make(options.folder, folder, sizeof folder);
     say("bind.reference.fdatasync_before", sync_rate(folder, SYNCS), "syncs/s");
-    plant_start(&plant, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
+    plant_start(&daemon, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
     for (size_t i = 0; i < ARRAY_LEN(outstanding); i++)
-        measure(&plant, outstanding[i], binds);
-    plant_stop(&plant);
+        measure(&daemon, outstanding[i], binds);
+    plant_stop(&daemon);
     say("bind.reference.fdatasync_after", sync_rate(folder, SYNCS), "syncs/s");
     folder_drop(folder);
     return 0;

@@ -16,8 +16,8 @@
 
 #include "app/api.h"
 #include "cluster.h"
-#include "desk.h"
 #include "measure.h"
+#include "webhook_fixture.h"
 
 enum { NODES = 1000, NAMES = 100, WARM_UP = 20, NAME_BYTES = 64, MODELS_BYTES = 4096 };
 
@@ -56,7 +56,7 @@ static void greedy_fill(struct greedy *greedy, uint32_t number)
                                .model = greedy->models};
 }
 
-static void ask(struct desk *desk, const struct greedy *greedy)
+static void ask(struct webhook_fixture *fixture, const struct greedy *greedy)
 {
     struct arena arena;
     struct request request;
@@ -68,10 +68,10 @@ static void ask(struct desk *desk, const struct greedy *greedy)
                                 .namespace = "tenant",
                                 .name = greedy->pod_name,
                                 .request = &request,
-                                .now_ms = desk->app.clock.now_ms(desk->app.clock.ctx),
+                                .now_ms = fixture->app.clock.now_ms(fixture->app.clock.ctx),
                                 .wall_ms = 1};
     request_refuse(&request, REASON_MODEL, &refusal);
-    hints_refused(desk->app.hints, &asker, REASON_MODEL, refusal.text);
+    hints_refused(fixture->app.hints, &asker, REASON_MODEL, refusal.text);
     arena_done(&arena);
 }
 
@@ -82,28 +82,28 @@ static double heap_mib(void)
 }
 
 /* The watch shows them all, and all are refused. */
-static void crowd(struct desk *desk)
+static void crowd(struct webhook_fixture *fixture)
 {
     struct greedy *greedy = xcalloc(1, sizeof *greedy);
     const double before = heap_mib();
 
     for (uint32_t i = 0; i < WAITING_MAX; i++) {
         greedy_fill(greedy, i);
-        pod_cache_put(desk->app.pod_cache, &greedy->pod, &cluster_requests, 1);
+        pod_cache_put(fixture->app.pod_cache, &greedy->pod, &cluster_requests, 1);
     }
     const double between = heap_mib();
     for (uint32_t i = 0; i < WAITING_MAX; i++) {
         greedy_fill(greedy, i);
-        ask(desk, greedy);
+        ask(fixture, greedy);
     }
     say("crowd.16384_pods.table_of_pods", between - before, "MiB");
     say("crowd.16384_pods.table_of_askers", heap_mib() - between, "MiB");
     xfree(greedy);
-    must(hints_waiting(desk->app.hints) == WAITING_MAX);
+    must(hints_waiting(fixture->app.hints) == WAITING_MAX);
 }
 
 struct reader {
-    struct desk *desk;
+    struct webhook_fixture *fixture;
     atomic_bool stop;
     uint32_t pages;
 };
@@ -118,7 +118,7 @@ static void *read_pages(void *user)
     while (!atomic_load(&reader->stop)) {
         call.status = 0;
         strbuf_reset(&call.answer);
-        api_handle(&reader->desk->app, &call);
+        api_handle(&reader->fixture->app, &call);
         must(call.status == 200);
         reader->pages++;
     }
@@ -126,7 +126,7 @@ static void *read_pages(void *user)
     return NULL;
 }
 
-static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
+static void measure_filter(struct webhook_fixture *fixture, uint32_t calls, const char *name)
 {
     struct series series;
     struct strbuf body;
@@ -144,10 +144,10 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
     for (uint32_t i = 0; i < calls + WARM_UP; i++) {
         const int64_t begun = wall_ns();
         strbuf_reset(&call.answer);
-        desk_ask(desk, &call, (struct text){body.data, body.len});
+        webhook_fixture_ask(fixture, &call, (struct text){body.data, body.len});
         if (i >= WARM_UP)
             series_add(&series, wall_ns() - begun);
-        hints_resolved(desk->app.hints, text_of(question.uid));
+        hints_resolved(fixture->app.hints, text_of(question.uid));
     }
     series_say(&series, name);
     (void)snprintf(longest, sizeof longest, "%s.longest", name);
@@ -157,14 +157,14 @@ static void measure_filter(struct desk *desk, uint32_t calls, const char *name)
     strbuf_done(&body);
 }
 
-static void measure_beside(struct desk *desk, uint32_t calls)
+static void measure_beside(struct webhook_fixture *fixture, uint32_t calls)
 {
-    struct reader reader = {.desk = desk};
+    struct reader reader = {.fixture = fixture};
     pthread_t thread;
 
-    measure_filter(desk, calls, "crowd.16384_pods.filter_alone");
+    measure_filter(fixture, calls, "crowd.16384_pods.filter_alone");
     must(pthread_create(&thread, NULL, read_pages, &reader) == 0);
-    measure_filter(desk, calls, "crowd.16384_pods.filter_beside_get_waiting");
+    measure_filter(fixture, calls, "crowd.16384_pods.filter_beside_get_waiting");
     atomic_store(&reader.stop, true);
     must(pthread_join(thread, NULL) == 0);
     say("crowd.16384_pods.pages_meanwhile", reader.pages, "pages");
@@ -173,18 +173,18 @@ static void measure_beside(struct desk *desk, uint32_t calls)
 int main(int argc, char **argv)
 {
     struct options options;
-    struct desk desk;
+    struct webhook_fixture fixture;
 
     if (!options_read(argc, argv, &options))
         return 2;
-    desk_init(&desk);
+    webhook_fixture_init(&fixture);
     struct ledger *ledger = cluster_ledger(NODES);
-    view_publish(desk.app.view, ledger_publish(ledger, NULL, 0));
+    view_publish(fixture.app.view, ledger_publish(ledger, NULL, 0));
     const double before = (double)process_kib(getpid(), "VmRSS") / 1024;
-    crowd(&desk);
+    crowd(&fixture);
     say("crowd.16384_pods.rss", (double)process_kib(getpid(), "VmRSS") / 1024 - before, "MiB");
-    measure_beside(&desk, options.quick ? 2000 : 20000);
+    measure_beside(&fixture, options.quick ? 2000 : 20000);
     ledger_free(ledger);
-    desk_done(&desk);
+    webhook_fixture_done(&fixture);
     return 0;
 }

@@ -20,8 +20,8 @@
 #include "app/message.h"
 #include "app/writer.h"
 #include "cluster.h"
-#include "desk.h"
 #include "measure.h"
+#include "webhook_fixture.h"
 
 enum {
     EVENTS = 200,     /* of a kind */
@@ -33,8 +33,8 @@ enum {
     BATCH_OF = 128,
 };
 
-struct plant {
-    struct desk desk;
+struct bench_daemon {
+    struct webhook_fixture fixture;
     struct writer *writer;
     struct kube_ops nowhere;
     uint32_t nodes;
@@ -65,49 +65,49 @@ static int64_t hand_wall(void *ctx)
 
 static int timed_begin(void *ctx, struct err *err)
 {
-    struct plant *plant = ctx;
+    struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
-    const int rc = plant->real_store.begin(plant->real_store.ctx, err);
+    const int rc = daemon->real_store.begin(daemon->real_store.ctx, err);
 
-    plant->store_ns += cpu_ns() - before;
+    daemon->store_ns += cpu_ns() - before;
     return rc;
 }
 
 static enum store_outcome timed_write(void *ctx, const struct command *command,
                                       const struct change *change, struct err *err)
 {
-    struct plant *plant = ctx;
+    struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
     const enum store_outcome outcome =
-        plant->real_store.write(plant->real_store.ctx, command, change, err);
+        daemon->real_store.write(daemon->real_store.ctx, command, change, err);
 
-    plant->store_ns += cpu_ns() - before;
+    daemon->store_ns += cpu_ns() - before;
     return outcome;
 }
 
 static int timed_commit(void *ctx, struct err *err)
 {
-    struct plant *plant = ctx;
+    struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
-    const int rc = plant->real_store.commit(plant->real_store.ctx, err);
+    const int rc = daemon->real_store.commit(daemon->real_store.ctx, err);
 
-    plant->store_ns += cpu_ns() - before;
+    daemon->store_ns += cpu_ns() - before;
     return rc;
 }
 
 static void timed_rollback(void *ctx)
 {
-    struct plant *plant = ctx;
-    plant->real_store.rollback(plant->real_store.ctx);
+    struct bench_daemon *daemon = ctx;
+    daemon->real_store.rollback(daemon->real_store.ctx);
 }
 
 static int timed_tend(void *ctx, int64_t wall_ms, struct err *err)
 {
-    struct plant *plant = ctx;
+    struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
-    const int rc = plant->real_store.maintain(plant->real_store.ctx, wall_ms, err);
+    const int rc = daemon->real_store.maintain(daemon->real_store.ctx, wall_ms, err);
 
-    plant->store_ns += cpu_ns() - before;
+    daemon->store_ns += cpu_ns() - before;
     return rc;
 }
 
@@ -165,7 +165,7 @@ static void bound_json(struct strbuf *out, const struct allocation *allocation,
     strbuf_done(&note);
 }
 
-static void fill_pods(struct plant *plant, const struct ledger *ledger)
+static void fill_pods(struct bench_daemon *daemon, const struct ledger *ledger)
 {
     const struct allocation *allocation;
     struct strbuf json;
@@ -182,71 +182,71 @@ static void fill_pods(struct plant *plant, const struct ledger *ledger)
         bound_json(&json, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
         must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
              0);
-        pod_cache_put(plant->desk.app.pod_cache, &pod, &cluster_requests, 1);
+        pod_cache_put(daemon->fixture.app.pod_cache, &pod, &cluster_requests, 1);
     }
     arena_done(&arena);
     strbuf_done(&json);
 }
 
 /* A ledger on disk, as the daemon of before left it. */
-static void fill_ledger(struct plant *plant)
+static void fill_ledger(struct bench_daemon *daemon)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
     struct err err;
 
     must(app->store_ops.begin(app->store_ops.ctx, &err) == 0);
     cluster_write_to(&app->store_ops);
-    struct ledger *ledger = cluster_ledger(plant->nodes);
-    plant->pods = cluster_fill_half(ledger, plant->nodes);
+    struct ledger *ledger = cluster_ledger(daemon->nodes);
+    daemon->pods = cluster_fill_half(ledger, daemon->nodes);
     cluster_write_to(NULL);
     must(app->store_ops.commit(app->store_ops.ctx, &err) == 0);
-    fill_pods(plant, ledger);
+    fill_pods(daemon, ledger);
     ledger_free(ledger);
 }
 
-static void plant_start(struct plant *plant, const char *folder, uint32_t nodes)
+static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_t nodes)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
     char path[4096];
     struct err err;
 
-    *plant = (struct plant){.nodes = nodes, .seed = 7};
-    desk_init(&plant->desk);
+    *daemon = (struct bench_daemon){.nodes = nodes, .seed = 7};
+    webhook_fixture_init(&daemon->fixture);
     now_ms = 1000;
     app->clock.now_ms = hand_now;
     app->clock.wall_ms = hand_wall;
-    plant->desk.settings.events = false;
+    daemon->fixture.settings.events = false;
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
     const struct store_rules rules = {.path = path};
     must(store_open(&rules, &app->store, &err) == 0);
     must(store_set_cluster(app->store, "bench", &err) == 0);
-    store_ops(app->store, &plant->real_store);
-    app->store_ops = (struct store_ops){.ctx = plant,
+    store_ops(app->store, &daemon->real_store);
+    app->store_ops = (struct store_ops){.ctx = daemon,
                                         .begin = timed_begin,
                                         .write = timed_write,
                                         .commit = timed_commit,
                                         .rollback = timed_rollback,
                                         .maintain = timed_tend};
-    fill_ledger(plant);
-    plant->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
-    desk_outbox(&plant->desk, &plant->nowhere, plant, no_result);
-    plant->writer = writer_new(app);
-    must(writer_load(plant->writer, &err) == 0);
+    fill_ledger(daemon);
+    daemon->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
+    webhook_fixture_outbox(&daemon->fixture, &daemon->nowhere, daemon, no_result);
+    daemon->writer = writer_new(app);
+    must(writer_load(daemon->writer, &err) == 0);
     must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));
-    (void)writer_step(plant->writer, 0);
-    http_call_init(&plant->call, "/scheduler/bind");
-    plant->call.answered = answered;
+    (void)writer_step(daemon->writer, 0);
+    http_call_init(&daemon->call, "/scheduler/bind");
+    daemon->call.answered = answered;
 }
 
-static void plant_stop(struct plant *plant)
+static void plant_stop(struct bench_daemon *daemon)
 {
-    struct app *app = &plant->desk.app;
+    struct app *app = &daemon->fixture.app;
 
-    writer_free(plant->writer);
+    writer_free(daemon->writer);
     outbox_free(app->outbox);
     store_close(app->store);
-    http_call_done(&plant->call);
-    desk_done(&plant->desk);
+    http_call_done(&daemon->call);
+    webhook_fixture_done(&daemon->fixture);
 }
 
 /* --- one event --- */
@@ -258,29 +258,29 @@ static void give_version(struct message *message)
         arena_printf(&message->arena, "%llu", (unsigned long long)++version);
 }
 
-static int64_t step(struct plant *plant)
+static int64_t step(struct bench_daemon *daemon)
 {
-    plant->store_ns = 0;
+    daemon->store_ns = 0;
     const int64_t before = cpu_ns();
-    (void)writer_step(plant->writer, 0);
+    (void)writer_step(daemon->writer, 0);
     return cpu_ns() - before;
 }
 
-static int64_t take(struct plant *plant, struct message *take_message)
+static int64_t take(struct bench_daemon *daemon, struct message *take_message)
 {
-    must(queue_put(plant->desk.app.queue, take_message));
-    return step(plant);
+    must(queue_put(daemon->fixture.app.queue, take_message));
+    return step(daemon);
 }
 
 /* Nothing is left to look at. */
-static int64_t settle(struct plant *plant)
+static int64_t settle(struct bench_daemon *daemon)
 {
     int64_t spent = 0;
     uint32_t quiet = 0;
 
     now_ms += LOOK_MS;
     for (uint32_t i = 0; quiet < 3 && i < STEPS_MAX; i++) {
-        const int64_t cost = step(plant);
+        const int64_t cost = step(daemon);
         quiet = cost < 200000 ? quiet + 1 : 0;
         spent += cost;
     }
@@ -338,7 +338,7 @@ static struct message *node_message(enum message_kind kind, uint32_t node, const
     return message;
 }
 
-static struct message *bind_message(struct plant *plant, uint32_t pod, uint32_t node)
+static struct message *bind_message(struct bench_daemon *daemon, uint32_t pod, uint32_t node)
 {
     struct message *message = message_new(MESSAGE_BIND);
     const struct pod_words words = words_of(pod);
@@ -350,8 +350,8 @@ static struct message *bind_message(struct plant *plant, uint32_t pod, uint32_t 
     message->bind.uid = arena_copy(&message->arena, text_of(words.uid));
     message->bind.node = arena_copy(&message->arena, text_of(host));
     message->deadline_ms = now_ms + 30000;
-    plant->call.status = 0;
-    message->call = &plant->call;
+    daemon->call.status = 0;
+    message->call = &daemon->call;
     return message;
 }
 
@@ -402,131 +402,131 @@ struct costs {
     struct series own[KINDS]; /* without the store */
 };
 
-static void note(struct plant *plant, struct costs *costs, enum kind kind, int64_t spent)
+static void note(struct bench_daemon *daemon, struct costs *costs, enum kind kind, int64_t spent)
 {
     series_add(&costs->of[kind], spent);
-    series_add(&costs->own[kind], spent - plant->store_ns);
+    series_add(&costs->own[kind], spent - daemon->store_ns);
 }
 
 /* A pod from its birth to its end. */
-static void live(struct plant *plant, struct costs *costs)
+static void live(struct bench_daemon *daemon, struct costs *costs)
 {
-    const uint32_t pod = plant->pods + plant->next_pod++;
-    const uint32_t node = draw(&plant->seed, plant->nodes);
+    const uint32_t pod = daemon->pods + daemon->next_pod++;
+    const uint32_t node = draw(&daemon->seed, daemon->nodes);
     char host[NODE_NAME_BYTES];
 
     cluster_node_name(node, host);
-    note(plant, costs, POD_ADDED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
-    note(plant, costs, POD_CHANGED, take(plant, pod_message(MESSAGE_POD, pod, "", "10")));
-    const int64_t bind = take(plant, bind_message(plant, pod, node));
-    if (plant->call.status != 0) {
-        (void)take(plant, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
+    note(daemon, costs, POD_ADDED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
+    note(daemon, costs, POD_CHANGED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
+    const int64_t bind = take(daemon, bind_message(daemon, pod, node));
+    if (daemon->call.status != 0) {
+        (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
         return; /* that node is full */
     }
-    note(plant, costs, BIND, bind);
-    if (plant->next_pod % 2 == 0) {
-        note(plant, costs, OUTCOME, take(plant, outcome_message(pod, OUTCOME_BOUND)));
-        note(plant, costs, POD_BOUND, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
+    note(daemon, costs, BIND, bind);
+    if (daemon->next_pod % 2 == 0) {
+        note(daemon, costs, OUTCOME, take(daemon, outcome_message(pod, OUTCOME_BOUND)));
+        note(daemon, costs, POD_BOUND, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
         struct message *ended = pod_message(MESSAGE_POD, pod, host, "10");
         ended->pod.phase = POD_SUCCEEDED;
-        note(plant, costs, POD_ENDED, take(plant, ended));
+        note(daemon, costs, POD_ENDED, take(daemon, ended));
     } else {
-        note(plant, costs, DOUBT, take(plant, outcome_message(pod, OUTCOME_UNKNOWN)));
-        note(plant, costs, DOUBT_ENDED, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
-        note(plant, costs, POD_DELETED,
-             take(plant, pod_message(MESSAGE_POD_DELETED, pod, host, "10")));
+        note(daemon, costs, DOUBT, take(daemon, outcome_message(pod, OUTCOME_UNKNOWN)));
+        note(daemon, costs, DOUBT_ENDED, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
+        note(daemon, costs, POD_DELETED,
+             take(daemon, pod_message(MESSAGE_POD_DELETED, pod, host, "10")));
     }
 }
 
-static void live_behind_our_back(struct plant *plant, struct costs *costs)
+static void live_behind_our_back(struct bench_daemon *daemon, struct costs *costs)
 {
-    const uint32_t pod = plant->pods + plant->next_pod++;
+    const uint32_t pod = daemon->pods + daemon->next_pod++;
     char host[NODE_NAME_BYTES];
 
-    cluster_node_name(draw(&plant->seed, plant->nodes), host);
-    note(plant, costs, STRANGER_BOUND, take(plant, pod_message(MESSAGE_POD, pod, host, "10")));
+    cluster_node_name(draw(&daemon->seed, daemon->nodes), host);
+    note(daemon, costs, STRANGER_BOUND, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
     now_ms += LOOK_MS;
-    note(plant, costs, DRIFT_APPEARS, step(plant));
-    (void)take(plant, pod_message(MESSAGE_POD_DELETED, pod, host, "10"));
+    note(daemon, costs, DRIFT_APPEARS, step(daemon));
+    (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, host, "10"));
     now_ms += LOOK_MS;
-    note(plant, costs, DRIFT_HEALS, step(plant));
+    note(daemon, costs, DRIFT_HEALS, step(daemon));
 }
 
-static void node_events(struct plant *plant, struct costs *costs)
+static void node_events(struct bench_daemon *daemon, struct costs *costs)
 {
-    const uint32_t node = draw(&plant->seed, plant->nodes);
-    const uint32_t far = FAR_NODE + draw(&plant->seed, FAR_NODE);
+    const uint32_t node = draw(&daemon->seed, daemon->nodes);
+    const uint32_t far = FAR_NODE + draw(&daemon->seed, FAR_NODE);
 
-    note(plant, costs, NODE_SAME, take(plant, node_message(MESSAGE_NODE, node, NULL)));
-    note(plant, costs, NODE_CHANGED, take(plant, node_message(MESSAGE_NODE, node, "all")));
-    (void)take(plant, node_message(MESSAGE_NODE, node, NULL));
-    note(plant, costs, NODE_ADDED, take(plant, node_message(MESSAGE_NODE, far, NULL)));
-    note(plant, costs, NODE_GONE, take(plant, node_message(MESSAGE_NODE_DELETED, far, NULL)));
+    note(daemon, costs, NODE_SAME, take(daemon, node_message(MESSAGE_NODE, node, NULL)));
+    note(daemon, costs, NODE_CHANGED, take(daemon, node_message(MESSAGE_NODE, node, "all")));
+    (void)take(daemon, node_message(MESSAGE_NODE, node, NULL));
+    note(daemon, costs, NODE_ADDED, take(daemon, node_message(MESSAGE_NODE, far, NULL)));
+    note(daemon, costs, NODE_GONE, take(daemon, node_message(MESSAGE_NODE_DELETED, far, NULL)));
 }
 
 /* A second without a message: what the tick does, and with nothing due what each step does. */
-static void time_passes(struct plant *plant, struct costs *costs)
+static void time_passes(struct bench_daemon *daemon, struct costs *costs)
 {
-    plant->desk.settings.verify_interval_s = 3600; /* a piece of memory is verified each tick */
-    (void)settle(plant);
+    daemon->fixture.settings.verify_interval_s = 3600; /* a piece of memory is verified each tick */
+    (void)settle(daemon);
     now_ms += TICK_MS;
-    note(plant, costs, TICK, step(plant));
-    note(plant, costs, NOTHING, step(plant));
-    plant->desk.settings.verify_interval_s = 0;
+    note(daemon, costs, TICK, step(daemon));
+    note(daemon, costs, NOTHING, step(daemon));
+    daemon->fixture.settings.verify_interval_s = 0;
 }
 
 /* --- a hundred reservations that nobody sends: the tick looks at each --- */
 
-static void doubts_of_many(struct plant *plant, uint32_t count)
+static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
 {
     char name[96];
     struct series series;
 
     series_init(&series);
-    const uint32_t first = plant->pods + plant->next_pod;
+    const uint32_t first = daemon->pods + daemon->next_pod;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t pod = plant->pods + plant->next_pod++;
-        (void)take(plant, pod_message(MESSAGE_POD, pod, "", "1"));
-        (void)take(plant, bind_message(plant, pod, draw(&plant->seed, plant->nodes)));
-        (void)take(plant, outcome_message(pod, OUTCOME_UNKNOWN));
+        const uint32_t pod = daemon->pods + daemon->next_pod++;
+        (void)take(daemon, pod_message(MESSAGE_POD, pod, "", "1"));
+        (void)take(daemon, bind_message(daemon, pod, draw(&daemon->seed, daemon->nodes)));
+        (void)take(daemon, outcome_message(pod, OUTCOME_UNKNOWN));
     }
     for (uint32_t i = 0; i < 10; i++) {
         now_ms += TICK_MS;
-        (void)step(plant); /* may look at drift */
+        (void)step(daemon); /* may look at drift */
         now_ms += TICK_MS;
-        series_add(&series, step(plant));
+        series_add(&series, step(daemon));
     }
-    (void)snprintf(name, sizeof name, "events.%u_nodes.tick_of_%u_doubts", plant->nodes, count);
+    (void)snprintf(name, sizeof name, "events.%u_nodes.tick_of_%u_doubts", daemon->nodes, count);
     series_say(&series, name);
     series_done(&series);
     for (uint32_t i = 0; i < count; i++)
-        (void)take(plant, pod_message(MESSAGE_POD_DELETED, first + i, "", "1"));
+        (void)take(daemon, pod_message(MESSAGE_POD_DELETED, first + i, "", "1"));
 }
 
 /* --- all nodes at once: not an event, but nine drifts on each that came and heal together --- */
 
-static void all_nodes(struct plant *plant, bool here)
+static void all_nodes(struct bench_daemon *daemon, bool here)
 {
-    for (uint32_t i = 0; i < plant->nodes; i++) {
-        must(queue_put(plant->desk.app.queue,
+    for (uint32_t i = 0; i < daemon->nodes; i++) {
+        must(queue_put(daemon->fixture.app.queue,
                        node_message(here ? MESSAGE_NODE : MESSAGE_NODE_DELETED, i, NULL)));
-        if (i % BATCH_OF == BATCH_OF - 1 || i + 1 == plant->nodes)
-            (void)step(plant);
+        if (i % BATCH_OF == BATCH_OF - 1 || i + 1 == daemon->nodes)
+            (void)step(daemon);
     }
 }
 
-static void storm(struct plant *plant)
+static void storm(struct bench_daemon *daemon)
 {
     char name[96];
 
-    (void)settle(plant);
-    all_nodes(plant, false);
-    const int64_t came = settle(plant);
-    all_nodes(plant, true);
-    const int64_t went = settle(plant);
-    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_appears", plant->nodes);
+    (void)settle(daemon);
+    all_nodes(daemon, false);
+    const int64_t came = settle(daemon);
+    all_nodes(daemon, true);
+    const int64_t went = settle(daemon);
+    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_appears", daemon->nodes);
     say(name, (double)came / 1e6, "ms");
-    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_heals", plant->nodes);
+    (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_heals", daemon->nodes);
     say(name, (double)went / 1e6, "ms");
 }
 
@@ -548,51 +548,51 @@ static struct message *listed_message(const struct allocation *allocation, const
     return message;
 }
 
-static void list_anew(struct plant *plant)
+static void list_anew(struct bench_daemon *daemon)
 {
-    const struct snapshot *snapshot = view_take(plant->desk.app.view);
+    const struct snapshot *snapshot = view_take(daemon->fixture.app.view);
     const struct node *node;
     char name[96];
 
-    (void)settle(plant);
-    int64_t spent = take(plant, message_new(MESSAGE_PODS_BEGIN));
+    (void)settle(daemon);
+    int64_t spent = take(daemon, message_new(MESSAGE_PODS_BEGIN));
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->allocations; i++)
-            spent += take(plant, listed_message(node->allocation[i], node));
+            spent += take(daemon, listed_message(node->allocation[i], node));
     snapshot_unref(snapshot);
-    const int64_t end = take(plant, message_new(MESSAGE_PODS_END));
-    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_listed", plant->nodes);
+    const int64_t end = take(daemon, message_new(MESSAGE_PODS_END));
+    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_listed", daemon->nodes);
     say(name, (double)spent / 1e6, "ms");
-    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_list_ends", plant->nodes);
+    (void)snprintf(name, sizeof name, "events.%u_nodes.pods_list_ends", daemon->nodes);
     say(name, (double)end / 1e6, "ms");
-    (void)take(plant, message_new(MESSAGE_NODES_BEGIN));
-    for (uint32_t i = 0; i < plant->nodes; i++)
-        (void)take(plant, node_message(MESSAGE_NODE_LISTED, i, NULL));
-    (void)snprintf(name, sizeof name, "events.%u_nodes.nodes_list_ends", plant->nodes);
-    say(name, (double)take(plant, message_new(MESSAGE_NODES_END)) / 1e6, "ms");
+    (void)take(daemon, message_new(MESSAGE_NODES_BEGIN));
+    for (uint32_t i = 0; i < daemon->nodes; i++)
+        (void)take(daemon, node_message(MESSAGE_NODE_LISTED, i, NULL));
+    (void)snprintf(name, sizeof name, "events.%u_nodes.nodes_list_ends", daemon->nodes);
+    say(name, (double)take(daemon, message_new(MESSAGE_NODES_END)) / 1e6, "ms");
 }
 
 static void measure(const char *folder, uint32_t nodes, uint32_t events)
 {
     struct costs costs;
-    struct plant plant;
+    struct bench_daemon daemon;
     char name[96];
 
-    plant_start(&plant, folder, nodes);
+    plant_start(&daemon, folder, nodes);
     for (size_t i = 0; i < KINDS; i++) {
         series_init(&costs.of[i]);
         series_init(&costs.own[i]);
     }
-    (void)settle(&plant);
+    (void)settle(&daemon);
     for (uint32_t i = 0; i < events; i++) {
-        live(&plant, &costs);
-        node_events(&plant, &costs);
+        live(&daemon, &costs);
+        node_events(&daemon, &costs);
     }
     must(costs.of[BIND].count > events / 2);
     for (uint32_t i = 0; i < events; i++)
-        live_behind_our_back(&plant, &costs);
+        live_behind_our_back(&daemon, &costs);
     for (uint32_t i = 0; i < events / 4; i++)
-        time_passes(&plant, &costs);
+        time_passes(&daemon, &costs);
     for (size_t i = 0; i < KINDS; i++) {
         (void)snprintf(name, sizeof name, "events.%u_nodes.%s", nodes, kind_names[i]);
         series_say(&costs.of[i], name);
@@ -601,10 +601,10 @@ static void measure(const char *folder, uint32_t nodes, uint32_t events)
         series_done(&costs.of[i]);
         series_done(&costs.own[i]);
     }
-    doubts_of_many(&plant, 1000);
-    list_anew(&plant);
-    storm(&plant);
-    plant_stop(&plant);
+    doubts_of_many(&daemon, 1000);
+    list_anew(&daemon);
+    storm(&daemon);
+    plant_stop(&daemon);
 }
 
 /* --- the reference --- */

@@ -13,13 +13,13 @@
 
 #include "app/batch.h"
 #include "cluster.h"
-#include "desk.h"
 #include "measure.h"
+#include "webhook_fixture.h"
 
 enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = 20, KINDS = 790 };
 
 struct scene {
-    struct desk desk;
+    struct webhook_fixture fixture;
     struct ledger *ledger;
     uint32_t nodes;
     uint32_t names;
@@ -67,7 +67,7 @@ static void settle(struct scene *scene, uint32_t number)
     char uid[40];
 
     (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", number % UIDS);
-    hints_listed(scene->desk.app.hints, 0, uid, look);
+    hints_listed(scene->fixture.app.hints, 0, uid, look);
 }
 
 static void report(const struct scene *scene, struct series *series, const char *what)
@@ -105,7 +105,7 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
     http_call_init(&call, path);
     for (uint32_t i = 0; i < scene->calls + WARM_UP; i++) {
         const int64_t begun = cpu_ns();
-        desk_ask(&scene->desk, &call, bytes_of(&window[i % WINDOWS]));
+        webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
         if (i >= WARM_UP)
             series_add(&series, cpu_ns() - begun);
         must(strstr(path, "filter") == NULL || fits(&call));
@@ -132,7 +132,7 @@ static void subtract_tentatives(struct scene *scene)
             .uid = uid, .amount = "300", .nodes = scene->nodes, .first = i * names, .names = names};
         strbuf_reset(&body);
         cluster_question_json(&body, &question);
-        desk_ask(&scene->desk, &call, bytes_of(&body));
+        webhook_fixture_ask(&scene->fixture, &call, bytes_of(&body));
     }
     http_call_done(&call);
     strbuf_done(&body);
@@ -151,7 +151,7 @@ static void measure_tentatives(struct scene *scene)
     subtract_tentatives(scene);
     for (uint32_t i = 0; i < scene->calls && wall_ns() < tentative_until; i++) {
         const int64_t begun = cpu_ns();
-        desk_ask(&scene->desk, &call, bytes_of(&window[i % WINDOWS]));
+        webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
         series_add(&series, cpu_ns() - begun);
         settle(scene, i % WINDOWS);
     }
@@ -175,9 +175,9 @@ static void measure_refusals(struct scene *scene, bool again)
         (void)snprintf(amount, sizeof amount, "%u", 201 + i % KINDS);
         question(scene, i, amount, &body);
         if (again)
-            desk_ask(&scene->desk, &call, bytes_of(&body));
+            webhook_fixture_ask(&scene->fixture, &call, bytes_of(&body));
         const int64_t begun = cpu_ns();
-        desk_ask(&scene->desk, &call, bytes_of(&body));
+        webhook_fixture_ask(&scene->fixture, &call, bytes_of(&body));
         series_add(&series, cpu_ns() - begun);
         must(!fits(&call));
     }
@@ -254,13 +254,13 @@ static void scene_open(struct scene *scene, uint32_t nodes, bool full)
         cluster_fill_up(scene->ledger, nodes);
     else
         (void)cluster_fill_half(scene->ledger, nodes);
-    desk_init(&scene->desk);
-    batch_publish(&scene->desk.app, scene->ledger);
+    webhook_fixture_init(&scene->fixture);
+    batch_publish(&scene->fixture.app, scene->ledger);
 }
 
 static void scene_close(struct scene *scene)
 {
-    desk_done(&scene->desk);
+    webhook_fixture_done(&scene->fixture);
     ledger_free(scene->ledger); /* last: the snapshot's names are the ledger's */
 }
 

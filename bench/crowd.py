@@ -24,7 +24,7 @@ os.environ.setdefault("MILLIGPU_BIN_DIR", PARSER.parse_args().bin)
 os.environ.setdefault("MILLIGPU_SOURCE_DIR", str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "tests/e2e"))
 sys.dont_write_bytecode = True
-import rig  # noqa: E402
+import harness  # noqa: E402
 from test_crowd import LIVEZ, answer, post  # noqa: E402
 
 PATIENCE = 5
@@ -75,7 +75,7 @@ class Crowd(contextlib.ExitStack):
                 peer.sendall(first)
 
     def daemon(self, *flags):
-        daemon = rig.Daemon(rig.DEMO, *flags)
+        daemon = harness.Daemon(harness.DEMO, *flags)
         self.callback(daemon.close)
         return daemon
 
@@ -89,7 +89,7 @@ def livez(daemon, port):
 
 
 def filtering(daemon, context=None):
-    body = post("/scheduler/filter", {"Pod": rig.pod("a", 100, uid="a"), "Nodes": None, "NodeNames": ["a100-0"]})
+    body = post("/scheduler/filter", {"Pod": harness.pod("a", 100, uid="a"), "Nodes": None, "NodeNames": ["a100-0"]})
 
     def ask():
         with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE) as peer:
@@ -112,7 +112,7 @@ def idle():
 
 
 def strangers():
-    made = rig.certificates()
+    made = harness.certificates()
     context = ssl.create_default_context(cafile=str(made / "ca.crt"))
     context.load_cert_chain(made / "client.crt", made / "client.key")
     with Crowd() as crowd:
@@ -157,7 +157,7 @@ def storms():
         daemon = crowd.daemon()
         kept = socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE)
         crowd.callback(kept.close)
-        body = post("/scheduler/filter", {"Pod": rig.pod("a", 100, uid="a"), "Nodes": None, "NodeNames": ["a100-0"]})
+        body = post("/scheduler/filter", {"Pod": harness.pod("a", 100, uid="a"), "Nodes": None, "NodeNames": ["a100-0"]})
 
         def ask():
             kept.sendall(body)

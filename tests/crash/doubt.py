@@ -6,7 +6,7 @@ from typing import Callable
 from episode import Episode
 from load import Load
 from process import Daemon, Http, Seen, Violation
-from truth import PODS, Pod
+from model import PODS, Pod
 
 PATIENCE_S = 60
 ALONE_S = 5  # in which nothing may end
@@ -25,7 +25,7 @@ class Doubt(Episode):
         lost = [self.cut_off(daemon, "refuse", 0) for _ in range(6)]
         late = [self.cut_off(daemon, "slow", 2500) for _ in range(2)]
         landed = [self.cut_off(daemon, "silent", 0) for _ in range(2)]
-        if not daemon.until(lambda: self.sent(lost + late) and all(map(self.truth.learn, landed)), 30, 0.01):
+        if not daemon.until(lambda: self.sent(lost + late) and all(map(self.model.learn, landed)), 30, 0.01):
             raise Violation("the Bindings were not sent")
         self.strike(daemon)
         for thread in self.threads:
@@ -37,19 +37,19 @@ class Doubt(Episode):
         if daemon.until(lambda: not self.doubted(http, lost), ALONE_S, 0.5):
             raise Violation("a reservation was given up, though its Binding may still land")
         for pod in lost:  # as kube-scheduler does, which writes why it is not bound
-            self.truth.api.request("PATCH", f"{PODS}/{pod.name}", {"metadata": {"annotations": {"seen": "unbound"}}})
-        if not daemon.until(lambda: self.agreed(http) and self.truth.bound_alive().keys() ==
+            self.model.api.request("PATCH", f"{PODS}/{pod.name}", {"metadata": {"annotations": {"seen": "unbound"}}})
+        if not daemon.until(lambda: self.agreed(http) and self.model.bound_alive().keys() ==
                             {pod.uid for pod in late + landed}, PATIENCE_S, 0.5):
             raise Violation(f"doubts {PATIENCE_S} s after the evidence: {self.allocations(http)}")
         http.close()
         self.counts["doubts that ended"] += len(lost + late + landed)
-        self.truth.waiting += lost
+        self.model.waiting += lost
         for pod in late + landed:
-            self.truth.learn(pod)
+            self.model.learn(pod)
         self.settle_with(daemon)
 
     def sent(self, pods: list[Pod]) -> bool:
-        return all(self.truth.api.seen(f"/{pod.name}/binding") > 0 for pod in pods)
+        return all(self.model.api.seen(f"/{pod.name}/binding") > 0 for pod in pods)
 
     def doubted(self, http: Http, lost: list[Pod]) -> bool:
         held = self.allocations(http)
@@ -57,9 +57,9 @@ class Doubt(Episode):
 
     def cut_off(self, daemon: Daemon, kind: str, number: int) -> Pod:
         """A bind whose Binding meets this; it is not answered before the end."""
-        pod = self.truth.create(self.rng, 300)
-        self.truth.api.do("fault", match=f"/{pod.name}/binding$", kind=kind, times=100000, number=number)
-        load = Load(self.truth, daemon, self.rng, 0)
+        pod = self.model.create(self.rng, 300)
+        self.model.api.do("fault", match=f"/{pod.name}/binding$", kind=kind, times=100000, number=number)
+        load = Load(self.model, daemon, self.rng, 0)
         self.threads.append(threading.Thread(target=load.bind_once, args=(pod,)))
         self.threads[-1].start()
         return pod

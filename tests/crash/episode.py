@@ -11,8 +11,8 @@ from typing import Any, Callable
 
 from ledger import Audit, copy, dump, extra_rows, is_born, version
 from load import Load, trouble
-from process import CHECKPOINT, RECOVERING, WRITING, Daemon, Http, Judge, Process, Seen, Violation, frames, holds, rig
-from truth import Truth
+from process import CHECKPOINT, RECOVERING, WRITING, Daemon, Http, Oracle, Process, Seen, Violation, frames, holds, harness
+from model import Model
 
 # What one life meets; migrating happens to a copy, to a made-up version after the newest.
 DECK = {"running": 12, "starting": 8, "recovering": 8, "checkpoint": 7, "stopping": 7, "backup": 6, "migrating": 6}
@@ -41,10 +41,10 @@ class Episode:
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="milligpu-crash-"))
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="milligpu-crash-", dir=SCRATCH))
         self.ledger = self.home / "ledger.db"
-        self.truth = Truth(self.rng)
-        self.judge = Judge()
-        self.audit = Audit(self.truth, self.judge, self.scratch / "taken")
-        (self.home / "kubeconfig").write_text(json.dumps(rig.kubeconfig(self.truth.api.url)))
+        self.model = Model(self.rng)
+        self.oracle = Oracle()
+        self.audit = Audit(self.model, self.oracle, self.scratch / "taken")
+        (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig(self.model.api.url)))
         self.ready_pace = Pace(0.05)
         self.stop_pace = Pace(0.05)
         self.counts: collections.Counter[str] = collections.Counter()
@@ -95,8 +95,8 @@ class Episode:
         self.ready_pace.saw(time.monotonic() - begun)
         self.no_leak(daemon)
         if self.rng.random() < 0.2:
-            trouble(self.truth, self.rng)
-        return Load(self.truth, daemon, self.rng, CLIENTS)
+            trouble(self.model, self.rng)
+        return Load(self.model, daemon, self.rng, CLIENTS)
 
     def aim(self, kind: str, daemon: Daemon, load: Load) -> None:
         """Wait for the moment; whether it was met is seen when the daemon stands still."""
@@ -137,10 +137,10 @@ class Episode:
             raise Violation(f"milligpud ended with {status}")
         if daemon.trouble():
             raise Violation(f"milligpud says: {daemon.trouble()}")
-        if self.truth.wrong:
-            raise Violation(self.truth.wrong)
+        if self.model.wrong:
+            raise Violation(self.model.wrong)
         for whole in self.home.glob("ledger.db.part-*/ledger.db"):
-            self.judge.judge(self.judge.newest, copy(whole, self.scratch / "backup"))
+            self.oracle.oracle(self.oracle.newest, copy(whole, self.scratch / "backup"))
         if self.audit.take(self.ledger):
             self.born = True
             self.audit.compare()
@@ -163,7 +163,7 @@ class Episode:
     def no_leak(self, daemon: Daemon) -> None:
         """Reconciled: what is open has a live pod, and every live pod that is bound is open."""
         http = Http(daemon.port["admin"])
-        shown = self.truth.shown()
+        shown = self.model.shown()
         held = self.allocations(http)
         http.close()
         for uid, allocation in held.items():
@@ -189,12 +189,12 @@ class Episode:
         self.settle_with(daemon)
 
     def settle_with(self, daemon: Daemon) -> None:
-        self.truth.api.do("release")
-        self.truth.heal_nodes()
-        for pod in list(self.truth.waiting):
-            if not self.truth.learn(pod):
+        self.model.api.do("release")
+        self.model.heal_nodes()
+        for pod in list(self.model.waiting):
+            if not self.model.learn(pod):
                 pod.until = time.monotonic()
-                self.truth.api.gone(pod.name)
+                self.model.api.gone(pod.name)
         http = Http(daemon.port["admin"])
         if not daemon.until(lambda: self.agreed(http), 30, 0.02):
             raise Violation(f"no agreement after 30 s: {self.allocations(http)}")
@@ -204,13 +204,13 @@ class Episode:
         daemon.child.wait(60)
         self.stop_pace.saw(time.monotonic() - begun)
         self.autopsy(daemon)
-        overlap = self.truth.overlap()
+        overlap = self.model.overlap()
         if overlap:
             raise Violation(overlap)
 
     def agreed(self, http: Http) -> bool:
         held = self.allocations(http)
-        shown = self.truth.bound_alive()
+        shown = self.model.bound_alive()
         return held.keys() == shown.keys() and all(item["state"] == "bound" for item in held.values())
 
     # ---- a migration, of a copy ----
@@ -223,7 +223,7 @@ class Episode:
             self.migrate_and_kill(ledger, old)
             if self.judge_migrated(ledger, before, old) != old:
                 break
-        last = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
+        last = Process([harness.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
         if last.child.wait(60) != 0 or self.judge_migrated(ledger, before, old) != old + 1:
             raise Violation("a migration that was not killed did not succeed")
         if list(ledger.parent.glob("*.part-*")):
@@ -233,7 +233,7 @@ class Episode:
     def migrate_and_kill(self, ledger: pathlib.Path, old: int) -> None:
         copies = f"ledger.db.v{old}-*"
         whole = set(ledger.parent.glob(copies))
-        migrating = Process([rig.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
+        migrating = Process([harness.TESTS / "crash_ledger", "migrate", ledger], self.home / "log")
 
         def copying() -> bool:
             return any(".part-" in file.name for file in set(ledger.parent.glob(copies)) - whole)
@@ -255,7 +255,7 @@ class Episode:
         """The whole old version or the whole new one; and each copy of before is that."""
         taken = copy(ledger, self.scratch / "migrated")
         is_now = version(taken)
-        self.judge.judge(is_now, taken)
+        self.oracle.oracle(is_now, taken)
         if dump(taken) != before:
             raise Violation(f"a migration that was killed changed rows; version {is_now}")
         if is_now != old and len(extra_rows(taken)) != len(before["allocation"]):
@@ -263,7 +263,7 @@ class Episode:
         for file in ledger.parent.glob(f"ledger.db.v{old}-*Z*"):
             if ".part-" not in file.name and not file.name.endswith(("-wal", "-shm", ".lock", "-journal")):
                 kept = copy(file, self.scratch / "kept")
-                self.judge.judge(old, kept)
+                self.oracle.oracle(old, kept)
                 if dump(kept) != before:
                     raise Violation(f"{file.name} is not what was before the migration")
         return is_now
@@ -274,8 +274,8 @@ class Episode:
         """What somebody who looks for the reason needs."""
         with open(self.home / "history", "w", encoding="utf-8") as file:
             file.write(f"seed {self.seed}: {why}\n")
-            file.writelines(f"{event}\n" for event in self.truth.history)
-            file.write(json.dumps(self.truth.shown(), indent=1))
+            file.writelines(f"{event}\n" for event in self.model.history)
+            file.write(json.dumps(self.model.shown(), indent=1))
         if (self.scratch / "taken").exists():
             shutil.copytree(self.scratch / "taken", self.home / "taken", dirs_exist_ok=True)
         return self.home
@@ -283,8 +283,8 @@ class Episode:
     def close(self, keep: bool) -> None:
         if self.daemon is not None:
             self.daemon.kill()
-        self.judge.close()
-        self.truth.api.close()
+        self.oracle.close()
+        self.model.api.close()
         shutil.rmtree(self.scratch)
         if not keep:
             shutil.rmtree(self.home)

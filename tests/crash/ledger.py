@@ -1,4 +1,4 @@
-"""What a dead daemon left on the disk: taken aside, audited, and compared with the truth."""
+"""What a dead daemon left on the disk: taken aside, audited, and compared with the model."""
 
 import contextlib
 import pathlib
@@ -6,8 +6,8 @@ import shutil
 import sqlite3
 from typing import Any
 
-from process import Judge, Violation
-from truth import Pod, Truth, charges, over
+from process import Oracle, Violation
+from model import Pod, Model, charges, over
 
 KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline")
 
@@ -71,9 +71,9 @@ def rows(file: pathlib.Path) -> dict[str, list[Row]]:
 class Audit:
     """The ledger of a dead daemon against the API server and every answer that was given."""
 
-    def __init__(self, truth: Truth, judge: Judge, folder: pathlib.Path) -> None:
-        self.truth = truth
-        self.judge = judge
+    def __init__(self, model: Model, oracle: Oracle, folder: pathlib.Path) -> None:
+        self.model = model
+        self.oracle = oracle
         self.folder = folder
 
     def take(self, ledger: pathlib.Path) -> bool:
@@ -81,15 +81,15 @@ class Audit:
         self.file = copy(ledger, self.folder)
         born = is_born(self.file)
         if born:
-            self.judge.judge(self.judge.newest, self.file)
-        elif self.truth.answers > 0:
+            self.oracle.oracle(self.oracle.newest, self.file)
+        elif self.model.answers > 0:
             raise Violation("the ledger is gone")
         return born
 
     def compare(self) -> None:
         found = rows(self.file)
-        shown = self.truth.bound_alive()
-        for pod in list(self.truth.pods.values()):
+        shown = self.model.bound_alive()
+        for pod in list(self.model.pods.values()):
             if pod.told is not None:
                 self.answered(pod, found.get(pod.uid, []))
         for uid, body in shown.items():
@@ -101,7 +101,7 @@ class Audit:
         self.within("the ledger", [(row.uid, row.held) for list_ in found.values() for row in list_ if row.open])
 
     def within(self, who: str, holders: list[tuple[str, dict[str, int]]]) -> None:
-        text = over(holders, self.truth.room)
+        text = over(holders, self.model.room)
         if text:
             raise Violation(f"by {who}, {text}")
 
@@ -123,7 +123,7 @@ class Audit:
                             f"{charges(body)}; the ledger has {[vars(row) for row in list_]}")
 
     def row(self, uid: str, list_: list[Row], bound: bool) -> None:
-        pod = self.truth.pods.get(uid)
+        pod = self.model.pods.get(uid)
         if pod is None:
             raise Violation(f"the ledger knows a pod {uid} that never was")
         for row in list_:

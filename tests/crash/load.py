@@ -5,14 +5,14 @@ import random
 import threading
 
 from process import Daemon, Http
-from truth import Pod, Truth
+from model import Pod, Model
 
 
 class Load:
     """Some clients at once, until they are stopped or the daemon dies."""
 
-    def __init__(self, truth: Truth, daemon: Daemon, rng: random.Random, clients: int) -> None:
-        self.truth = truth
+    def __init__(self, model: Model, daemon: Daemon, rng: random.Random, clients: int) -> None:
+        self.model = model
         self.port = daemon.port["webhook"]
         self.admin = daemon.port["admin"]
         self.stopped = threading.Event()
@@ -39,7 +39,7 @@ class Load:
         except OSError:
             pass  # it was killed
         except (AssertionError, KeyError, ValueError) as trouble:
-            self.truth.accuse(f"a client: {trouble!r}")
+            self.model.accuse(f"a client: {trouble!r}")
 
     def bind_once(self, pod: Pod) -> None:
         try:
@@ -55,7 +55,7 @@ class Load:
             while not self.stopped.is_set():
                 status, body = http.call("GET", "/api/v1/backup")
                 if status != 200 or not body.startswith(b"SQLite format 3"):
-                    self.truth.accuse(f"a backup: {status} {body[:200]!r}")
+                    self.model.accuse(f"a backup: {status} {body[:200]!r}")
             http.close()
         except OSError:
             pass  # it was killed
@@ -63,26 +63,26 @@ class Load:
     def step(self, http: Http, rng: random.Random) -> None:
         dice = rng.random()
         if dice < 0.01:
-            self.truth.change_node(rng)
-        elif dice < 0.4 or len(self.truth.bound) > 60:
-            self.truth.end(rng)
+            self.model.change_node(rng)
+        elif dice < 0.4 or len(self.model.bound) > 60:
+            self.model.end(rng)
         else:
-            pod = self.truth.take(rng)
+            pod = self.model.take(rng)
             try:
                 self.schedule(http, rng, pod)
             finally:
-                self.truth.give_back(pod)
+                self.model.give_back(pod)
 
     def schedule(self, http: Http, rng: random.Random, pod: Pod) -> None:
         """Filter, choose, bind.  A pod that turned out to be bound is bound again now and then."""
         node = None
-        if self.truth.learn(pod):
+        if self.model.learn(pod):
             if rng.random() < 0.5:
                 return
             node = pod.node
         if node is None:
             _, body = http.call("POST", "/scheduler/filter", {
-                "Pod": pod.body, "Nodes": None, "NodeNames": sorted(self.truth.nodes)})
+                "Pod": pod.body, "Nodes": None, "NodeNames": sorted(self.model.nodes)})
             names = json.loads(body).get("NodeNames") or []
             if not names:
                 return
@@ -90,16 +90,16 @@ class Load:
         self.bind(http, pod, node)
 
     def bind(self, http: Http, pod: Pod, node: str) -> None:
-        self.truth.note("bind", pod.name, node)
+        self.model.note("bind", pod.name, node)
         status, body = http.call("POST", "/scheduler/bind", {
             "PodName": pod.name, "PodNamespace": "default", "PodUID": pod.uid, "Node": node})
         error = json.loads(body)["Error"] if status == 200 else f"{status} {body!r}"
-        self.truth.note("answer", pod.name, node, error)
+        self.model.note("answer", pod.name, node, error)
         if error == "":
-            self.truth.granted(pod, node)
+            self.model.granted(pod, node)
 
 
-def trouble(truth: Truth, rng: random.Random) -> None:
+def trouble(model: Model, rng: random.Random) -> None:
     """Bindings that are late, lost or refused: what makes reservations doubtful."""
     kind, number = rng.choice((("slow", rng.randrange(20, 400)), ("lose", 0), ("refuse", 0), ("silent", 0)))
-    truth.api.do("fault", match="/binding$", kind=kind, times=1, number=number)
+    model.api.do("fault", match="/binding$", kind=kind, times=1, number=number)

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Optional
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "e2e"))
-import rig  # noqa: E402
+import harness  # noqa: E402
 
 # Bytes of FILE-shm that SQLite locks (wal.c): what a process does to the log can be seen there.
 WRITING, CHECKPOINT, RECOVERING = 120, 121, 122
@@ -153,7 +153,7 @@ class Daemon(Process):
         self.terminated = False
         # Who is killed between creating the wake-up object and claiming the ledger waits afterwards: not for long here.
         super().__init__(
-            [rig.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--grace-period-s", "1",
+            [harness.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--grace-period-s", "1",
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--port-file", self.port_file],
             self.log)
 
@@ -218,16 +218,16 @@ class Daemon(Process):
         return ""
 
 
-class Judge:
-    """crash_ledger judge: the checker that opens copies with the real store."""
+class Oracle:
+    """crash_ledger oracle: the checker that opens copies with the real store."""
 
     def __init__(self) -> None:
-        self.child = subprocess.Popen([rig.TESTS / "crash_ledger", "judge"], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([harness.TESTS / "crash_ledger", "verify"], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, bufsize=1)
         assert self.child.stdout is not None
         self.newest = int(self.child.stdout.readline())  # the version that the daemon writes
 
-    def judge(self, version: int, file: pathlib.Path) -> None:
+    def oracle(self, version: int, file: pathlib.Path) -> None:
         assert self.child.stdin is not None and self.child.stdout is not None
         self.child.stdin.write(f"{version} {file}\n")
         self.child.stdin.flush()

@@ -13,21 +13,21 @@
 #include "milligpu/doc.h"
 
 #include "app/api_internal.h"
-#include "support_desk.h"
+#include "support_api_fixture.h"
 
 static int set_up(void **state)
 {
-    *state = desk_new();
+    *state = api_fixture_new();
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    desk_free(*state);
+    api_fixture_free(*state);
     return 0;
 }
 
-#define desk_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define api_fixture_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 /* --- asking --- */
 
@@ -59,27 +59,27 @@ static bool is_bool(const struct doc *doc, bool value)
     return doc != NULL && doc->kind == DOC_BOOL && text_is(doc->text, value ? "true" : "false");
 }
 
-static const struct doc *parse(struct desk *desk, const struct answer *answer)
+static const struct doc *parse(struct api_fixture *fixture, const struct answer *answer)
 {
     const struct text bytes = {answer->body.data, answer->body.len};
     struct doc *doc = NULL;
     struct err err;
 
-    if (doc_parse_json(bytes, "answer", &desk->arena, &doc, &err) < 0)
+    if (doc_parse_json(bytes, "answer", &fixture->arena, &doc, &err) < 0)
         fail_msg("%s in %s", err.text, answer->body.data);
     return doc;
 }
 
-/* Lives as long as the desk. */
-static const struct doc *get(struct desk *desk, const char *target)
+/* Lives as long as the fixture. */
+static const struct doc *get(struct api_fixture *fixture, const char *target)
 {
     struct answer answer;
 
-    desk_ask(desk->admin, "GET", target, NULL, &answer);
+    api_fixture_ask(fixture->admin, "GET", target, NULL, &answer);
     if (answer.status != 200)
         fail_msg("GET %s: %d %s", target, answer.status, answer.body.data);
     assert_string_equal(answer.type, "application/json");
-    const struct doc *doc = parse(desk, &answer);
+    const struct doc *doc = parse(fixture, &answer);
     answer_done(&answer);
     return doc;
 }
@@ -91,7 +91,7 @@ static void refuses(const struct http_server *http, const char *method, const ch
     struct answer answer;
     char number[32];
 
-    desk_ask(http, method, target, body, &answer);
+    api_fixture_ask(http, method, target, body, &answer);
     if (answer.status != status || strstr(answer.body.data, part) == NULL)
         fail_msg("%s %s: %d %s", method, target, answer.status, answer.body.data);
     assert_string_equal(answer.type, "application/problem+json");
@@ -131,19 +131,19 @@ static const struct doc *item(const struct doc *list, size_t at)
 }
 
 /* Two that sit, one that waits, one that ended, one that came behind our back. */
-static void fill(struct desk *desk)
+static void fill(struct api_fixture *fixture)
 {
-    desk_pod(desk, "web-0", "300", "");
-    desk_filter(desk, "web-0");
-    desk_bind(desk, "web-0", "n1");
-    desk_pod(desk, "web-1", "600", "");
-    desk_bind(desk, "web-1", "n2");
-    desk_pod(desk, "past", "250", "");
-    desk_bind(desk, "past", "n2");
-    desk_end(desk, "past");
-    desk_pod(desk, "stray", "200", "n3");
-    desk_pod(desk, "big", "3000", "");
-    desk_filter(desk, "big");
+    api_fixture_pod(fixture, "web-0", "300", "");
+    api_fixture_filter(fixture, "web-0");
+    api_fixture_bind(fixture, "web-0", "n1");
+    api_fixture_pod(fixture, "web-1", "600", "");
+    api_fixture_bind(fixture, "web-1", "n2");
+    api_fixture_pod(fixture, "past", "250", "");
+    api_fixture_bind(fixture, "past", "n2");
+    api_fixture_end(fixture, "past");
+    api_fixture_pod(fixture, "stray", "200", "n3");
+    api_fixture_pod(fixture, "big", "3000", "");
+    api_fixture_filter(fixture, "big");
 }
 
 /* --- answers against their description --- */
@@ -251,10 +251,10 @@ static void matches(struct reader *reader, const struct doc *schema, const struc
         inside(reader, "#", doc_get(schema, "items"), nth(value, i));
 }
 
-static void shows(struct desk *desk, const char *target, const char *schema)
+static void shows(struct api_fixture *fixture, const char *target, const char *schema)
 {
-    const struct doc *api = get(desk, "/openapi.json");
-    const struct doc *answer = get(desk, target);
+    const struct doc *api = get(fixture, "/openapi.json");
+    const struct doc *answer = get(fixture, target);
     struct reader reader = {.schemas = doc_at(api, "components.schemas")};
     const struct doc *of = doc_get(reader.schemas, schema);
 
@@ -267,23 +267,23 @@ static void shows(struct desk *desk, const char *target, const char *schema)
 
 static void answers_are_as_described(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    shows(desk, "/api/v1/summary", "Summary");
-    shows(desk, "/api/v1/nodes", "NodeList");
-    shows(desk, "/api/v1/nodes/n1", "Node");
-    shows(desk, "/api/v1/allocations", "AllocationList");
-    shows(desk, "/api/v1/allocations?state=released", "AllocationList");
-    shows(desk, "/api/v1/pods/default/web-0", "Pod");
-    shows(desk, "/api/v1/pods/default/big", "Pod");
-    shows(desk, "/api/v1/pods/default/past", "Pod");
-    shows(desk, "/api/v1/pods/default/stray", "Pod");
-    shows(desk, "/api/v1/waiting", "WaitingList");
-    shows(desk, "/api/v1/history?gpu=GPU-5f", "HistoryList");
-    shows(desk, "/api/v1/drift", "DriftList");
-    shows(desk, "/api/v1/doctor", "Doctor");
-    shows(desk, "/api/v1/settings", "SettingList");
+    fill(fixture);
+    shows(fixture, "/api/v1/summary", "Summary");
+    shows(fixture, "/api/v1/nodes", "NodeList");
+    shows(fixture, "/api/v1/nodes/n1", "Node");
+    shows(fixture, "/api/v1/allocations", "AllocationList");
+    shows(fixture, "/api/v1/allocations?state=released", "AllocationList");
+    shows(fixture, "/api/v1/pods/default/web-0", "Pod");
+    shows(fixture, "/api/v1/pods/default/big", "Pod");
+    shows(fixture, "/api/v1/pods/default/past", "Pod");
+    shows(fixture, "/api/v1/pods/default/stray", "Pod");
+    shows(fixture, "/api/v1/waiting", "WaitingList");
+    shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
+    shows(fixture, "/api/v1/drift", "DriftList");
+    shows(fixture, "/api/v1/doctor", "Doctor");
+    shows(fixture, "/api/v1/settings", "SettingList");
 }
 
 /* --- the description against the table --- */
@@ -306,15 +306,15 @@ static const char *filled(const char *path, char *out, size_t bytes)
 
 static void every_route_answers(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     const struct api_route *route;
 
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
         struct answer answer;
         char target[256];
         const bool post = strcmp(route->method, "POST") == 0;
-        desk_ask(desk->admin, route->method, filled(route->path, target, sizeof target),
-                 post ? "{}" : NULL, &answer);
+        api_fixture_ask(fixture->admin, route->method, filled(route->path, target, sizeof target),
+                        post ? "{}" : NULL, &answer);
         assert_int_not_equal(answer.status, 405);
         assert_int_not_equal(answer.status, 500);
         if (strstr(answer.body.data, "nothing is at") != NULL)
@@ -336,8 +336,8 @@ static size_t count_operations(const struct doc *paths)
 
 static void the_description_names_exactly_the_routes(void **state)
 {
-    struct desk *desk = *state;
-    const struct doc *api = get(desk, "/openapi.json");
+    struct api_fixture *fixture = *state;
+    const struct doc *api = get(fixture, "/openapi.json");
     const struct doc *paths = doc_get(api, "paths");
     const struct doc *schemas = doc_at(api, "components.schemas");
     const struct api_route *route;
@@ -410,25 +410,25 @@ static void the_description_knows_every_kind_of_drift(void **state)
 
 static void unknown_paths_are_404(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    refuses(desk->admin, "GET", "/", NULL, 404, "see /openapi.json");
-    refuses(desk->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
-    refuses(desk->admin, "GET", "/api/v1/nodes/", NULL, 404, "nothing is at");
-    refuses(desk->admin, "GET", "/api/v1/nodes/n1/gpus", NULL, 404, "nothing is at");
-    refuses(desk->admin, "GET", "/api/v1/pods/default", NULL, 404, "nothing is at");
-    refuses(desk->admin, "GET", "//livez", NULL, 404, "nothing is at");
+    refuses(fixture->admin, "GET", "/", NULL, 404, "see /openapi.json");
+    refuses(fixture->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
+    refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404, "nothing is at");
+    refuses(fixture->admin, "GET", "/api/v1/nodes/n1/gpus", NULL, 404, "nothing is at");
+    refuses(fixture->admin, "GET", "/api/v1/pods/default", NULL, 404, "nothing is at");
+    refuses(fixture->admin, "GET", "//livez", NULL, 404, "nothing is at");
 }
 
 static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     struct answer answer;
 
-    refuses(desk->admin, "POST", "/api/v1/nodes", "{}", 405, "only GET, HEAD");
-    refuses(desk->admin, "DELETE", "/api/v1/summary", NULL, 405, "only GET, HEAD");
-    refuses(desk->admin, "GET", "/api/v1/standalone/pods", NULL, 405, "only POST");
-    desk_ask(desk->admin, "PUT", "/api/v1/standalone/pods/a/b", NULL, &answer);
+    refuses(fixture->admin, "POST", "/api/v1/nodes", "{}", 405, "only GET, HEAD");
+    refuses(fixture->admin, "DELETE", "/api/v1/summary", NULL, 405, "only GET, HEAD");
+    refuses(fixture->admin, "GET", "/api/v1/standalone/pods", NULL, 405, "only POST");
+    api_fixture_ask(fixture->admin, "PUT", "/api/v1/standalone/pods/a/b", NULL, &answer);
     assert_int_equal(answer.status, 405);
     assert_string_equal(answer.allow, "DELETE");
     answer_done(&answer);
@@ -436,7 +436,7 @@ static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
 
 static void a_body_is_taken_where_the_description_has_one(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     const struct api_route *route;
 
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
@@ -447,18 +447,18 @@ static void a_body_is_taken_where_the_description_has_one(void **state)
         assert_false(api_takes_body("PUT", route->path));
     }
     assert_false(api_takes_body("POST", "/api/v1/standalone/pods/a"));
-    refuses(desk->admin, "GET", "/api/v1/nodes", "{}", 413, "GET /api/v1/nodes takes no body");
-    refuses(desk->admin, "GET", "/api/v1/nodes/n1", "{}", 413, "takes no body");
-    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/a/b", "{}", 413, "takes no body");
-    refuses(desk->probe, "GET", "/livez", "{}", 413, "GET /livez takes no body");
+    refuses(fixture->admin, "GET", "/api/v1/nodes", "{}", 413, "GET /api/v1/nodes takes no body");
+    refuses(fixture->admin, "GET", "/api/v1/nodes/n1", "{}", 413, "takes no body");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/a/b", "{}", 413, "takes no body");
+    refuses(fixture->probe, "GET", "/livez", "{}", 413, "GET /livez takes no body");
 }
 
 static void head_is_get_without_the_body(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     struct answer answer;
 
-    desk_ask(desk->admin, "HEAD", "/api/v1/nodes", NULL, &answer);
+    api_fixture_ask(fixture->admin, "HEAD", "/api/v1/nodes", NULL, &answer);
     assert_int_equal(answer.status, 200);
     assert_int_equal(answer.body.len, 0);
     assert_string_equal(answer.type, "application/json");
@@ -468,8 +468,8 @@ static void head_is_get_without_the_body(void **state)
 
 static void parameters_that_nobody_knows_are_refused_by_name(void **state)
 {
-    struct desk *desk = *state;
-    const struct http_server *http = desk->admin;
+    struct api_fixture *fixture = *state;
+    const struct http_server *http = fixture->admin;
 
     refuses(http, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
     refuses(http, "GET", "/api/v1/nodes?node=n1", NULL, 400, "unknown parameter node");
@@ -483,51 +483,52 @@ static void a_bad_limit_is_refused(void **state)
 {
     static const char *const bad[] = {"",  "0",    "-1", "1001", "1x",
                                       "x", "0x10", "+5", "%201", "99999999999999999999"};
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/nodes?limit=%s", bad[i]);
-        refuses(desk->admin, "GET", target, NULL, 400, "whole number from 1 to 1000");
+        refuses(fixture->admin, "GET", target, NULL, 400, "whole number from 1 to 1000");
     }
-    (void)get(desk, "/api/v1/nodes?limit=1");
-    (void)get(desk, "/api/v1/nodes?limit=1000");
+    (void)get(fixture, "/api/v1/nodes?limit=1");
+    (void)get(fixture, "/api/v1/nodes?limit=1000");
 }
 
 static void a_bad_continue_is_refused(void **state)
 {
     static const char *const bad[] = {"", "1", "zz", "00", "6e3", "6E31"};
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/nodes?continue=%s", bad[i]);
-        refuses(desk->admin, "GET", target, NULL, 400, "give back what the last answer said");
+        refuses(fixture->admin, "GET", target, NULL, 400, "give back what the last answer said");
     }
-    refuses(desk->admin, "GET", "/api/v1/history?gpu=GPU-5f&continue=6e31", NULL, 400,
+    refuses(fixture->admin, "GET", "/api/v1/history?gpu=GPU-5f&continue=6e31", NULL, 400,
             "of another list");
-    refuses(desk->admin, "GET", "/api/v1/allocations?state=released&continue=30", NULL, 400,
+    refuses(fixture->admin, "GET", "/api/v1/allocations?state=released&continue=30", NULL, 400,
             "of another list");
 }
 
 /* --- lists --- */
 
-static const struct doc *page(struct desk *desk, const char *target, const struct doc *before)
+static const struct doc *page(struct api_fixture *fixture, const char *target,
+                              const struct doc *before)
 {
     char text[1024];
     const char *token = string_of(doc_get(before, "continue"));
 
     (void)snprintf(text, sizeof text, "%s%s%s", target, token != NULL ? "&continue=" : "",
                    token != NULL ? token : "");
-    return get(desk, text);
+    return get(fixture, text);
 }
 
 static void pages_go_on_where_the_last_ended(void **state)
 {
-    struct desk *desk = *state;
-    const struct doc *first = page(desk, "/api/v1/nodes?limit=1", NULL);
-    const struct doc *second = page(desk, "/api/v1/nodes?limit=1", first);
-    const struct doc *third = page(desk, "/api/v1/nodes?limit=1", second);
+    struct api_fixture *fixture = *state;
+    const struct doc *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
+    const struct doc *second = page(fixture, "/api/v1/nodes?limit=1", first);
+    const struct doc *third = page(fixture, "/api/v1/nodes?limit=1", second);
 
     assert_int_equal(items(first), 1);
     assert_string_equal(str(item(first, 0), "name"), "n1");
@@ -538,25 +539,25 @@ static void pages_go_on_where_the_last_ended(void **state)
 
 static void what_goes_between_two_pages_shifts_nothing(void **state)
 {
-    struct desk *desk = *state;
-    const struct doc *first = page(desk, "/api/v1/nodes?limit=1", NULL);
+    struct api_fixture *fixture = *state;
+    const struct doc *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
 
-    desk_tell(desk, "DELETE", "/api/v1/nodes/n1", "");
-    desk_run(desk);
-    const struct doc *second = page(desk, "/api/v1/nodes?limit=1", first);
+    api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n1", "");
+    api_fixture_run(fixture);
+    const struct doc *second = page(fixture, "/api/v1/nodes?limit=1", first);
     assert_string_equal(str(item(second, 0), "name"), "n2");
 }
 
 static void allocations_can_be_told_apart(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    const struct doc *all = get(desk, "/api/v1/allocations");
-    const struct doc *on_n1 = get(desk, "/api/v1/allocations?node=n1");
-    const struct doc *elsewhere = get(desk, "/api/v1/allocations?namespace=kube-system");
-    const struct doc *reserved = get(desk, "/api/v1/allocations?state=reserved");
-    const struct doc *past = get(desk, "/api/v1/allocations?state=released");
+    fill(fixture);
+    const struct doc *all = get(fixture, "/api/v1/allocations");
+    const struct doc *on_n1 = get(fixture, "/api/v1/allocations?node=n1");
+    const struct doc *elsewhere = get(fixture, "/api/v1/allocations?namespace=kube-system");
+    const struct doc *reserved = get(fixture, "/api/v1/allocations?state=reserved");
+    const struct doc *past = get(fixture, "/api/v1/allocations?state=released");
     assert_int_equal(items(all), 3);
     assert_string_equal(str(item(all, 0), "name"), "stray");
     assert_string_equal(str(item(all, 0), "origin"), "observed");
@@ -573,20 +574,20 @@ static void allocations_can_be_told_apart(void **state)
 
 static void released_allocations_come_in_pages(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     const struct doc *last = NULL;
     size_t seen = 0;
 
     for (int i = 0; i < 5; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "p%d", i);
-        desk_pod(desk, name, "2000", "");
-        desk_bind(desk, name, "n1");
-        desk_end(desk, name);
+        api_fixture_pod(fixture, name, "2000", "");
+        api_fixture_bind(fixture, name, "n1");
+        api_fixture_end(fixture, name);
     }
     for (int i = 0; i < 5; i++) {
         const struct doc *now =
-            page(desk, "/api/v1/allocations?state=released&node=n1&limit=2", last);
+            page(fixture, "/api/v1/allocations?state=released&node=n1&limit=2", last);
         last = now;
         for (size_t k = 0; k < items(now); k++, seen++) {
             char name[16];
@@ -605,10 +606,10 @@ static void released_allocations_come_in_pages(void **state)
 
 static void the_summary_adds_up(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    const struct doc *summary = get(desk, "/api/v1/summary");
+    fill(fixture);
+    const struct doc *summary = get(fixture, "/api/v1/summary");
     const struct doc *allocations = doc_get(summary, "allocations");
     assert_string_equal(str(summary, "cluster"), "0b8f");
     assert_string_equal(str(summary, "mode"), "standalone");
@@ -631,10 +632,10 @@ static void the_summary_adds_up(void **state)
 
 static void a_node_says_who_holds_it(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    const struct doc *node = get(desk, "/api/v1/nodes/n2");
+    fill(fixture);
+    const struct doc *node = get(fixture, "/api/v1/nodes/n2");
     const struct doc *gpu = nth(doc_get(node, "gpus"), 0);
     const struct doc *holder = nth(doc_get(gpu, "holders"), 0);
     assert_string_equal(str(gpu, "id"), "GPU-5f");
@@ -644,17 +645,17 @@ static void a_node_says_who_holds_it(void **state)
     assert_int_equal(num(gpu, "freeMilli"), 400);
     assert_string_equal(str(holder, "name"), "web-1");
     assert_int_equal(num(holder, "milli"), 600);
-    refuses(desk->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
+    refuses(fixture->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
 }
 
 static void a_cordoned_gpu_has_nothing_free(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_tell(desk, "PATCH", "/api/v1/nodes/n1",
-              "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
-    desk_run(desk);
-    const struct doc *node = get(desk, "/api/v1/nodes/n1");
+    api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
+                     "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
+    api_fixture_run(fixture);
+    const struct doc *node = get(fixture, "/api/v1/nodes/n1");
     assert_true(is_bool(doc_get(node, "cordoned"), true));
     assert_int_equal(num(node, "freeMilli"), 0);
     assert_int_equal(num(node, "capacityMilli"), 2000);
@@ -663,11 +664,11 @@ static void a_cordoned_gpu_has_nothing_free(void **state)
 
 static void a_waiting_pod_says_why_node_by_node(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    desk_filter(desk, "big");
-    const struct doc *pod = get(desk, "/api/v1/pods/default/big");
+    fill(fixture);
+    api_fixture_filter(fixture, "big");
+    const struct doc *pod = get(fixture, "/api/v1/pods/default/big");
     const struct doc *waiting = doc_get(pod, "waiting");
     const struct doc *nodes = doc_get(pod, "nodes");
     assert_string_equal(str(pod, "phase"), "Pending");
@@ -684,10 +685,10 @@ static void a_waiting_pod_says_why_node_by_node(void **state)
 
 static void a_pod_that_fits_somewhere_says_where(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_pod(desk, "new", "600", "");
-    const struct doc *pod = get(desk, "/api/v1/pods/default/new");
+    api_fixture_pod(fixture, "new", "600", "");
+    const struct doc *pod = get(fixture, "/api/v1/pods/default/new");
     const struct doc *nodes = doc_get(pod, "nodes");
     assert_null(doc_get(pod, "waiting"));
     assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), true));
@@ -698,31 +699,31 @@ static void a_pod_that_fits_somewhere_says_where(void **state)
 
 static void a_request_that_nobody_can_grant_is_explained(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_pod(desk, "odd", "1500", "");
-    desk_filter(desk, "odd");
-    const struct doc *pod = get(desk, "/api/v1/pods/default/odd");
+    api_fixture_pod(fixture, "odd", "1500", "");
+    api_fixture_filter(fixture, "odd");
+    const struct doc *pod = get(fixture, "/api/v1/pods/default/odd");
     assert_non_null(strstr(str(pod, "request"), "2000"));
     assert_null(doc_get(pod, "nodes"));
-    const struct doc *waiting = get(desk, "/api/v1/waiting");
+    const struct doc *waiting = get(fixture, "/api/v1/waiting");
     assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
 }
 
 static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    const struct doc *pod = get(desk, "/api/v1/pods/default/past");
+    fill(fixture);
+    const struct doc *pod = get(fixture, "/api/v1/pods/default/past");
     const struct doc *allocation = doc_get(pod, "allocation");
     assert_string_equal(str(pod, "phase"), "Ended");
     assert_string_equal(str(pod, "node"), "n2");
     assert_string_equal(str(allocation, "state"), "released");
     assert_non_null(doc_get(allocation, "releasedAt"));
-    refuses(desk->admin, "GET", "/api/v1/pods/default/none", NULL, 404,
+    refuses(fixture->admin, "GET", "/api/v1/pods/default/none", NULL, 404,
             "no pod none in namespace default");
-    refuses(desk->admin, "GET", "/api/v1/pods/none/past", NULL, 404, "in namespace none");
+    refuses(fixture->admin, "GET", "/api/v1/pods/none/past", NULL, 404, "in namespace none");
 }
 
 /* --- history --- */
@@ -730,68 +731,69 @@ static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
 static void history_knows_a_gpu_by_each_of_its_names(void **state)
 {
     static const char *const names[] = {"GPU-5f", "n2/GPU-5f", "n2/gpu-0"};
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
+    fill(fixture);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/history?gpu=%s", names[i]);
-        const struct doc *history = get(desk, target);
+        const struct doc *history = get(fixture, target);
         if (items(history) != 2)
             fail_msg("%s: %zu rows", names[i], items(history));
         assert_string_equal(str(item(history, 0), "name"), "past");
         assert_string_equal(str(item(history, 1), "name"), "web-1");
         assert_int_equal(num(item(history, 1), "milli"), 600);
     }
-    const struct doc *made_up = get(desk, "/api/v1/history?gpu=n3/gpu-0");
+    const struct doc *made_up = get(fixture, "/api/v1/history?gpu=n3/gpu-0");
     assert_string_equal(str(item(made_up, 0), "name"), "stray");
-    const struct doc *none = get(desk, "/api/v1/history?gpu=GPU-none");
+    const struct doc *none = get(fixture, "/api/v1/history?gpu=GPU-none");
     assert_int_equal(items(none), 0);
 }
 
 static void history_outlives_the_node(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    desk_end(desk, "web-1");
-    desk_tell(desk, "DELETE", "/api/v1/nodes/n2", "");
-    desk_run(desk);
-    refuses(desk->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
-    const struct doc *by_both = get(desk, "/api/v1/history?gpu=n2/GPU-5f");
-    const struct doc *by_id = get(desk, "/api/v1/history?gpu=GPU-5f");
+    fill(fixture);
+    api_fixture_end(fixture, "web-1");
+    api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n2", "");
+    api_fixture_run(fixture);
+    refuses(fixture->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
+    const struct doc *by_both = get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
+    const struct doc *by_id = get(fixture, "/api/v1/history?gpu=GPU-5f");
     assert_int_equal(items(by_both), 2);
     assert_int_equal(items(by_id), 2);
 }
 
 static void history_of_a_pod_and_of_a_moment(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     char now[TIME_TEXT_BYTES];
     char target[200];
 
-    fill(desk);
-    const struct doc *pod = get(desk, "/api/v1/history?pod=default/past");
+    fill(fixture);
+    const struct doc *pod = get(fixture, "/api/v1/history?pod=default/past");
     assert_int_equal(items(pod), 1);
     assert_string_equal(str(item(pod, 0), "state"), "released");
     assert_string_equal(str(item(pod, 0), "gpu"), "GPU-5f");
-    time_format(desk->app.clock.wall_ms(desk->app.clock.ctx) + 1000, now);
+    time_format(fixture->app.clock.wall_ms(fixture->app.clock.ctx) + 1000, now);
     (void)snprintf(target, sizeof target, "/api/v1/history?gpu=GPU-5f&at=%s", now);
-    const struct doc *held = get(desk, target);
+    const struct doc *held = get(fixture, target);
     assert_int_equal(items(held), 1);
     assert_string_equal(str(item(held, 0), "name"), "web-1");
     /* An offset whose '+' was not escaped. */
-    const struct doc *before = get(desk, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
+    const struct doc *before =
+        get(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
     assert_int_equal(items(before), 0);
 }
 
 static void history_comes_in_pages(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    fill(desk);
-    const struct doc *first = page(desk, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
-    const struct doc *second = page(desk, "/api/v1/history?gpu=GPU-5f&limit=1", first);
+    fill(fixture);
+    const struct doc *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
+    const struct doc *second = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", first);
     assert_string_equal(str(item(first, 0), "name"), "past");
     assert_string_equal(str(item(second, 0), "name"), "web-1");
     assert_non_null(doc_get(first, "continue"));
@@ -800,7 +802,7 @@ static void history_comes_in_pages(void **state)
 
 static void history_says_what_it_wants(void **state)
 {
-    const struct http_server *http = ((struct desk *)*state)->admin;
+    const struct http_server *http = ((struct api_fixture *)*state)->admin;
 
     refuses(http, "GET", "/api/v1/history", NULL, 400,
             "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
@@ -820,7 +822,7 @@ static void says(const struct http_server *http, const char *target, int status,
 {
     struct answer answer;
 
-    desk_ask(http, "GET", target, NULL, &answer);
+    api_fixture_ask(http, "GET", target, NULL, &answer);
     if (answer.status != status || strstr(answer.body.data, part) == NULL)
         fail_msg("%s: %d %s", target, answer.status, answer.body.data);
     assert_memory_equal(answer.type, "text/plain", strlen("text/plain"));
@@ -829,34 +831,35 @@ static void says(const struct http_server *http, const char *target, int status,
 
 static void readiness_names_what_is_missing(void **state)
 {
-    struct desk *desk = *state;
-    atomic_bool *const bad[] = {&desk->app.disk_broken, &desk->app.safe_mode, &desk->app.draining};
+    struct api_fixture *fixture = *state;
+    atomic_bool *const bad[] = {&fixture->app.disk_broken, &fixture->app.safe_mode,
+                                &fixture->app.draining};
     static const char *const words[] = {"[-]ledger failed: it cannot be written",
                                         "[-]consistency failed: ", "[-]shutdown failed: "};
 
-    says(desk->admin, "/readyz", 200, "ok");
-    says(desk->admin, "/readyz?verbose", 200, "[+]nodes ok\n[+]pods ok\n[+]ledger ok\n");
+    says(fixture->admin, "/readyz", 200, "ok");
+    says(fixture->admin, "/readyz?verbose", 200, "[+]nodes ok\n[+]pods ok\n[+]ledger ok\n");
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         atomic_store(bad[i], true);
-        says(desk->admin, "/readyz", 503, words[i]);
-        says(desk->probe, "/readyz", 503, "readyz check failed");
-        says(desk->admin, "/livez", 200, "ok"); /* never depends on anything */
+        says(fixture->admin, "/readyz", 503, words[i]);
+        says(fixture->probe, "/readyz", 503, "readyz check failed");
+        says(fixture->admin, "/livez", 200, "ok"); /* never depends on anything */
         atomic_store(bad[i], false);
     }
-    atomic_store(&desk->app.claimed, false);
-    says(desk->probe, "/readyz", 503, "[-]api-server failed: ");
-    says(desk->probe, "/livez?verbose", 200, "livez check passed");
+    atomic_store(&fixture->app.claimed, false);
+    says(fixture->probe, "/readyz", 503, "[-]api-server failed: ");
+    says(fixture->probe, "/livez?verbose", 200, "livez check passed");
 }
 
 static void the_probe_port_has_three_paths(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    says(desk->probe, "/livez", 200, "ok");
-    says(desk->probe, "/metrics", 200, "milligpu_ready 1\n");
-    refuses(desk->probe, "GET", "/api/v1/nodes", NULL, 404, "/livez, /readyz and /metrics");
-    refuses(desk->probe, "GET", "/openapi.json", NULL, 404, "/livez, /readyz and /metrics");
-    refuses(desk->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
+    says(fixture->probe, "/livez", 200, "ok");
+    says(fixture->probe, "/metrics", 200, "milligpu_ready 1\n");
+    refuses(fixture->probe, "GET", "/api/v1/nodes", NULL, 404, "/livez, /readyz and /metrics");
+    refuses(fixture->probe, "GET", "/openapi.json", NULL, 404, "/livez, /readyz and /metrics");
+    refuses(fixture->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
 }
 
 static void metrics_show_the_state_of_the_moment(void **state)
@@ -874,11 +877,11 @@ static void metrics_show_the_state_of_the_moment(void **state)
         "milligpu_build_info{version=\"",
         "# TYPE milligpu_free_milli gauge\n",
     };
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     struct answer answer;
 
-    fill(desk);
-    desk_ask(desk->probe, "GET", "/metrics", NULL, &answer);
+    fill(fixture);
+    api_fixture_ask(fixture->probe, "GET", "/metrics", NULL, &answer);
     assert_string_equal(answer.type, "text/plain; version=0.0.4; charset=utf-8");
     for (size_t i = 0; i < ARRAY_LEN(lines); i++)
         if (strstr(answer.body.data, lines[i]) == NULL)
@@ -889,9 +892,10 @@ static void metrics_show_the_state_of_the_moment(void **state)
 
 /* --- doctor --- */
 
-static void finds(struct desk *desk, const char *name, const char *status, const char *part)
+static void finds(struct api_fixture *fixture, const char *name, const char *status,
+                  const char *part)
 {
-    const struct doc *doctor = get(desk, "/api/v1/doctor");
+    const struct doc *doctor = get(fixture, "/api/v1/doctor");
     const struct doc *checks = doc_get(doctor, "checks");
     bool found = false;
 
@@ -910,61 +914,62 @@ static void finds(struct desk *desk, const char *name, const char *status, const
 
 static void a_healthy_daemon_has_no_complaints(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    finds(desk, "daemon", "ok", "3 nodes");
-    finds(desk, "ledger", "ok", desk->ledger);
-    finds(desk, "history", "ok", "in the background");
-    finds(desk, "api", "ok", "standalone, heard 0 s ago");
-    finds(desk, "nodes", "ok", "complete");
-    finds(desk, "pods", "ok", "complete");
-    finds(desk, "rights", "ok", "none are needed");
-    finds(desk, "wake", "ok", "in namespace wakes");
-    finds(desk, "webhooks", "ok", "from this machine or pod only");
-    finds(desk, "drift", "ok", "agree");
+    finds(fixture, "daemon", "ok", "3 nodes");
+    finds(fixture, "ledger", "ok", fixture->ledger);
+    finds(fixture, "history", "ok", "in the background");
+    finds(fixture, "api", "ok", "standalone, heard 0 s ago");
+    finds(fixture, "nodes", "ok", "complete");
+    finds(fixture, "pods", "ok", "complete");
+    finds(fixture, "rights", "ok", "none are needed");
+    finds(fixture, "wake", "ok", "in namespace wakes");
+    finds(fixture, "webhooks", "ok", "from this machine or pod only");
+    finds(fixture, "drift", "ok", "agree");
 }
 
 static void doctor_finds_what_is_broken(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    atomic_store(&desk->app.history_checked, true);
-    finds(desk, "history", "ok", "checked");
-    atomic_store(&desk->app.history_broken, true);
-    finds(desk, "history", "failed", "damaged");
-    atomic_store(&desk->app.disk_broken, true);
-    finds(desk, "ledger", "failed", "cannot be written");
-    finds(desk, "daemon", "failed", "not ready");
-    atomic_store(&desk->app.safe_mode, true);
-    finds(desk, "ledger", "failed", "nothing is granted");
-    atomic_store(&desk->app.nodes_synced, false);
-    finds(desk, "nodes", "failed", "no complete list of nodes");
-    atomic_store(&desk->app.pods_heard_ms, 1);
-    finds(desk, "pods", "warning", "no watch of pods was answered for");
-    atomic_store(&desk->app.nodes_heard_ms, 1);
-    atomic_store(&desk->app.api_error_ms, desk->app.clock.now_ms(desk->app.clock.ctx));
-    finds(desk, "api", "warning", "a call failed 0 s ago");
-    atomic_store(&desk->app.nodes_heard_ms, 0);
-    atomic_store(&desk->app.pods_heard_ms, 0);
-    finds(desk, "api", "failed", "has not answered yet");
-    atomic_store(&desk->app.draining, true);
-    finds(desk, "daemon", "warning", "stopping");
+    atomic_store(&fixture->app.history_checked, true);
+    finds(fixture, "history", "ok", "checked");
+    atomic_store(&fixture->app.history_broken, true);
+    finds(fixture, "history", "failed", "damaged");
+    atomic_store(&fixture->app.disk_broken, true);
+    finds(fixture, "ledger", "failed", "cannot be written");
+    finds(fixture, "daemon", "failed", "not ready");
+    atomic_store(&fixture->app.safe_mode, true);
+    finds(fixture, "ledger", "failed", "nothing is granted");
+    atomic_store(&fixture->app.nodes_synced, false);
+    finds(fixture, "nodes", "failed", "no complete list of nodes");
+    atomic_store(&fixture->app.pods_heard_ms, 1);
+    finds(fixture, "pods", "warning", "no watch of pods was answered for");
+    atomic_store(&fixture->app.nodes_heard_ms, 1);
+    atomic_store(&fixture->app.api_error_ms, fixture->app.clock.now_ms(fixture->app.clock.ctx));
+    finds(fixture, "api", "warning", "a call failed 0 s ago");
+    atomic_store(&fixture->app.nodes_heard_ms, 0);
+    atomic_store(&fixture->app.pods_heard_ms, 0);
+    finds(fixture, "api", "failed", "has not answered yet");
+    atomic_store(&fixture->app.draining, true);
+    finds(fixture, "daemon", "warning", "stopping");
 }
 
 static void doctor_sees_exposed_webhooks(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk->settings.webhook_listen = "0.0.0.0:8910";
-    finds(desk, "webhooks", "failed", "plain HTTP: whoever reaches it");
-    desk->settings.webhook_cert = "/etc/tls.crt";
-    finds(desk, "webhooks", "failed", "without client certificates");
-    desk->settings.webhook_client_ca = "/etc/ca.crt";
-    finds(desk, "webhooks", "warning", "any certificate of /etc/ca.crt may bind pods");
-    desk->settings.webhook_client_names = "kube-scheduler";
-    finds(desk, "webhooks", "ok", "a certificate of /etc/ca.crt that shows one of: kube-scheduler");
-    desk->settings.wake = "off";
-    finds(desk, "wake", "warning", "330 s");
+    fixture->settings.webhook_listen = "0.0.0.0:8910";
+    finds(fixture, "webhooks", "failed", "plain HTTP: whoever reaches it");
+    fixture->settings.webhook_cert = "/etc/tls.crt";
+    finds(fixture, "webhooks", "failed", "without client certificates");
+    fixture->settings.webhook_client_ca = "/etc/ca.crt";
+    finds(fixture, "webhooks", "warning", "any certificate of /etc/ca.crt may bind pods");
+    fixture->settings.webhook_client_names = "kube-scheduler";
+    finds(fixture, "webhooks", "ok",
+          "a certificate of /etc/ca.crt that shows one of: kube-scheduler");
+    fixture->settings.wake = "off";
+    finds(fixture, "wake", "warning", "330 s");
 }
 
 static int64_t a_minute_ago(void *ctx)
@@ -973,63 +978,63 @@ static int64_t a_minute_ago(void *ctx)
     return clock->wall_ms(clock->ctx) - 60000;
 }
 
-static void old_pod(struct desk *desk, const char *name, const char *amount)
+static void old_pod(struct api_fixture *fixture, const char *name, const char *amount)
 {
     struct clock_ops clock;
 
     clock_real(&clock);
-    fake_apiserver_set_clock(desk->app.fake, a_minute_ago, &clock);
-    desk_pod(desk, name, amount, "");
-    fake_apiserver_set_clock(desk->app.fake, clock.wall_ms, clock.ctx);
+    fake_apiserver_set_clock(fixture->app.fake, a_minute_ago, &clock);
+    api_fixture_pod(fixture, name, amount, "");
+    fake_apiserver_set_clock(fixture->app.fake, clock.wall_ms, clock.ctx);
 }
 
 /* The first of all tests: counters are the process's. */
 static void doctor_sees_that_no_scheduler_is_there(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    finds(desk, "scheduler", "warning", "no scheduler has asked since the start");
-    desk_pod(desk, "young", "100", "");
-    finds(desk, "scheduler", "warning", "no pod waits either");
-    old_pod(desk, "lonely", "3000");
-    finds(desk, "scheduler", "failed", "1 pods wait that no scheduler has asked about");
+    finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
+    api_fixture_pod(fixture, "young", "100", "");
+    finds(fixture, "scheduler", "warning", "no pod waits either");
+    old_pod(fixture, "lonely", "3000");
+    finds(fixture, "scheduler", "failed", "1 pods wait that no scheduler has asked about");
 }
 
 static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_pod(desk, "asked", "3000", "");
-    desk_filter(desk, "asked");
-    old_pod(desk, "lonely", "3000");
-    finds(desk, "scheduler", "warning", "default/lonely among them");
-    desk_filter(desk, "lonely");
-    finds(desk, "scheduler", "ok", "filter was asked");
+    api_fixture_pod(fixture, "asked", "3000", "");
+    api_fixture_filter(fixture, "asked");
+    old_pod(fixture, "lonely", "3000");
+    finds(fixture, "scheduler", "warning", "default/lonely among them");
+    api_fixture_filter(fixture, "lonely");
+    finds(fixture, "scheduler", "ok", "filter was asked");
 }
 
 static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_pod(desk, "quick", "100", "");
-    desk_filter(desk, "quick");
-    desk_bind(desk, "quick", "n1");
-    finds(desk, "scheduler", "ok", "filter was asked");
-    old_pod(desk, "shunned", "100");
-    finds(desk, "scheduler", "warning", "no scheduler has asked about since the start");
-    desk_filter(desk, "shunned");
-    finds(desk, "scheduler", "warning",
+    api_fixture_pod(fixture, "quick", "100", "");
+    api_fixture_filter(fixture, "quick");
+    api_fixture_bind(fixture, "quick", "n1");
+    finds(fixture, "scheduler", "ok", "filter was asked");
+    old_pod(fixture, "shunned", "100");
+    finds(fixture, "scheduler", "warning", "no scheduler has asked about since the start");
+    api_fixture_filter(fixture, "shunned");
+    finds(fixture, "scheduler", "warning",
           "1 pods were offered nodes with room and are not bound, default/shunned among them");
-    desk_bind(desk, "shunned", "n1");
-    finds(desk, "scheduler", "ok", "filter was asked");
+    api_fixture_bind(fixture, "shunned", "n1");
+    finds(fixture, "scheduler", "ok", "filter was asked");
 }
 
 static void doctor_counts_drift(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
 
-    desk_pod(desk, "stray", "200", "n3");
-    finds(desk, "drift", "warning", "in 1 place");
+    api_fixture_pod(fixture, "stray", "200", "n3");
+    finds(fixture, "drift", "warning", "in 1 place");
 }
 
 /* --- settings, backup, standalone --- */
@@ -1053,18 +1058,18 @@ static void settings_say_where_they_come_from(void **state)
 
 static void a_backup_is_a_ledger_that_opens(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     struct answer answer;
     struct store *copy = NULL;
     struct err err;
     char file[120];
 
-    fill(desk);
-    desk_ask(desk->admin, "GET", "/api/v1/backup", NULL, &answer);
+    fill(fixture);
+    api_fixture_ask(fixture->admin, "GET", "/api/v1/backup", NULL, &answer);
     assert_int_equal(answer.status, 200);
     assert_string_equal(answer.type, "application/vnd.sqlite3");
     assert_memory_equal(answer.body.data, "SQLite format 3", 16);
-    (void)snprintf(file, sizeof file, "%s/copy.db", desk->folder);
+    (void)snprintf(file, sizeof file, "%s/copy.db", fixture->folder);
     FILE *out = fopen(file, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(answer.body.data, 1, answer.body.len, out), answer.body.len);
@@ -1075,7 +1080,7 @@ static void a_backup_is_a_ledger_that_opens(void **state)
     store_close(copy);
     answer_done(&answer);
     assert_int_equal(unlink(file), 0);
-    (void)snprintf(file, sizeof file, "%s/copy.db.lock", desk->folder);
+    (void)snprintf(file, sizeof file, "%s/copy.db.lock", fixture->folder);
     assert_int_equal(unlink(file), 0);
     /* desk_free() sees that nothing else is left in the folder. */
 }
@@ -1087,28 +1092,30 @@ static const char pod_body[] =
 
 static void pods_come_and_go_in_standalone(void **state)
 {
-    struct desk *desk = *state;
+    struct api_fixture *fixture = *state;
     struct answer answer;
 
-    desk_ask(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, &answer);
+    api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, &answer);
     if (answer.status != 201)
         fail_msg("%d %s", answer.status, answer.body.data);
     assert_non_null(strstr(answer.body.data, "\"played\""));
     answer_done(&answer);
-    desk_run(desk);
-    (void)get(desk, "/api/v1/pods/default/played");
-    refuses(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
-    desk_ask(desk->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, &answer);
+    api_fixture_run(fixture);
+    (void)get(fixture, "/api/v1/pods/default/played");
+    refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
+    api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
+                    &answer);
     assert_int_equal(answer.status, 200);
     answer_done(&answer);
-    desk_run(desk);
-    refuses(desk->admin, "GET", "/api/v1/pods/default/played", NULL, 404, "no pod played");
-    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, 404, "played");
+    api_fixture_run(fixture);
+    refuses(fixture->admin, "GET", "/api/v1/pods/default/played", NULL, 404, "no pod played");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, 404,
+            "played");
 }
 
 static void bad_pods_are_refused(void **state)
 {
-    const struct http_server *http = ((struct desk *)*state)->admin;
+    const struct http_server *http = ((struct api_fixture *)*state)->admin;
     static const char path[] = "/api/v1/standalone/pods";
 
     refuses(http, "POST", path, "", 400, "the body is not a Pod");
@@ -1127,63 +1134,64 @@ static void bad_pods_are_refused(void **state)
 
 static void in_a_cluster_there_is_no_standalone(void **state)
 {
-    struct desk *desk = *state;
-    struct fake_apiserver *fake = desk->app.fake;
+    struct api_fixture *fixture = *state;
+    struct fake_apiserver *fake = fixture->app.fake;
 
-    desk->app.fake = NULL;
-    refuses(desk->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
-    refuses(desk->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404, "use kubectl");
-    const struct doc *summary = get(desk, "/api/v1/summary");
+    fixture->app.fake = NULL;
+    refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404,
+            "use kubectl");
+    const struct doc *summary = get(fixture, "/api/v1/summary");
     assert_string_equal(str(summary, "mode"), "cluster");
-    desk->app.fake = fake;
+    fixture->app.fake = fake;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        desk_test(doctor_sees_that_no_scheduler_is_there),
-        desk_test(answers_are_as_described),
-        desk_test(every_route_answers),
-        desk_test(the_description_names_exactly_the_routes),
-        desk_test(every_shape_is_used_and_every_reference_leads_to_one),
-        desk_test(the_description_knows_every_kind_of_drift),
-        desk_test(unknown_paths_are_404),
-        desk_test(a_wrong_method_is_405_and_names_the_right_ones),
-        desk_test(a_body_is_taken_where_the_description_has_one),
-        desk_test(head_is_get_without_the_body),
-        desk_test(parameters_that_nobody_knows_are_refused_by_name),
-        desk_test(a_bad_limit_is_refused),
-        desk_test(a_bad_continue_is_refused),
-        desk_test(pages_go_on_where_the_last_ended),
-        desk_test(what_goes_between_two_pages_shifts_nothing),
-        desk_test(allocations_can_be_told_apart),
-        desk_test(released_allocations_come_in_pages),
-        desk_test(the_summary_adds_up),
-        desk_test(a_node_says_who_holds_it),
-        desk_test(a_cordoned_gpu_has_nothing_free),
-        desk_test(a_waiting_pod_says_why_node_by_node),
-        desk_test(a_pod_that_fits_somewhere_says_where),
-        desk_test(a_request_that_nobody_can_grant_is_explained),
-        desk_test(an_ended_pod_is_remembered_and_an_unknown_one_is_404),
-        desk_test(history_knows_a_gpu_by_each_of_its_names),
-        desk_test(history_outlives_the_node),
-        desk_test(history_of_a_pod_and_of_a_moment),
-        desk_test(history_comes_in_pages),
-        desk_test(history_says_what_it_wants),
-        desk_test(readiness_names_what_is_missing),
-        desk_test(the_probe_port_has_three_paths),
-        desk_test(metrics_show_the_state_of_the_moment),
-        desk_test(a_healthy_daemon_has_no_complaints),
-        desk_test(doctor_finds_what_is_broken),
-        desk_test(doctor_sees_exposed_webhooks),
-        desk_test(doctor_sees_a_pod_that_no_scheduler_asks_about),
-        desk_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
-        desk_test(doctor_counts_drift),
-        desk_test(settings_say_where_they_come_from),
-        desk_test(a_backup_is_a_ledger_that_opens),
-        desk_test(pods_come_and_go_in_standalone),
-        desk_test(bad_pods_are_refused),
-        desk_test(in_a_cluster_there_is_no_standalone),
+        api_fixture_test(doctor_sees_that_no_scheduler_is_there),
+        api_fixture_test(answers_are_as_described),
+        api_fixture_test(every_route_answers),
+        api_fixture_test(the_description_names_exactly_the_routes),
+        api_fixture_test(every_shape_is_used_and_every_reference_leads_to_one),
+        api_fixture_test(the_description_knows_every_kind_of_drift),
+        api_fixture_test(unknown_paths_are_404),
+        api_fixture_test(a_wrong_method_is_405_and_names_the_right_ones),
+        api_fixture_test(a_body_is_taken_where_the_description_has_one),
+        api_fixture_test(head_is_get_without_the_body),
+        api_fixture_test(parameters_that_nobody_knows_are_refused_by_name),
+        api_fixture_test(a_bad_limit_is_refused),
+        api_fixture_test(a_bad_continue_is_refused),
+        api_fixture_test(pages_go_on_where_the_last_ended),
+        api_fixture_test(what_goes_between_two_pages_shifts_nothing),
+        api_fixture_test(allocations_can_be_told_apart),
+        api_fixture_test(released_allocations_come_in_pages),
+        api_fixture_test(the_summary_adds_up),
+        api_fixture_test(a_node_says_who_holds_it),
+        api_fixture_test(a_cordoned_gpu_has_nothing_free),
+        api_fixture_test(a_waiting_pod_says_why_node_by_node),
+        api_fixture_test(a_pod_that_fits_somewhere_says_where),
+        api_fixture_test(a_request_that_nobody_can_grant_is_explained),
+        api_fixture_test(an_ended_pod_is_remembered_and_an_unknown_one_is_404),
+        api_fixture_test(history_knows_a_gpu_by_each_of_its_names),
+        api_fixture_test(history_outlives_the_node),
+        api_fixture_test(history_of_a_pod_and_of_a_moment),
+        api_fixture_test(history_comes_in_pages),
+        api_fixture_test(history_says_what_it_wants),
+        api_fixture_test(readiness_names_what_is_missing),
+        api_fixture_test(the_probe_port_has_three_paths),
+        api_fixture_test(metrics_show_the_state_of_the_moment),
+        api_fixture_test(a_healthy_daemon_has_no_complaints),
+        api_fixture_test(doctor_finds_what_is_broken),
+        api_fixture_test(doctor_sees_exposed_webhooks),
+        api_fixture_test(doctor_sees_a_pod_that_no_scheduler_asks_about),
+        api_fixture_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
+        api_fixture_test(doctor_counts_drift),
+        api_fixture_test(settings_say_where_they_come_from),
+        api_fixture_test(a_backup_is_a_ledger_that_opens),
+        api_fixture_test(pods_come_and_go_in_standalone),
+        api_fixture_test(bad_pods_are_refused),
+        api_fixture_test(in_a_cluster_there_is_no_standalone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

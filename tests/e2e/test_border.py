@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-import rig
+import harness
 
 PEERS = 100
 BODY = 1024 * 1024
@@ -41,10 +41,10 @@ def status(answer):
     return int(answer.split(b" ", 2)[1])
 
 
-class Browsers(rig.Story):
+class Browsers(harness.Story):
     def bind(self, name):
         """The bytes of a bind that would be granted."""
-        meta = self.daemon.create(rig.pod(name, 100))["metadata"]
+        meta = self.daemon.create(harness.pod(name, 100))["metadata"]
         self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/" + name)[0] == 200,
                          "the watch has told of " + name)
         return json.dumps({"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"],
@@ -70,7 +70,7 @@ class Browsers(rig.Story):
         self.assertEqual(self.state("page"), "bound")
 
     def test_a_page_makes_no_pod_and_reads_nothing(self):
-        body = json.dumps(rig.pod("made-by-a-page", 100)).encode()
+        body = json.dumps(harness.pod("made-by-a-page", 100)).encode()
         path = "/api/v1/standalone/pods"
         port = self.daemon.port["admin"]
         self.assertEqual(status(ask(port, post(path, body, "Origin: http://evil.example"))), 403)
@@ -98,7 +98,7 @@ class Browsers(rig.Story):
 
 class Names(unittest.TestCase):
     def start(self, *flags):
-        daemon = rig.Daemon(rig.DEMO, *flags)
+        daemon = harness.Daemon(harness.DEMO, *flags)
         self.addCleanup(daemon.close)
         return daemon
 
@@ -134,17 +134,17 @@ class Holders(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.file = pathlib.Path(self.folder.name, "config.yaml")
         self.write(*lines)
-        daemon = rig.Daemon(rig.DEMO, "--config", str(self.file))
+        daemon = harness.Daemon(harness.DEMO, "--config", str(self.file))
         self.addCleanup(daemon.close)
         return daemon
 
     def write(self, *lines):
-        home = rig.certificates()
+        home = harness.certificates()
         self.file.write_text("\n".join([f"webhook_cert: {home}/server.crt", f"webhook_key: {home}/server.key",
                                         f"webhook_client_ca: {home}/ca.crt", *lines, ""]))
 
     def ask(self, daemon, holder):
-        home = rig.certificates()
+        home = harness.certificates()
         context = ssl.create_default_context(cafile=home / "ca.crt")
         context.load_cert_chain(home / f"{holder}.crt", home / f"{holder}.key")
         peer = http.client.HTTPSConnection("127.0.0.1", daemon.port["webhook"], timeout=20, context=context)
@@ -179,7 +179,7 @@ class Holders(unittest.TestCase):
         self.assertIn("webhook_client_names", found["fix"])
 
 
-class Bodies(rig.Story):
+class Bodies(harness.Story):
     def memory(self):
         """Bytes that the daemon has in memory."""
         for line in pathlib.Path(f"/proc/{self.daemon.process.pid}/status").read_text().splitlines():
@@ -221,4 +221,4 @@ class Bodies(rig.Story):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

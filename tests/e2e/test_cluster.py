@@ -16,25 +16,25 @@ import threading
 import time
 import unittest
 
-import rig
+import harness
 
 
 def running(name, milli, node, **more):
     """A pod that somebody else has bound."""
-    made = rig.pod(name, milli, **more)
+    made = harness.pod(name, milli, **more)
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": "Running"}
     return made
 
 
 class Cluster(unittest.TestCase):
-    def serve(self, cluster=rig.DEMO, *flags):
-        api = rig.Api(cluster, *flags)
+    def serve(self, cluster=harness.DEMO, *flags):
+        api = harness.Api(cluster, *flags)
         self.addCleanup(api.close)
         return api
 
     def open(self, api, *flags, **more):
-        daemon = rig.ClusterDaemon(api, *flags, **more)
+        daemon = harness.ClusterDaemon(api, *flags, **more)
         self.addCleanup(daemon.close)
         return daemon
 
@@ -47,7 +47,7 @@ class Placing(Cluster):
     def test_twenty_pods_are_bound_and_every_view_says_the_same(self):
         api, daemon = self.pair()
         for i in range(20):
-            node, error, _ = daemon.schedule(rig.pod(f"p{i}", 300))
+            node, error, _ = daemon.schedule(harness.pod(f"p{i}", 300))
             self.assertEqual(error, "")
             self.assertEqual(api.pod(f"p{i}")["spec"]["nodeName"], node)
         daemon.check()
@@ -56,14 +56,14 @@ class Placing(Cluster):
 
     def test_a_pod_that_is_gone_frees_its_share(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("short", 300))
+        daemon.schedule(harness.pod("short", 300))
         api.gone("short")
         daemon.forgets("short")
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
 
     def test_a_pod_that_succeeded_frees_its_share(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("job", 300))
+        daemon.schedule(harness.pod("job", 300))
         status, _ = api.request("PATCH", "/api/v1/namespaces/default/pods/job/status", {"status": {"phase": "Succeeded"}})
         self.assertEqual(status, 200)
         daemon.forgets("job")
@@ -71,7 +71,7 @@ class Placing(Cluster):
 
     def test_a_deletion_timestamp_alone_frees_nothing(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("stays", 300))
+        daemon.schedule(harness.pod("stays", 300))
         api.request("DELETE", "/api/v1/namespaces/default/pods/stays?gracePeriodSeconds=30")
         api.create(running("mark", 100, "t4-0"))
         daemon.knows("mark")
@@ -88,9 +88,9 @@ class Placing(Cluster):
 
     def test_a_pod_of_the_same_name_and_another_uid_is_another_pod(self):
         api, daemon = self.pair()
-        _, _, first = daemon.schedule(rig.pod("again", 300))
+        _, _, first = daemon.schedule(harness.pod("again", 300))
         api.gone("again")
-        node, error, second = daemon.schedule(rig.pod("again", 400))
+        node, error, second = daemon.schedule(harness.pod("again", 400))
         self.assertEqual((node is not None, error), (True, ""))
         self.assertNotEqual(first["metadata"]["uid"], second["metadata"]["uid"])
         daemon.check()
@@ -98,8 +98,8 @@ class Placing(Cluster):
 
     def test_a_refused_pod_is_woken_when_room_comes_free(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("holds", 500), ["vm-0"])
-        made = daemon.create(rig.pod("waits", 500))
+        daemon.schedule(harness.pod("holds", 500), ["vm-0"])
+        made = daemon.create(harness.pod("waits", 500))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
         before = api.seen("csistoragecapacities")
         api.gone("holds")
@@ -115,7 +115,7 @@ class Nodes(Cluster):
         self.assertEqual(status, 200, said)
 
     def refused(self, daemon, name, node, milli=300):
-        made = daemon.create(rig.pod(name, milli))
+        made = daemon.create(harness.pod(name, milli))
         daemon.wait(lambda: node in (daemon.filter(made, [node]).get("FailedAndUnresolvableNodes") or {}), "a refusal")
 
     def test_a_new_node_takes_pods(self):
@@ -125,11 +125,11 @@ class Nodes(Cluster):
             "capacity": amounts, "allocatable": amounts}})
         self.assertEqual(status, 201)
         daemon.wait(lambda: "new-0" in daemon.nodes(), "the node")
-        self.assertEqual(daemon.schedule(rig.pod("first", 2000), ["new-0"])[:2], ("new-0", ""))
+        self.assertEqual(daemon.schedule(harness.pod("first", 2000), ["new-0"])[:2], ("new-0", ""))
 
     def test_a_node_that_shrinks_below_its_use_is_drift_and_takes_nothing_new(self):
         api, daemon = self.pair()
-        self.assertEqual(daemon.schedule(rig.pod("big", 4000), ["t4-0"])[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("big", 4000), ["t4-0"])[1], "")
         self.patch(api, "t4-0", {"status": {"allocatable": {"nvidia.com/vgpu": "2k"}}}, "/status")
         daemon.wait(lambda: daemon.get("/api/v1/drift")["items"], "drift")
         self.assertEqual(daemon.allocation("big")["state"], "bound")
@@ -147,14 +147,14 @@ class Nodes(Cluster):
     def test_a_relabelled_node_is_judged_by_its_new_model(self):
         api, daemon = self.pair()
         self.patch(api, "t4-0", {"metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-L4"}}})
-        made = daemon.create(rig.pod("wants", 300, annotations={"milligpu.io/gpu-model": "L4"}))
+        made = daemon.create(harness.pod("wants", 300, annotations={"milligpu.io/gpu-model": "L4"}))
         daemon.wait(lambda: daemon.filter(made)["NodeNames"] == ["t4-0"], "the model")
 
     def test_a_removed_node_takes_nothing_and_its_pods_still_count(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("holds", 300), ["vm-0"])
+        daemon.schedule(harness.pod("holds", 300), ["vm-0"])
         self.assertEqual(api.request("DELETE", "/api/v1/nodes/vm-0")[0], 200)
-        made = daemon.create(rig.pod("more", 100))
+        made = daemon.create(harness.pod("more", 100))
         daemon.wait(lambda: not daemon.filter(made, ["vm-0"]).get("NodeNames"), "a refusal")
         self.assertEqual(daemon.allocation("holds")["state"], "bound")
         api.gone("holds")
@@ -163,18 +163,18 @@ class Nodes(Cluster):
 
 class WhoWeAre(Cluster):
     def secured(self, *flags):
-        self.tls = rig.certificates()
-        return self.serve(rig.DEMO, "--tls", str(self.tls), *flags)
+        self.tls = harness.certificates()
+        return self.serve(harness.DEMO, "--tls", str(self.tls), *flags)
 
     def works(self, daemon):
-        self.assertEqual(daemon.schedule(rig.pod("one", 300))[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("one", 300))[1], "")
 
     def test_a_token_over_tls(self):
         api = self.secured("--token", "secret")
         self.works(self.open(api, user={"token": "secret"}, ca=self.tls / "ca.crt"))
 
     def test_a_client_certificate(self):
-        api = self.secured("--client-ca", str(rig.certificates() / "ca.crt"))
+        api = self.secured("--client-ca", str(harness.certificates() / "ca.crt"))
         self.works(self.open(api, ca=self.tls / "ca.crt", user={
             "client-certificate": str(self.tls / "client.crt"), "client-key": str(self.tls / "client.key")}))
 
@@ -182,7 +182,7 @@ class WhoWeAre(Cluster):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "token")
             file.write_text("first\n")
-            api = self.serve(rig.DEMO, "--token", "first")
+            api = self.serve(harness.DEMO, "--token", "first")
             daemon = self.open(api, user={"tokenFile": str(file)})
             file.write_text("second\n")
             api.do("token", token="second")
@@ -199,7 +199,7 @@ class WhoWeAre(Cluster):
             plugin.write_text('#!/bin/sh\nprintf \'{"apiVersion":"client.authentication.k8s.io/v1",'
                               '"kind":"ExecCredential","status":{"token":"%s"}}\' "$(cat "$1")"\n')
             plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-            api = self.serve(rig.DEMO, "--token", "first")
+            api = self.serve(harness.DEMO, "--token", "first")
             daemon = self.open(api, user={"exec": {
                 "apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "args": [str(file)],
                 "interactiveMode": "Never"}})
@@ -208,7 +208,7 @@ class WhoWeAre(Cluster):
             self.works(daemon)
 
     def test_a_wrong_token_is_said_and_grants_nothing(self):
-        api = self.serve(rig.DEMO, "--token", "right")
+        api = self.serve(harness.DEMO, "--token", "right")
         daemon = self.open(api, user={"token": "wrong"}, ready=False)
         daemon.logs("401")
         self.assertFalse(daemon.ready())
@@ -225,12 +225,12 @@ class WhoWeAre(Cluster):
     def test_a_ledger_of_another_cluster_is_refused_with_a_sentence(self):
         here = self.serve()
         daemon = self.open(here)
-        daemon.schedule(rig.pod("mine", 300))
+        daemon.schedule(harness.pod("mine", 300))
         self.assertEqual(daemon.stop(), 0)
-        there = self.serve(rig.DEMO, "--name", "elsewhere")
+        there = self.serve(harness.DEMO, "--name", "elsewhere")
         daemon.connect(there.url)
         refused = subprocess.run(
-            [rig.BIN / "milligpud", *daemon.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen",
+            [harness.BIN / "milligpud", *daemon.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen",
              "127.0.0.1:0", *daemon.flags], capture_output=True, text=True, timeout=30)
         self.assertEqual(refused.returncode, 1)
         last = refused.stderr.strip().splitlines()[-1]
@@ -252,7 +252,7 @@ class Hidden(Cluster):
 
     def given_once(self, api, daemon):
         self.assertEqual(daemon.allocation("hidden")["state"], "bound")
-        made = daemon.create(rig.pod("second", 400))
+        made = daemon.create(harness.pod("second", 400))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
         self.assertIn("no GPU with 400 milli free", daemon.bind(made, "vm-0"))
         api.gone("hidden")
@@ -261,7 +261,7 @@ class Hidden(Cluster):
 
     def test_not_from_a_restart(self):
         api, daemon = self.pair()
-        self.assertEqual(daemon.schedule(rig.pod("hidden", 400), ["vm-0"])[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("hidden", 400), ["vm-0"])[1], "")
         self.hide(api, "hidden")
         daemon.kill()
         daemon.start()
@@ -269,7 +269,7 @@ class Hidden(Cluster):
 
     def test_not_from_a_new_list_after_a_410(self):
         api, daemon = self.pair()
-        self.assertEqual(daemon.schedule(rig.pod("hidden", 400), ["vm-0"])[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("hidden", 400), ["vm-0"])[1], "")
         api.fault("?watch", "status", number=503, times=2)
         api.do("release")
         daemon.logs("503")
@@ -280,11 +280,11 @@ class Hidden(Cluster):
         self.given_once(api, daemon)
 
     def test_not_from_the_file(self):
-        cluster = json.loads(rig.DEMO.read_text())
+        cluster = json.loads(harness.DEMO.read_text())
         cluster["items"].append({**running("hidden", 400, "vm-0", annotations={"milligpu.io/gpu-model": "\0"}, uid="u"),
                                  "spec": {"schedulerName": 300 * "s", "nodeName": "vm-0", "containers": [
                                      {"name": "c", "resources": {"limits": {"nvidia.com/vgpu": "400"}}}]}})
-        daemon = rig.Daemon(cluster)
+        daemon = harness.Daemon(cluster)
         self.addCleanup(daemon.close)
         self.assertEqual(daemon.get("/api/v1/pods/default/hidden")["allocation"]["state"], "bound")
 
@@ -293,7 +293,7 @@ class Lives(Cluster):
     def test_a_restart_on_the_same_ledger_changes_nothing(self):
         _, daemon = self.pair()
         for i in range(5):
-            daemon.schedule(rig.pod(f"p{i}", 300))
+            daemon.schedule(harness.pod(f"p{i}", 300))
         before = daemon.all("/api/v1/allocations")
         self.assertEqual(daemon.stop(), 0)
         daemon.start()
@@ -302,7 +302,7 @@ class Lives(Cluster):
 
     def test_what_happened_while_we_were_down_is_learned(self):
         api, daemon = self.pair()
-        daemon.schedule(rig.pod("ends", 300))
+        daemon.schedule(harness.pod("ends", 300))
         self.assertEqual(daemon.stop(), 0)
         api.gone("ends")
         api.create(running("comes", 200, "t4-0"))
@@ -315,7 +315,7 @@ class Lives(Cluster):
     def test_a_lost_ledger_is_rebuilt_from_the_annotations(self):
         _, daemon = self.pair()
         for i in range(6):
-            daemon.schedule(rig.pod(f"p{i}", 350))
+            daemon.schedule(harness.pod(f"p{i}", 350))
         before = {item["uid"]: item["charges"] for item in daemon.all("/api/v1/allocations")}
         self.assertEqual(daemon.stop(), 0)
         self.lose_ledger(daemon, "1")
@@ -333,7 +333,7 @@ class Lives(Cluster):
 
     def test_a_new_ledger_waits_for_a_binding_that_the_daemon_before_sent(self):
         api, daemon = self.pair()
-        made = api.create(rig.pod("late", 700))  # the first one ever, so no pod tells of a grant
+        made = api.create(harness.pod("late", 700))  # the first one ever, so no pod tells of a grant
         node = daemon.filter(made)["NodeNames"][0]
         api.fault("/binding", "slow", number=4000)
         seen = api.seen("/binding")
@@ -378,7 +378,7 @@ class Lives(Cluster):
 
     def test_kill_9_in_a_burst_of_binds_three_times_loses_no_answered_success(self):
         api, daemon = self.pair()
-        waiting = [api.create(rig.pod(f"p{i}", 250)) for i in range(45)]
+        waiting = [api.create(harness.pod(f"p{i}", 250)) for i in range(45)]
         for _ in range(3):
             done = self.burst(daemon, waiting, 8)
             self.assertGreaterEqual(len(done), 8)
@@ -393,7 +393,7 @@ class Lives(Cluster):
         daemon.check()
 
     def slow_bind(self, api, daemon, ms):
-        made = api.create(rig.pod("slow", 300))
+        made = api.create(harness.pod("slow", 300))
         node = daemon.filter(made)["NodeNames"][0]
         api.fault("/binding", "slow", number=ms)
         pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -415,7 +415,7 @@ class Lives(Cluster):
     def test_a_bind_after_sigterm_is_refused_and_leaves_nothing(self):
         api, daemon = self.pair()
         answer = self.slow_bind(api, daemon, 800)
-        late = api.create(rig.pod("late", 300))
+        late = api.create(harness.pod("late", 300))
         daemon.process.send_signal(signal.SIGTERM)
         daemon.wait(lambda: not daemon.ready(), "not ready any more")
         self.assertIn("stopping", daemon.bind(late, "a100-0"))
@@ -445,7 +445,7 @@ class Lives(Cluster):
             file = pathlib.Path(folder, "config.yaml")
             file.write_text("log_level: info\nshortlist: 16\n")
             daemon = self.open(api, "--config", str(file))
-            made = api.create(rig.pod("asks", 300))
+            made = api.create(harness.pod("asks", 300))
             self.assertGreater(len(daemon.filter(made)["NodeNames"]), 1)
             file.write_text("log_level: info\nshortlist: 1\nbase_path: /other\n")
             daemon.process.send_signal(signal.SIGHUP)
@@ -457,11 +457,11 @@ class Lives(Cluster):
             daemon.logs("not reloaded")
             self.assertIn("config.yaml:3", daemon.logged())
             # The same pod would get a longer list now: it was offered too little.
-            other = api.create(rig.pod("asks-too", 300))
+            other = api.create(harness.pod("asks-too", 300))
             self.assertEqual(len(daemon.filter(other)["NodeNames"]), 1)
 
     def test_five_thousand_pods_are_listed_in_pages(self):
-        cluster = json.loads(rig.DEMO.read_text())
+        cluster = json.loads(harness.DEMO.read_text())
         for i in range(5000):
             made = running(f"p{i}", None if i % 500 else 100, "t4-0", uid=f"uid-{i}")
             cluster["items"].append(made)
@@ -469,7 +469,7 @@ class Lives(Cluster):
         daemon = self.open(api)
         self.assertGreaterEqual(api.seen("GET /api/v1/pods"), 10)
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 10)
-        self.assertEqual(daemon.schedule(rig.pod("more", 300))[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("more", 300))[1], "")
 
 
 class WrongFiles(Cluster):
@@ -480,7 +480,7 @@ class WrongFiles(Cluster):
 
     def refuse(self, *flags):
         result = subprocess.run(
-            [rig.BIN / "milligpud", "--ledger", self.home / "ledger.db", "--webhook-listen", "127.0.0.1:0",
+            [harness.BIN / "milligpud", "--ledger", self.home / "ledger.db", "--webhook-listen", "127.0.0.1:0",
              "--admin-listen", "127.0.0.1:0", *flags], capture_output=True, timeout=30,
             env={key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")})
         said = result.stderr.decode()
@@ -506,7 +506,7 @@ class WrongFiles(Cluster):
         self.kubeconfig("x: " + "[" * 100000)
 
     def test_a_kubeconfig_with_a_wrong_value_names_key_and_line(self):
-        whole = rig.kubeconfig("http://127.0.0.1:1")
+        whole = harness.kubeconfig("http://127.0.0.1:1")
         for key, value, words in (("clusters", 17, ("clusters",)), ("current-context", "gone", ("gone",)),
                                   ("contexts", [], ("here",)), ("users", [{"name": "other"}], ("u",)),
                                   ("clusters", [{"name": "c", "cluster": {}}], ("server",)),
@@ -521,7 +521,7 @@ class WrongFiles(Cluster):
         self.assertIn("kubeconfig", self.refuse())
 
     def test_an_unknown_context_is_named(self):
-        (self.home / "kubeconfig").write_text(json.dumps(rig.kubeconfig("http://127.0.0.1:1")))
+        (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig("http://127.0.0.1:1")))
         self.assertIn("nope", self.refuse("--kubeconfig", str(self.home / "kubeconfig"), "--context", "nope"))
 
     def test_a_config_file_of_every_wrong_class(self):
@@ -541,4 +541,4 @@ class WrongFiles(Cluster):
 
 
 if __name__ == "__main__":
-    rig.main(side_by_side=True)
+    harness.main(side_by_side=True)

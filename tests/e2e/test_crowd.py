@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 
-import rig
+import harness
 
 PATIENCE = 4  # seconds; kubelet's own for a probe are 1 to 3
 FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -18,14 +18,14 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 def cluster(pods=0):
     """Nodes with room for all of the pods."""
-    base = json.loads(rig.DEMO.read_text())["items"][0]
+    base = json.loads(harness.DEMO.read_text())["items"][0]
     nodes = []
     for i in range(NODES):
         node = json.loads(json.dumps(base))
         node["metadata"].update(name=f"node-{i}", uid=f"5b0c2f4e-0000-4a53-9f0e-{i:012d}")
         node["metadata"]["labels"]["kubernetes.io/hostname"] = f"node-{i}"
         nodes.append(node)
-    waiting = [rig.pod(f"pod-{i}", 10, uid=f"6b0c2f4e-0000-4a53-9f0e-{i:012d}") for i in range(pods)]
+    waiting = [harness.pod(f"pod-{i}", 10, uid=f"6b0c2f4e-0000-4a53-9f0e-{i:012d}") for i in range(pods)]
     return {"apiVersion": "v1", "kind": "List", "items": nodes + waiting}
 
 
@@ -50,7 +50,7 @@ def post(path, body):
             f"Content-Length: {len(raw)}\r\n\r\n").encode() + raw
 
 
-class Crowded(rig.unittest.TestCase):
+class Crowded(harness.unittest.TestCase):
     def setUp(self):
         self.crowd = contextlib.ExitStack()
         self.addCleanup(self.crowd.close)
@@ -61,14 +61,14 @@ class Crowded(rig.unittest.TestCase):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, FILES[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, FILES)
 
-    def daemon_with(self, *flags, of=rig.DEMO):
-        daemon = rig.Daemon(of, *flags)
+    def daemon_with(self, *flags, of=harness.DEMO):
+        daemon = harness.Daemon(of, *flags)
         self.addCleanup(daemon.close)
         return daemon
 
-    def guarded(self, *flags, of=rig.DEMO):
+    def guarded(self, *flags, of=harness.DEMO):
         """Its webhooks want a certificate."""
-        made = rig.certificates()
+        made = harness.certificates()
         return self.daemon_with("--webhook-cert", str(made / "server.crt"), "--webhook-key", str(made / "server.key"),
                                 "--webhook-client-ca", str(made / "ca.crt"), *flags, of=of)
 
@@ -97,8 +97,8 @@ class Crowded(rig.unittest.TestCase):
                     self.assertEqual(answer(peer)[0], 200, port)
 
     def scheduler(self, daemon):
-        context = ssl.create_default_context(cafile=str(rig.certificates() / "ca.crt"))
-        context.load_cert_chain(rig.certificates() / "client.crt", rig.certificates() / "client.key")
+        context = ssl.create_default_context(cafile=str(harness.certificates() / "ca.crt"))
+        context.load_cert_chain(harness.certificates() / "client.crt", harness.certificates() / "client.key")
         raw = socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE)
         peer = context.wrap_socket(raw, server_hostname="127.0.0.1")
         self.crowd.callback(peer.close)
@@ -106,7 +106,7 @@ class Crowded(rig.unittest.TestCase):
         return peer
 
     def filters(self, peer, name):
-        asked = rig.pod(name, 100, uid=f"7b0c2f4e-0000-4a53-9f0e-{abs(hash(name)) % 10**12:012d}")
+        asked = harness.pod(name, 100, uid=f"7b0c2f4e-0000-4a53-9f0e-{abs(hash(name)) % 10**12:012d}")
         peer.sendall(post("/scheduler/filter", {"Pod": asked, "Nodes": None, "NodeNames": ["a100-0"]}))
         status, body = answer(peer)
         self.assertEqual(status, 200)
@@ -212,7 +212,7 @@ class Files(Crowded):
             self.limited(200)
 
     def limited(self, hard):
-        class Limited(rig.Daemon):
+        class Limited(harness.Daemon):
             before = ("bash", "-c", f'ulimit -n {hard}; exec "$@"', "bash")
 
             def start(self, ready=True):
@@ -223,7 +223,7 @@ class Files(Crowded):
                     self.folder.cleanup()
                     raise
 
-        daemon = Limited(rig.DEMO)
+        daemon = Limited(harness.DEMO)
         self.addCleanup(daemon.close)
         return daemon
 
@@ -244,7 +244,7 @@ class Slow(Crowded):
         time.sleep(1.5)
         for i in range(3):
             self.filters(self.open(daemon, "webhook", 1)[0], f"new-{i}")
-        large = b" " * (40 << 20) + json.dumps({"Pod": rig.pod("large", 100, uid="8b0c2f4e-0000-4a53-9f0e-000000000000"),
+        large = b" " * (40 << 20) + json.dumps({"Pod": harness.pod("large", 100, uid="8b0c2f4e-0000-4a53-9f0e-000000000000"),
                                                 "Nodes": None, "NodeNames": ["a100-0"]}).encode()
         quick.settimeout(20)
         quick.sendall(post("/scheduler/filter", large))
@@ -252,4 +252,4 @@ class Slow(Crowded):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

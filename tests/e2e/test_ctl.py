@@ -14,10 +14,10 @@ import threading
 import time
 import unittest
 
-import rig
+import harness
 
-CTL = rig.BIN / "milligpuctl"
-PODS = rig.SOURCE / "demo/pods.yaml"
+CTL = harness.BIN / "milligpuctl"
+PODS = harness.SOURCE / "demo/pods.yaml"
 ESCAPE = "\x1b"
 
 
@@ -30,7 +30,7 @@ def run(*words, env=None, program=CTL, stdin=None, cwd=None):
     return done
 
 
-class Ctl(rig.Story):
+class Ctl(harness.Story):
     """One daemon with the demo's pods played onto it, once, by the first of these tests."""
 
     @classmethod
@@ -146,7 +146,7 @@ class Ctl(rig.Story):
         self.refuse("history", "nothing", status=1, says=["nothing"])
 
     def test_the_past_of_a_pod_that_is_gone(self):
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("leaves", 100)))
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("leaves", 100)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
         time.sleep(1.1)
@@ -226,22 +226,22 @@ class Ctl(rig.Story):
             self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
 
     def test_play_goes_on_after_an_error_and_reports_it(self):
-        twice = "\n---\n".join(json.dumps(rig.pod(name, 100)) for name in ("again", "again", "after"))
+        twice = "\n---\n".join(json.dumps(harness.pod(name, 100)) for name in ("again", "again", "after"))
         done = run("play", "-", "--port-file", self.ports, "-o", "json", stdin=twice)
         self.assertEqual(done.returncode, 1)
         self.assertEqual([item["outcome"] for item in json.loads(done.stdout)["items"]],
                          ["placed", "failed", "placed"])
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("plain", None)))
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("plain", None)))
         self.assertEqual(done.returncode, 0)
         self.assertIn("skipped", done.stdout)
         done = run("play", "-", "--port-file", self.ports, "--webhook", "127.0.0.1:1",
-                   stdin=json.dumps(rig.pod("lost", 100)))
+                   stdin=json.dumps(harness.pod("lost", 100)))
         self.assertEqual(done.returncode, 1)
         self.assertIn("127.0.0.1:1", done.stdout)
         self.forget("again", "after", "plain", "lost")
 
     def test_a_request_that_cannot_be_is_told_what_to_write(self):
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(rig.pod("odd", 1500)))
+        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("odd", 1500)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"default/odd +refused .*1000 or 2000")
         self.forget("odd")
@@ -296,13 +296,13 @@ class Ctl(rig.Story):
 
 class Pages(unittest.TestCase):
     def test_lists_are_followed_to_their_end(self):
-        cluster = json.loads(rig.DEMO.read_text())
+        cluster = json.loads(harness.DEMO.read_text())
         model = cluster["items"][2]
         for i in range(1500):
             node = json.loads(json.dumps(model))
             node["metadata"].update(name=f"n{i:04}", uid=f"uid-{i}")
             cluster["items"].append(node)
-        daemon = rig.Daemon(cluster)
+        daemon = harness.Daemon(cluster)
         self.addCleanup(daemon.close)
         done = run("nodes", "-o", "name", "--server", f"127.0.0.1:{daemon.port['admin']}")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -325,13 +325,13 @@ class Plugin(unittest.TestCase):
         file.chmod(0o755)
 
     def test_it_forwards_a_port_and_ends_the_forwarding(self):
-        daemon = rig.Daemon()
+        daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         said = pathlib.Path(self.folder.name, "said")
         self.kubectl(f'echo "$$ $*" > {said}\necho "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
                      "exec sleep 100\n")
         done = run("nodes", "-o", "name", "--context", "c1", "--milligpu-namespace", "gpus", env=self.env,
-                   program=rig.BIN / "kubectl-milligpu")
+                   program=harness.BIN / "kubectl-milligpu")
         self.assertEqual(done.stdout, "node/a100-0\nnode/t4-0\nnode/vm-0\n", done.stderr)
         pid, arguments = said.read_text().split(" ", 1)
         self.assertEqual(arguments.strip(), "--context c1 --namespace gpus port-forward statefulset/milligpu :8911")
@@ -340,14 +340,14 @@ class Plugin(unittest.TestCase):
 
     def test_it_says_so_when_kubectl_fails(self):
         self.kubectl('echo "error: no such namespace" >&2\nexit 1\n')
-        done = run("nodes", env=self.env, program=rig.BIN / "kubectl-milligpu")
+        done = run("nodes", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such namespace", done.stderr)
         self.assertIn("port-forward", done.stderr)
 
     def test_a_server_that_is_named_needs_no_kubectl(self):
         self.kubectl("echo called >&2; exit 1\n")
-        done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=rig.BIN / "kubectl-milligpu")
+        done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertNotIn("called", done.stderr)
 
 
@@ -388,4 +388,4 @@ class OddServers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

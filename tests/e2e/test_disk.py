@@ -5,16 +5,16 @@ import contextlib
 import resource
 import unittest
 
-import rig
+import harness
 
 ROOM = 128 * 1024  # for a few more commits
 
 
 class FullDisk(unittest.TestCase):
     def open(self):
-        api = rig.Api()
+        api = harness.Api()
         self.addCleanup(api.close)
-        daemon = rig.ClusterDaemon(api)
+        daemon = harness.ClusterDaemon(api)
         self.addCleanup(daemon.close)
         return api, daemon
 
@@ -38,7 +38,7 @@ class FullDisk(unittest.TestCase):
         """Until a bind cannot be written down; its pod, the answer, and the uids that were bound before."""
         answered = set()
         for i in range(100):
-            made = api.create(rig.pod(f"fill-{i}", 10))
+            made = api.create(harness.pod(f"fill-{i}", 10))
             error = daemon.bind(made, "a100-0")
             if error:
                 return made, error, answered
@@ -47,8 +47,8 @@ class FullDisk(unittest.TestCase):
 
     def test_a_full_disk_answers_every_bind_with_an_error_until_there_is_room(self):
         api, daemon = self.open()
-        self.assertEqual(daemon.schedule(rig.pod("ends", 300), ["t4-0"])[1], "")
-        waiting = [api.create(rig.pod(f"waits-{i}", 100)) for i in range(8)]
+        self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
+        waiting = [api.create(harness.pod(f"waits-{i}", 100)) for i in range(8)]
         with self.no_room(daemon):
             made, error, _ = self.fill(api, daemon)
             self.assertIn("the ledger cannot be written", error)
@@ -75,13 +75,13 @@ class FullDisk(unittest.TestCase):
 
     def test_more_news_than_can_be_kept_is_learned_when_there_is_room(self):
         api, daemon = self.open()
-        self.assertEqual(daemon.schedule(rig.pod("ends", 300), ["t4-0"])[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
         with self.no_room(daemon):
             self.fill(api, daemon)
             api.gone("ends")
             for i in range(3500):
-                api.create(rig.pod(f"plain-{i}"))
-            foreign = rig.pod("foreign", 100)
+                api.create(harness.pod(f"plain-{i}"))
+            foreign = harness.pod("foreign", 100)
             foreign["spec"]["nodeName"] = "t4-0"
             api.create(foreign)
             self.assertFalse(daemon.ready())
@@ -105,4 +105,4 @@ class FullDisk(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    rig.main(side_by_side=True)
+    harness.main(side_by_side=True)

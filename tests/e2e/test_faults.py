@@ -6,7 +6,7 @@ import sys
 import time
 import unittest
 
-import rig
+import harness
 
 PODS = "GET /api/v1/pods$"
 NODES = "GET /api/v1/nodes$"
@@ -33,22 +33,22 @@ def status(code, reason, message="as the test wants it", **more):
 
 
 def running(name, milli, node, **more):
-    made = rig.pod(name, milli, **more)
+    made = harness.pod(name, milli, **more)
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": "Running"}
     return made
 
 
 class Faulty(unittest.TestCase):
-    def serve(self, *faults, cluster=rig.DEMO):
-        api = rig.Api(cluster)
+    def serve(self, *faults, cluster=harness.DEMO):
+        api = harness.Api(cluster)
         self.addCleanup(api.close)
         for fault in faults:
             api.fault(*fault[:2], **(fault[2] if len(fault) > 2 else {}))
         return api
 
     def open(self, api, *flags, **more):
-        daemon = rig.ClusterDaemon(api, *flags, **more)
+        daemon = harness.ClusterDaemon(api, *flags, **more)
         self.addCleanup(daemon.close)
         self.addCleanup(self.right, daemon)
         return daemon
@@ -68,13 +68,13 @@ class Faulty(unittest.TestCase):
 
     def works(self, daemon, name="after"):
         """A pod is placed and everybody agrees."""
-        _, error, _ = daemon.schedule(rig.pod(name, 300))
+        _, error, _ = daemon.schedule(harness.pod(name, 300))
         self.assertEqual(error, "")
         daemon.check()
 
 
 class Lists(Faulty):
-    def starts(self, *faults, cluster=rig.DEMO, says=None):
+    def starts(self, *faults, cluster=harness.DEMO, says=None):
         api = self.serve(*faults, cluster=cluster)
         daemon = self.open(api)
         if says:
@@ -138,7 +138,7 @@ class Lists(Faulty):
         self.starts((PODS, "lose"))
 
     def many(self):
-        cluster = json.loads(rig.DEMO.read_text())
+        cluster = json.loads(harness.DEMO.read_text())
         cluster["items"] += [running(f"p{i}", 10 if i % 100 == 0 else None, "t4-0", uid=f"uid-{i}") for i in range(1200)]
         return cluster
 
@@ -160,7 +160,7 @@ class Lists(Faulty):
                          cluster=self.many())
         daemon = self.open(api, ready=False)
         daemon.logs("503")
-        made = api.create(rig.pod("early", 300))
+        made = api.create(harness.pod("early", 300))
         daemon.wait(lambda: "list of pods" in daemon.filter(made, ["t4-0"])["Error"], "the nodes")
         self.assertIn("list of pods", daemon.bind(made, "t4-0"))
         daemon.await_ready()
@@ -208,9 +208,9 @@ class Lists(Faulty):
     def test_a_list_from_before_is_made_good_by_the_watch(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("first", 200))
+        daemon.schedule(harness.pod("first", 200))
         old = api.request("GET", "/api/v1/pods")[1]
-        _, error, _ = daemon.schedule(rig.pod("second", 300))
+        _, error, _ = daemon.schedule(harness.pod("second", 300))
         self.assertEqual(error, "")
         api.fault(PODS, "status", number=200, text=json.dumps(old))
         self.list_again(api, daemon)
@@ -276,7 +276,7 @@ class Watches(Faulty):
     def spoil(self, *faults, match=WATCH):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         before = api.seen(match)
         for kind, more in faults:
             api.fault(match, kind, **more)
@@ -307,7 +307,7 @@ class Watches(Faulty):
     def test_a_compaction_while_nobody_watched(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         lists = api.seen(PODS[:-1]) - api.seen(WATCH)
         api.fault(WATCH, "status", number=503)
         api.do("release")
@@ -366,7 +366,7 @@ class Watches(Faulty):
     def test_a_resource_version_that_goes_back_is_listed_again(self):
         api = self.serve()
         daemon = self.open(api)
-        made = daemon.schedule(rig.pod("before", 200))[2]
+        made = daemon.schedule(harness.pod("before", 200))[2]
         old = {**made, "metadata": {**made["metadata"], "resourceVersion": "1"}}
         api.fault(WATCH, "stream", text=self.event("MODIFIED", old))
         api.do("release")
@@ -378,7 +378,7 @@ class Watches(Faulty):
     def test_an_event_of_which_nobody_can_say_where_its_pod_is_lists_all_again(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         version = str(api.version())
         bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "u", "resourceVersion": version}, "spec": 17}
         lists = api.seen(PODS[:-1]) - api.seen(WATCH)
@@ -387,15 +387,15 @@ class Watches(Faulty):
         daemon.logs("listing again")
         daemon.wait(lambda: api.seen(PODS[:-1]) - api.seen(WATCH) > lists, "the next list")
         self.assertEqual(daemon.allocation("before")["state"], "bound")
-        daemon.schedule(rig.pod("after", 100))
+        daemon.schedule(harness.pod("after", 100))
         self.list_again(api, daemon)
 
     @kind("events that come again")
     def test_events_that_come_again_change_nothing(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
-        daemon.schedule(rig.pod("ended", 400))
+        daemon.schedule(harness.pod("before", 200))
+        daemon.schedule(harness.pod("ended", 400))
         daemon.check()
         ended = api.pod("ended")
         api.gone("ended")
@@ -414,7 +414,7 @@ class Watches(Faulty):
     def test_a_pod_said_to_be_gone_without_a_body_of_it(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         api.fault(WATCH, "stream", text='{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
         api.do("release")
         api.create(running("meanwhile", 100, "t4-0"))
@@ -430,7 +430,7 @@ class Watches(Faulty):
     @kind("a half-open watch")
     def test_a_watch_that_is_half_open_is_made_good_when_the_way_is_open_again(self):
         api, daemon = self.spoil(("half-open", {"number": 40}))
-        made = api.create(rig.pod("unseen", 100))
+        made = api.create(harness.pod("unseen", 100))
         self.assertEqual(daemon.bind(made, "t4-0"), "", "the pod was fetched")
         api.do("release")
         self.settles(daemon)
@@ -438,7 +438,7 @@ class Watches(Faulty):
     @kind("one byte per second")
     def test_a_watch_at_one_byte_per_second_grants_nothing_twice(self):
         api, daemon = self.spoil(("drip", {"number": 1000}))
-        pods = [api.create(rig.pod(f"unseen-{i}", 300)) for i in range(2)]
+        pods = [api.create(harness.pod(f"unseen-{i}", 300)) for i in range(2)]
         answers = [daemon.bind(made, "vm-0") for made in pods]
         self.assertEqual(answers[0], "")
         self.assertIn("room", answers[1])
@@ -449,7 +449,7 @@ class Watches(Faulty):
     def test_bookmarks_alone_move_on_and_lose_nothing(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         mark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": str(api.version())}}
         lists = api.seen(PODS[:-1]) - api.seen(WATCH)
         api.fault(WATCH, "stream", text=self.event("BOOKMARK", mark) * 5)
@@ -467,8 +467,8 @@ class Watches(Faulty):
     def test_a_deletion_that_is_never_told_frees_nothing_until_the_next_list(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
-        daemon.schedule(rig.pod("silent-end", 400))
+        daemon.schedule(harness.pod("before", 200))
+        daemon.schedule(harness.pod("silent-end", 400))
         api.fault(WATCH, "half-open")
         seen = api.seen(WATCH)
         api.do("release")
@@ -479,7 +479,7 @@ class Watches(Faulty):
         later = self.event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(api.version())}})
         api.fault(WATCH, "stream", text=later)
         api.do("release")
-        made = api.create(rig.pod("next", 100))
+        made = api.create(harness.pod("next", 100))
         daemon.drive(made)
         self.assertTrue(daemon.holds("silent-end"), "nobody said that it is gone")
         self.list_again(api, daemon)
@@ -490,8 +490,8 @@ class Watches(Faulty):
     def test_events_out_of_order_are_listed_again(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
-        daemon.schedule(rig.pod("ends", 400))
+        daemon.schedule(harness.pod("before", 200))
+        daemon.schedule(harness.pod("ends", 400))
         daemon.check()
         bound = api.pod("ends")
         api.gone("ends")
@@ -509,7 +509,7 @@ class Watches(Faulty):
     def test_a_pod_of_15_mb_in_a_watch(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         api.create(running("meanwhile", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
         self.settles(daemon)
 
@@ -526,7 +526,7 @@ class Binds(Faulty):
         """A pod, its best node and a daemon; the Bindings meet these faults."""
         api = self.serve()
         daemon = self.open(api, *flags)
-        made = api.create(rig.pod("pod", 300))
+        made = api.create(harness.pod("pod", 300))
         node = daemon.filter(made)["NodeNames"][0]
         for kind, more in faults:
             api.fault(BINDING, kind, **more)
@@ -685,7 +685,7 @@ class Binds(Faulty):
     def test_the_pod_is_replaced_by_one_of_its_name_meanwhile(self):
         def replace(api, made, other):
             api.gone("pod")
-            api.create(rig.pod("pod", 300))
+            api.create(harness.pod("pod", 300))
 
         api, daemon, made, error = self.late(replace)
         self.assertIn("replaced", error)
@@ -765,21 +765,21 @@ class Binds(Faulty):
         for name, fault in (("calm", None), ("error", ("status", {"number": 500})), ("lost", ("lose", {})),
                             ("cut", ("truncate", {"number": 20}))):
             with self.subTest(name):
-                made = api.create(rig.pod(name, 100))
+                made = api.create(harness.pod(name, 100))
                 if fault:
                     api.fault(f"GET /api/v1/namespaces/default/pods/{name}", fault[0], **fault[1])
                 self.assertEqual(daemon.bind(made, "t4-0"), "")
                 self.assertEqual(api.pod(name)["spec"]["nodeName"], "t4-0")
-        ghost = rig.pod("ghost", 100, uid="uid-ghost")
+        ghost = harness.pod("ghost", 100, uid="uid-ghost")
         self.assertIn("no such pod", daemon.bind(ghost, "t4-0"))
-        other = api.create(rig.pod("renamed", 100))
+        other = api.create(harness.pod("renamed", 100))
         other["metadata"]["uid"] = "another"
         self.assertNotEqual(daemon.bind(other, "t4-0"), "")
 
     def test_a_burst_over_a_way_that_loses_every_third_word(self):
         api = self.serve()
         daemon = self.open(api)
-        made = [api.create(rig.pod(f"p{i}", 250)) for i in range(40)]
+        made = [api.create(harness.pod(f"p{i}", 250)) for i in range(40)]
         for i, kind in enumerate(("lose", "refuse", "truncate", "status") * 6):
             api.fault(BINDING, "slow", times=1)
             api.fault(BINDING, kind, number=500 if kind == "status" else 3)
@@ -800,7 +800,7 @@ class Server(Faulty):
         code, body, _ = daemon.admin("GET", "/readyz")
         self.assertEqual(code, 503)
         self.assertIn(b"api-server", body)
-        made = rig.pod("early", 300, uid="uid-early")
+        made = harness.pod("early", 300, uid="uid-early")
         self.assertIn("not ready", daemon.filter(made, ["t4-0"])["Error"])
         self.assertIn("not ready", daemon.bind(made, "t4-0"))
         self.assertEqual(daemon.webhook("preempt", {"Pod": made, "NodeNameToVictims": {}})[0], 503)
@@ -812,7 +812,7 @@ class Server(Faulty):
     def test_restarted_while_nothing_happens(self):
         api = self.serve()
         daemon = self.open(api)
-        daemon.schedule(rig.pod("before", 200))
+        daemon.schedule(harness.pod("before", 200))
         api.do("stop")
         daemon.logs("trouble")
         self.assertTrue(daemon.ready(), "what we hold is still known")
@@ -824,7 +824,7 @@ class Server(Faulty):
     def test_restarted_while_pods_arrive(self):
         api = self.serve()
         daemon = self.open(api, *QUICK)
-        made = [api.create(rig.pod(f"p{i}", 250)) for i in range(24)]
+        made = [api.create(harness.pod(f"p{i}", 250)) for i in range(24)]
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             driven = [pool.submit(daemon.drive, pod) for pod in made]
             for _ in range(2):
@@ -840,7 +840,7 @@ class Server(Faulty):
     def test_away_for_a_bind_that_then_holds_nothing(self):
         api = self.serve()
         daemon = self.open(api, *QUICK)
-        made = api.create(rig.pod("pod", 300))
+        made = api.create(harness.pod("pod", 300))
         node = daemon.filter(made)["NodeNames"][0]
         api.do("stop")
         error = daemon.bind(made, node)
@@ -853,8 +853,8 @@ class Server(Faulty):
         api = self.serve()
         daemon = self.open(api)
         api.fault("csistoragecapacities", "status", number=500, times=2)
-        daemon.schedule(rig.pod("holds", 500), ["vm-0"])
-        made = daemon.create(rig.pod("waits", 500))
+        daemon.schedule(harness.pod("holds", 500), ["vm-0"])
+        made = daemon.create(harness.pod("waits", 500))
         daemon.filter(made, ["vm-0"])
         api.gone("holds")
         daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
@@ -889,7 +889,7 @@ class Server(Faulty):
         """A kube-apiserver that has just started denies everybody everything until it knows its roles."""
         api = self.serve()
         daemon = self.open(api)
-        made = api.create(rig.pod("pod", 300))
+        made = api.create(harness.pod("pod", 300))
         node = daemon.filter(made)["NodeNames"][0]
         api.fault(BINDING, "status", number=403, text=status(403, "Forbidden", "not yet"))
         api.fault("selfsubjectaccessreviews", "status", number=403, text=status(403, "Forbidden", "not yet"))
@@ -924,7 +924,7 @@ class Server(Faulty):
     def test_401_for_a_token_that_is_not_rotated_is_lasting_trouble_until_it_is_right(self):
         api = self.serve()
         daemon = self.open(api, *QUICK, user={"token": "mine"})
-        made = api.create(rig.pod("pod", 300))
+        made = api.create(harness.pod("pod", 300))
         node = daemon.filter(made)["NodeNames"][0]
         api.do("token", token="other")
         self.assertIn("401", daemon.bind(made, node))
@@ -944,4 +944,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
         list_kinds()
     else:
-        rig.main(side_by_side=True)
+        harness.main(side_by_side=True)

@@ -6,9 +6,9 @@ import re
 import socket
 import unittest
 
-import rig
+import harness
 
-GOLDEN = rig.SOURCE / "tests/golden"
+GOLDEN = harness.SOURCE / "tests/golden"
 
 
 def node(name):
@@ -42,14 +42,14 @@ class Golden(unittest.TestCase):
             text = file.read_text()
             name = re.search(r'"(?:PodName|name)":"([^"]+)"', text).group(1)
             uid = re.search(r'"(?:PodUID|uid)":"([^"]+)"', text).group(1)
-            pods.append(rig.pod(name, 1500 if "1500" in verb else 300, uid=uid))
+            pods.append(harness.pod(name, 1500 if "1500" in verb else 300, uid=uid))
             victim = re.search(r'"UID":"([^"]+)"', text)
             if victim:
-                held = rig.pod("victim", 300, uid=victim.group(1))
+                held = harness.pod("victim", 300, uid=victim.group(1))
                 held["spec"]["nodeName"] = "node0"
                 held["status"] = {"phase": "Running"}
                 pods.append(held)
-        daemon = rig.Daemon({"apiVersion": "v1", "kind": "List",
+        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List",
                              "items": [node("node0"), node("node1"), node("node2")] + pods})
         self.addCleanup(daemon.close)
         return daemon, folder
@@ -90,4 +90,4 @@ class Golden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-import rig
+import harness
 
 SCHEDULERS = 8
 READERS = 3
@@ -27,7 +27,7 @@ MAY = {"/readyz": {200, 503}, "/no/such/path": {404}, "/api/v1/history": {200, 4
 
 
 def is_race_test():
-    return b"__tsan_init" in (rig.BIN / "milligpud").read_bytes()
+    return b"__tsan_init" in (harness.BIN / "milligpud").read_bytes()
 
 
 def pods_each():
@@ -71,22 +71,22 @@ class Load(unittest.TestCase):
         self.success = {}  # uid: node, of pods that live
         self.counts = {"bound": 0, "refused": 0, "reads": 0, "reloads": 0, "cuts": 0}
         self.lock = threading.Lock()
-        self.api = rig.Api()
+        self.api = harness.Api()
         self.addCleanup(self.api.close)
 
     def open(self):
         home = self.home = self.api.home
         for name in ("server.crt", "server.key", "ca.crt"):
-            shutil.copy(rig.certificates() / name, home / name)
+            shutil.copy(harness.certificates() / name, home / name)
         (home / "config.yaml").write_text("shortlist: 16\n")
-        self.daemon = rig.ClusterDaemon(
+        self.daemon = harness.ClusterDaemon(
             self.api, "--config", str(home / "config.yaml"), "--webhook-cert", str(home / "server.crt"),
             "--webhook-key", str(home / "server.key"), "--webhook-client-ca", str(home / "ca.crt"))
         self.addCleanup(self.daemon.close)
 
     def tls(self):
-        context = ssl.create_default_context(cafile=str(rig.certificates() / "ca.crt"))
-        context.load_cert_chain(rig.certificates() / "client.crt", rig.certificates() / "client.key")
+        context = ssl.create_default_context(cafile=str(harness.certificates() / "ca.crt"))
+        context.load_cert_chain(harness.certificates() / "client.crt", harness.certificates() / "client.key")
         return context
 
     def count(self, what):
@@ -147,7 +147,7 @@ class Load(unittest.TestCase):
         alive = []
         with contextlib.closing(client):
             for i in range(pods_each()):
-                made = self.api.create(rig.pod(f"s{number}-{i}", draw.choice(AMOUNTS)))
+                made = self.api.create(harness.pod(f"s{number}-{i}", draw.choice(AMOUNTS)))
                 if self.place(client, made, draw):
                     alive.append(made)
                 else:
@@ -175,7 +175,7 @@ class Load(unittest.TestCase):
         """Settings and certificates are read again; the watch ends, and cannot always go on from there."""
         (self.home / "config.yaml").write_text(f"shortlist: {turn % 4 + 1}\nlog_level: {'debug' if turn % 2 else 'info'}\n")
         for name in ("server.crt", "server.key"):
-            shutil.copy(rig.certificates() / name, self.home / (name + ".new"))
+            shutil.copy(harness.certificates() / name, self.home / (name + ".new"))
             (self.home / (name + ".new")).rename(self.home / name)
         self.daemon.process.send_signal(signal.SIGHUP)
         self.count("reloads")
@@ -258,4 +258,4 @@ class Load(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

@@ -8,11 +8,11 @@ import subprocess
 import tempfile
 import unittest
 
-import rig
+import harness
 
 
 def bound_pod(name, milli, node, note=None):
-    made = rig.pod(name, milli, uid="uid-" + name)
+    made = harness.pod(name, milli, uid="uid-" + name)
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": "Running", "conditions": [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}
@@ -22,14 +22,14 @@ def bound_pod(name, milli, node, note=None):
 
 
 def cluster_with(*pods):
-    cluster = json.loads(rig.DEMO.read_text())
+    cluster = json.loads(harness.DEMO.read_text())
     cluster["items"] += pods
     return cluster
 
 
 class Restart(unittest.TestCase):
     def open(self, *args, **kwargs):
-        daemon = rig.Daemon(*args, **kwargs)
+        daemon = harness.Daemon(*args, **kwargs)
         self.addCleanup(daemon.close)
         return daemon
 
@@ -64,14 +64,14 @@ class Restart(unittest.TestCase):
         gpu = daemon.get("/api/v1/nodes/vm-0")["gpus"][0]
         self.assertEqual(gpu["usedMilli"], 800)
         self.assertEqual(gpu["state"], "over")
-        made = daemon.create(rig.pod("more", 100))
+        made = daemon.create(harness.pod("more", 100))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
 
     def test_whoever_was_answered_success_is_still_there_after_kill_9(self):
         daemon = self.open(ledger="ledger.db")
         placed = {}
         for i in range(12):
-            node, error, made = daemon.schedule(rig.pod(f"p{i}", 250))
+            node, error, made = daemon.schedule(harness.pod(f"p{i}", 250))
             self.assertEqual(error, "")
             placed[made["metadata"]["uid"]] = node
         daemon.kill()
@@ -89,14 +89,14 @@ class Restart(unittest.TestCase):
         daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note)), ledger="ledger.db")
         daemon.kill()
         daemon.start()
-        made = daemon.create(rig.pod("more", 300))
+        made = daemon.create(harness.pod("more", 300))
         for _ in range(2):
             self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
 
     def test_two_daemons_cannot_open_one_ledger(self):
         daemon = self.open(ledger="ledger.db")
         second = subprocess.run(
-            [rig.BIN / "milligpud", "--standalone", str(rig.DEMO), "--ledger", str(daemon.home / "ledger.db"),
+            [harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--ledger", str(daemon.home / "ledger.db"),
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"],
             capture_output=True, text=True, timeout=30)
         self.assertNotEqual(second.returncode, 0)
@@ -105,7 +105,7 @@ class Restart(unittest.TestCase):
 
 class WrongFiles(unittest.TestCase):
     def refuse(self, *flags, env=None):
-        result = subprocess.run([rig.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=30,
+        result = subprocess.run([harness.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=30,
                                 env={**os.environ, **(env or {})})
         self.assertNotEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("Sanitizer", result.stderr)
@@ -113,7 +113,7 @@ class WrongFiles(unittest.TestCase):
 
     def test_a_cluster_file_that_is_none_is_refused_with_its_name(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in (("half.json", rig.DEMO.read_text()[:700]), ("scalar.json", "17"),
+            for name, text in (("half.json", harness.DEMO.read_text()[:700]), ("scalar.json", "17"),
                                ("words.yaml", "hello"), ("empty.json", "")):
                 with self.subTest(name):
                     file = pathlib.Path(folder, name)
@@ -143,19 +143,19 @@ class WrongFiles(unittest.TestCase):
             connection.commit()
             connection.close()
             before = foreign.read_bytes()
-            said = self.refuse("--standalone", str(rig.DEMO), "--ledger", str(foreign),
+            said = self.refuse("--standalone", str(harness.DEMO), "--ledger", str(foreign),
                                "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
             self.assertIn("other.db", said)
             self.assertEqual(foreign.read_bytes(), before)
             garbage = pathlib.Path(folder, "garbage.db")
             garbage.write_bytes(b"this is no database at all, not even nearly" * 100)
-            self.assertIn("garbage.db", self.refuse("--standalone", str(rig.DEMO), "--ledger", str(garbage),
+            self.assertIn("garbage.db", self.refuse("--standalone", str(harness.DEMO), "--ledger", str(garbage),
                                                     "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
 
     def test_webhooks_beyond_loopback_need_a_client_ca(self):
-        said = self.refuse("--standalone", str(rig.DEMO), "--webhook-listen", "0.0.0.0:0")
+        said = self.refuse("--standalone", str(harness.DEMO), "--webhook-listen", "0.0.0.0:0")
         self.assertIn("webhook_client_ca", said)
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

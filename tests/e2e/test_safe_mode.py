@@ -8,9 +8,9 @@ import subprocess
 import time
 import unittest
 
-import rig
+import harness
 
-CTL = rig.BIN / "milligpuctl"
+CTL = harness.BIN / "milligpuctl"
 NODE = "a100-0"
 
 
@@ -37,10 +37,10 @@ def spoil(ledger, *statements):
 
 class SafeMode(unittest.TestCase):
     def open(self, *flags):
-        daemon = rig.Daemon(rig.DEMO, "--verify-interval-s", "1", *flags, ledger="ledger.db")
+        daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1", *flags, ledger="ledger.db")
         self.addCleanup(daemon.close)
         for name in ("one", "two"):
-            node, error, _ = daemon.schedule(rig.pod(name, 300), [NODE])
+            node, error, _ = daemon.schedule(harness.pod(name, 300), [NODE])
             self.assertEqual((node, error), (NODE, ""))
         self.ledger = daemon.home / "ledger.db"
         return daemon
@@ -69,7 +69,7 @@ class SafeMode(unittest.TestCase):
 
     def test_a_charge_that_somebody_changed_ends_granting(self):
         daemon = self.open()
-        three = daemon.create(rig.pod("three", 300))
+        three = daemon.create(harness.pod("three", 300))
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
                            " (SELECT id FROM allocation WHERE name = 'one')")
         bundle = self.distrusts(daemon)
@@ -137,7 +137,7 @@ class SafeMode(unittest.TestCase):
     def restart_refuses(self, daemon):
         flags = daemon.flags
         self.assertEqual(daemon.stop(), 0)
-        refused = subprocess.run([rig.BIN / "milligpud", *daemon.source(), *flags, "--webhook-listen", "127.0.0.1:0",
+        refused = subprocess.run([harness.BIN / "milligpud", *daemon.source(), *flags, "--webhook-listen", "127.0.0.1:0",
                                   "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=30)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("the charge of allocation", refused.stderr)
@@ -186,14 +186,14 @@ class SafeMode(unittest.TestCase):
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="past"}' in self.metrics(daemon), "the audit")
         self.assertIn("the past in the ledger is damaged", self.doctor(daemon).stdout)
-        self.assertEqual(daemon.schedule(rig.pod("later", 300))[1], "")
+        self.assertEqual(daemon.schedule(harness.pod("later", 300))[1], "")
 
     def test_a_ledger_in_memory_is_audited_too(self):
-        daemon = rig.Daemon(rig.DEMO, "--verify-interval-s", "1")
+        daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1")
         self.addCleanup(daemon.close)
-        daemon.schedule(rig.pod("one", 300))
+        daemon.schedule(harness.pod("one", 300))
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 2' in self.metrics(daemon), "two audits")
 
 
 if __name__ == "__main__":
-    rig.main(side_by_side=True)
+    harness.main(side_by_side=True)

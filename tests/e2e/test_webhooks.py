@@ -5,12 +5,12 @@ import socket
 import time
 import unittest
 
-import rig
+import harness
 
 
-class Placing(rig.Story):
+class Placing(harness.Story):
     def test_a_pod_of_300_is_bound_and_its_annotations_name_its_gpu(self):
-        node, error, made = self.daemon.schedule(rig.pod("first", 300))
+        node, error, made = self.daemon.schedule(harness.pod("first", 300))
         self.assertEqual((node is not None, error), (True, ""))
         view = self.daemon.get("/api/v1/pods/default/first")
         self.assertEqual(view["allocation"]["state"], "bound")
@@ -21,70 +21,70 @@ class Placing(rig.Story):
         self.assertEqual(view["uid"], made["metadata"]["uid"])
 
     def test_the_same_bind_again_is_success_and_takes_nothing_more(self):
-        node, _, made = self.daemon.schedule(rig.pod("twice", 200))
+        node, _, made = self.daemon.schedule(harness.pod("twice", 200))
         before = self.daemon.get("/api/v1/summary")["usedMilli"]
         self.assertEqual(self.daemon.bind(made, node), "")
         self.assertEqual(self.daemon.get("/api/v1/summary")["usedMilli"], before)
 
     def test_a_bind_to_another_node_is_an_error(self):
-        node, _, made = self.daemon.schedule(rig.pod("moves", 100))
+        node, _, made = self.daemon.schedule(harness.pod("moves", 100))
         other = next(name for name in self.daemon.nodes() if name != node)
         self.assertIn(node, self.daemon.bind(made, other))
 
     def test_1500_is_refused_and_told_to_write_1000_or_2000(self):
-        node, answer, _ = self.daemon.schedule(rig.pod("odd", 1500))
+        node, answer, _ = self.daemon.schedule(harness.pod("odd", 1500))
         self.assertIsNone(node)
         texts = set(answer["FailedAndUnresolvableNodes"].values())
         self.assertEqual(len(texts), 1)
         self.assertIn("1000 or 2000", texts.pop())
 
     def test_2000_is_two_whole_gpus(self):
-        _, error, _ = self.daemon.schedule(rig.pod("two", 2000))
+        _, error, _ = self.daemon.schedule(harness.pod("two", 2000))
         self.assertEqual(error, "")
         charges = self.daemon.get("/api/v1/pods/default/two")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [1000, 1000])
 
     def test_gpu_count_splits_the_amount_over_different_gpus(self):
-        _, error, _ = self.daemon.schedule(rig.pod("split", 600, annotations={"milligpu.io/gpu-count": "2"}))
+        _, error, _ = self.daemon.schedule(harness.pod("split", 600, annotations={"milligpu.io/gpu-count": "2"}))
         self.assertEqual(error, "")
         charges = self.daemon.get("/api/v1/pods/default/split")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [300, 300])
         self.assertEqual(len({charge["gpu"] for charge in charges}), 2)
 
     def test_600_does_not_fit_the_half_gpu_and_500_does(self):
-        _, answer, _ = self.daemon.schedule(rig.pod("six", 600), ["vm-0"])
+        _, answer, _ = self.daemon.schedule(harness.pod("six", 600), ["vm-0"])
         self.assertIn("vm-0", answer["FailedAndUnresolvableNodes"])
-        node, error, _ = self.daemon.schedule(rig.pod("five", 500), ["vm-0"])
+        node, error, _ = self.daemon.schedule(harness.pod("five", 500), ["vm-0"])
         self.assertEqual((node, error), ("vm-0", ""))
 
     def test_an_init_container_shares_the_gpu_of_what_comes_after_it(self):
         _, error, _ = self.daemon.schedule(
-            rig.pod("chain", containers={"a": 400, "b": 400}, init={"i": 700}), ["a100-0"])
+            harness.pod("chain", containers={"a": 400, "b": 400}, init={"i": 700}), ["a100-0"])
         self.assertEqual(error, "")
         charges = self.daemon.get("/api/v1/pods/default/chain")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [800])
 
     def test_a_model_and_a_memory_floor_are_respected(self):
-        node, _, _ = self.daemon.schedule(rig.pod("t4", 200, annotations={"milligpu.io/gpu-model": "tesla t4"}))
+        node, _, _ = self.daemon.schedule(harness.pod("t4", 200, annotations={"milligpu.io/gpu-model": "tesla t4"}))
         self.assertEqual(node, "t4-0")
-        node, _, _ = self.daemon.schedule(rig.pod("big", 300, annotations={"milligpu.io/gpu-memory": "20Gi"}))
+        node, _, _ = self.daemon.schedule(harness.pod("big", 300, annotations={"milligpu.io/gpu-memory": "20Gi"}))
         self.assertEqual(node, "a100-0")
 
     def test_zero_passes_everywhere_and_is_bound_without_an_allocation(self):
-        node, error, _ = self.daemon.schedule(rig.pod("none", 0))
+        node, error, _ = self.daemon.schedule(harness.pod("none", 0))
         self.assertEqual((node is not None, error), (True, ""))
         self.assertNotIn("allocation", self.daemon.get("/api/v1/pods/default/none"))
 
     def test_only_the_best_node_scores_ten(self):
-        made = self.daemon.create(rig.pod("scored", 10))
+        made = self.daemon.create(harness.pod("scored", 10))
         _, body = self.daemon.webhook("prioritize", {"Pod": made, "Nodes": None, "NodeNames": self.daemon.nodes()})
         scores = [host["Score"] for host in json.loads(body)]
         self.assertEqual(scores.count(10), 1)
         self.assertTrue(all(0 <= score <= 10 for score in scores))
 
     def test_preempt_keeps_nodes_where_the_pod_fits_without_its_victims(self):
-        _, _, victim = self.daemon.schedule(rig.pod("victim", 500), ["t4-0"])
-        made = self.daemon.create(rig.pod("urgent", 300))
+        _, _, victim = self.daemon.schedule(harness.pod("victim", 500), ["t4-0"])
+        made = self.daemon.create(harness.pod("urgent", 300))
         uid = victim["metadata"]["uid"]
         _, body = self.daemon.webhook("preempt", {
             "Pod": made, "NodeNameToVictims": None,
@@ -94,23 +94,23 @@ class Placing(rig.Story):
                          {"t4-0": {"Pods": [{"UID": uid}], "NumPDBViolations": 1}})
 
     def test_full_node_objects_are_answered_too_also_of_nodes_nobody_knows(self):
-        cluster = json.loads(rig.DEMO.read_text())
+        cluster = json.loads(harness.DEMO.read_text())
         template = json.loads(json.dumps(cluster["items"][1]))
         template["metadata"]["name"] = "template-7"
-        made = self.daemon.create(rig.pod("whole-nodes", 100))
+        made = self.daemon.create(harness.pod("whole-nodes", 100))
         _, body = self.daemon.webhook("filter", {"Pod": made, "NodeNames": None,
                                                  "Nodes": {"metadata": {}, "items": [template]}})
         answer = json.loads(body)
         self.assertEqual([n["metadata"]["name"] for n in answer["Nodes"]["items"]], ["template-7"])
 
 
-class FullCluster(rig.Story):
+class FullCluster(harness.Story):
     flags = ("--shortlist", "2")
 
     def test_a_full_cluster_refuses_with_one_constant_text_and_takes_the_pod_when_room_comes(self):
-        node, _, big = self.daemon.schedule(rig.pod("fills", 500), ["vm-0"])
+        node, _, big = self.daemon.schedule(harness.pod("fills", 500), ["vm-0"])
         self.assertEqual(node, "vm-0")
-        made = self.daemon.create(rig.pod("waits", 300))
+        made = self.daemon.create(harness.pod("waits", 300))
         first = self.daemon.filter(made, ["vm-0"])
         again = self.daemon.filter(made, ["vm-0"])
         self.assertEqual(first, again)
@@ -130,7 +130,7 @@ class FullCluster(rig.Story):
         return [one for one in self.daemon.get("/api/v1/waiting")["items"] if one["name"] == name]
 
     def test_a_pod_that_is_offered_nodes_and_not_bound_is_offered_more_and_shown(self):
-        made = self.daemon.create(rig.pod("choosy", 10))
+        made = self.daemon.create(harness.pod("choosy", 10))
         self.assertEqual([self.offers(made), self.offers(made)], [2, 3])
         self.assertEqual(self.waiting("choosy"), [])
         self.daemon.wait(lambda: self.waiting("choosy") != [], "the second to pass")
@@ -142,14 +142,14 @@ class FullCluster(rig.Story):
         self.assertEqual(self.waiting("choosy"), [])
 
 
-class BadInput(rig.Story):
+class BadInput(harness.Story):
     def errors(self, body):
         status, answer = self.daemon.webhook("filter", body)
         self.assertEqual(status, 200)
         return json.loads(answer)["Error"]
 
     def test_bodies_that_are_no_arguments_are_answered_with_an_error_that_names_the_place(self):
-        good = json.dumps({"Pod": rig.pod("p", 1, uid="u"), "Nodes": None, "NodeNames": ["a100-0"]})
+        good = json.dumps({"Pod": harness.pod("p", 1, uid="u"), "Nodes": None, "NodeNames": ["a100-0"]})
         bad = {
             "empty": "", "not json": "hello", "wrong type": "[]", "number": "17", "half": good[:-20],
             "bytes after the value": good + "x", "deep": "[" * 5000, "duplicate": '{"Pod":{},"Pod":{}}',
@@ -163,7 +163,7 @@ class BadInput(rig.Story):
                 self.assertNotEqual(self.errors(body), "")
 
     def test_lower_case_keys_and_nulls_are_read_as_go_would(self):
-        made = rig.pod("lower", 100, uid="lower-uid")
+        made = harness.pod("lower", 100, uid="lower-uid")
         made["metadata"]["annotations"] = None
         made["spec"]["initContainers"] = None
         body = json.dumps({"pod": made, "nodes": None, "nodenames": ["a100-0"]})
@@ -171,14 +171,14 @@ class BadInput(rig.Story):
         self.assertEqual((status, json.loads(answer)["NodeNames"]), (200, ["a100-0"]))
 
     def test_names_it_was_never_told_are_refused_by_name(self):
-        made = self.daemon.create(rig.pod("strange", 100))
+        made = self.daemon.create(harness.pod("strange", 100))
         answer = self.daemon.filter(made, ["who-is-this"])
         self.assertIn("who-is-this", answer["FailedAndUnresolvableNodes"])
 
     def test_binds_that_cannot_be_right_say_why(self):
-        made = self.daemon.create(rig.pod("real", 100))
+        made = self.daemon.create(harness.pod("real", 100))
         meta = made["metadata"]
-        plain = self.daemon.create(rig.pod("plain", None))
+        plain = self.daemon.create(harness.pod("plain", None))
         base = {"PodName": "real", "PodNamespace": "default", "PodUID": meta["uid"], "Node": "a100-0"}
         wrong = [
             ({**base, "PodName": "ghost", "PodUID": "nobody"}, "unknown_pod"),
@@ -221,7 +221,7 @@ class BadInput(rig.Story):
                          b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
             peers.append(peer)
         began = time.monotonic()
-        made = self.daemon.create(rig.pod("beside-the-slow", 100))
+        made = self.daemon.create(harness.pod("beside-the-slow", 100))
         self.assertTrue(self.daemon.filter(made)["NodeNames"])
         self.assertLess(time.monotonic() - began, 5)
         for peer in peers:
@@ -232,13 +232,13 @@ class BadInput(rig.Story):
                            ("gpu-memory", "-1Gi"), ("gpu-model", "")):
             with self.subTest(key=key, value=value):
                 name = f"broken-{key}-{abs(hash(value))}"
-                _, answer, _ = self.daemon.schedule(rig.pod(name, 600, annotations={"milligpu.io/" + key: value}))
+                _, answer, _ = self.daemon.schedule(harness.pod(name, 600, annotations={"milligpu.io/" + key: value}))
                 texts = "".join(answer["FailedAndUnresolvableNodes"].values())
                 self.assertIn(key, texts)
 
     def test_twice_the_same_bind_at_once_binds_once(self):
         import threading
-        made = self.daemon.create(rig.pod("at-once", 100))
+        made = self.daemon.create(harness.pod("at-once", 100))
         self.daemon.filter(made)
         errors = []
         threads = [threading.Thread(target=lambda: errors.append(self.daemon.bind(made, "a100-0")))
@@ -253,4 +253,4 @@ class BadInput(rig.Story):
 
 
 if __name__ == "__main__":
-    rig.main()
+    harness.main()

@@ -23,14 +23,14 @@ static void check_problem(const struct http_call *call)
     json_decref(second.value);
 }
 
-static void serve(struct world *world, struct http_call *call)
+static void serve(struct core_fixture *core, struct http_call *call)
 {
-    api_handle(&world->app, call);
+    api_handle(&core->app, call);
     must(call->status >= 200 && call->status < 600);
 }
 
 /* The next page, and it is another. */
-static void go_on(struct world *world, const struct http_call *first, const char *token)
+static void go_on(struct core_fixture *core, const struct http_call *first, const char *token)
 {
     struct http_call call;
     CLEANUP(strbuf_done) struct strbuf query;
@@ -42,14 +42,14 @@ static void go_on(struct world *world, const struct http_call *first, const char
         http_call_init(&call, first->path);
         call.method = first->method;
         call.query = query.data;
-        serve(world, &call);
+        serve(core, &call);
         must(call.status == 200);
         must(strcmp(call.answer.data, first->answer.data) != 0);
         http_call_done(&call);
     }
 }
 
-static void check_json(struct world *world, const struct http_call *call)
+static void check_json(struct core_fixture *core, const struct http_call *call)
 {
     const struct second second = second_read((struct text){call->answer.data, call->answer.len});
     must(!second.refused && json_is_object(second.value));
@@ -57,7 +57,7 @@ static void check_json(struct world *world, const struct http_call *call)
     json_t *items = json_object_get(second.value, "items");
     must(json_array_size(items) <= 1000);
     if (json_string_length(token) > 0)
-        go_on(world, call, json_string_value(token));
+        go_on(core, call, json_string_value(token));
     json_decref(second.value);
 }
 
@@ -82,16 +82,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const bool writes = strcmp(call.method, "POST") == 0 || strcmp(call.method, "DELETE") == 0;
     /* A copy of the ledger is a file; that is for the e2e tests. */
     if (strstr(call.path, "backup") == NULL) {
-        struct world *world = world_take();
-        serve(world, &call);
+        struct core_fixture *core = core_take();
+        serve(core, &call);
         if (call.status >= 400 && strcmp(call.path, "/readyz") != 0)
             check_problem(&call);
         else if (strcmp(call.type, "application/json") == 0)
-            check_json(world, &call);
+            check_json(core, &call);
         if (writes && call.status < 300) {
-            world_run(world);
-            world_close(world);
-            world_spoil();
+            core_run(core);
+            core_close(core);
+            core_spoil();
         }
     }
     http_call_done(&call);

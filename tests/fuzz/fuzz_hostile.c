@@ -13,8 +13,8 @@
 #include "milligpu/wire_kube.h"
 
 #include "support.h"
+#include "support/core_fixture.h"
 #include "support/hostile.h"
-#include "support/world.h"
 
 enum { PODS = 6, STEPS = 12, CAPACITY = 2000, WHOLE = 2 };
 
@@ -45,7 +45,7 @@ static const char *const names[PODS] = {"p0", "p1", "p2", "p3", "p4", "p5"};
 
 struct cluster {
     struct pieces pieces;
-    struct world world;
+    struct core_fixture core;
     struct strbuf object;
     const struct asked *pod[PODS]; /* NULL: not there, or ended */
     uint64_t version;
@@ -78,7 +78,7 @@ static int keep_item(void *user, struct text bytes, struct err *err)
 /* The object as it comes out of a watch and of a list: the same bytes. */
 static struct text carried(struct cluster *cluster, const char *version)
 {
-    struct arena *arena = &cluster->world.arena;
+    struct arena *arena = &cluster->core.arena;
     const struct text bytes = {cluster->object.data, cluster->object.len};
     struct watch_event event;
     struct list_page page;
@@ -100,14 +100,14 @@ static struct text carried(struct cluster *cluster, const char *version)
 static void run(struct cluster *cluster, const struct command *command, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        must(world_do(&cluster->world, &command[i]) != VERDICT_REFUSED);
-    world_run_until_idle(&cluster->world);
+        must(core_do(&cluster->core, &command[i]) != VERDICT_REFUSED);
+    core_run_until_idle(&cluster->core);
 }
 
 static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked *asks,
                       const char *phase)
 {
-    struct arena *arena = &cluster->world.arena;
+    struct arena *arena = &cluster->core.arena;
     const char *version = arena_printf(arena, "%llu", (unsigned long long)++cluster->version);
     const struct hostile_draw draw = draw_of(cluster);
     const struct hostile_pod is = {
@@ -143,14 +143,14 @@ static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked
         request_parse_bound(&pod, &judge, arena, &request, &refusal);
     const bool judged = verdict == REQUEST_OK || verdict == REQUEST_WHOLE;
     run(cluster, command,
-        reconcile_pod(cluster->world.ledger, &pod, judged ? &request : NULL, 1, command));
+        reconcile_pod(cluster->core.ledger, &pod, judged ? &request : NULL, 1, command));
     cluster->pod[slot] = pod_ended(&pod) ? NULL : asks;
 }
 
 /* The same pod waits: whatever is wrong with it, it is refused and not passed by. */
 static void pod_waits(struct cluster *cluster, const struct asked *asks)
 {
-    struct arena *arena = &cluster->world.arena;
+    struct arena *arena = &cluster->core.arena;
     const struct hostile_draw draw = draw_of(cluster);
     const struct hostile_pod is = {.namespace = "team",
                                    .name = "waits",
@@ -179,7 +179,7 @@ static void pod_waits(struct cluster *cluster, const struct asked *asks)
 
 static void node_comes(struct cluster *cluster)
 {
-    struct arena *arena = &cluster->world.arena;
+    struct arena *arena = &cluster->core.arena;
     const char *version = arena_printf(arena, "%llu", (unsigned long long)++cluster->version);
     const struct hostile_draw draw = draw_of(cluster);
     const struct inventory_rules how = {.from_labels = true};
@@ -205,7 +205,7 @@ static void pod_goes(struct cluster *cluster, uint32_t slot)
 {
     struct command command[RECONCILE_MAX];
 
-    run(cluster, command, reconcile_gone(cluster->world.ledger, names[slot], 1, command));
+    run(cluster, command, reconcile_gone(cluster->core.ledger, names[slot], 1, command));
     cluster->pod[slot] = NULL;
 }
 
@@ -223,13 +223,13 @@ static uint32_t too_much(const struct node *node)
 /* What the node offers and what its pods ask are together no more than it has. */
 static void all_is_counted(struct cluster *cluster)
 {
-    const struct node *node = ledger_node(cluster->world.ledger, TEXT("n1"));
+    const struct node *node = ledger_node(cluster->core.ledger, TEXT("n1"));
     uint32_t taken = 0;
     uint32_t whole = 0;
 
     must(node != NULL && !node->gone);
     for (uint32_t i = 0; i < PODS; i++) {
-        const struct allocation *held = ledger_find(cluster->world.ledger, text_of(names[i]));
+        const struct allocation *held = ledger_find(cluster->core.ledger, text_of(names[i]));
         const struct asked *asks = cluster->pod[i];
         const bool counts = asks != NULL && (asks->milli > 0 || asks->whole > 0);
         must((held != NULL) == counts);
@@ -275,14 +275,14 @@ static void happen(struct cluster *cluster)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cluster cluster = {.pieces = pieces_of(data, size)};
-    const struct world_gpu gpus[WHOLE] = {{.index = 0}, {.index = 1}};
+    const struct core_gpu gpus[WHOLE] = {{.index = 0}, {.index = 1}};
 
-    world_init(&cluster.world);
+    core_init(&cluster.core);
     strbuf_init(&cluster.object);
-    must(world_node(&cluster.world, "n1", gpus, WHOLE) == VERDICT_OK);
+    must(core_node(&cluster.core, "n1", gpus, WHOLE) == VERDICT_OK);
     for (int i = 0; i < STEPS && cluster.pieces.left > 0; i++)
         happen(&cluster);
     strbuf_done(&cluster.object);
-    world_done(&cluster.world);
+    core_done(&cluster.core);
     return 0;
 }

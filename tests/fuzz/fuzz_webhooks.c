@@ -10,10 +10,10 @@
 
 #include "support_app.h"
 
-static void ask(struct world *world, struct http_call *call)
+static void ask(struct core_fixture *core, struct http_call *call)
 {
-    webhooks_handle(world->webhooks, call);
-    world_answer(world, call);
+    webhooks_handle(core->webhooks, call);
+    core_answer(core, call);
     must(strcmp(call->type,
                 call->status == 200 ? "application/json" : "application/problem+json") == 0);
 }
@@ -66,7 +66,7 @@ static void check_filter(const struct extender_args *args, json_t *answer)
 }
 
 /* The same question with Node objects; false if a node is not known to the cluster. */
-static bool with_nodes(struct world *world, const struct extender_args *args, struct text pod,
+static bool with_nodes(struct core_fixture *core, const struct extender_args *args, struct text pod,
                        struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf node;
@@ -80,7 +80,7 @@ static bool with_nodes(struct world *world, const struct extender_args *args, st
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
         strbuf_reset(&node);
         if (strcspn(path, "?%# ") != strlen(path) ||
-            fake_apiserver_request(world->app.fake, "GET", path, TEXT(""), &node) != 200)
+            fake_apiserver_request(core->app.fake, "GET", path, TEXT(""), &node) != 200)
             return false;
         strbuf_printf(out, "%s%s", i > 0 ? "," : "", node.data);
     }
@@ -103,18 +103,18 @@ static struct text raw_pod(struct text body, struct arena *arena)
     return pod;
 }
 
-static void same_answer(struct world *world, const struct http_call *first,
+static void same_answer(struct core_fixture *core, const struct http_call *first,
                         const struct extender_args *args, struct arena *arena)
 {
     struct http_call call;
     CLEANUP(strbuf_done) struct strbuf body;
     strbuf_init(&body);
-    if (args->full_nodes || !with_nodes(world, args, raw_pod(first->body, arena), &body))
+    if (args->full_nodes || !with_nodes(core, args, raw_pod(first->body, arena), &body))
         return;
     http_call_init(&call, first->path);
     call.body = (struct text){body.data, body.len};
-    world_forget(world);
-    ask(world, &call);
+    core_forget(core);
+    ask(core, &call);
     json_t *names = answer_of(first);
     json_t *nodes = answer_of(&call);
     static const char *const keys[] = {"NodeNames", "FailedNodes", "FailedAndUnresolvableNodes",
@@ -138,7 +138,7 @@ static void check_scores(const struct extender_args *args, json_t *answer)
     }
 }
 
-static void check_args(struct world *world, struct http_call *call, bool scoring)
+static void check_args(struct core_fixture *core, struct http_call *call, bool scoring)
 {
     struct extender_args args;
     struct arena arena;
@@ -148,7 +148,7 @@ static void check_args(struct world *world, struct http_call *call, bool scoring
     json_t *answer = answer_of(call);
     arena_init(&arena);
     const bool good =
-        extender_args_decode(call->body, &world->app.wire_rules, &arena, &args, &err) == 0;
+        extender_args_decode(call->body, &core->app.wire_rules, &arena, &args, &err) == 0;
     must(good == (call->status == 200 &&
                   (scoring || json_string_length(json_object_get(answer, "Error")) == 0)));
     if (good && scoring)
@@ -156,13 +156,13 @@ static void check_args(struct world *world, struct http_call *call, bool scoring
     if (good && !scoring)
         check_filter(&args, answer);
     if (good)
-        same_answer(world, call, &args, &arena);
+        same_answer(core, call, &args, &arena);
     json_decref(answer);
     arena_done(&arena);
 }
 
 /* A pod that was told to be bound is bound there, and the books agree. */
-static void check_bind(struct world *world, struct http_call *call)
+static void check_bind(struct core_fixture *core, struct http_call *call)
 {
     struct extender_bind bind;
     struct arena arena;
@@ -179,13 +179,13 @@ static void check_bind(struct world *world, struct http_call *call)
             strbuf_init(&out);
             const char *path =
                 arena_printf(&arena, "/api/v1/namespaces/%s/pods/%s", bind.namespace, bind.pod);
-            must(fake_apiserver_request(world->app.fake, "GET", path, TEXT(""), &out) == 200);
+            must(fake_apiserver_request(core->app.fake, "GET", path, TEXT(""), &out) == 200);
             const struct second pod = second_read((struct text){out.data, out.len});
             must(second_says(second_at(pod.value, "spec.nodeName"), bind.node));
             must(second_says(second_at(pod.value, "metadata.uid"), bind.uid));
             json_decref(pod.value);
         }
-        world_close(world);
+        core_close(core);
     }
     json_decref(answer);
     arena_done(&arena);
@@ -212,7 +212,7 @@ static void check_preempt(struct http_call *call)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pieces pieces = pieces_of(data, size);
-    struct world *world = world_take();
+    struct core_fixture *core = core_take();
     const uint8_t door = pieces_byte(&pieces);
     const char *path = door == 'f'   ? "/scheduler/filter"
                        : door == 'p' ? "/scheduler/prioritize"
@@ -221,12 +221,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct http_call call;
     http_call_init(&call, path);
     call.body = pieces_rest(&pieces);
-    world_forget(world);
-    ask(world, &call);
+    core_forget(core);
+    ask(core, &call);
     if (door == 'b')
-        check_bind(world, &call);
+        check_bind(core, &call);
     else if (door == 'f' || door == 'p')
-        check_args(world, &call, door == 'p');
+        check_args(core, &call, door == 'p');
     else
         check_preempt(&call);
     http_call_done(&call);

@@ -37,61 +37,61 @@ static const char cluster[] =
     "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"w4\",\"uid\":\"u-w4\"},\"spec\":{\"containers\":"
     "[{\"name\":\"c\"}]}}]}";
 
-static struct world *current;
+static struct core_fixture *current;
 static bool spoiled;
 
 static int64_t now(void *ctx)
 {
-    return ((struct world *)ctx)->now_ms;
+    return ((struct core_fixture *)ctx)->now_ms;
 }
 
 static int64_t wall(void *ctx)
 {
-    return 1700000000000 + ((struct world *)ctx)->now_ms;
+    return 1700000000000 + ((struct core_fixture *)ctx)->now_ms;
 }
 
 static void take_result(void *user, struct message *take_message)
 {
-    struct world *world = user;
-    must(queue_put(world->app.queue, take_message));
+    struct core_fixture *core = user;
+    must(queue_put(core->app.queue, take_message));
 }
 
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
-    struct world *world = user;
-    informer_answer(world->informer, world->now_ms, answer);
+    struct core_fixture *core = user;
+    informer_answer(core->informer, core->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
 {
-    struct world *world = user;
-    outbox_answer(world->app.outbox, world->now_ms, answer);
+    struct core_fixture *core = user;
+    outbox_answer(core->app.outbox, core->now_ms, answer);
 }
 
-static void turn(struct world *world)
+static void turn(struct core_fixture *core)
 {
-    (void)informer_step(world->informer, world->now_ms);
-    world->watch_ops.poll(world->watch_ops.ctx, 0, world, to_watcher);
-    (void)writer_step(world->writer, 0);
-    (void)outbox_step(world->app.outbox, world->now_ms, wall(world));
-    world->call_ops.poll(world->call_ops.ctx, 0, world, to_outbox);
+    (void)informer_step(core->informer, core->now_ms);
+    core->watch_ops.poll(core->watch_ops.ctx, 0, core, to_watcher);
+    (void)writer_step(core->writer, 0);
+    (void)outbox_step(core->app.outbox, core->now_ms, wall(core));
+    core->call_ops.poll(core->call_ops.ctx, 0, core, to_outbox);
 }
 
-static void fill(struct world *world)
+static void fill(struct core_fixture *core)
 {
-    struct app *app = &world->app;
+    struct app *app = &core->app;
     enum settings_action action;
     char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"}};
     char *envp[] = {NULL};
     struct err err;
-    must(settings_load(2, argv, envp, &world->set, &action, &err) == 0);
-    atomic_store(&app->set, world->set);
-    atomic_store(&app->settings, settings_get(world->set));
+    must(settings_load(2, argv, envp, &core->set, &action, &err) == 0);
+    atomic_store(&app->set, core->set);
+    atomic_store(&app->settings, settings_get(core->set));
     app->request_rules =
         (struct request_rules){.resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
     app->inventory_rules = (struct inventory_rules){.from_labels = true};
     app->wire_rules = (struct wire_rules){"nvidia.com/vgpu", "nvidia.com/gpu"};
-    app->clock = (struct clock_ops){.ctx = world, .now_ms = now, .wall_ms = wall};
+    app->clock = (struct clock_ops){.ctx = core, .now_ms = now, .wall_ms = wall};
     app->server = "standalone";
     app->wake_namespace = "ns";
 }
@@ -105,81 +105,81 @@ static void open_store(struct app *app)
     store_ops(app->store, &app->store_ops);
 }
 
-static void note_generation(struct world *world)
+static void note_generation(struct core_fixture *core)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(world->app.view);
-    world->generation = snapshot->generation;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
+    core->generation = snapshot->generation;
 }
 
-static struct world *world_new(void)
+static struct core_fixture *core_new(void)
 {
-    struct world *world = xcalloc(1, sizeof *world);
-    struct app *app = &world->app;
+    struct core_fixture *core = xcalloc(1, sizeof *core);
+    struct app *app = &core->app;
     struct err err;
 
     log_set(LOG_ERROR, false);
-    world->now_ms = 1000000;
-    fill(world);
+    core->now_ms = 1000000;
+    fill(core);
     open_store(app);
     app->fake = fake_apiserver_new("fuzz");
-    fake_apiserver_set_clock(app->fake, wall, world);
+    fake_apiserver_set_clock(app->fake, wall, core);
     must(fake_apiserver_load_text(app->fake, "cluster", text_of(cluster), &err) == 0);
-    fake_apiserver_ops(app->fake, &world->watch_ops);
-    fake_apiserver_ops(app->fake, &world->call_ops);
+    fake_apiserver_ops(app->fake, &core->watch_ops);
+    fake_apiserver_ops(app->fake, &core->call_ops);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
-    const struct outbox_rules outbox = {.ops = &world->call_ops,
+    const struct outbox_rules outbox = {.ops = &core->call_ops,
                                         .wire = &app->wire_rules,
                                         .wake = "off",
                                         .namespace = "ns",
                                         .instance = "fuzz",
                                         .resource = "nvidia.com/vgpu",
-                                        .user = world,
+                                        .user = core,
                                         .result = take_result};
     app->outbox = outbox_new(&outbox);
-    world->writer = writer_new(app);
-    world->informer = informer_new(app, &world->watch_ops);
-    world->webhooks = webhooks_new(app);
-    must(writer_load(world->writer, &err) == 0);
+    core->writer = writer_new(app);
+    core->informer = informer_new(app, &core->watch_ops);
+    core->webhooks = webhooks_new(app);
+    must(writer_load(core->writer, &err) == 0);
     atomic_store(&app->claimed, true);
     atomic_store(&app->history_checked, true);
     for (int i = 0; i < 24; i++)
-        turn(world);
+        turn(core);
     must(app_ready(app, NULL));
-    note_generation(world);
-    return world;
+    note_generation(core);
+    return core;
 }
 
-static void world_free(struct world *world)
+static void core_free(struct core_fixture *core)
 {
-    struct app *app = &world->app;
+    struct app *app = &core->app;
 
-    informer_free(world->informer);
+    informer_free(core->informer);
     outbox_free(app->outbox);
-    writer_free(world->writer);
-    webhooks_free(world->webhooks);
+    writer_free(core->writer);
+    webhooks_free(core->webhooks);
     queue_free(app->queue);
     hints_free(app->hints);
     pod_cache_free(app->pod_cache);
     view_free(app->view);
-    world->watch_ops.free(world->watch_ops.ctx);
-    world->call_ops.free(world->call_ops.ctx);
+    core->watch_ops.free(core->watch_ops.ctx);
+    core->call_ops.free(core->call_ops.ctx);
     fake_apiserver_free(app->fake);
     store_close(app->store);
-    settings_free(world->set);
-    xfree(world);
+    settings_free(core->set);
+    xfree(core);
 }
 
 static void at_exit(void)
 {
     if (current != NULL)
-        world_free(current);
+        core_free(current);
     current = NULL;
 }
 
-struct world *world_take(void)
+struct core_fixture *core_take(void)
 {
     static bool registered;
     if (!registered) {
@@ -191,54 +191,54 @@ struct world *world_take(void)
         at_exit();
     spoiled = false;
     if (current == NULL)
-        current = world_new();
+        current = core_new();
     return current;
 }
 
 /* Every node of the snapshot keeps its invariants; so does the store, journal included. */
-static void world_audit(struct world *world)
+static void core_audit(struct core_fixture *core)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(world->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
     const struct node *node;
     struct err err;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         node_assert_valid(node);
-    must(store_verify(world->app.store, &err) == 0);
-    must(store_replay_check(world->app.store, &err) == 0);
+    must(store_verify(core->app.store, &err) == 0);
+    must(store_replay_check(core->app.store, &err) == 0);
 }
 
-void world_spoil(void)
+void core_spoil(void)
 {
     spoiled = true;
 }
 
-void world_close(struct world *world)
+void core_close(struct core_fixture *core)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(world->app.view);
-    if (snapshot->generation == world->generation)
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
+    if (snapshot->generation == core->generation)
         return;
-    world_audit(world);
-    world_spoil();
+    core_audit(core);
+    core_spoil();
 }
 
-void world_forget(struct world *world)
+void core_forget(struct core_fixture *core)
 {
-    hints_free(world->app.hints);
-    world->app.hints = hints_new();
+    hints_free(core->app.hints);
+    core->app.hints = hints_new();
 }
 
-void world_run(struct world *world)
+void core_run(struct core_fixture *core)
 {
     for (int i = 0; i < 8; i++)
-        turn(world);
+        turn(core);
 }
 
-void world_answer(struct world *world, const struct http_call *call)
+void core_answer(struct core_fixture *core, const struct http_call *call)
 {
     for (int i = 0; i < 64 && call->status == 0; i++) {
-        turn(world);
-        world->now_ms += i >= 8 ? 250 : 0; /* what is lost has its time, too */
+        turn(core);
+        core->now_ms += i >= 8 ? 250 : 0; /* what is lost has its time, too */
     }
     must(call->status != 0);
 }

@@ -13,7 +13,7 @@
 #include "support.h"
 #include "support/fake_http.h"
 
-struct world {
+struct core_fixture {
     struct app app;
     struct settings_set *set;
     char *server;
@@ -27,15 +27,15 @@ struct world {
 };
 
 /* The cluster of every run, made when there is none.  Ready. */
-struct world *world_take(void) MUST_USE;
+struct core_fixture *core_take(void) MUST_USE;
 /* The next run gets another: this cluster was changed. */
-void world_spoil(void);
+void core_spoil(void);
 /* If the ledger was changed: verification it, and let the next run have another. */
-void world_close(struct world *world);
+void core_close(struct core_fixture *core);
 /* Forget who was asked what: every run begins with empty hints. */
-void world_forget(struct world *world);
+void core_forget(struct core_fixture *core);
 /* A little further: what was changed reaches the ledger. */
-void world_run(struct world *world);
+void core_run(struct core_fixture *core);
 /* Until the call is answered; bounded. */
-void world_answer(struct world *world, const struct http_call *call);
+void core_answer(struct core_fixture *core, const struct http_call *call);
 #endif

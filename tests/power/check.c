@@ -10,7 +10,7 @@
 #include "milligpu/alloc.h"
 
 #include "store/store_internal.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt, ...)
 {
@@ -83,11 +83,11 @@ static struct store *open_it(const struct store_schema *schema, const char *path
     return store;
 }
 
-static void put(const struct platter *platter, const char *path, const char *suffix)
+static void put(const struct disk_image *image, const char *path, const char *suffix)
 {
     char name[128];
     (void)snprintf(name, sizeof name, "%s%s", path, suffix);
-    const struct platter_file *file = platter_find(platter, name);
+    const struct disk_image_file *file = disk_image_find(image, name);
     if (file != NULL)
         disk_put(name, (struct text){file->now, file->now_len});
 }
@@ -122,18 +122,18 @@ static void go_on(struct store **store, const struct store_schema *schema, const
         broken(found, "verification after one more batch: %s", err.text);
 }
 
-void check_ledger(const struct platter *platter, const struct trace_event *at,
+void check_ledger(const struct disk_image *image, const struct trace_event *at,
                   enum check_depth depth, struct check_found *out)
 {
-    const struct trace *trace = platter->trace;
+    const struct trace *trace = image->trace;
     const struct store_schema *schema = at->migrates ? trace_next_schema() : &store_schema;
     struct err err;
 
     *out = (struct check_found){.broken = false};
     disk_clear();
-    put(platter, trace->path, "");
-    put(platter, trace->path, "-wal");
-    put(platter, trace->path, "-journal");
+    put(image, trace->path, "");
+    put(image, trace->path, "-wal");
+    put(image, trace->path, "-journal");
     struct store *store = open_it(schema, trace->path, out);
     if (store != NULL)
         look(trace, store, out);
@@ -145,16 +145,16 @@ void check_ledger(const struct platter *platter, const struct trace_event *at,
     store_close(store);
 }
 
-void check_copy(const struct platter *platter, const char *name, struct check_found *out)
+void check_copy(const struct disk_image *image, const char *name, struct check_found *out)
 {
-    const struct trace *trace = platter->trace;
+    const struct trace *trace = image->trace;
     struct err err;
 
     *out = (struct check_found){.broken = false};
     disk_clear();
-    put(platter, name, "");
-    put(platter, name, "-wal");
-    put(platter, name, "-journal");
+    put(image, name, "");
+    put(image, name, "-wal");
+    put(image, name, "-journal");
     struct store *store = open_it(trace_next_schema(), name, out);
     if (store != NULL)
         look(trace, store, out);

@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_POWER_CHECK_H
 #define MILLIGPU_TESTS_POWER_CHECK_H
 
-#include "platter.h"
+#include "disk_image.h"
 
 enum { CHECK_TEXT_BYTES = 512 };
 
@@ -24,10 +24,10 @@ enum check_depth {
 };
 
 /* Put what is built on the disk, open it, load it, compare it with the states of the load. */
-void check_ledger(const struct platter *platter, const struct trace_event *at,
+void check_ledger(const struct disk_image *image, const struct trace_event *at,
                   enum check_depth depth, struct check_found *out);
 
 /* The same for one finished backup, by its name. */
-void check_copy(const struct platter *platter, const char *name, struct check_found *out);
+void check_copy(const struct disk_image *image, const char *name, struct check_found *out);
 
 #endif

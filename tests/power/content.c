@@ -19,7 +19,7 @@ struct sum {
 
 /* The log as far as it was read: where each page is, the newest first. */
 struct reading {
-    const struct platter_file *log;
+    const struct disk_image_file *log;
     size_t frame; /* the next one */
     struct sum sum;
     size_t pages;                /* of the database, by the last commit; 0: there was none */
@@ -54,7 +54,7 @@ static bool sum_is(struct sum sum, const char *at)
 
 static bool read_head(struct reading *reading)
 {
-    const struct platter_file *log = reading->log;
+    const struct disk_image_file *log = reading->log;
     if (log == NULL || log->now_len < LOG_HEAD || big(log->now) != MAGIC_LITTLE ||
         big(log->now + 8) != PAGE)
         return false;
@@ -75,7 +75,7 @@ static void commit(struct reading *reading, size_t pages)
 
 static bool read_frame(struct reading *reading)
 {
-    const struct platter_file *log = reading->log;
+    const struct disk_image_file *log = reading->log;
     const size_t at = LOG_HEAD + reading->frame * FRAME;
     if (at + FRAME > log->now_len)
         return false;
@@ -101,7 +101,7 @@ static bool read_frame(struct reading *reading)
 }
 
 /* What was read of the part that is synced, for as long as that part is the same. */
-static const struct reading *read_synced(const struct platter_file *log)
+static const struct reading *read_synced(const struct disk_image_file *log)
 {
     static struct reading kept;
     static uint32_t number;
@@ -123,7 +123,7 @@ static const struct reading *read_synced(const struct platter_file *log)
     return &kept;
 }
 
-static void read_on(struct reading *reading, const struct platter_file *log)
+static void read_on(struct reading *reading, const struct disk_image_file *log)
 {
     const struct reading *kept = read_synced(log);
     memcpy(reading->page, kept->page, (kept->last + 1) * sizeof kept->page[0]);
@@ -146,7 +146,7 @@ static void read_on(struct reading *reading, const struct platter_file *log)
         continue;
 }
 
-static uint64_t page_of_file(const struct platter_file *file, size_t page)
+static uint64_t page_of_file(const struct disk_image_file *file, size_t page)
 {
     const size_t at = (page - 1) * PAGE;
     uint64_t hash = page;
@@ -162,20 +162,20 @@ static uint64_t page_of_file(const struct platter_file *file, size_t page)
     return hash;
 }
 
-static const struct platter_file *side_file(const struct platter *platter, const char *path,
-                                            const char *suffix)
+static const struct disk_image_file *side_file(const struct disk_image *image, const char *path,
+                                               const char *suffix)
 {
     char name[128];
     (void)snprintf(name, sizeof name, "%s%s", path, suffix);
-    return platter_find(platter, name);
+    return disk_image_find(image, name);
 }
 
-bool content_hash(const struct platter *platter, const char *path, uint64_t *out)
+bool content_hash(const struct disk_image *image, const char *path, uint64_t *out)
 {
     static struct reading reading;
-    const struct platter_file *file = platter_find(platter, path);
-    const struct platter_file *journal = side_file(platter, path, "-journal");
-    const struct platter_file *log = side_file(platter, path, "-wal");
+    const struct disk_image_file *file = disk_image_find(image, path);
+    const struct disk_image_file *journal = side_file(image, path, "-journal");
+    const struct disk_image_file *log = side_file(image, path, "-wal");
 
     if (file == NULL || file->now_len == 0 || (journal != NULL && journal->now_len > 0))
         return false;

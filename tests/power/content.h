@@ -9,9 +9,9 @@
 #ifndef MILLIGPU_TESTS_POWER_CONTENT_H
 #define MILLIGPU_TESTS_POWER_CONTENT_H
 
-#include "platter.h"
+#include "disk_image.h"
 
 /* False: there is a journal, or no database; such an image is like no other. */
-bool content_hash(const struct platter *platter, const char *path, uint64_t *out);
+bool content_hash(const struct disk_image *image, const char *path, uint64_t *out);
 
 #endif

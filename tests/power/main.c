@@ -33,7 +33,7 @@ struct options {
 struct power {
     const struct options *options;
     struct trace trace;
-    struct platter platter;
+    struct disk_image image;
     struct seen images;
     struct seen contents;
     struct seen copies;
@@ -78,10 +78,10 @@ static void violate(struct power *power, const char *what)
     if (options->bites || power->violations > REPORTS_MAX)
         return;
     (void)printf("violation at point %zu: %s\n  unsynced, + is kept:", power->point, what);
-    for (size_t i = 0; i < power->platter.changes; i++)
-        (void)printf(" %c%zu", power->keep[i] ? '+' : '-', power->platter.change[i]);
+    for (size_t i = 0; i < power->image.changes; i++)
+        (void)printf(" %c%zu", power->keep[i] ? '+' : '-', power->image.change[i]);
     if (power->torn != SIZE_MAX)
-        (void)printf("; torn is %zu, at boundary %zu", power->platter.change[power->torn],
+        (void)printf("; torn is %zu, at boundary %zu", power->image.change[power->torn],
                      power->tear);
     (void)printf("\n  again: power --point %zu --commits %u --load %" PRIu64, power->point,
                  options->load.commits, options->load.seed);
@@ -120,7 +120,7 @@ static bool open_really(struct power *power, enum check_depth depth, uint32_t *o
 
     power->opened++;
     power->audited += depth >= CHECK_AUDIT;
-    check_ledger(&power->platter, promise(power), depth, &found);
+    check_ledger(&power->image, promise(power), depth, &found);
     *out = found.state | (found.claimed ? (uint32_t)CLAIMED : 0);
     power->taken_off += found.taken_off;
     if (found.broken)
@@ -133,7 +133,7 @@ static bool meet(struct power *power, uint64_t hash, uint32_t *out)
 {
     uint64_t content = 0;
     uint32_t known = 0;
-    const bool like = content_hash(&power->platter, power->trace.path, &content);
+    const bool like = content_hash(&power->image, power->trace.path, &content);
 
     content += promise(power)->migrates;
     const bool seen = like && seen_find(&power->contents, content, &known);
@@ -159,14 +159,14 @@ static void look_at_copies(struct power *power)
     const uint32_t acknowledged = promise(power)->copies;
 
     for (uint32_t i = 0; i < trace->copies; i++) {
-        const struct platter_file *file = platter_find(&power->platter, trace->copy[i].name);
+        const struct disk_image_file *file = disk_image_find(&power->image, trace->copy[i].name);
         struct check_found found;
         uint32_t known = 0;
         if (file == NULL && i < acknowledged)
             violate(power, "an acknowledged copy is gone");
         if (file == NULL || seen_find(&power->copies, file->hash + i, &known))
             continue;
-        check_copy(&power->platter, trace->copy[i].name, &found);
+        check_copy(&power->image, trace->copy[i].name, &found);
         if (!found.broken && found.state != trace->copy[i].state) {
             violate(power, "a copy holds another state than it was made of");
         } else if (found.broken) {
@@ -184,8 +184,8 @@ static void one_image(struct power *power, size_t torn, size_t tear)
     power->built++;
     power->torn = torn;
     power->tear = tear;
-    platter_build(&power->platter, power->keep, torn, tear);
-    const uint64_t hash = platter_hash(&power->platter) + promise(power)->migrates;
+    disk_image_build(&power->image, power->keep, torn, tear);
+    const uint64_t hash = disk_image_hash(&power->image) + promise(power)->migrates;
     bool whole = true;
     if (!seen_find(&power->images, hash, &found)) {
         power->distinct++;
@@ -196,12 +196,12 @@ static void one_image(struct power *power, size_t torn, size_t tear)
     if (whole)
         judge(power, found);
     look_at_copies(power);
-    platter_forget(&power->platter);
+    disk_image_forget(&power->image);
 }
 
 static void keep_all(struct power *power, bool keep)
 {
-    const size_t changes = power->platter.changes;
+    const size_t changes = power->image.changes;
     if (changes > power->keep_room) {
         power->keep_room = 2 * changes;
         power->keep = xrealloc(power->keep, power->keep_room, sizeof *power->keep);
@@ -213,12 +213,12 @@ static void keep_all(struct power *power, bool keep)
 /* Torn, with all others; and torn, with what was written before it only. */
 static void each_tear(struct power *power, size_t torn, bool only_all)
 {
-    const size_t tears = platter_tears(&power->platter, torn);
+    const size_t tears = disk_image_tears(&power->image, torn);
     for (size_t tear = 0; tear < tears; tear++) {
         keep_all(power, true);
         power->keep[torn] = false;
         one_image(power, torn, tear);
-        memset(power->keep + torn, 0, power->platter.changes - torn);
+        memset(power->keep + torn, 0, power->image.changes - torn);
         if (only_all)
             power->built++;
         else
@@ -228,14 +228,14 @@ static void each_tear(struct power *power, size_t torn, bool only_all)
 
 static void keep_subset(struct power *power, unsigned subset)
 {
-    for (size_t i = 0; i < power->platter.changes; i++)
+    for (size_t i = 0; i < power->image.changes; i++)
         power->keep[i] = (subset >> i & 1) != 0;
     one_image(power, SIZE_MAX, 0);
 }
 
 static void every_image(struct power *power)
 {
-    const size_t changes = power->platter.changes;
+    const size_t changes = power->image.changes;
 
     keep_all(power, false);
     one_image(power, SIZE_MAX, 0);
@@ -266,7 +266,7 @@ static void every_image(struct power *power)
  */
 static void every_new_image(struct power *power)
 {
-    const size_t changes = power->platter.changes;
+    const size_t changes = power->image.changes;
     const size_t last = changes - 1;
 
     power->built += 2 * changes; /* none, each prefix, the last missing, each other alone */
@@ -311,7 +311,7 @@ static void all_images(struct power *power)
 /* Any of what can be: each change there or not, by chance, and perhaps one torn. */
 static void any_image(struct power *power)
 {
-    const size_t changes = power->platter.changes;
+    const size_t changes = power->image.changes;
     size_t torn = SIZE_MAX;
     size_t tear = 0;
 
@@ -323,7 +323,7 @@ static void any_image(struct power *power)
     }
     if (changes > 0 && draw(power, 2) == 0) {
         const size_t at = (size_t)draw(power, changes);
-        const size_t tears = platter_tears(&power->platter, at);
+        const size_t tears = disk_image_tears(&power->image, at);
         if (tears > 0) {
             torn = at;
             tear = (size_t)draw(power, tears);
@@ -350,7 +350,7 @@ static void go(struct power *power)
     const size_t points = power->trace.events;
 
     for (power->point = 0; power->point < points; power->point++) {
-        platter_step(&power->platter, power->point);
+        disk_image_step(&power->image, power->point);
         tell_progress(power);
         if (power->point < options->from || power->point >= options->to)
             continue;
@@ -477,7 +477,7 @@ int main(int count, char **words)
     must(sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) == SQLITE_OK);
     must(sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 2000) == SQLITE_OK);
     trace_record(&power.trace, &options.load);
-    platter_init(&power.platter, &power.trace);
+    disk_image_init(&power.image, &power.trace);
     seen_init(&power.images);
     seen_init(&power.contents);
     seen_init(&power.copies);
@@ -491,7 +491,7 @@ int main(int count, char **words)
     seen_done(&power.contents);
     seen_done(&power.copies);
     xfree(power.keep);
-    platter_done(&power.platter);
+    disk_image_done(&power.image);
     trace_done(&power.trace);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

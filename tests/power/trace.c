@@ -11,7 +11,7 @@
 #include "milligpu/strbuf.h"
 
 #include "store/store_internal.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 enum { PODS = 10, NODES = 3, GPUS = 2, AGE_MS = 60 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
@@ -19,7 +19,7 @@ static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 struct load {
     struct trace *trace;
     const struct trace_rules *rules;
-    struct world world;
+    struct core_fixture core;
     struct store *store;
     struct store_ops ops;
     sqlite3 *reader; /* somebody who reads for a while, and holds the log */
@@ -46,7 +46,7 @@ static void fail(const struct err *err)
 
 uint64_t trace_digest(const struct ledger *ledger)
 {
-    CLEANUP(xfreep) char *dump = world_dump(ledger);
+    CLEANUP(xfreep) char *dump = core_dump(ledger);
     uint64_t digest = UINT64_C(0xcbf29ce484222325);
     for (const char *at = dump; *at != '\0'; at++)
         digest = (digest ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
@@ -84,7 +84,7 @@ static void acknowledge(struct load *load)
     struct trace *trace = load->trace;
     trace->state = xgrow(trace->state, trace->states, &trace->state_room, sizeof *trace->state);
     trace->state[trace->states++] = (struct trace_state){
-        .digest = trace_digest(load->world.ledger),
+        .digest = trace_digest(load->core.ledger),
         .seq = load->store != NULL ? load->store->seq_stable : 0,
     };
 }
@@ -148,47 +148,47 @@ static void close_store(struct load *load)
 
 static void show_node(struct load *load, const char *node)
 {
-    struct world_gpu gpu[GPUS] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
+    struct core_gpu gpu[GPUS] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
     gpu[1].sick = draw(load, 3) == 0;
     gpu[1].cordoned = draw(load, 3) == 0;
-    (void)world_node(&load->world, node, gpu, GPUS);
+    (void)core_node(&load->core, node, gpu, GPUS);
 }
 
 static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400"};
 
 static void reserve(struct load *load, const char *uid, const char *node)
 {
-    struct world *world = &load->world;
+    struct core_fixture *core = &load->core;
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .uid = uid,
                                     .namespace = "default",
                                     .name = "pod",
                                     .node = node,
                                     .request =
-                                        world_request(world, wants[draw(load, ARRAY_LEN(wants))]),
-                                    .version = (uint64_t)world->now_ms + 1};
-    (void)world_do(world, &command);
+                                        core_request(core, wants[draw(load, ARRAY_LEN(wants))]),
+                                    .version = (uint64_t)core->now_ms + 1};
+    (void)core_do(core, &command);
 }
 
 /* In a later version the pod asks what it asked before, which is one of these. */
 static void judge_again(struct load *load, const char *uid)
 {
-    struct world *world = &load->world;
+    struct core_fixture *core = &load->core;
     enum verdict verdict = VERDICT_REFUSED;
 
     for (size_t i = 0; i < ARRAY_LEN(wants) && verdict == VERDICT_REFUSED; i++) {
         const struct command command = {.kind = COMMAND_VERSION,
                                         .uid = uid,
-                                        .request = world_request(world, wants[i]),
-                                        .version = (uint64_t)world->now_ms + 1};
-        verdict = world_do(world, &command);
+                                        .request = core_request(core, wants[i]),
+                                        .version = (uint64_t)core->now_ms + 1};
+        verdict = core_do(core, &command);
     }
     load->trace->versions += verdict == VERDICT_OK;
 }
 
 static void one_command(struct load *load)
 {
-    struct world *world = &load->world;
+    struct core_fixture *core = &load->core;
     char uid[16];
     char node[16];
     (void)snprintf(uid, sizeof uid, "p%u", draw(load, PODS));
@@ -209,24 +209,24 @@ static void one_command(struct load *load)
     else if (what < 9)
         reserve(load, uid, node);
     else if (what < 12)
-        (void)world_adopt(world, world_pod(world, uid, node), "300");
+        (void)core_adopt(core, core_pod(core, uid, node), "300");
     else if (what < 14)
         judge_again(load, uid);
     else
-        (void)world_do(world, &others[what - 14]);
+        (void)core_do(core, &others[what - 14]);
 }
 
 static void write_all(struct load *load)
 {
-    const struct world *world = &load->world;
+    const struct core_fixture *core = &load->core;
     struct err err;
 
-    for (size_t i = 0; i < world->dones; i++) {
-        const struct change *change = &world->done[i];
+    for (size_t i = 0; i < core->dones; i++) {
+        const struct change *change = &core->done[i];
         const struct allocation *allocation = change->after;
         const struct node *node =
             change->node_after != NULL ? change->node_after : change->node_before;
-        struct command command = {.kind = change->kind, .at_ms = world->now_ms, .why = "test"};
+        struct command command = {.kind = change->kind, .at_ms = core->now_ms, .why = "test"};
         if (allocation != NULL) {
             command.uid = allocation->is.uid;
             command.namespace = allocation->is.namespace;
@@ -241,7 +241,7 @@ static void write_all(struct load *load)
 
 static void maintain(struct load *load)
 {
-    const int64_t now_ms = load->world.now_ms;
+    const int64_t now_ms = load->core.now_ms;
     const int pages = load->store->wal_pages;
     const uint64_t rows = atomic_load(&load->store->journal_rows);
     struct err err;
@@ -259,7 +259,7 @@ static void one_batch(struct load *load)
     const uint32_t kind = draw(load, 20);
     const uint32_t most = kind < 13 ? 1 : kind < 19 ? 3 : 12;
 
-    while (load->world.dones < most)
+    while (load->core.dones < most)
         one_command(load);
     if (load->ops.begin(load->ops.ctx, &err) < 0)
         fail(&err);
@@ -268,13 +268,13 @@ static void one_batch(struct load *load)
     if (draw(load, 40) == 0) {
         load->ops.rollback(load->ops.ctx);
         load->begun = (uint32_t)load->trace->states - 1;
-        while (load->world.dones > 0)
-            world_undo(&load->world);
+        while (load->core.dones > 0)
+            core_undo(&load->core);
         return;
     }
     if (load->ops.commit(load->ops.ctx, &err) < 0)
         fail(&err);
-    world_run_until_idle(&load->world);
+    core_run_until_idle(&load->core);
     acknowledge(load);
     maintain(load);
 }
@@ -335,7 +335,7 @@ void trace_record(struct trace *trace, const struct trace_rules *rules)
     }
     (void)snprintf(trace->path, sizeof trace->path, "%s/ledger.db", trace->folder);
     strbuf_init(&trace->bytes);
-    world_init(&load.world);
+    core_init(&load.core);
     disk_install();
     disk_clear();
     acknowledge(&load);
@@ -347,7 +347,7 @@ void trace_record(struct trace *trace, const struct trace_rules *rules)
     live(&load);
     close_store(&load);
     disk_watch(NULL, NULL);
-    world_done(&load.world);
+    core_done(&load.core);
 }
 
 static void remove_folder(const char *name)

@@ -1,7 +1,7 @@
 /*
  * crash_ledger - judges ledger files for tests/crash, and migrates one to be killed meanwhile.
  *
- *   crash_ledger judge           first the version that the daemon writes; then a line each way:
+ *   crash_ledger verify           first the version that the daemon writes; then a line each way:
  *                                "VERSION FILE" -> "ok", or what is wrong
  *   crash_ledger migrate FILE    from this version to a made-up next one
  *
@@ -99,7 +99,7 @@ static int migrate(const char *file)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "judge") == 0)
+    if (argc == 2 && strcmp(argv[1], "verify") == 0)
         return serve();
     if (argc == 3 && strcmp(argv[1], "migrate") == 0)
         return migrate(argv[2]);

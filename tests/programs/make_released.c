@@ -13,14 +13,14 @@
 #include "milligpu/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/core_fixture.h"
 #include "support/ledger_text.h"
-#include "support/world.h"
 
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 static const int64_t first_ms = INT64_C(1793491200000); /* 2026-11-01 */
 
 struct maker {
-    struct world world;
+    struct core_fixture core;
     struct store *store;
     struct store_ops ops;
 };
@@ -34,26 +34,25 @@ static void fail(const char *what)
 /* One batch of one command, which has to change something. */
 static void make(struct maker *maker, struct command command)
 {
-    struct world *world = &maker->world;
+    struct core_fixture *core = &maker->core;
     struct err err;
 
-    command.at_ms = world->now_ms += 1500;
-    if (world_do(world, &command) != VERDICT_OK)
+    command.at_ms = core->now_ms += 1500;
+    if (core_do(core, &command) != VERDICT_OK)
         fail(command_name(command.kind));
     if (maker->ops.begin(maker->ops.ctx, &err) < 0 ||
-        maker->ops.write(maker->ops.ctx, &command, &world->done[world->dones - 1], &err) !=
+        maker->ops.write(maker->ops.ctx, &command, &core->done[core->dones - 1], &err) !=
             STORE_OK ||
         maker->ops.commit(maker->ops.ctx, &err) < 0)
         fail(err.text);
-    world_run_until_idle(world);
+    core_run_until_idle(core);
 }
 
-static void node(struct maker *maker, const char *name, const char *uid,
-                 const struct world_gpu *gpu, uint32_t gpus)
+static void node(struct maker *maker, const char *name, const char *uid, const struct core_gpu *gpu,
+                 uint32_t gpus)
 {
-    make(maker,
-         (struct command){.kind = COMMAND_NODE,
-                          .inventory = world_inventory(&maker->world, name, uid, gpu, gpus)});
+    make(maker, (struct command){.kind = COMMAND_NODE,
+                                 .inventory = core_inventory(&maker->core, name, uid, gpu, gpus)});
 }
 
 static void reserve(struct maker *maker, const char *uid, const char *on, const char *words)
@@ -62,9 +61,9 @@ static void reserve(struct maker *maker, const char *uid, const char *on, const 
         .kind = COMMAND_RESERVE,
         .uid = uid,
         .namespace = "team-a",
-        .name = arena_printf(&maker->world.arena, "pod-%s", uid),
+        .name = arena_printf(&maker->core.arena, "pod-%s", uid),
         .node = on,
-        .request = world_request(&maker->world, words),
+        .request = core_request(&maker->core, words),
     };
     make(maker, command);
 }
@@ -78,7 +77,7 @@ static void observe(struct maker *maker, const struct pod *pod, const char *word
         .name = pod->name,
         .node = pod->node,
         .pod = pod,
-        .request = words != NULL ? world_request(&maker->world, words) : NULL,
+        .request = words != NULL ? core_request(&maker->core, words) : NULL,
     };
     make(maker, command);
 }
@@ -88,16 +87,16 @@ static void step(struct maker *maker, enum command_kind kind, const char *uid)
     make(maker, (struct command){.kind = kind, .uid = uid, .why = "ended"});
 }
 
-static const struct world_gpu two[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
-                                       {.id = "GPU-aaaaaaaa-0002", .index = 1, .mib = 81920}};
-static const struct world_gpu counted[] = {{.index = 0, .mib = 40960}, {.index = 1, .mib = 40960}};
-static const struct world_gpu named[] = {{.id = "GPU-cccccccc-0001", .index = 0, .mib = 40960},
-                                         {.id = "GPU-cccccccc-0002", .index = 1, .mib = 40960}};
-static const struct world_gpu copied[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
-                                          {.id = "GPU-dddddddd-0001", .index = 1, .milli = 500}};
-static const struct world_gpu shrinking[] = {{.id = "GPU-bbbbbbbb-0001", .index = 0, .mib = 24576},
-                                             {.id = "GPU-bbbbbbbb-0002", .index = 1, .mib = 24576}};
-static const struct world_gpu sick[] = {
+static const struct core_gpu two[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
+                                      {.id = "GPU-aaaaaaaa-0002", .index = 1, .mib = 81920}};
+static const struct core_gpu counted[] = {{.index = 0, .mib = 40960}, {.index = 1, .mib = 40960}};
+static const struct core_gpu named[] = {{.id = "GPU-cccccccc-0001", .index = 0, .mib = 40960},
+                                        {.id = "GPU-cccccccc-0002", .index = 1, .mib = 40960}};
+static const struct core_gpu copied[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
+                                         {.id = "GPU-dddddddd-0001", .index = 1, .milli = 500}};
+static const struct core_gpu shrinking[] = {{.id = "GPU-bbbbbbbb-0001", .index = 0, .mib = 24576},
+                                            {.id = "GPU-bbbbbbbb-0002", .index = 1, .mib = 24576}};
+static const struct core_gpu sick[] = {
     {.id = "GPU-eeeeeeee-0001", .index = 0, .mib = 16384, .sick = true},
     {.id = "GPU-eeeeeeee-0002", .index = 1, .mib = 16384, .cordoned = true}};
 
@@ -123,16 +122,15 @@ static void make_past(struct maker *maker)
 
 static void observe_all(struct maker *maker)
 {
-    struct world *world = &maker->world;
-    struct pod *believed = world_pod(world, "believed", "old-node");
-    world_note(world, believed, "c0 GPU-ffffffff-0001 250 1000");
+    struct core_fixture *core = &maker->core;
+    struct pod *believed = core_pod(core, "believed", "old-node");
+    core_note(core, believed, "c0 GPU-ffffffff-0001 250 1000");
     observe(maker, believed, "250"); /* on a node that nobody knows: its GPU is absent */
-    observe(maker, world_pod(world, "presumed", "honest"), "200");
-    struct pod *whole = world_pod(world, "whole", "counted");
+    observe(maker, core_pod(core, "presumed", "honest"), "200");
+    struct pod *whole = core_pod(core, "whole", "counted");
     whole->whole_gpus = 1;
     observe(maker, whole, NULL);
-    observe(maker, world_pod(world, "crowd", "sick"),
-            "3000"); /* more than the node has: unplaced */
+    observe(maker, core_pod(core, "crowd", "sick"), "3000"); /* more than the node has: unplaced */
 }
 
 static void make_present(struct maker *maker)
@@ -186,21 +184,21 @@ int main(int argc, char **argv)
         return 2;
     }
     const struct store_rules rules = {.path = argv[1], .retention_days = 30};
-    world_init(&maker.world);
-    maker.world.now_ms = first_ms;
+    core_init(&maker.core);
+    maker.core.now_ms = first_ms;
     if (store_open(&rules, &maker.store, &err) < 0 ||
         store_set_cluster(maker.store, "uid-of-kube-system", &err) < 0)
         fail(err.text);
     store_ops(maker.store, &maker.ops);
     make_past(&maker);
-    maker.world.now_ms += 40 * day_ms;
+    maker.core.now_ms += 40 * day_ms;
     maker.store->limits.retain_ms = 0;
-    if (maker.ops.maintain(maker.ops.ctx, maker.world.now_ms, &err) < 0)
+    if (maker.ops.maintain(maker.ops.ctx, maker.core.now_ms, &err) < 0)
         fail(err.text);
     make_present(&maker);
     copy_killed(argv[1]);
     store_close(maker.store);
-    world_done(&maker.world);
+    core_done(&maker.core);
     CLEANUP(xfreep) char *text = ledger_text(argv[1], argv[1]);
     (void)fputs(text, stdout);
     return 0;

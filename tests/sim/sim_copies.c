@@ -12,18 +12,18 @@
 
 /* --- whose it is --- */
 
-static struct truth_copied *copied_of(const struct sim *sim, const char *id)
+static struct model_copied *copied_of(const struct sim *sim, const char *id)
 {
-    struct truth *truth = (struct truth *)(uintptr_t)&sim->truth;
+    struct model *model = (struct model *)(uintptr_t)&sim->model;
 
-    for (uint32_t i = 0; i < truth->copies; i++)
-        if (strcmp(truth->copied[i].id, id) == 0)
-            return &truth->copied[i];
+    for (uint32_t i = 0; i < model->copies; i++)
+        if (strcmp(model->copied[i].id, id) == 0)
+            return &model->copied[i];
     return NULL;
 }
 
 /* Else a new ledger may have begun while it did not. */
-static bool has_always_shown(const struct truth_node *node, const char *id)
+static bool has_always_shown(const struct model_node *node, const char *id)
 {
     for (uint32_t v = 0; v < node->versions; v++) {
         bool shown = false;
@@ -37,7 +37,7 @@ static bool has_always_shown(const struct truth_node *node, const char *id)
 }
 
 /* Then pods of its former life may hold what it shows, and take that with them: TRUST.md, Known. */
-static bool came_again(const struct truth_node *node)
+static bool came_again(const struct model_node *node)
 {
     bool came = false;
     bool went = false;
@@ -51,19 +51,19 @@ static bool came_again(const struct truth_node *node)
     return false;
 }
 
-enum copies_whose copies_whose(const struct sim *sim, const struct truth_node *node, const char *id)
+enum copies_whose copies_whose(const struct sim *sim, const struct model_node *node, const char *id)
 {
-    const struct truth_copied *copied = copied_of(sim, id);
+    const struct model_copied *copied = copied_of(sim, id);
 
     if (copied == NULL)
         return COPIES_ITS_OWN;
-    if (!copied->known || came_again(&sim->truth.node[copied->owner]) ||
-        (sim->rules.loses && !has_always_shown(&sim->truth.node[copied->owner], id)))
+    if (!copied->known || came_again(&sim->model.node[copied->owner]) ||
+        (sim->rules.loses && !has_always_shown(&sim->model.node[copied->owner], id)))
         return COPIES_UNSURE;
-    return copied->owner == node - sim->truth.node ? COPIES_ITS_OWN : COPIES_ANOTHERS;
+    return copied->owner == node - sim->model.node ? COPIES_ITS_OWN : COPIES_ANOTHERS;
 }
 
-bool copies_at(const struct sim *sim, const struct truth_node *node)
+bool copies_at(const struct sim *sim, const struct model_node *node)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
         if (copied_of(sim, node->is.gpu[i].id) != NULL)
@@ -72,34 +72,34 @@ bool copies_at(const struct sim *sim, const struct truth_node *node)
 }
 
 /* The Node is gone, and whoever comes next may take over. */
-void copies_node_gone(struct sim *sim, const struct truth_node *node)
+void copies_node_gone(struct sim *sim, const struct model_node *node)
 {
-    for (uint32_t i = 0; i < sim->truth.copies; i++)
-        if (sim->truth.copied[i].owner == node - sim->truth.node)
-            sim->truth.copied[i].known = false;
+    for (uint32_t i = 0; i < sim->model.copies; i++)
+        if (sim->model.copied[i].owner == node - sim->model.node)
+            sim->model.copied[i].known = false;
 }
 
 /* Has milligpud written down that the UUIDs are that node's? */
-static bool is_known(const struct sim *sim, const struct truth_node *node)
+static bool is_known(const struct sim *sim, const struct model_node *node)
 {
     return sim->rules.loses || sim->daemon.applied_nodes >= node->is.version;
 }
 
 /* --- what nodes do --- */
 
-static void copy(struct sim *sim, struct truth_node *node, const struct truth_node *from,
+static void copy(struct sim *sim, struct model_node *node, const struct model_node *from,
                  uint32_t at)
 {
-    const struct truth_gpu *gpu = &from->is.gpu[at];
+    const struct model_gpu *gpu = &from->is.gpu[at];
 
     if (copied_of(sim, gpu->id) == NULL) {
-        must(sim->truth.copies < TRUTH_COPIES);
-        struct truth_copied *copied = &sim->truth.copied[sim->truth.copies++];
-        *copied = (struct truth_copied){.owner = (uint32_t)(from - sim->truth.node),
+        must(sim->model.copies < TRUTH_COPIES);
+        struct model_copied *copied = &sim->model.copied[sim->model.copies++];
+        *copied = (struct model_copied){.owner = (uint32_t)(from - sim->model.node),
                                         .known = !gpu->missing && is_known(sim, from)};
         (void)snprintf(copied->id, sizeof copied->id, "%s", gpu->id);
     }
-    struct truth_gpu *mine = &node->is.gpu[node->is.gpus];
+    struct model_gpu *mine = &node->is.gpu[node->is.gpus];
     *mine = *gpu;
     mine->alias[0] = '\0';
     mine->index = node->is.gpus++;
@@ -107,7 +107,7 @@ static void copy(struct sim *sim, struct truth_node *node, const struct truth_no
     mine->missing = mine->ill = false;
 }
 
-static bool has(const struct truth_node *node, const char *id)
+static bool has(const struct model_node *node, const char *id)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
         if (strcmp(node->is.gpu[i].id, id) == 0)
@@ -116,7 +116,7 @@ static bool has(const struct truth_node *node, const char *id)
 }
 
 /* One UUID of that node, or as many as there is place for. */
-static bool copy_from(struct sim *sim, struct truth_node *node, const struct truth_node *from,
+static bool copy_from(struct sim *sim, struct model_node *node, const struct model_node *from,
                       bool all)
 {
     bool any = false;
@@ -131,7 +131,7 @@ static bool copy_from(struct sim *sim, struct truth_node *node, const struct tru
     return any;
 }
 
-static void come_and_go(struct sim *sim, struct truth_node *node)
+static void come_and_go(struct sim *sim, struct model_node *node)
 {
     bool any = false;
     bool shows = false;
@@ -144,35 +144,35 @@ static void come_and_go(struct sim *sim, struct truth_node *node)
             node->is.gpu[i].missing = shows;
     }
     if (any)
-        world_patch_node(sim, node, shows ? "is_itself_again" : "is_a_copy_again");
+        core_patch_node(sim, node, shows ? "is_itself_again" : "is_a_copy_again");
 }
 
 /* Whoever is copied shows nothing for a moment, or all again. */
 static void blink(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.copies; i++) {
-        struct truth_node *owner = &sim->truth.node[sim->truth.copied[i].owner];
+    for (uint32_t i = 0; i < sim->model.copies; i++) {
+        struct model_node *owner = &sim->model.node[sim->model.copied[i].owner];
         if (!owner->is.there || owner->odd)
             continue;
         const bool shows = !owner->is.gpu[0].missing;
         for (uint32_t g = 0; g < owner->is.gpus; g++)
             owner->is.gpu[g].missing = shows;
-        world_patch_node(sim, owner, shows ? "copied_and_shows_nothing" : "copied_and_shows_all");
+        core_patch_node(sim, owner, shows ? "copied_and_shows_nothing" : "copied_and_shows_all");
         return;
     }
 }
 
-bool copies_step(struct sim *sim, struct truth_node *node, struct draw *draw)
+bool copies_step(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     if (!sim->rules.copies || node->source != TRUTH_ANNOTATED || !draw_chance(draw, 500))
         return false;
-    const struct truth_node *from = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    const struct model_node *from = &sim->model.node[draw_below(draw, sim->model.nodes)];
     const bool all = draw_chance(draw, 300);
 
     switch (draw_below(draw, 3)) {
     case 0:
         if (copy_from(sim, node, from, all))
-            world_patch_node(sim, node, all ? "is_a_clone" : "copies_a_uuid");
+            core_patch_node(sim, node, all ? "is_a_clone" : "copies_a_uuid");
         break;
     case 1:
         come_and_go(sim, node);
@@ -188,25 +188,25 @@ void copies_begin(struct sim *sim)
 {
     if (!sim->rules.copies || !sim->rules.loses)
         return;
-    for (uint32_t n = 0; n + 1 < sim->truth.nodes; n++)
-        if (copy_from(sim, &sim->truth.node[n], &sim->truth.node[n + 1], true))
-            world_patch_node(sim, &sim->truth.node[n], "is_a_clone");
+    for (uint32_t n = 0; n + 1 < sim->model.nodes; n++)
+        if (copy_from(sim, &sim->model.node[n], &sim->model.node[n + 1], true))
+            core_patch_node(sim, &sim->model.node[n], "is_a_clone");
 }
 
 /* --- what must hold --- */
 
-void judge_copies(const struct sim *sim, const struct truth_pod *pod,
-                  const struct truth_share *share)
+void oracle_copies(const struct sim *sim, const struct model_pod *pod,
+                   const struct model_share *share)
 {
-    const struct truth_node *here = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    const struct model_node *here = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
 
     must(here != NULL);
     if (copies_whose(sim, here, share->gpu) == COPIES_ANOTHERS)
         sim_violation(sim, "p%u was granted GPU %s on %s, and another node showed it first",
                       pod->name, share->gpu, pod->node);
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
-        const struct truth_node *node = &sim->truth.node[n];
-        const uint32_t sum = node != here ? judge_granted(sim, node, share->gpu, NULL) : 0;
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+        const struct model_node *node = &sim->model.node[n];
+        const uint32_t sum = node != here ? oracle_granted(sim, node, share->gpu, NULL) : 0;
         /* Where a ledger is lost while its owner cannot be read: TRUST.md, Known. */
         if (sum > 0 && !(sim->rules.loses && (node->was_odd || here->was_odd)))
             sim_violation(sim, "GPU %s is granted on %s to p%u, and %u milli of it on %s",

@@ -67,7 +67,7 @@ static int count_commit(void *ctx, struct err *err)
     struct sim *sim = ctx;
 
     if (!disk_is_cut())
-        judge_uncommitted(sim);
+        oracle_uncommitted(sim);
     others(sim, "publish_and_commit");
     const int failed = sim->daemon.store.commit(sim->daemon.store.ctx, err);
     others(sim, "commit_and_room");
@@ -254,7 +254,7 @@ void daemon_boot(struct sim *sim)
     }
     sim_met("boot");
     sim_say(sim, "milligpud is up");
-    judge_snapshot(sim);
+    oracle_snapshot(sim);
 }
 
 /* --- end --- */
@@ -364,7 +364,7 @@ static void turn_of_writer(struct sim *sim)
     if (daemon_ready(sim))
         daemon->rebuilds = false;
     if (!disk_is_cut())
-        judge_snapshot(sim);
+        oracle_snapshot(sim);
 }
 
 static void turn_of_outbox(struct sim *sim)

@@ -11,7 +11,7 @@
 
 static const int64_t KEPT_MS = INT64_C(23) * 3600 * 1000; /* of a day; the clock goes back, too */
 
-static bool is_young(const struct sim *sim, const struct truth_pod *pod)
+static bool is_young(const struct sim *sim, const struct model_pod *pod)
 {
     return sim->now_ms - pod->bound_ms + sim->forward_ms - pod->bound_forward_ms < KEPT_MS;
 }
@@ -26,7 +26,7 @@ static uint32_t rows_of(const struct sim *sim, sqlite3_stmt *stmt, const char *u
     return rows;
 }
 
-void judge_history(struct sim *sim)
+void oracle_history(struct sim *sim)
 {
     sqlite3_stmt *stmt = NULL;
 
@@ -36,9 +36,9 @@ void judge_history(struct sim *sim)
                            "SELECT count(*) FROM allocation WHERE uid = ? AND state = 'released'",
                            -1, &stmt, NULL) != SQLITE_OK)
         sim_violation(sim, "the history cannot be asked");
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!pod->ours || pod->shares == 0 || truth_alive(pod) || !is_young(sim, pod))
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (!pod->ours || pod->shares == 0 || model_alive(pod) || !is_young(sim, pod))
             continue;
         if (rows_of(sim, stmt, pod->uid) == 0)
             sim_violation(sim, "p%u was bound %lld s ago, and the history has nothing of it",

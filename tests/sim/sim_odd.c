@@ -14,7 +14,7 @@
 
 /* --- what it shows --- */
 
-static void hide(struct truth_node *node)
+static void hide(struct model_node *node)
 {
     if (node->odd)
         return;
@@ -25,7 +25,7 @@ static void hide(struct truth_node *node)
     }
 }
 
-void odd_forget(struct truth_node *node)
+void odd_forget(struct model_node *node)
 {
     if (!node->odd)
         return;
@@ -56,7 +56,7 @@ static bool cordons(const json_t *value)
 }
 
 /* proper: what milligpu.io/gpus says where nothing is odd; NULL: it is not there. */
-static void read_notes(struct truth_node *node, const json_t *object, const char *proper,
+static void read_notes(struct model_node *node, const json_t *object, const char *proper,
                        bool created)
 {
     const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
@@ -73,22 +73,22 @@ static void read_notes(struct truth_node *node, const json_t *object, const char
 
 /* --- what is written --- */
 
-static void path_of(const struct truth_node *node, const char *rest, char path[64])
+static void path_of(const struct model_node *node, const char *rest, char path[64])
 {
     (void)snprintf(path, 64, "/api/v1/nodes/%s%s", node->name, rest);
 }
 
-static void patch(struct sim *sim, const struct truth_node *node, const char *rest,
+static void patch(struct sim *sim, const struct model_node *node, const char *rest,
                   json_t *take_body)
 {
     char path[64];
 
     path_of(node, rest, path);
-    if (world_request_json(sim, "PATCH", path, take_body) != 200)
+    if (core_request_json(sim, "PATCH", path, take_body) != 200)
         sim_violation(sim, "the fake API server does not take an odd change of %s", node->name);
 }
 
-static void odd_annotations(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_annotations(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     struct strbuf body;
 
@@ -102,7 +102,7 @@ static void odd_annotations(struct sim *sim, struct truth_node *node, struct dra
     patch(sim, node, "", object);
 }
 
-static void odd_labels(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_labels(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const struct {
         const char *key;
@@ -118,7 +118,7 @@ static void odd_labels(struct sim *sim, struct truth_node *node, struct draw *dr
           json_pack("{s:{s:{s:s}}}", "metadata", "labels", label[which].key, label[which].value));
 }
 
-static void odd_count(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_count(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const count[] = {
         "0", "65", "a.b_c-d.0123456789", "99999999999999999999", "9223372036854775807", "", "0.5"};
@@ -130,7 +130,7 @@ static void odd_count(struct sim *sim, struct truth_node *node, struct draw *dra
                     which < ARRAY_LEN(count) ? count[which] : NULL));
 }
 
-static void odd_amount(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_amount(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const amount[] = {"0",
                                          "-1",
@@ -152,7 +152,7 @@ static void odd_amount(struct sim *sim, struct truth_node *node, struct draw *dr
 }
 
 /* Nothing that it has to read. */
-static void odd_elsewhere(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const key[] = {"example.com/whatever", "node.alpha.kubernetes.io/ttl",
                                       "milligpu.io/of-a-later-version"};
@@ -170,16 +170,16 @@ static void odd_elsewhere(struct sim *sim, struct truth_node *node, struct draw 
 }
 
 /* It comes as odd as it may be: true; false: what its source shows is not for that. */
-bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw)
+bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     const bool annotated = node->source == TRUTH_ANNOTATED;
-    json_t *gpus = annotated ? world_gpus(node) : NULL;
+    json_t *gpus = annotated ? core_gpus(node) : NULL;
     char amount[16];
     struct strbuf body;
 
     if (node->source == TRUTH_LABELLED)
         return false;
-    (void)snprintf(amount, sizeof amount, "%u", world_milli(node));
+    (void)snprintf(amount, sizeof amount, "%u", core_milli(node));
     const struct hostile_node is = {.name = node->name,
                                     .resource = "nvidia.com/vgpu",
                                     .amount = annotated ? NULL : amount,
@@ -191,7 +191,7 @@ bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw)
         sim_violation(sim, "an odd Node is no JSON");
     read_notes(node, object, is.gpus, true);
     strbuf_done(&body);
-    if (world_request_json(sim, "POST", "/api/v1/nodes", object) != 201)
+    if (core_request_json(sim, "POST", "/api/v1/nodes", object) != 201)
         sim_violation(sim, "the fake API server does not take an odd Node");
     json_decref(gpus);
     sim_met("odd/created");
@@ -200,37 +200,37 @@ bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw)
 
 /* --- and read again --- */
 
-void odd_mend(struct sim *sim, struct truth_node *node)
+void odd_mend(struct sim *sim, struct model_node *node)
 {
     const bool counted = node->source != TRUTH_LABELLED;
 
     odd_forget(node);
-    json_t *labels = counted ? json_pack("{s:n}", "nvidia.com/gpu.count") : world_labels(node);
+    json_t *labels = counted ? json_pack("{s:n}", "nvidia.com/gpu.count") : core_labels(node);
     json_object_set_new(labels, "nvidia.com/mig.strategy", json_null());
     json_object_set_new(labels, "nvidia.com/gpu.sharing-strategy", json_null());
     json_object_set_new(labels, "nvidia.com/gpu.replicas", json_null());
     patch(sim, node, "",
           json_pack("{s:{s:o,s:{s:o}}}", "metadata", "labels", labels, "annotations",
                     "milligpu.io/gpus",
-                    node->source == TRUTH_ANNOTATED ? world_gpus(node) : json_null()));
+                    node->source == TRUTH_ANNOTATED ? core_gpus(node) : json_null()));
     if (counted)
-        patch(sim, node, "/status", json_pack("{s:o}", "status", world_amounts(node)));
-    truth_node_is(sim, node, world_version(sim));
+        patch(sim, node, "/status", json_pack("{s:o}", "status", core_amounts(node)));
+    model_node_is(sim, node, core_version(sim));
     sim_met("odd/mended");
     sim_say(sim, "node %s can be read again", node->name);
 }
 
 void odd_mend_all(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.nodes; i++)
-        if (sim->truth.node[i].odd)
-            odd_mend(sim, &sim->truth.node[i]);
+    for (uint32_t i = 0; i < sim->model.nodes; i++)
+        if (sim->model.node[i].odd)
+            odd_mend(sim, &sim->model.node[i]);
 }
 
-static void odd_change(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void odd_change(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const word[] = {"annotations", "labels", "count", "amount", "elsewhere"};
-    static void (*const way[])(struct sim *, struct truth_node *, struct draw *) = {
+    static void (*const way[])(struct sim *, struct model_node *, struct draw *) = {
         odd_annotations, odd_labels, odd_count, odd_amount, odd_elsewhere};
     uint32_t which = draw_below(draw, ARRAY_LEN(way));
 
@@ -239,15 +239,15 @@ static void odd_change(struct sim *sim, struct truth_node *node, struct draw *dr
         (which == 3 && node->source != TRUTH_COUNTED))
         which = 0;
     way[which](sim, node, draw);
-    truth_node_is(sim, node, world_version(sim));
+    model_node_is(sim, node, core_version(sim));
     sim_met("odd/%s", word[which]);
     sim_say(sim, "node %s says something odd (%s)%s", node->name, word[which],
             node->odd ? ", its GPUs cannot be read" : "");
 }
 
-void world_odd_node(struct sim *sim, struct draw *draw)
+void core_odd_node(struct sim *sim, struct draw *draw)
 {
-    struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
 
     if (!node->is.there)
         return;
@@ -259,10 +259,10 @@ void world_odd_node(struct sim *sim, struct draw *draw)
 
 /* --- all is quiet --- */
 
-void judge_odd_nodes(struct sim *sim, const struct snapshot *snapshot)
+void oracle_odd_nodes(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t i = 0; i < sim->truth.nodes; i++) {
-        const struct truth_node *node = &sim->truth.node[i];
+    for (uint32_t i = 0; i < sim->model.nodes; i++) {
+        const struct model_node *node = &sim->model.node[i];
         if (!node->odd)
             continue;
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));

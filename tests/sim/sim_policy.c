@@ -36,7 +36,7 @@ void policy_draw(struct sim *sim)
 bool policy_allows(const struct sim_policy *policy, const struct shape *shape)
 {
     for (uint32_t w = 0; w < shape->wants; w++) {
-        const uint32_t parts = truth_parts(&shape->want[w]);
+        const uint32_t parts = model_parts(&shape->want[w]);
         const uint32_t milli = parts > 0 ? shape->want[w].milli / parts : 0;
         if (parts > 0 && (milli < policy->min_milli ||
                           (milli != WHOLE_MILLI && milli % policy->step_milli != 0)))
@@ -46,7 +46,7 @@ bool policy_allows(const struct sim_policy *policy, const struct shape *shape)
 }
 
 /* Who holds something already asks for what it has. */
-void policy_asked(const struct sim *sim, struct truth_pod *pod)
+void policy_asked(const struct sim *sim, struct model_pod *pod)
 {
     const struct snapshot *snapshot = daemon_ready(sim) ? daemon_view(sim) : NULL;
 
@@ -55,7 +55,7 @@ void policy_asked(const struct sim *sim, struct truth_pod *pod)
     snapshot_unref(snapshot);
 }
 
-void judge_policy(const struct sim *sim, const struct truth_pod *pod)
+void oracle_policy(const struct sim *sim, const struct model_pod *pod)
 {
     if (pod->shares == 0 || pod->policy.min_milli == 0)
         return;

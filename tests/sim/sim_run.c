@@ -112,7 +112,7 @@ static void told(void *user, const char *resource, uint64_t version)
 
 static void effect(void *user, const struct sim_effect *effect)
 {
-    truth_effect(user, effect);
+    model_effect(user, effect);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -130,7 +130,7 @@ static int64_t next_event(const struct sim *sim, int64_t until_ms)
     for (uint32_t i = 0; i < sim->rules.schedulers; i++)
         next = least(next, scheduler_next(sim, &sim->scheduler[i]));
     if (!sim_is_still(sim))
-        next = least(next, world_next(sim));
+        next = least(next, core_next(sim));
     return next > sim->now_ms ? next : sim->now_ms + 1;
 }
 
@@ -165,11 +165,11 @@ void sim_pass(struct sim *sim, int64_t ms)
         heal_disk(sim);
         heal_clock(sim);
         if (!sim_is_still(sim))
-            world_kubelets(sim);
+            core_kubelets(sim);
         daemon_step(sim);
         for (uint32_t i = 0; i < sim->rules.schedulers; i++)
             scheduler_step(sim, &sim->scheduler[i]);
-        judge_waiting(sim);
+        oracle_waiting(sim);
         if (++events > EVENTS_MAX)
             sim_violation(sim, "time does not pass");
     }
@@ -181,7 +181,7 @@ static void wait_within(struct sim *sim, int64_t ms)
     sim->wall_ms += ms;
     sim_api_now(sim->api, sim->now_ms);
     if (!sim_is_still(sim))
-        world_kubelets(sim);
+        core_kubelets(sim);
 }
 
 /* Somebody stands in the middle of something; the processor was taken from it for a while. */
@@ -280,7 +280,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
     disk_clear();
     sim->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(sim->fake, wall_of, sim);
-    world_crowd(sim);
+    core_crowd(sim);
     const uint64_t api_seed = draw_next(&sim->draw);
     sim->api = sim_api_new(&(struct sim_api_rules){.seed = api_seed,
                                                    .fake = sim->fake,
@@ -319,7 +319,7 @@ static void sim_free(struct sim *sim)
     }
     sim_api_free(sim->api);
     fake_apiserver_free(sim->fake);
-    truth_done(&sim->truth);
+    model_done(&sim->model);
     disk_clear();
     xfree(sim);
 }
@@ -328,9 +328,9 @@ static void sim_free(struct sim *sim)
 static void be_quiet(struct sim *sim)
 {
     sim->frozen = true;
-    world_calm(sim);
+    core_calm(sim);
     sim_pass(sim, SETTLE_MS);
-    judge_quiet(sim);
+    oracle_quiet(sim);
     sim->frozen = false;
 }
 
@@ -341,7 +341,7 @@ static void step(struct sim *sim, uint32_t i)
 
     sim->step = i;
     sim->operations++;
-    world_step(sim, &draw);
+    core_step(sim, &draw);
     /* Short pauses are frequent, long ones are not. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
@@ -356,7 +356,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
 {
     struct sim *sim = sim_new(plan);
 
-    world_begin(sim);
+    core_begin(sim);
     daemon_boot(sim);
     sim_pass(sim, 2000);
     for (uint32_t i = 0; i < sim->rules.steps; i++)
@@ -367,13 +367,13 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     be_quiet(sim);
     sim->settling = true;
     odd_mend_all(sim);
-    for (uint32_t i = 0; i < sim->truth.pods; i++)
-        sim->truth.pod[i].kubelet_ms = 0; /* who runs goes on running */
+    for (uint32_t i = 0; i < sim->model.pods; i++)
+        sim->model.pod[i].kubelet_ms = 0; /* who runs goes on running */
     sim_pass(sim, WAIT_MS);
-    judge_nobody_waits(sim);
-    world_end_all(sim);
+    oracle_nobody_waits(sim);
+    core_end_all(sim);
     sim_pass(sim, SETTLE_MS);
-    judge_empty(sim);
+    oracle_empty(sim);
     for (uint32_t i = 0; i < SIM_FAULTS; i++) {
         static const char *const word[] = {
 #define X(code, name) [code] = (name),

@@ -27,7 +27,7 @@
 #include "app/webhooks.h"
 #include "app/writer.h"
 #include "sim_api.h"
-#include "sim_truth.h"
+#include "sim_model.h"
 #include "support/fake_http.h"
 
 enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 256, SIM_STEPS_MAX = 4096 };
@@ -155,7 +155,7 @@ struct sim {
     struct draw draw;       /* for everything that is not a step */
     struct fake_apiserver *fake;
     struct sim_api *api;
-    struct truth truth;
+    struct model model;
     struct sim_daemon daemon;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];
@@ -194,9 +194,9 @@ static inline bool sim_is_still(const struct sim *sim)
 
 /* Is pod i one of the victims on that node? */
 static inline bool proposes(const struct proposal *proposal, const struct sim *sim, uint32_t i,
-                            const struct truth_node *node)
+                            const struct model_node *node)
 {
-    return proposal->victim[i] && strcmp(sim->truth.pod[i].node, node->name) == 0;
+    return proposal->victim[i] && strcmp(sim->model.pod[i].node, node->name) == 0;
 }
 
 /* Let virtual time pass; everybody does what is due. */
@@ -238,86 +238,86 @@ int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler)
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
 size_t scheduler_binding(const struct sim *sim);
 /* A proposal for this pod, drawn and asked; what comes back is judged, and carried out. */
-void scheduler_preempt(struct sim *sim, const struct truth_pod *pod);
+void scheduler_preempt(struct sim *sim, const struct model_pod *pod);
 
 /* world */
-void world_crowd(struct sim *sim); /* before the API server is watched */
-void world_begin(struct sim *sim);
-void world_step(struct sim *sim, struct draw *draw);
-void world_kubelets(struct sim *sim); /* pods whose time has come */
-int64_t world_next(const struct sim *sim);
+void core_crowd(struct sim *sim); /* before the API server is watched */
+void core_begin(struct sim *sim);
+void core_step(struct sim *sim, struct draw *draw);
+void core_kubelets(struct sim *sim); /* pods whose time has come */
+int64_t core_next(const struct sim *sim);
 /* For a pod that fits nowhere some others end, now: schedulers know it, milligpud not yet. */
-bool world_makes_room(struct sim *sim, const struct truth_pod *pod);
-void world_evict(struct sim *sim, struct truth_pod *pod);
-void world_calm(struct sim *sim);    /* end every trouble */
-void world_end_all(struct sim *sim); /* every pod goes */
+bool core_makes_room(struct sim *sim, const struct model_pod *pod);
+void core_evict(struct sim *sim, struct model_pod *pod);
+void core_calm(struct sim *sim);    /* end every trouble */
+void core_end_all(struct sim *sim); /* every pod goes */
 
-int world_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
-uint64_t world_version(struct sim *sim); /* resourceVersion now */
-uint32_t world_milli(const struct truth_node *node);
-json_t *world_gpus(const struct truth_node *node); /* as its source shows them; owned */
-json_t *world_labels(const struct truth_node *node);
-json_t *world_amounts(const struct truth_node *node);
+int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
+uint64_t core_version(struct sim *sim); /* resourceVersion now */
+uint32_t core_milli(const struct model_node *node);
+json_t *core_gpus(const struct model_node *node); /* as its source shows them; owned */
+json_t *core_labels(const struct model_node *node);
+json_t *core_amounts(const struct model_node *node);
 
 /* odd */
-void world_odd_node(struct sim *sim, struct draw *draw);
-bool odd_create(struct sim *sim, struct truth_node *node, struct draw *draw);
-void odd_mend(struct sim *sim, struct truth_node *node);
+void core_odd_node(struct sim *sim, struct draw *draw);
+bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw);
+void odd_mend(struct sim *sim, struct model_node *node);
 void odd_mend_all(struct sim *sim);
-void odd_forget(struct truth_node *node); /* it is deleted */
-void judge_odd_nodes(struct sim *sim, const struct snapshot *snapshot);
+void odd_forget(struct model_node *node); /* it is deleted */
+void oracle_odd_nodes(struct sim *sim, const struct snapshot *snapshot);
 
 /* one node's change */
-void world_patch_node(struct sim *sim, struct truth_node *node, const char *what);
+void core_patch_node(struct sim *sim, struct model_node *node, const char *what);
 
 /* policy */
 void policy_draw(struct sim *sim); /* before a start */
 bool policy_allows(const struct sim_policy *policy, const struct shape *shape);
-void policy_asked(const struct sim *sim, struct truth_pod *pod);
-void judge_policy(const struct sim *sim, const struct truth_pod *pod); /* that was granted */
+void policy_asked(const struct sim *sim, struct model_pod *pod);
+void oracle_policy(const struct sim *sim, const struct model_pod *pod); /* that was granted */
 
 /* copies */
 enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };
-enum copies_whose copies_whose(const struct sim *sim, const struct truth_node *node,
+enum copies_whose copies_whose(const struct sim *sim, const struct model_node *node,
                                const char *id);
 bool copies_at(const struct sim *sim,
-               const struct truth_node *node); /* shown there and elsewhere */
+               const struct model_node *node); /* shown there and elsewhere */
 void copies_begin(struct sim *sim);
-bool copies_step(struct sim *sim, struct truth_node *node, struct draw *draw); /* false: nothing */
-void copies_node_gone(struct sim *sim, const struct truth_node *node);
-void judge_copies(const struct sim *sim, const struct truth_pod *pod,
-                  const struct truth_share *share);
+bool copies_step(struct sim *sim, struct model_node *node, struct draw *draw); /* false: nothing */
+void copies_node_gone(struct sim *sim, const struct model_node *node);
+void oracle_copies(const struct sim *sim, const struct model_pod *pod,
+                   const struct model_share *share);
 
 /* judge */
-void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation);
-void judge_beside_squatters(struct sim *sim, const struct truth_pod *pod);
-void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
+void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation);
+void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod);
+void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
 /* Sets kept. */
-void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
-                   const json_t *answer, bool kept[TRUTH_NODES]);
-void judge_snapshot(struct sim *sim);    /* every one that is published */
-void judge_uncommitted(struct sim *sim); /* what is shown before the COMMIT takes room only */
-void judge_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */
-void judge_nobody_waits(struct sim *sim);
-void judge_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
+void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct proposal *proposal,
+                    const json_t *answer, bool kept[TRUTH_NODES]);
+void oracle_snapshot(struct sim *sim);    /* every one that is published */
+void oracle_uncommitted(struct sim *sim); /* what is shown before the COMMIT takes room only */
+void oracle_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */
+void oracle_nobody_waits(struct sim *sim);
+void oracle_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
 /* A living stranger, all is quiet. */
-void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
-                    const struct allocation *held);
+void oracle_squatter(struct sim *sim, const struct model_pod *pod, const struct node *shown,
+                     const struct allocation *held);
 /* It lives there and leaves room for no share. */
 /* The least that its node ever showed when it showed any GPU. */
-uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod);
+uint32_t squat_least(const struct sim *sim, const struct model_pod *pod);
 /* Where only pods of ours live nothing is closed. */
-void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot);
-uint32_t judge_granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
-                       const bool *victim);
-bool squat_fills(const struct truth_pod *pod, const struct truth_node *node);
+void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot);
+uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
+                        const bool *victim);
+bool squat_fills(const struct model_pod *pod, const struct model_node *node);
 /* This pod has just been refused; room is what the daemon showed before. */
-void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod,
+void waits_refused(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod,
                    uint64_t room);
-bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node); /* for sure */
-bool judge_fits_somewhere(const struct sim *sim, const struct truth_pod *pod);
-void judge_empty(struct sim *sim);
-void judge_history(struct sim *sim); /* the same */
-void judge_tables(struct sim *sim);  /* when all is quiet: nothing is kept of what is gone */
+bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t node); /* for sure */
+bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod);
+void oracle_empty(struct sim *sim);
+void oracle_history(struct sim *sim); /* the same */
+void oracle_tables(struct sim *sim);  /* when all is quiet: nothing is kept of what is gone */
 
 #endif

@@ -40,9 +40,9 @@ static bool sees(const struct sim *sim, const struct scheduler *scheduler, int64
 }
 
 static bool believes_bound(const struct sim *sim, const struct scheduler *scheduler,
-                           const struct truth_pod *pod)
+                           const struct model_pod *pod)
 {
-    return !truth_alive(pod) || pod->terminating ||
+    return !model_alive(pod) || pod->terminating ||
            (pod->node[0] != '\0' && sees(sim, scheduler, pod->bound_ms));
 }
 
@@ -67,7 +67,7 @@ static uint32_t hash_of(const char *text)
 }
 
 /* A status of its own: the pod has another version then. */
-static void write_status(struct sim *sim, const struct truth_pod *pod, json_t *take_status)
+static void write_status(struct sim *sim, const struct model_pod *pod, json_t *take_status)
 {
     char path[96];
     struct strbuf out;
@@ -83,11 +83,11 @@ static void write_status(struct sim *sim, const struct truth_pod *pod, json_t *t
 }
 
 /* Why it is not bound: written where it is not what stands there already. */
-static void write_condition(struct sim *sim, struct truth_pod *pod, const char *why)
+static void write_condition(struct sim *sim, struct model_pod *pod, const char *why)
 {
     const uint32_t hash = hash_of(why);
 
-    if (!truth_alive(pod) || pod->node[0] != '\0' || pod->condition == hash || sim->frozen ||
+    if (!model_alive(pod) || pod->node[0] != '\0' || pod->condition == hash || sim->frozen ||
         (!sim->settling && draw_chance(&sim->draw, 100)))
         return;
     pod->condition = hash;
@@ -98,9 +98,9 @@ static void write_condition(struct sim *sim, struct truth_pod *pod, const char *
 }
 
 /* Before a bind with volumes, or after a preemption. */
-static void nominate(struct sim *sim, const struct truth_pod *pod, const char *node)
+static void nominate(struct sim *sim, const struct model_pod *pod, const char *node)
 {
-    if (!truth_alive(pod) || pod->node[0] != '\0')
+    if (!model_alive(pod) || pod->node[0] != '\0')
         return;
     write_status(sim, pod, json_pack("{s:s}", "nominatedNodeName", node));
     sim_met("scheduler/nominates");
@@ -126,7 +126,7 @@ static void call_reset(struct sim_call *call, const char *path)
     call->lost = call->sent = call->given = false;
 }
 
-static void put_pod(struct sim *sim, struct strbuf *out, const struct truth_pod *pod)
+static void put_pod(struct sim *sim, struct strbuf *out, const struct model_pod *pod)
 {
     char path[96];
     struct strbuf object;
@@ -186,8 +186,8 @@ static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME], uint32_t 
     uint32_t count = 0;
 
     *out_withheld = 0;
-    for (uint32_t i = 0; i < sim->truth.nodes; i++) {
-        const struct truth_node *node = &sim->truth.node[i];
+    for (uint32_t i = 0; i < sim->model.nodes; i++) {
+        const struct model_node *node = &sim->model.node[i];
         if (node->is.there && (sim->settling || draw_chance(&sim->draw, 900)))
             (void)snprintf(name[count++], TRUTH_NAME, "%s", node->name);
         else if (node->is.there)
@@ -253,13 +253,13 @@ static uint32_t node_at(const struct sim *sim, const char *name)
 {
     uint32_t n = 0;
 
-    while (n < sim->truth.nodes && strcmp(sim->truth.node[n].name, name) != 0)
+    while (n < sim->model.nodes && strcmp(sim->model.node[n].name, name) != 0)
         n++;
     return n;
 }
 
 /* Another extender, asked after us, has its own mind. */
-static void second_extender(struct sim *sim, const struct truth_pod *pod, struct answer *answer)
+static void second_extender(struct sim *sim, const struct model_pod *pod, struct answer *answer)
 {
     uint32_t left = 0;
     uint32_t listed = 0;
@@ -272,19 +272,19 @@ static void second_extender(struct sim *sim, const struct truth_pod *pod, struct
         if ((pod->accepts & 1U << n) != 0)
             memmove(answer->name[left++], answer->name[i], TRUTH_NAME);
     }
-    for (uint32_t n = 0; n < sim->truth.nodes; n++)
-        answer->left = answer->left || ((listed & 1U << n) == 0 && judge_fits(sim, pod, n));
+    for (uint32_t n = 0; n < sim->model.nodes; n++)
+        answer->left = answer->left || ((listed & 1U << n) == 0 && oracle_fits(sim, pod, n));
     answer->names = left;
     sim_met(left > 0 ? "second/agrees" : answer->left ? "second/wants_more" : "second/refuses");
 }
 
 /* False: nobody there, or it says Error. */
-static bool filter(struct sim *sim, struct scheduler *scheduler, const struct truth_pod *pod,
+static bool filter(struct sim *sim, struct scheduler *scheduler, const struct model_pod *pod,
                    struct answer *out)
 {
     struct sim_call *call = &scheduler->asking;
     char name[NAMES][TRUTH_NAME];
-    uint32_t *withheld = &scheduler->view[pod - sim->truth.pod].withheld;
+    uint32_t *withheld = &scheduler->view[pod - sim->model.pod].withheld;
     const uint32_t count = offered(sim, name, withheld);
 
     *out = (struct answer){.asked = count};
@@ -374,14 +374,14 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct a
 static void propose(struct sim *sim, struct proposal *out)
 {
     *out = (struct proposal){.stranger = draw_chance(&sim->draw, 100)};
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
-        const struct truth_node *node = &sim->truth.node[n];
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+        const struct model_node *node = &sim->model.node[n];
         const bool offered = draw_chance(&sim->draw, node->is.there ? 800 : 100);
         const uint32_t eager = draw_below(&sim->draw, 1001);
         bool any = false;
-        for (uint32_t i = 0; offered && i < sim->truth.pods; i++) {
-            const struct truth_pod *pod = &sim->truth.pod[i];
-            if (!truth_alive(pod) || strcmp(pod->node, node->name) != 0 ||
+        for (uint32_t i = 0; offered && i < sim->model.pods; i++) {
+            const struct model_pod *pod = &sim->model.pod[i];
+            if (!model_alive(pod) || strcmp(pod->node, node->name) != 0 ||
                 !draw_chance(&sim->draw, eager))
                 continue;
             out->victim[i] = any = true;
@@ -390,14 +390,14 @@ static void propose(struct sim *sim, struct proposal *out)
     }
 }
 
-static void put_victims(struct sim *sim, struct strbuf *out, const struct truth_node *node,
+static void put_victims(struct sim *sim, struct strbuf *out, const struct model_node *node,
                         const struct proposal *proposal)
 {
     uint32_t victims = 0;
 
     strbuf_printf(out, "\"%s\":{\"Pods\":[", node->name);
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
         if (!proposes(proposal, sim, i, node))
             continue;
         strbuf_str(out, victims++ > 0 ? "," : "");
@@ -409,7 +409,7 @@ static void put_victims(struct sim *sim, struct strbuf *out, const struct truth_
     strbuf_printf(out, "],\"NumPDBViolations\":%u}", victims);
 }
 
-static void put_proposal(struct sim *sim, struct strbuf *out, const struct truth_pod *pod,
+static void put_proposal(struct sim *sim, struct strbuf *out, const struct model_pod *pod,
                          const struct proposal *proposal)
 {
     bool first = true;
@@ -423,17 +423,17 @@ static void put_proposal(struct sim *sim, struct strbuf *out, const struct truth
         strbuf_str(out, "\"stranger\":{\"Pods\":[],\"NumPDBViolations\":0}");
         first = false;
     }
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
         if (!proposal->node[n])
             continue;
         strbuf_str(out, first ? "" : ",");
-        put_victims(sim, out, &sim->truth.node[n], proposal);
+        put_victims(sim, out, &sim->model.node[n], proposal);
         first = false;
     }
     strbuf_str(out, "}}");
 }
 
-static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
+static bool ask_preempt(struct sim *sim, const struct model_pod *pod,
                         const struct proposal *proposal, bool kept[TRUTH_NODES])
 {
     struct sim_call call = {.lost = false};
@@ -444,7 +444,7 @@ static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
     json_t *answer = ask(sim, &call);
     const bool answered = answer != NULL && call.http.status == 200;
     if (answered)
-        judge_preempt(sim, pod, proposal, answer, kept);
+        oracle_preempt(sim, pod, proposal, answer, kept);
     else
         sim_met("preempt/nobody");
     json_decref(answer);
@@ -454,7 +454,7 @@ static bool ask_preempt(struct sim *sim, const struct truth_pod *pod,
 }
 
 /* The victims of one of the nodes that were kept have to go, unless nobody may move. */
-void scheduler_preempt(struct sim *sim, const struct truth_pod *pod)
+void scheduler_preempt(struct sim *sim, const struct model_pod *pod)
 {
     struct proposal proposal;
     bool kept[TRUTH_NODES];
@@ -462,14 +462,14 @@ void scheduler_preempt(struct sim *sim, const struct truth_pod *pod)
     propose(sim, &proposal);
     if (!ask_preempt(sim, pod, &proposal, kept) || sim->frozen)
         return;
-    const uint32_t from = draw_below(&sim->draw, sim->truth.nodes);
-    for (uint32_t k = 0; k < sim->truth.nodes; k++) {
-        const uint32_t n = (from + k) % sim->truth.nodes;
+    const uint32_t from = draw_below(&sim->draw, sim->model.nodes);
+    for (uint32_t k = 0; k < sim->model.nodes; k++) {
+        const uint32_t n = (from + k) % sim->model.nodes;
         if (!kept[n])
             continue;
-        for (uint32_t i = 0; i < sim->truth.pods; i++)
-            if (proposes(&proposal, sim, i, &sim->truth.node[n]))
-                world_evict(sim, &sim->truth.pod[i]);
+        for (uint32_t i = 0; i < sim->model.pods; i++)
+            if (proposes(&proposal, sim, i, &sim->model.node[n]))
+                core_evict(sim, &sim->model.pod[i]);
         sim_met("preempt/evicts");
         return;
     }
@@ -491,7 +491,7 @@ static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, c
         call->start_ms = sim->now_ms + draw_between(&sim->draw, 0, 8);
         call->deadline_ms = call->start_ms + HTTP_TIMEOUT_MS;
         if (draw_chance(&sim->draw, 120))
-            nominate(sim, &sim->truth.pod[pod], node);
+            nominate(sim, &sim->model.pod[pod], node);
         scheduler->view[pod].state = VIEW_BINDING;
         return true;
     }
@@ -500,7 +500,7 @@ static bool assume(struct sim *sim, struct scheduler *scheduler, uint32_t pod, c
 
 static void send_bind(struct sim *sim, struct sim_call *call)
 {
-    struct truth_pod *pod = &sim->truth.pod[call->pod];
+    struct model_pod *pod = &sim->model.pod[call->pod];
 
     strbuf_printf(&call->body,
                   "{\"PodName\":\"p%u\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
@@ -537,13 +537,13 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
     if (call->http.status != 0) {
         json_t *answer;
         const char *error = error_of(sim, call, &answer);
-        judge_bind_answer(sim, call, error);
+        oracle_bind_answer(sim, call, error);
         sim_met("bind/%.*s", error[0] != '\0' ? (int)strcspn(error, ":") : 2,
                 error[0] != '\0' ? error : "ok");
-        sim_say(sim, "bind p%u to %s: %s", sim->truth.pod[call->pod].name, call->node,
+        sim_say(sim, "bind p%u to %s: %s", sim->model.pod[call->pod].name, call->node,
                 error[0] != '\0' ? error : "ok");
         if (error[0] != '\0')
-            write_condition(sim, &sim->truth.pod[call->pod], error);
+            write_condition(sim, &sim->model.pod[call->pod], error);
         if (view->state == VIEW_BINDING && error[0] == '\0')
             view->state = VIEW_DONE;
         else if (view->state == VIEW_BINDING)
@@ -554,7 +554,7 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
     }
     /* Timed out or cut off.  The daemon may still answer; nobody reads it. */
     sim_met(call->lost ? "bind/lost" : "bind/timeout");
-    write_condition(sim, &sim->truth.pod[call->pod], "the extender did not answer");
+    write_condition(sim, &sim->model.pod[call->pod], "the extender did not answer");
     if (view->state == VIEW_BINDING)
         back_off(sim, view);
     call->deadline_ms = INT64_MAX;
@@ -583,7 +583,7 @@ static void step_calls(struct sim *sim, const struct scheduler *scheduler)
 static bool is_due(const struct sim *sim, const struct scheduler *scheduler, uint32_t i)
 {
     const struct view_of_pod *view = &scheduler->view[i];
-    const struct truth_pod *pod = &sim->truth.pod[i];
+    const struct model_pod *pod = &sim->model.pod[i];
 
     if ((pod->schedulers & 1U << scheduler->id) == 0 || pod->uid[0] == '\0')
         return false;
@@ -604,12 +604,12 @@ static bool is_due(const struct sim *sim, const struct scheduler *scheduler, uin
 }
 
 /* A pod that names nothing we manage: kube-scheduler binds it, and mostly does not ask us. */
-static bool binds_itself(struct sim *sim, const struct truth_pod *pod)
+static bool binds_itself(struct sim *sim, const struct model_pod *pod)
 {
     char path[96];
     char body[256];
     struct strbuf out;
-    const struct truth_node *node = &sim->truth.node[draw_below(&sim->draw, sim->truth.nodes)];
+    const struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.nodes)];
 
     if (pod->shape->ours || pod->shape->whole > 0 || draw_chance(&sim->draw, 100))
         return false;
@@ -625,7 +625,7 @@ static bool binds_itself(struct sim *sim, const struct truth_pod *pod)
 }
 
 /* Why, as REST would tell a person. */
-static void met_reason(struct sim *sim, const struct truth_pod *pod)
+static void met_reason(struct sim *sim, const struct model_pod *pod)
 {
     struct arena arena;
     struct waiting waiting;
@@ -648,7 +648,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
 {
     struct sim_call *call = &scheduler->asking;
     struct view_of_pod *view = &scheduler->view[i];
-    struct truth_pod *pod = &sim->truth.pod[i];
+    struct model_pod *pod = &sim->model.pod[i];
     const bool first = view->state == VIEW_UNSEEN;
     struct answer fits;
 
@@ -661,7 +661,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
         return;
     }
     if (!sim->settling && draw_chance(&sim->draw, first ? 150 : 10))
-        sim->pressing = world_makes_room(sim, pod);
+        sim->pressing = core_makes_room(sim, pod);
     view->events = sim->events;
     const uint64_t room = sim->daemon.up ? view_capacity_generation(sim->daemon.app.view) : 0;
     if (!sim->settling && draw_chance(&sim->draw, 30)) { /* no node passes its own plugins */
@@ -690,7 +690,7 @@ static int64_t idle_until(const struct sim *sim, const struct scheduler *schedul
 {
     int64_t until = sim->now_ms + IDLE_MS;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct view_of_pod *view = &scheduler->view[i];
         int64_t due = INT64_MAX;
         if (view->state == VIEW_QUEUED || view->state == VIEW_BACKOFF)
@@ -719,9 +719,9 @@ static void step_alone(struct sim *sim, struct scheduler *scheduler)
     if (sim->now_ms < scheduler->cycle_ms || sim_is_still(sim))
         return;
     /* Whoever waits longest; where it began last time does not matter. */
-    const uint32_t from = draw_below(&sim->draw, sim->truth.pods);
-    for (uint32_t k = 0; k < sim->truth.pods; k++) {
-        const uint32_t i = (from + k) % sim->truth.pods;
+    const uint32_t from = draw_below(&sim->draw, sim->model.pods);
+    for (uint32_t k = 0; k < sim->model.pods; k++) {
+        const uint32_t i = (from + k) % sim->model.pods;
         if (!is_due(sim, scheduler, i))
             continue;
         cycle(sim, scheduler, i);

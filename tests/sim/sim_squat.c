@@ -12,7 +12,7 @@
 enum { GPU_MILLI_MAX = 1000 };
 
 /* One container at most. */
-const struct shape truth_squatter[] = {
+const struct shape model_squatter[] = {
     {"64000", 1, {{"c", WANT_APP, 64000, 0}}, .grantable = true, .ours = true},
     {"64000over64", 1, {{"c", WANT_APP, 64000, 64}}, .grantable = true, .ours = true},
     {"6400over64", 1, {{"c", WANT_APP, 6400, 64}}, .grantable = true, .ours = true},
@@ -22,36 +22,36 @@ const struct shape truth_squatter[] = {
     {"64whole", 0, {{0}}, .ours = false, .whole = 64},
     {"4000000000whole", 0, {{0}}, .ours = false, .whole = 4000000000},
 };
-const uint32_t truth_squatters = ARRAY_LEN(truth_squatter);
+const uint32_t model_squatters = ARRAY_LEN(model_squatter);
 
 /* Bound by somebody else, and milligpud knew it when it was first asked about the pod. */
-static bool was_known(const struct truth_pod *squatter, const struct truth_pod *pod)
+static bool was_known(const struct model_pod *squatter, const struct model_pod *pod)
 {
-    return truth_alive(squatter) && squatter->node[0] != '\0' && !squatter->ours &&
+    return model_alive(squatter) && squatter->node[0] != '\0' && !squatter->ours &&
            squatter->bound_version <= pod->asked_pods && strcmp(squatter->node, pod->node) == 0;
 }
 
 /* It asks for each GPU that any node has, and for all of it. */
-static bool fills(const struct truth_pod *pod)
+static bool fills(const struct model_pod *pod)
 {
     const struct shape *shape = pod->shape;
 
-    return truth_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->wants == 1 &&
+    return model_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->wants == 1 &&
            shape->grantable && shape->want[0].milli >= TRUTH_GPUS * GPU_MILLI_MAX &&
            (shape->want[0].count == 0 ||
             shape->want[0].milli / shape->want[0].count == GPU_MILLI_MAX);
 }
 
 /* Was the GPU there all the time, from the first state that milligpud may have counted it by? */
-static bool was_there(const struct truth_node *node, uint32_t gpu, const struct truth_pod *squatter)
+static bool was_there(const struct model_node *node, uint32_t gpu, const struct model_pod *squatter)
 {
-    for (uint32_t v = truth_first_known(node, squatter->asked_version); v < node->versions; v++)
+    for (uint32_t v = model_first_known(node, squatter->asked_version); v < node->versions; v++)
         if (!node->was[v].there || gpu >= node->was[v].gpus || node->was[v].gpu[gpu].missing)
             return false;
     return true;
 }
 
-bool squat_fills(const struct truth_pod *pod, const struct truth_node *node)
+bool squat_fills(const struct model_pod *pod, const struct model_node *node)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
         if (!was_there(node, i, pod))
@@ -59,13 +59,13 @@ bool squat_fills(const struct truth_pod *pod, const struct truth_node *node)
     return fills(pod);
 }
 
-static bool is_named(const struct truth_version *version, uint32_t gpu, const char *id)
+static bool is_named(const struct model_version *version, uint32_t gpu, const char *id)
 {
     return strcmp(version->gpu[gpu].id, id) == 0 || strcmp(version->gpu[gpu].alias, id) == 0;
 }
 
-static void judge_shares(const struct sim *sim, const struct truth_pod *pod,
-                         const struct truth_node *node, const struct truth_pod *squatter)
+static void oracle_shares(const struct sim *sim, const struct model_pod *pod,
+                          const struct model_node *node, const struct model_pod *squatter)
 {
     for (uint32_t s = 0; s < pod->shares; s++)
         for (uint32_t i = 0; i < node->is.gpus; i++)
@@ -74,18 +74,18 @@ static void judge_shares(const struct sim *sim, const struct truth_pod *pod,
                               pod->name, pod->share[s].gpu, squatter->name, squatter->shape->word);
 }
 
-void judge_beside_squatters(struct sim *sim, const struct truth_pod *pod)
+void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *other = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !was_known(other, pod))
             continue;
-        if ((pod->shape->whole > 0 && truth_peak(other->shape) > 0) ||
+        if ((pod->shape->whole > 0 && model_peak(other->shape) > 0) ||
             (other->shape->whole > 0 && pod->shares > 0))
             sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s), which was known there",
                           pod->name, pod->shape->word, pod->node, other->name, other->shape->word);
         if (fills(other))
-            judge_shares(sim, pod, truth_node(&sim->truth, pod->node), other);
+            oracle_shares(sim, pod, model_node(&sim->model, pod->node), other);
         sim_met("grant/beside a stranger");
     }
 }
@@ -93,11 +93,11 @@ void judge_beside_squatters(struct sim *sim, const struct truth_pod *pod)
 /* --- all is quiet --- */
 
 /* What the node showed at most since then; 0: it was without GPUs for a while. */
-static uint32_t most_gpus(const struct truth_node *node, const struct truth_pod *squatter)
+static uint32_t most_gpus(const struct model_node *node, const struct model_pod *squatter)
 {
     uint32_t most = 0;
 
-    for (uint32_t v = truth_first_known(node, squatter->asked_version); v < node->versions; v++) {
+    for (uint32_t v = model_first_known(node, squatter->asked_version); v < node->versions; v++) {
         uint32_t there = 0;
         for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
             there += node->was[v].gpu[i].missing ? 0 : 1;
@@ -109,8 +109,8 @@ static uint32_t most_gpus(const struct truth_node *node, const struct truth_pod 
 }
 
 /* At most what the node has: parts of one container lie on different GPUs. */
-static void judge_most(const struct sim *sim, const struct truth_pod *pod,
-                       const struct truth_node *node, const struct allocation *held)
+static void oracle_most(const struct sim *sim, const struct model_pod *pod,
+                        const struct model_node *node, const struct allocation *held)
 {
     const uint32_t most = most_gpus(node, pod) * GPU_MILLI_MAX;
     const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
@@ -120,7 +120,7 @@ static void judge_most(const struct sim *sim, const struct truth_pod *pod,
     if (counted > most)
         sim_violation(sim, "p%u (%s) counts %u milli of %s, which has %u", pod->name,
                       pod->shape->word, counted, pod->node, most);
-    if (truth_peak(pod->shape) > most)
+    if (model_peak(pod->shape) > most)
         sim_met("quiet/squatted");
 }
 
@@ -131,14 +131,14 @@ static uint32_t free_on(const struct node *node, const char *id)
     return gpu != NULL ? gpu_free(gpu) : 0;
 }
 
-void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct node *shown,
-                    const struct allocation *held)
+void oracle_squatter(struct sim *sim, const struct model_pod *pod, const struct node *shown,
+                     const struct allocation *held)
 {
-    const struct truth_node *node = truth_node(&sim->truth, pod->node);
+    const struct model_node *node = model_node(&sim->model, pod->node);
 
     if (node == NULL)
         return; /* bound to a node that never was */
-    judge_most(sim, pod, node, held);
+    oracle_most(sim, pod, node, held);
     if (pod->shape->whole > 0 && shown->held_gpus == 0)
         sim_violation(sim, "%s is open to shares beside p%u (%s)", pod->node, pod->name,
                       pod->shape->word);
@@ -151,9 +151,9 @@ void judge_squatter(struct sim *sim, const struct truth_pod *pod, const struct n
                           pod->shape->word);
 }
 
-uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod)
+uint32_t squat_least(const struct sim *sim, const struct model_pod *pod)
 {
-    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
     uint32_t least = UINT32_MAX;
 
     /* What it showed before it could not be read is what it has. */
@@ -168,34 +168,34 @@ uint32_t squat_least(const struct sim *sim, const struct truth_pod *pod)
 }
 
 /* Somebody else's pod, one with whole GPUs, or a doubt: then it is not to be said. */
-static bool is_ours_alone(const struct sim *sim, const struct truth_node *node,
+static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
                           const struct node *shown)
 {
     for (uint32_t i = 0; i < shown->allocations; i++)
         if (shown->allocation[i]->is.state == STATE_RESERVED)
             return false;
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (truth_alive(pod) && strcmp(pod->node, node->name) == 0 &&
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && strcmp(pod->node, node->name) == 0 &&
             (!pod->ours || pod->shape->whole > 0))
             return false;
     }
     return true;
 }
 
-void judge_open_nodes(struct sim *sim, const struct snapshot *snapshot)
+void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
-        const struct truth_node *node = &sim->truth.node[n];
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+        const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         if (!node->is.there || node->is.cordoned || !is_ours_alone(sim, node, shown))
             continue;
         for (uint32_t i = 0; i < node->is.gpus; i++) {
-            const struct truth_gpu *gpu = &node->is.gpu[i];
+            const struct model_gpu *gpu = &node->is.gpu[i];
             const struct gpu *is = node_gpu(shown, text_of(gpu->id));
             if (gpu->missing || gpu->ill || copies_whose(sim, node, gpu->id) != COPIES_ITS_OWN)
                 continue;
-            const uint32_t taken = judge_granted(sim, node, gpu->id, NULL);
+            const uint32_t taken = oracle_granted(sim, node, gpu->id, NULL);
             const uint32_t room = taken < gpu->milli ? gpu->milli - taken : 0;
             if (is == NULL || (room > 0 && gpu_closed(is) != REASON_NONE) || gpu_free(is) != room)
                 sim_violation(sim, "GPU %s has %u milli free, the ledger says %u, %s", gpu->id,

@@ -12,36 +12,36 @@
 enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
 
 /* Whom it remembers to have asked. */
-static void judge_hints(const struct sim *sim)
+static void oracle_hints(const struct sim *sim)
 {
     struct arena arena;
     struct waiting waiting;
 
     arena_init(&arena);
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (truth_alive(pod) && pod->node[0] == '\0')
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && pod->node[0] == '\0')
             continue;
         if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
             sim_violation(sim, "p%u is %s, and is still remembered as one that waits", pod->name,
-                          truth_alive(pod) ? "bound" : "gone");
+                          model_alive(pod) ? "bound" : "gone");
     }
     arena_done(&arena);
 }
 
-static void judge_pods(const struct sim *sim)
+static void oracle_pods(const struct sim *sim)
 {
     size_t alive = sim->rules.crowd;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++)
-        alive += truth_alive(&sim->truth.pod[i]) ? 1 : 0;
+    for (uint32_t i = 0; i < sim->model.pods; i++)
+        alive += model_alive(&sim->model.pod[i]) ? 1 : 0;
     const size_t known = pod_cache_count(sim->daemon.app.pod_cache);
     if (known > alive)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
 }
 
 /* Whatever was asked: of what tenants can fill. */
-static void judge_bytes(const struct sim *sim)
+static void oracle_bytes(const struct sim *sim)
 {
     const struct hints_bytes hints = hints_bytes(sim->daemon.app.hints);
     const struct pod_cache_bytes pods = pod_cache_bytes(sim->daemon.app.pod_cache);
@@ -86,7 +86,7 @@ static size_t drift_in(const struct snapshot *snapshot)
 }
 
 /* What healed is forgotten, once. */
-static void judge_drift(const struct sim *sim, const struct writer_tables *is)
+static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
 {
     const struct snapshot *snapshot = daemon_view(sim);
     const size_t drifts = drift_in(snapshot);
@@ -97,7 +97,7 @@ static void judge_drift(const struct sim *sim, const struct writer_tables *is)
 }
 
 /* No statement is left over, and none stands in the middle: it would hold up each checkpoint. */
-static void judge_store(const struct sim *sim)
+static void oracle_store(const struct sim *sim)
 {
     const struct store *store = sim->daemon.app.store;
     uint32_t statements = 0;
@@ -115,7 +115,7 @@ static void judge_store(const struct sim *sim)
         sim_violation(sim, "all is quiet, and a transaction is open");
 }
 
-static void judge_writer(const struct sim *sim)
+static void oracle_writer(const struct sim *sim)
 {
     struct writer_tables is;
 
@@ -128,22 +128,22 @@ static void judge_writer(const struct sim *sim)
                       "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
                       "%zu listed",
                       is.inflight, is.doubts, is.kept, is.listed);
-    judge_drift(sim, &is);
-    if (is.nodes_seen > sim->truth.nodes)
+    oracle_drift(sim, &is);
+    if (is.nodes_seen > sim->model.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
-                      sim->truth.nodes);
-    const size_t names = (size_t)sim->truth.nodes * (3 + TRUTH_GPUS * NAMES_A_GPU) + NAMES_OTHER;
+                      sim->model.nodes);
+    const size_t names = (size_t)sim->model.nodes * (3 + TRUTH_GPUS * NAMES_A_GPU) + NAMES_OTHER;
     if (is.names > names)
         sim_violation(sim, "%zu names are kept, nodes and GPUs have %zu", is.names, names);
 }
 
-void judge_tables(struct sim *sim)
+void oracle_tables(struct sim *sim)
 {
-    judge_hints(sim);
-    judge_pods(sim);
-    judge_bytes(sim);
-    judge_writer(sim);
-    judge_store(sim);
+    oracle_hints(sim);
+    oracle_pods(sim);
+    oracle_bytes(sim);
+    oracle_writer(sim);
+    oracle_store(sim);
     if (outbox_open(sim->daemon.app.outbox) > 0)
         sim_violation(sim, "all is quiet, and a Binding is open");
     sim_met("tables");

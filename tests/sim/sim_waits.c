@@ -53,22 +53,22 @@ static bool is_quiet(struct sim *sim)
 }
 
 /* On a node that the scheduler did not leave out by itself. */
-static bool fits(const struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod)
+static bool fits(const struct sim *sim, struct view_of_pod *view, const struct model_pod *pod)
 {
     if (view->looked == sim->changes)
         return view->fits;
     view->looked = sim->changes;
     view->fits = false;
-    for (uint32_t n = 0; n < sim->truth.nodes && !view->fits; n++)
-        view->fits = (view->withheld & 1U << n) == 0 && judge_fits(sim, pod, n);
+    for (uint32_t n = 0; n < sim->model.nodes && !view->fits; n++)
+        view->fits = (view->withheld & 1U << n) == 0 && oracle_fits(sim, pod, n);
     return view->fits;
 }
 
 /* One of two schedulers that both have the pod will ask about it by itself. */
-static bool is_asked_about(const struct sim *sim, const struct truth_pod *pod)
+static bool is_asked_about(const struct sim *sim, const struct model_pod *pod)
 {
     for (uint32_t s = 0; s < sim->rules.schedulers; s++) {
-        const enum view_state state = sim->scheduler[s].view[pod - sim->truth.pod].state;
+        const enum view_state state = sim->scheduler[s].view[pod - sim->model.pod].state;
         if ((pod->schedulers & 1U << s) != 0 &&
             (state == VIEW_QUEUED || state == VIEW_BACKOFF || state == VIEW_BINDING))
             return true;
@@ -76,14 +76,14 @@ static bool is_asked_about(const struct sim *sim, const struct truth_pod *pod)
     return false;
 }
 
-static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod)
+static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct model_pod *pod)
 {
     return !is_asked_about(sim, pod) && view->state == VIEW_REFUSED && view->ours &&
-           view->events == sim->events && truth_alive(pod) && pod->node[0] == '\0' &&
+           view->events == sim->events && model_alive(pod) && pod->node[0] == '\0' &&
            !pod->terminating && fits(sim, view, pod);
 }
 
-static void look(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod, bool quiet)
+static void look(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod, bool quiet)
 {
     if (!quiet || !is_owed(sim, view, pod)) {
         view->owed_ms = 0;
@@ -105,7 +105,7 @@ static void breathe(struct sim *sim)
     sim->breath_ms = 0;
 }
 
-void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth_pod *pod,
+void waits_refused(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod,
                    uint64_t room)
 {
     if (sim->settling || sim_is_still(sim) || !sim->daemon.up || !is_owed(sim, view, pod))
@@ -124,7 +124,7 @@ void waits_refused(struct sim *sim, struct view_of_pod *view, const struct truth
             pod->shape->word);
 }
 
-void judge_waiting(struct sim *sim)
+void oracle_waiting(struct sim *sim)
 {
     breathe(sim);
     if (sim->now_ms < sim->look_ms)
@@ -132,8 +132,8 @@ void judge_waiting(struct sim *sim)
     sim->look_ms = sim->now_ms + LOOK_MS;
     const bool quiet = is_quiet(sim);
     for (uint32_t s = 0; s < sim->rules.schedulers; s++)
-        for (uint32_t i = 0; i < sim->truth.pods; i++)
-            look(sim, &sim->scheduler[s].view[i], &sim->truth.pod[i], quiet);
+        for (uint32_t i = 0; i < sim->model.pods; i++)
+            look(sim, &sim->scheduler[s].view[i], &sim->model.pod[i], quiet);
     if (quiet)
         sim_met("wake_up/looked");
 }

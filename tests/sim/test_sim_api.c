@@ -19,7 +19,7 @@ enum {
 };
 
 /* A process that asks one thing at a time and remembers what it heard. */
-struct bench {
+struct fixture {
     struct fake_apiserver *fake;
     struct sim_api *api;
     struct kube_ops watch;
@@ -59,91 +59,91 @@ static int64_t fixed_wall(void *ctx)
 
 static void on_effect(void *user, const struct sim_effect *effect)
 {
-    struct bench *bench = user;
+    struct fixture *fixture = user;
 
-    bench->effects++;
-    bench->ours = effect->ours;
-    bench->effect_ms = bench->now_ms;
-    bench->effect_status = effect->status;
-    (void)snprintf(bench->effect_path, sizeof bench->effect_path, "%s", effect->path);
-    strbuf_printf(&bench->diary, "effect %s %s %d %.*s\n", effect->method, effect->path,
+    fixture->effects++;
+    fixture->ours = effect->ours;
+    fixture->effect_ms = fixture->now_ms;
+    fixture->effect_status = effect->status;
+    (void)snprintf(fixture->effect_path, sizeof fixture->effect_path, "%s", effect->path);
+    strbuf_printf(&fixture->diary, "effect %s %s %d %.*s\n", effect->method, effect->path,
                   effect->status, TEXT_ARG(effect->answer));
 }
 
 static void on_told(void *user, const char *resource, uint64_t version)
 {
-    struct bench *bench = user;
+    struct fixture *fixture = user;
 
     if (strcmp(resource, "pods") == 0)
-        bench->told_pods = version;
-    bench->tellings++;
-    strbuf_printf(&bench->diary, "told %s %llu\n", resource, (unsigned long long)version);
+        fixture->told_pods = version;
+    fixture->tellings++;
+    strbuf_printf(&fixture->diary, "told %s %llu\n", resource, (unsigned long long)version);
 }
 
 static void deliver(void *user, const struct kube_answer *answer)
 {
-    struct bench *bench = user;
+    struct fixture *fixture = user;
 
-    strbuf_printf(&bench->diary, "%lld %llu %d %d %.*s\n", (long long)bench->now_ms,
+    strbuf_printf(&fixture->diary, "%lld %llu %d %d %.*s\n", (long long)fixture->now_ms,
                   (unsigned long long)answer->id, (int)answer->piece, answer->status,
                   TEXT_ARG(answer->data));
-    if (answer->id != bench->id)
+    if (answer->id != fixture->id)
         return;
-    assert_false(bench->ended);
-    bench->status = answer->status;
-    bench->retry_after_s = answer->retry_after_s;
-    bench->heads += answer->piece == KUBE_HEAD;
-    bench->pieces += answer->piece == KUBE_DATA;
-    bench->ended = answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
-    bench->failed = answer->piece == KUBE_FAILED;
-    bench->unsent = answer->unsent;
-    bench->trouble = answer->err != NULL ? answer->err->code : ERR_NONE;
-    if (bench->ended)
-        bench->ended_ms = bench->now_ms;
-    strbuf_text(&bench->heard, answer->data);
+    assert_false(fixture->ended);
+    fixture->status = answer->status;
+    fixture->retry_after_s = answer->retry_after_s;
+    fixture->heads += answer->piece == KUBE_HEAD;
+    fixture->pieces += answer->piece == KUBE_DATA;
+    fixture->ended = answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
+    fixture->failed = answer->piece == KUBE_FAILED;
+    fixture->unsent = answer->unsent;
+    fixture->trouble = answer->err != NULL ? answer->err->code : ERR_NONE;
+    if (fixture->ended)
+        fixture->ended_ms = fixture->now_ms;
+    strbuf_text(&fixture->heard, answer->data);
 }
 
 /* ---- the bench ---- */
 
-static struct bench *bench_new(uint64_t seed, uint32_t per_mille)
+static struct fixture *fixture_new(uint64_t seed, uint32_t per_mille)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
 
-    bench->fake = fake_apiserver_new("sim");
-    fake_apiserver_set_clock(bench->fake, fixed_wall, NULL);
-    strbuf_init(&bench->heard);
-    strbuf_init(&bench->diary);
-    strbuf_init(&bench->out);
+    fixture->fake = fake_apiserver_new("sim");
+    fake_apiserver_set_clock(fixture->fake, fixed_wall, NULL);
+    strbuf_init(&fixture->heard);
+    strbuf_init(&fixture->diary);
+    strbuf_init(&fixture->out);
     const struct sim_api_rules rules = {.seed = seed,
-                                        .fake = bench->fake,
+                                        .fake = fixture->fake,
                                         .faults_per_mille = per_mille,
-                                        .user = bench,
+                                        .user = fixture,
                                         .effect = on_effect,
                                         .told = on_told};
-    bench->api = sim_api_new(&rules);
-    sim_api_ops(bench->api, &bench->watch, &bench->calls);
-    return bench;
+    fixture->api = sim_api_new(&rules);
+    sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
+    return fixture;
 }
 
-static void bench_free(struct bench *bench)
+static void bench_free(struct fixture *fixture)
 {
-    sim_api_free(bench->api);
-    fake_apiserver_free(bench->fake);
-    strbuf_done(&bench->heard);
-    strbuf_done(&bench->diary);
-    strbuf_done(&bench->out);
-    xfree(bench);
+    sim_api_free(fixture->api);
+    fake_apiserver_free(fixture->fake);
+    strbuf_done(&fixture->heard);
+    strbuf_done(&fixture->diary);
+    strbuf_done(&fixture->out);
+    xfree(fixture);
 }
 
 static int set_up(void **state)
 {
-    *state = bench_new(1, 0);
+    *state = fixture_new(1, 0);
     return 0;
 }
 
 static int set_up_faulty(void **state)
 {
-    *state = bench_new(1, 1000);
+    *state = fixture_new(1, 1000);
     return 0;
 }
 
@@ -153,55 +153,55 @@ static int tear_down(void **state)
     return 0;
 }
 
-static uint64_t met(const struct bench *bench, enum sim_fault fault)
+static uint64_t met(const struct fixture *fixture, enum sim_fault fault)
 {
-    return sim_api_met(bench->api)[fault];
+    return sim_api_met(fixture->api)[fault];
 }
 
 /* Time goes on to what is due next, but not past until_ms. */
-static bool turn(struct bench *bench, int64_t until_ms)
+static bool turn(struct fixture *fixture, int64_t until_ms)
 {
-    const int64_t next_ms = sim_api_next(bench->api);
+    const int64_t next_ms = sim_api_next(fixture->api);
 
     if (next_ms > until_ms) {
-        bench->now_ms = until_ms;
-        sim_api_now(bench->api, until_ms);
+        fixture->now_ms = until_ms;
+        sim_api_now(fixture->api, until_ms);
         return false;
     }
-    bench->now_ms = next_ms > bench->now_ms ? next_ms : bench->now_ms;
-    sim_api_now(bench->api, bench->now_ms);
-    bench->watch.poll(bench->watch.ctx, 0, bench, deliver);
-    bench->calls.poll(bench->calls.ctx, 0, bench, deliver);
+    fixture->now_ms = next_ms > fixture->now_ms ? next_ms : fixture->now_ms;
+    sim_api_now(fixture->api, fixture->now_ms);
+    fixture->watch.poll(fixture->watch.ctx, 0, fixture, deliver);
+    fixture->calls.poll(fixture->calls.ctx, 0, fixture, deliver);
     return true;
 }
 
-static void pass(struct bench *bench, int64_t ms)
+static void pass(struct fixture *fixture, int64_t ms)
 {
-    const int64_t until_ms = bench->now_ms + ms;
+    const int64_t until_ms = fixture->now_ms + ms;
 
-    while (turn(bench, until_ms)) {
+    while (turn(fixture, until_ms)) {
     }
 }
 
-static void start(struct bench *bench, const struct kube_ops *ops,
+static void start(struct fixture *fixture, const struct kube_ops *ops,
                   const struct kube_request *request)
 {
     struct kube_request copy = *request;
     struct err err;
 
-    copy.id = ++bench->id;
-    bench->heads = bench->pieces = 0;
-    bench->ended = bench->failed = bench->unsent = false;
-    bench->trouble = ERR_NONE;
-    bench->status = 0;
-    strbuf_reset(&bench->heard);
-    bench->effects = 0;
+    copy.id = ++fixture->id;
+    fixture->heads = fixture->pieces = 0;
+    fixture->ended = fixture->failed = fixture->unsent = false;
+    fixture->trouble = ERR_NONE;
+    fixture->status = 0;
+    strbuf_reset(&fixture->heard);
+    fixture->effects = 0;
     assert_int_equal(ops->start(ops->ctx, &copy, &err), 0);
 }
 
-static void ask(struct bench *bench, const char *method, const char *path, const char *body)
+static void ask(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
-    start(bench, &bench->calls,
+    start(fixture, &fixture->calls,
           &(struct kube_request){.method = method,
                                  .path = path,
                                  .content_type = body[0] != '\0' ? "application/json" : NULL,
@@ -210,16 +210,16 @@ static void ask(struct bench *bench, const char *method, const char *path, const
 }
 
 /* The request at hand, to its end. */
-static void finish(struct bench *bench)
+static void finish(struct fixture *fixture)
 {
-    for (unsigned i = 0; i < 1000 && !bench->ended; i++)
-        (void)turn(bench, bench->now_ms + MINUTE);
-    assert_true(bench->ended);
+    for (unsigned i = 0; i < 1000 && !fixture->ended; i++)
+        (void)turn(fixture, fixture->now_ms + MINUTE);
+    assert_true(fixture->ended);
 }
 
-static void act(struct bench *bench, const char *method, const char *path, const char *body)
+static void act(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
-    const int status = sim_api_request(bench->api, method, path, body, &bench->out);
+    const int status = sim_api_request(fixture->api, method, path, body, &fixture->out);
     assert_true(status == 200 || status == 201);
 }
 
@@ -235,13 +235,13 @@ static const char *pod_body(unsigned number)
 
 #define PODS "/api/v1/namespaces/default/pods"
 
-static void add_pods(struct bench *bench, unsigned from, unsigned count)
+static void add_pods(struct fixture *fixture, unsigned from, unsigned count)
 {
     for (unsigned i = from; i < from + count; i++)
-        act(bench, "POST", PODS, pod_body(i));
+        act(fixture, "POST", PODS, pod_body(i));
 }
 
-static void begin_watch(struct bench *bench, uint64_t version, unsigned timeout_s)
+static void begin_watch(struct fixture *fixture, uint64_t version, unsigned timeout_s)
 {
     char path[256];
 
@@ -249,21 +249,21 @@ static void begin_watch(struct bench *bench, uint64_t version, unsigned timeout_
                    "/api/v1/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=%u"
                    "&resourceVersion=%llu",
                    timeout_s, (unsigned long long)version);
-    start(bench, &bench->watch,
+    start(fixture, &fixture->watch,
           &(struct kube_request){
               .method = "GET", .path = path, .silence_ms = SILENCE_MS, .body = TEXT("")});
 }
 
-static void watch_from_now(struct bench *bench)
+static void watch_from_now(struct fixture *fixture)
 {
-    begin_watch(bench, fake_apiserver_version(bench->fake), 100000);
+    begin_watch(fixture, fake_apiserver_version(fixture->fake), 100000);
 }
 
-static unsigned count(const struct bench *bench, const char *part)
+static unsigned count(const struct fixture *fixture, const char *part)
 {
     unsigned found = 0;
 
-    for (const char *at = bench->heard.data; (at = strstr(at, part)) != NULL; at++)
+    for (const char *at = fixture->heard.data; (at = strstr(at, part)) != NULL; at++)
         found++;
     return found;
 }
@@ -272,232 +272,232 @@ static unsigned count(const struct bench *bench, const char *part)
 
 static void a_request_takes_effect_and_is_then_answered(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, pod_body(1));
-    assert_int_equal(bench->effects, 0);
-    finish(bench);
-    assert_int_equal(bench->status, 201);
-    assert_false(bench->failed);
-    assert_int_equal(bench->heads, 1);
-    assert_int_equal(bench->effects, 1);
-    assert_true(bench->ours);
-    assert_int_equal(bench->effect_status, 201);
-    assert_string_equal(bench->effect_path, PODS);
-    assert_true(bench->effect_ms < bench->ended_ms);
-    assert_non_null(strstr(bench->heard.data, "\"name\":\"p1\""));
-    assert_true(sim_api_quiet(bench->api));
-    assert_int_equal(sim_api_next(bench->api), INT64_MAX);
+    ask(fixture, "POST", PODS, pod_body(1));
+    assert_int_equal(fixture->effects, 0);
+    finish(fixture);
+    assert_int_equal(fixture->status, 201);
+    assert_false(fixture->failed);
+    assert_int_equal(fixture->heads, 1);
+    assert_int_equal(fixture->effects, 1);
+    assert_true(fixture->ours);
+    assert_int_equal(fixture->effect_status, 201);
+    assert_string_equal(fixture->effect_path, PODS);
+    assert_true(fixture->effect_ms < fixture->ended_ms);
+    assert_non_null(strstr(fixture->heard.data, "\"name\":\"p1\""));
+    assert_true(sim_api_quiet(fixture->api));
+    assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
 static void an_actor_is_answered_at_once_and_its_effect_is_told(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    sim_api_outage(bench->api, 1000);
-    add_pods(bench, 1, 1);
-    assert_int_equal(bench->effects, 1);
-    assert_false(bench->ours);
-    assert_int_equal(sim_api_request(bench->api, "GET", PODS "/nobody", "", &bench->out), 404);
-    assert_int_equal(bench->effects, 2);
-    assert_int_equal(bench->effect_status, 404);
+    sim_api_outage(fixture->api, 1000);
+    add_pods(fixture, 1, 1);
+    assert_int_equal(fixture->effects, 1);
+    assert_false(fixture->ours);
+    assert_int_equal(sim_api_request(fixture->api, "GET", PODS "/nobody", "", &fixture->out), 404);
+    assert_int_equal(fixture->effects, 2);
+    assert_int_equal(fixture->effect_status, 404);
 }
 
 static void a_watch_is_told_every_change_once_and_in_order(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const char *last = NULL;
 
-    watch_from_now(bench);
+    watch_from_now(fixture);
     for (unsigned i = 0; i < 50; i++) {
-        add_pods(bench, i, 1);
-        pass(bench, i % 7);
+        add_pods(fixture, i, 1);
+        pass(fixture, i % 7);
     }
-    assert_false(sim_api_quiet(bench->api));
-    pass(bench, 100);
-    assert_true(sim_api_quiet(bench->api));
-    assert_int_equal(count(bench, "ADDED"), 50);
+    assert_false(sim_api_quiet(fixture->api));
+    pass(fixture, 100);
+    assert_true(sim_api_quiet(fixture->api));
+    assert_int_equal(count(fixture, "ADDED"), 50);
     for (unsigned i = 0; i < 50; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "\"name\":\"p%u\"", i);
-        const char *at = strstr(bench->heard.data, name);
+        const char *at = strstr(fixture->heard.data, name);
         assert_non_null(at);
         assert_true(last == NULL || at > last);
         last = at;
     }
-    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
-    assert_int_equal(bench->tellings, 50);
+    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_int_equal(fixture->tellings, 50);
 }
 
 static void a_write_to_nodes_is_no_news_for_a_watch_of_pods(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    watch_from_now(bench);
-    pass(bench, 100);
-    act(bench, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"pods\"}}");
-    act(bench, "PATCH", "/api/v1/nodes/pods", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
-    assert_true(sim_api_quiet(bench->api));
-    pass(bench, 100);
-    assert_int_equal(bench->pieces, 0);
+    watch_from_now(fixture);
+    pass(fixture, 100);
+    act(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"pods\"}}");
+    act(fixture, "PATCH", "/api/v1/nodes/pods", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
+    assert_true(sim_api_quiet(fixture->api));
+    pass(fixture, 100);
+    assert_int_equal(fixture->pieces, 0);
 }
 
 static void a_list_tells_with_its_last_page(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[256];
 
-    add_pods(bench, 0, 3);
-    const uint64_t version = fake_apiserver_version(bench->fake);
-    ask(bench, "GET", "/api/v1/pods?limit=2", "");
-    finish(bench);
-    assert_int_equal(bench->tellings, 0);
-    const char *token = strstr(bench->heard.data, "\"continue\":\"");
+    add_pods(fixture, 0, 3);
+    const uint64_t version = fake_apiserver_version(fixture->fake);
+    ask(fixture, "GET", "/api/v1/pods?limit=2", "");
+    finish(fixture);
+    assert_int_equal(fixture->tellings, 0);
+    const char *token = strstr(fixture->heard.data, "\"continue\":\"");
     assert_non_null(token);
     token += strlen("\"continue\":\"");
     (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%.*s",
                    (int)strcspn(token, "\""), token);
-    add_pods(bench, 3, 1);
-    ask(bench, "GET", path, "");
-    finish(bench);
-    assert_int_equal(bench->told_pods, version);
+    add_pods(fixture, 3, 1);
+    ask(fixture, "GET", path, "");
+    finish(fixture);
+    assert_int_equal(fixture->told_pods, version);
     /* Some pods of one namespace are not all pods. */
-    ask(bench, "GET", PODS, "");
-    finish(bench);
-    assert_int_equal(bench->tellings, 1);
+    ask(fixture, "GET", PODS, "");
+    finish(fixture);
+    assert_int_equal(fixture->tellings, 1);
 }
 
 static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    begin_watch(bench, fake_apiserver_version(bench->fake), 200);
-    pass(bench, 70 * 1000);
-    assert_int_equal(count(bench, "BOOKMARK"), 1);
-    act(bench, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"n\"}}");
-    pass(bench, 129 * 1000);
-    assert_int_equal(count(bench, "BOOKMARK"), 3);
-    assert_false(bench->ended);
-    finish(bench);
-    assert_false(bench->failed);
-    assert_int_equal(count(bench, "BOOKMARK"), 4);
-    assert_int_equal(met(bench, SIM_BOOKMARK), 4);
-    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
-    assert_true(bench->ended_ms >= 200 * 1000);
-    assert_int_equal(sim_api_next(bench->api), INT64_MAX);
+    begin_watch(fixture, fake_apiserver_version(fixture->fake), 200);
+    pass(fixture, 70 * 1000);
+    assert_int_equal(count(fixture, "BOOKMARK"), 1);
+    act(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"n\"}}");
+    pass(fixture, 129 * 1000);
+    assert_int_equal(count(fixture, "BOOKMARK"), 3);
+    assert_false(fixture->ended);
+    finish(fixture);
+    assert_false(fixture->failed);
+    assert_int_equal(count(fixture, "BOOKMARK"), 4);
+    assert_int_equal(met(fixture, SIM_BOOKMARK), 4);
+    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_true(fixture->ended_ms >= 200 * 1000);
+    assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
 static void a_compacted_version_is_gone_for_watches_and_for_pages(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pods(bench, 0, 40);
-    act(bench, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
-    assert_non_null(strstr(bench->out.data, "\"continue\":\"1.0\""));
-    sim_api_compact(bench->api);
-    begin_watch(bench, 2, 100);
-    finish(bench);
-    assert_false(bench->failed);
-    assert_int_equal(count(bench, "\"code\":410"), 1);
-    assert_int_equal(met(bench, SIM_GONE_EVENT), 1);
-    ask(bench, "GET", "/api/v1/pods?limit=2&continue=1.0", "");
-    finish(bench);
-    assert_int_equal(bench->status, 410);
-    assert_int_equal(met(bench, SIM_GONE_CONTINUE), 1);
+    add_pods(fixture, 0, 40);
+    act(fixture, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
+    assert_non_null(strstr(fixture->out.data, "\"continue\":\"1.0\""));
+    sim_api_compact(fixture->api);
+    begin_watch(fixture, 2, 100);
+    finish(fixture);
+    assert_false(fixture->failed);
+    assert_int_equal(count(fixture, "\"code\":410"), 1);
+    assert_int_equal(met(fixture, SIM_GONE_EVENT), 1);
+    ask(fixture, "GET", "/api/v1/pods?limit=2&continue=1.0", "");
+    finish(fixture);
+    assert_int_equal(fixture->status, 410);
+    assert_int_equal(met(fixture, SIM_GONE_CONTINUE), 1);
     /* What was told already is not compacted away. */
-    watch_from_now(bench);
-    pass(bench, 100);
-    add_pods(bench, 40, 1);
-    sim_api_compact(bench->api);
-    add_pods(bench, 41, 1);
-    pass(bench, 100);
-    assert_int_equal(count(bench, "ADDED"), 2);
-    assert_int_equal(count(bench, "ERROR"), 0);
+    watch_from_now(fixture);
+    pass(fixture, 100);
+    add_pods(fixture, 40, 1);
+    sim_api_compact(fixture->api);
+    add_pods(fixture, 41, 1);
+    pass(fixture, 100);
+    assert_int_equal(count(fixture, "ADDED"), 2);
+    assert_int_equal(count(fixture, "ERROR"), 0);
 }
 
 static void a_cancelled_request_is_not_answered_and_may_take_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, pod_body(1));
-    bench->calls.cancel(bench->calls.ctx, bench->id);
-    pass(bench, MINUTE);
-    assert_int_equal(bench->heads, 0);
-    assert_int_equal(bench->effects, 1);
-    watch_from_now(bench);
-    bench->watch.cancel(bench->watch.ctx, bench->id);
-    bench->watch.cancel(bench->watch.ctx, bench->id);
-    pass(bench, MINUTE);
-    assert_int_equal(bench->heads, 0);
-    assert_int_equal(sim_api_next(bench->api), INT64_MAX);
+    ask(fixture, "POST", PODS, pod_body(1));
+    fixture->calls.cancel(fixture->calls.ctx, fixture->id);
+    pass(fixture, MINUTE);
+    assert_int_equal(fixture->heads, 0);
+    assert_int_equal(fixture->effects, 1);
+    watch_from_now(fixture);
+    fixture->watch.cancel(fixture->watch.ctx, fixture->id);
+    fixture->watch.cancel(fixture->watch.ctx, fixture->id);
+    pass(fixture, MINUTE);
+    assert_int_equal(fixture->heads, 0);
+    assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
 static void answers_that_are_ready_are_forgotten_by_cancel(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, pod_body(1));
-    sim_api_now(bench->api, 1000);
-    assert_int_equal(bench->effects, 1);
-    assert_false(sim_api_quiet(bench->api));
-    bench->calls.cancel(bench->calls.ctx, bench->id);
-    bench->calls.poll(bench->calls.ctx, 0, bench, deliver);
-    assert_int_equal(bench->heads, 0);
-    assert_true(sim_api_quiet(bench->api));
+    ask(fixture, "POST", PODS, pod_body(1));
+    sim_api_now(fixture->api, 1000);
+    assert_int_equal(fixture->effects, 1);
+    assert_false(sim_api_quiet(fixture->api));
+    fixture->calls.cancel(fixture->calls.ctx, fixture->id);
+    fixture->calls.poll(fixture->calls.ctx, 0, fixture, deliver);
+    assert_int_equal(fixture->heads, 0);
+    assert_true(sim_api_quiet(fixture->api));
 }
 
 /* ---- the process dies ---- */
 
 static void what_a_dead_process_had_sent_may_still_take_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     unsigned effects = 0;
     struct err err;
 
     for (unsigned i = 0; i < 64; i++) {
-        struct kube_ops old_watch = bench->watch;
-        struct kube_ops old_calls = bench->calls;
-        watch_from_now(bench);
-        ask(bench, "POST", PODS, pod_body(i));
-        sim_api_gone(bench->api);
+        struct kube_ops old_watch = fixture->watch;
+        struct kube_ops old_calls = fixture->calls;
+        watch_from_now(fixture);
+        ask(fixture, "POST", PODS, pod_body(i));
+        sim_api_gone(fixture->api);
         const struct kube_request late = {.id = 1000 + i, .method = "GET", .path = "/version"};
         assert_true(old_calls.start(old_calls.ctx, &late, &err) < 0);
-        old_calls.cancel(old_calls.ctx, bench->id);
-        old_calls.poll(old_calls.ctx, 0, bench, deliver);
+        old_calls.cancel(old_calls.ctx, fixture->id);
+        old_calls.poll(old_calls.ctx, 0, fixture, deliver);
         old_calls.free(old_calls.ctx);
         old_watch.free(old_watch.ctx);
-        sim_api_ops(bench->api, &bench->watch, &bench->calls);
-        pass(bench, MINUTE);
-        assert_int_equal(bench->heads, 0);
-        assert_true(bench->effects == 0 || bench->ours);
-        effects += bench->effects;
-        assert_true(sim_api_quiet(bench->api));
+        sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
+        pass(fixture, MINUTE);
+        assert_int_equal(fixture->heads, 0);
+        assert_true(fixture->effects == 0 || fixture->ours);
+        effects += fixture->effects;
+        assert_true(sim_api_quiet(fixture->api));
     }
     assert_true(effects > 0 && effects < 64);
 }
 
 static void die(void *user, const struct kube_answer *answer)
 {
-    struct bench *bench = user;
+    struct fixture *fixture = user;
 
     assert_int_equal(answer->piece, KUBE_HEAD);
-    bench->heads++;
-    sim_api_gone(bench->api);
+    fixture->heads++;
+    sim_api_gone(fixture->api);
 }
 
 static void a_process_may_die_while_it_is_answered(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, pod_body(1));
-    sim_api_now(bench->api, 1000);
-    bench->calls.poll(bench->calls.ctx, 0, bench, die);
-    assert_int_equal(bench->heads, 1);
-    bench->calls.poll(bench->calls.ctx, 0, bench, die);
-    assert_int_equal(bench->heads, 1);
-    bench->calls.free(bench->calls.ctx);
-    bench->watch.free(bench->watch.ctx);
-    assert_true(sim_api_quiet(bench->api));
+    ask(fixture, "POST", PODS, pod_body(1));
+    sim_api_now(fixture->api, 1000);
+    fixture->calls.poll(fixture->calls.ctx, 0, fixture, die);
+    assert_int_equal(fixture->heads, 1);
+    fixture->calls.poll(fixture->calls.ctx, 0, fixture, die);
+    assert_int_equal(fixture->heads, 1);
+    fixture->calls.free(fixture->calls.ctx);
+    fixture->watch.free(fixture->watch.ctx);
+    assert_true(sim_api_quiet(fixture->api));
 }
 
 static jmp_buf grave;
@@ -511,288 +511,289 @@ static void die_by_jumping(void *user, const struct kube_answer *answer)
 
 static void a_process_may_jump_out_of_its_answer(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, pod_body(1));
-    sim_api_now(bench->api, 1000);
+    ask(fixture, "POST", PODS, pod_body(1));
+    sim_api_now(fixture->api, 1000);
     if (setjmp(grave) == 0) {
-        bench->calls.poll(bench->calls.ctx, 0, bench, die_by_jumping);
+        fixture->calls.poll(fixture->calls.ctx, 0, fixture, die_by_jumping);
         fail_msg("deliver came back");
     }
-    sim_api_gone(bench->api);
-    assert_true(sim_api_quiet(bench->api));
-    sim_api_ops(bench->api, &bench->watch, &bench->calls);
-    ask(bench, "GET", PODS "/p1", "");
-    finish(bench);
-    assert_int_equal(bench->status, 200);
+    sim_api_gone(fixture->api);
+    assert_true(sim_api_quiet(fixture->api));
+    sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
+    ask(fixture, "GET", PODS "/p1", "");
+    finish(fixture);
+    assert_int_equal(fixture->status, 200);
 }
 
 /* ---- what goes wrong with requests ---- */
 
 /* Asks until that fault was met; what was heard of that request is then in the bench. */
-static void until_met(struct bench *bench, enum sim_fault fault, const char *method)
+static void until_met(struct fixture *fixture, enum sim_fault fault, const char *method)
 {
     static unsigned number;
 
     for (unsigned i = 0; i < TRIES; i++) {
-        const uint64_t before = met(bench, fault);
+        const uint64_t before = met(fixture, fault);
         const bool post = strcmp(method, "POST") == 0;
-        ask(bench, method, PODS, post ? pod_body(number++) : "");
-        finish(bench);
-        pass(bench, 7 * 60 * MINUTE); /* late effects, too */
-        if (met(bench, fault) > before)
+        ask(fixture, method, PODS, post ? pod_body(number++) : "");
+        finish(fixture);
+        pass(fixture, 7 * 60 * MINUTE); /* late effects, too */
+        if (met(fixture, fault) > before)
             return;
     }
     fail_msg("fault %d was not met", (int)fault);
 }
 
-static int64_t began_ms(const struct bench *bench)
+static int64_t began_ms(const struct fixture *fixture)
 {
-    return bench->ended_ms - TIMEOUT_MS;
+    return fixture->ended_ms - TIMEOUT_MS;
 }
 
-static void expect_timeout(const struct bench *bench)
+static void expect_timeout(const struct fixture *fixture)
 {
-    assert_true(bench->failed);
-    assert_false(bench->unsent);
-    assert_int_equal(bench->trouble, ERR_TIMEOUT);
-    assert_int_equal(bench->heads, 0);
-    assert_int_equal(sim_api_felt_ms(bench->api), bench->ended_ms); /* later than it was met */
+    assert_true(fixture->failed);
+    assert_false(fixture->unsent);
+    assert_int_equal(fixture->trouble, ERR_TIMEOUT);
+    assert_int_equal(fixture->heads, 0);
+    assert_int_equal(sim_api_felt_ms(fixture->api), fixture->ended_ms); /* later than it was met */
 }
 
 static void a_late_effect_comes_after_its_timeout(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_LATE_EFFECT, "POST");
-    expect_timeout(bench);
-    assert_int_equal(bench->effects, 1);
-    assert_true(bench->ours);
-    assert_int_equal(bench->effect_status, 201);
-    assert_true(bench->effect_ms > bench->ended_ms);
+    until_met(fixture, SIM_LATE_EFFECT, "POST");
+    expect_timeout(fixture);
+    assert_int_equal(fixture->effects, 1);
+    assert_true(fixture->ours);
+    assert_int_equal(fixture->effect_status, 201);
+    assert_true(fixture->effect_ms > fixture->ended_ms);
 }
 
 /* A minute late, or hours: the API server promises nothing. */
 static void a_late_effect_may_come_hours_later(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     int64_t latest_ms = 0;
 
     for (unsigned i = 0; i < 16; i++) {
-        until_met(bench, SIM_LATE_EFFECT, "POST");
-        if (bench->effect_ms - bench->ended_ms > latest_ms)
-            latest_ms = bench->effect_ms - bench->ended_ms;
+        until_met(fixture, SIM_LATE_EFFECT, "POST");
+        if (fixture->effect_ms - fixture->ended_ms > latest_ms)
+            latest_ms = fixture->effect_ms - fixture->ended_ms;
     }
     assert_true(latest_ms > 10 * MINUTE);
 }
 
 static void what_is_late_may_be_bounded_for_who_cannot_know_of_it(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    sim_api_faults(bench->api, 1000);
+    sim_api_faults(fixture->api, 1000);
     for (unsigned i = 0; i < 100; i++)
-        ask(bench, "POST", PODS, pod_body(5000 + i));
-    finish(bench);
-    sim_api_late_within(bench->api, MINUTE);
-    sim_api_faults(bench->api, 0);
-    pass(bench, 2 * MINUTE);
-    const unsigned effects = bench->effects;
-    pass(bench, 12 * 60 * MINUTE);
-    assert_int_equal(bench->effects, effects);
+        ask(fixture, "POST", PODS, pod_body(5000 + i));
+    finish(fixture);
+    sim_api_late_within(fixture->api, MINUTE);
+    sim_api_faults(fixture->api, 0);
+    pass(fixture, 2 * MINUTE);
+    const unsigned effects = fixture->effects;
+    pass(fixture, 12 * 60 * MINUTE);
+    assert_int_equal(fixture->effects, effects);
 }
 
 static void a_lost_request_never_takes_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_LOST_REQUEST, "POST");
-    expect_timeout(bench);
-    assert_int_equal(bench->effects, 0);
+    until_met(fixture, SIM_LOST_REQUEST, "POST");
+    expect_timeout(fixture);
+    assert_int_equal(fixture->effects, 0);
 }
 
 static void a_lost_answer_is_a_timeout_after_the_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_LOST_ANSWER, "POST");
-    expect_timeout(bench);
-    assert_int_equal(bench->effects, 1);
-    assert_true(bench->effect_ms < bench->ended_ms);
-    assert_true(bench->effect_ms > began_ms(bench));
+    until_met(fixture, SIM_LOST_ANSWER, "POST");
+    expect_timeout(fixture);
+    assert_int_equal(fixture->effects, 1);
+    assert_true(fixture->effect_ms < fixture->ended_ms);
+    assert_true(fixture->effect_ms > began_ms(fixture));
 }
 
 static void a_broken_answer_has_a_head_and_no_end(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_BROKEN_ANSWER, "POST");
-    assert_true(bench->failed);
-    assert_false(bench->unsent);
-    assert_int_equal(bench->heads, 1);
-    assert_int_equal(bench->status, 201);
-    assert_int_equal(bench->effects, 1);
-    assert_int_not_equal(bench->heard.data[bench->heard.len - 1], '}');
+    until_met(fixture, SIM_BROKEN_ANSWER, "POST");
+    assert_true(fixture->failed);
+    assert_false(fixture->unsent);
+    assert_int_equal(fixture->heads, 1);
+    assert_int_equal(fixture->status, 201);
+    assert_int_equal(fixture->effects, 1);
+    assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '}');
 }
 
 static void a_refused_connection_is_certainly_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_REFUSED, "POST");
-    assert_true(bench->failed);
-    assert_true(bench->unsent);
-    assert_int_equal(bench->effects, 0);
+    until_met(fixture, SIM_REFUSED, "POST");
+    assert_true(fixture->failed);
+    assert_true(fixture->unsent);
+    assert_int_equal(fixture->effects, 0);
 }
 
 static void an_error_before_leaves_no_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_ERROR_BEFORE, "POST");
-    assert_false(bench->failed);
-    assert_true(bench->status == 500 || bench->status == 503 || bench->status == 504);
-    assert_int_equal(count(bench, "\"status\":\"Failure\""), 1);
-    assert_int_equal(bench->effects, 0);
+    until_met(fixture, SIM_ERROR_BEFORE, "POST");
+    assert_false(fixture->failed);
+    assert_true(fixture->status == 500 || fixture->status == 503 || fixture->status == 504);
+    assert_int_equal(count(fixture, "\"status\":\"Failure\""), 1);
+    assert_int_equal(fixture->effects, 0);
 }
 
 static void an_error_after_hides_an_effect(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_ERROR_AFTER, "POST");
-    assert_false(bench->failed);
-    assert_true(bench->status == 500 || bench->status == 504);
-    assert_int_equal(bench->effects, 1);
-    assert_int_equal(bench->effect_status, 201);
+    until_met(fixture, SIM_ERROR_AFTER, "POST");
+    assert_false(fixture->failed);
+    assert_true(fixture->status == 500 || fixture->status == 504);
+    assert_int_equal(fixture->effects, 1);
+    assert_int_equal(fixture->effect_status, 201);
 }
 
 static void a_throttled_request_is_told_to_wait_or_not(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     unsigned with = 0;
     unsigned without = 0;
 
     for (unsigned i = 0; i < 100 && (with == 0 || without == 0); i++) {
-        until_met(bench, SIM_THROTTLED, "POST");
-        assert_int_equal(bench->status, 429);
-        assert_int_equal(bench->effects, 0);
-        with += bench->retry_after_s > 0;
-        without += bench->retry_after_s == 0;
+        until_met(fixture, SIM_THROTTLED, "POST");
+        assert_int_equal(fixture->status, 429);
+        assert_int_equal(fixture->effects, 0);
+        with += fixture->retry_after_s > 0;
+        without += fixture->retry_after_s == 0;
     }
     assert_true(with > 0 && without > 0);
 }
 
 static void an_unauthorized_request_did_nothing(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_UNAUTHORIZED, "POST");
-    assert_int_equal(bench->status, 401);
-    assert_int_equal(bench->effects, 0);
+    until_met(fixture, SIM_UNAUTHORIZED, "POST");
+    assert_int_equal(fixture->status, 401);
+    assert_int_equal(fixture->effects, 0);
 }
 
 static void a_slow_answer_comes_after_seconds_or_too_late(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     unsigned in_time = 0;
     unsigned too_late = 0;
 
     for (unsigned i = 0; i < 100 && (in_time == 0 || too_late == 0); i++) {
-        until_met(bench, SIM_SLOW, "POST");
-        assert_int_equal(bench->effects, 1);
-        assert_true(bench->ended_ms - bench->effect_ms >= 1000);
-        if (bench->failed)
-            expect_timeout(bench);
+        until_met(fixture, SIM_SLOW, "POST");
+        assert_int_equal(fixture->effects, 1);
+        assert_true(fixture->ended_ms - fixture->effect_ms >= 1000);
+        if (fixture->failed)
+            expect_timeout(fixture);
         else
-            assert_int_equal(bench->status, 201);
-        too_late += bench->failed;
-        in_time += !bench->failed;
+            assert_int_equal(fixture->status, 201);
+        too_late += fixture->failed;
+        in_time += !fixture->failed;
     }
     assert_true(in_time > 0 && too_late > 0);
 }
 
 static void an_answer_in_pieces_is_the_same_answer(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_met(bench, SIM_CHUNKS, "POST");
-    assert_int_equal(bench->status, 201);
-    assert_false(bench->failed);
-    assert_true(bench->pieces > 10);
-    assert_int_equal(bench->heard.data[bench->heard.len - 1], '}');
-    assert_int_equal(count(bench, "\"kind\":\"Pod\""), 1);
+    until_met(fixture, SIM_CHUNKS, "POST");
+    assert_int_equal(fixture->status, 201);
+    assert_false(fixture->failed);
+    assert_true(fixture->pieces > 10);
+    assert_int_equal(fixture->heard.data[fixture->heard.len - 1], '}');
+    assert_int_equal(count(fixture, "\"kind\":\"Pod\""), 1);
 }
 
 static void the_next_page_of_a_list_may_be_gone(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pods(bench, 0, 4);
-    for (unsigned i = 0; i < TRIES && met(bench, SIM_GONE_CONTINUE) == 0; i++) {
+    add_pods(fixture, 0, 4);
+    for (unsigned i = 0; i < TRIES && met(fixture, SIM_GONE_CONTINUE) == 0; i++) {
         assert_int_equal(
-            sim_api_request(bench->api, "GET", "/api/v1/pods?limit=2", "", &bench->out), 200);
-        const char *token = strstr(bench->out.data, "\"continue\":\"") + strlen("\"continue\":\"");
+            sim_api_request(fixture->api, "GET", "/api/v1/pods?limit=2", "", &fixture->out), 200);
+        const char *token =
+            strstr(fixture->out.data, "\"continue\":\"") + strlen("\"continue\":\"");
         char path[128];
         (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%.*s",
                        (int)strcspn(token, "\""), token);
-        ask(bench, "GET", path, "");
-        finish(bench);
+        ask(fixture, "GET", path, "");
+        finish(fixture);
     }
-    assert_int_equal(met(bench, SIM_GONE_CONTINUE), 1);
-    assert_int_equal(bench->status, 410);
-    assert_int_equal(count(bench, "\"reason\":\"Expired\""), 1);
+    assert_int_equal(met(fixture, SIM_GONE_CONTINUE), 1);
+    assert_int_equal(fixture->status, 410);
+    assert_int_equal(count(fixture, "\"reason\":\"Expired\""), 1);
 }
 
 static void a_timeout_comes_at_its_millisecond(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (unsigned i = 0; i < 100; i++) {
-        const int64_t asked_ms = bench->now_ms;
-        ask(bench, "GET", PODS, "");
-        finish(bench);
-        assert_true(bench->ended_ms <= asked_ms + TIMEOUT_MS);
-        if (bench->trouble == ERR_TIMEOUT)
-            assert_int_equal(bench->ended_ms, asked_ms + TIMEOUT_MS);
+        const int64_t asked_ms = fixture->now_ms;
+        ask(fixture, "GET", PODS, "");
+        finish(fixture);
+        assert_true(fixture->ended_ms <= asked_ms + TIMEOUT_MS);
+        if (fixture->trouble == ERR_TIMEOUT)
+            assert_int_equal(fixture->ended_ms, asked_ms + TIMEOUT_MS);
     }
-    assert_true(met(bench, SIM_LOST_REQUEST) > 0);
+    assert_true(met(fixture, SIM_LOST_REQUEST) > 0);
 }
 
 static void a_request_that_waits_for_ever_is_never_lost(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (unsigned i = 0; i < 200; i++) {
-        start(bench, &bench->calls, &(struct kube_request){.method = "GET", .path = PODS});
-        finish(bench);
+        start(fixture, &fixture->calls, &(struct kube_request){.method = "GET", .path = PODS});
+        finish(fixture);
     }
-    assert_int_equal(met(bench, SIM_LOST_REQUEST) + met(bench, SIM_LOST_ANSWER), 0);
+    assert_int_equal(met(fixture, SIM_LOST_REQUEST) + met(fixture, SIM_LOST_ANSWER), 0);
 }
 
 /* ---- what goes wrong with watches ---- */
 
 /* Watches while pods come, until that fault was met; false: this watch ended without it. */
-static bool watch_meets(struct bench *bench, enum sim_fault fault, unsigned *pods)
+static bool watch_meets(struct fixture *fixture, enum sim_fault fault, unsigned *pods)
 {
-    const uint64_t before = met(bench, fault);
+    const uint64_t before = met(fixture, fault);
 
-    watch_from_now(bench);
-    for (unsigned i = 0; i < 100 && !bench->ended && met(bench, fault) == before; i++) {
-        add_pods(bench, (*pods)++, 1);
-        pass(bench, 100);
+    watch_from_now(fixture);
+    for (unsigned i = 0; i < 100 && !fixture->ended && met(fixture, fault) == before; i++) {
+        add_pods(fixture, (*pods)++, 1);
+        pass(fixture, 100);
     }
-    return met(bench, fault) > before;
+    return met(fixture, fault) > before;
 }
 
-static void until_watch_met(struct bench *bench, enum sim_fault fault)
+static void until_watch_met(struct fixture *fixture, enum sim_fault fault)
 {
     static unsigned pods = 1000000;
 
     for (unsigned i = 0; i < TRIES; i++) {
-        if (watch_meets(bench, fault, &pods))
+        if (watch_meets(fixture, fault, &pods))
             return;
-        bench->watch.cancel(bench->watch.ctx, bench->id);
+        fixture->watch.cancel(fixture->watch.ctx, fixture->id);
     }
     fail_msg("fault %d was not met", (int)fault);
 }
@@ -800,232 +801,232 @@ static void until_watch_met(struct bench *bench, enum sim_fault fault)
 /* 200 or so: a stream lives for some seconds. */
 static int set_up_streams(void **state)
 {
-    *state = bench_new(1, 200);
+    *state = fixture_new(1, 200);
     return 0;
 }
 
 static void a_watch_may_be_cut_inside_an_event(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     unsigned clean = 0;
     unsigned broken = 0;
 
     for (unsigned i = 0; i < 100 && (clean == 0 || broken == 0); i++) {
-        until_watch_met(bench, SIM_WATCH_CUT);
-        finish(bench);
-        clean += !bench->failed;
-        broken += bench->failed;
-        assert_true(bench->heard.len > 0);
-        assert_int_not_equal(bench->heard.data[bench->heard.len - 1], '\n');
+        until_watch_met(fixture, SIM_WATCH_CUT);
+        finish(fixture);
+        clean += !fixture->failed;
+        broken += fixture->failed;
+        assert_true(fixture->heard.len > 0);
+        assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '\n');
     }
     assert_true(clean > 0 && broken > 0);
 }
 
 static void a_watch_may_end_cleanly(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_WATCH_END);
-    finish(bench);
-    assert_false(bench->failed);
-    assert_int_equal(bench->status, 200);
+    until_watch_met(fixture, SIM_WATCH_END);
+    finish(fixture);
+    assert_false(fixture->failed);
+    assert_int_equal(fixture->status, 200);
     /* What comes now is told to nobody, until there is a watch again. */
-    sim_api_faults(bench->api, 0);
-    pass(bench, MINUTE);
-    assert_false(sim_api_quiet(bench->api));
-    watch_from_now(bench);
-    pass(bench, 100);
-    assert_true(sim_api_quiet(bench->api));
+    sim_api_faults(fixture->api, 0);
+    pass(fixture, MINUTE);
+    assert_false(sim_api_quiet(fixture->api));
+    watch_from_now(fixture);
+    pass(fixture, 100);
+    assert_true(sim_api_quiet(fixture->api));
 }
 
 static void a_half_open_watch_fails_when_its_silence_is_too_long(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_WATCH_SILENT);
-    const size_t heard = bench->heard.len;
-    const int64_t silent_ms = bench->now_ms;
-    assert_false(sim_api_quiet(bench->api));
-    add_pods(bench, 0, 3);
-    finish(bench);
-    assert_true(bench->failed);
-    assert_int_equal(bench->trouble, ERR_TIMEOUT);
-    assert_int_equal(bench->heard.len, heard);
-    assert_true(bench->ended_ms > silent_ms + SILENCE_MS / 2);
-    assert_true(bench->ended_ms <= silent_ms + SILENCE_MS);
+    until_watch_met(fixture, SIM_WATCH_SILENT);
+    const size_t heard = fixture->heard.len;
+    const int64_t silent_ms = fixture->now_ms;
+    assert_false(sim_api_quiet(fixture->api));
+    add_pods(fixture, 0, 3);
+    finish(fixture);
+    assert_true(fixture->failed);
+    assert_int_equal(fixture->trouble, ERR_TIMEOUT);
+    assert_int_equal(fixture->heard.len, heard);
+    assert_true(fixture->ended_ms > silent_ms + SILENCE_MS / 2);
+    assert_true(fixture->ended_ms <= silent_ms + SILENCE_MS);
 }
 
 static void a_half_open_watch_breaks_when_faults_end(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_WATCH_SILENT);
-    sim_api_faults(bench->api, 0);
-    pass(bench, 2);
-    assert_true(bench->ended);
-    assert_int_equal(bench->trouble, ERR_IO);
+    until_watch_met(fixture, SIM_WATCH_SILENT);
+    sim_api_faults(fixture->api, 0);
+    pass(fixture, 2);
+    assert_true(fixture->ended);
+    assert_int_equal(fixture->trouble, ERR_IO);
 }
 
 static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_WATCH_DELAY);
-    assert_false(sim_api_quiet(bench->api));
+    until_watch_met(fixture, SIM_WATCH_DELAY);
+    assert_false(sim_api_quiet(fixture->api));
     /* No fault any more: they are let go. */
-    sim_api_faults(bench->api, 0);
-    pass(bench, 2);
-    assert_true(sim_api_quiet(bench->api));
-    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
+    sim_api_faults(fixture->api, 0);
+    pass(fixture, 2);
+    assert_true(sim_api_quiet(fixture->api));
+    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
 }
 
 static void a_watch_may_begin_too_early(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     bool met_it = false;
 
-    add_pods(bench, 0, 50);
-    const uint64_t version = fake_apiserver_version(bench->fake);
+    add_pods(fixture, 0, 50);
+    const uint64_t version = fake_apiserver_version(fixture->fake);
     for (unsigned i = 0; i < TRIES && !met_it; i++) {
-        watch_from_now(bench);
-        pass(bench, 100);
-        met_it = met(bench, SIM_REPEAT) > 0;
-        bench->watch.cancel(bench->watch.ctx, bench->id);
+        watch_from_now(fixture);
+        pass(fixture, 100);
+        met_it = met(fixture, SIM_REPEAT) > 0;
+        fixture->watch.cancel(fixture->watch.ctx, fixture->id);
     }
     assert_true(met_it);
-    assert_true(count(bench, "ADDED") >= 1);
-    assert_int_equal(bench->told_pods, version);
+    assert_true(count(fixture, "ADDED") >= 1);
+    assert_int_equal(fixture->told_pods, version);
 }
 
 static void an_early_watch_does_not_go_behind_a_compaction(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pods(bench, 0, 50);
-    sim_api_compact(bench->api);
+    add_pods(fixture, 0, 50);
+    sim_api_compact(fixture->api);
     for (unsigned i = 0; i < 500; i++) {
-        sim_api_faults(bench->api, 1000);
-        watch_from_now(bench);
-        sim_api_faults(bench->api,
+        sim_api_faults(fixture->api, 1000);
+        watch_from_now(fixture);
+        sim_api_faults(fixture->api,
                        1); /* what may happen to it is chosen; the stream is left alone */
-        pass(bench, 20);
-        bench->watch.cancel(bench->watch.ctx, bench->id);
+        pass(fixture, 20);
+        fixture->watch.cancel(fixture->watch.ctx, fixture->id);
     }
-    assert_int_equal(met(bench, SIM_GONE_EVENT), 0);
-    assert_int_equal(met(bench, SIM_REPEAT), 0);
-    assert_true(met(bench, SIM_GONE_HTTP) > 0);
+    assert_int_equal(met(fixture, SIM_GONE_EVENT), 0);
+    assert_int_equal(met(fixture, SIM_REPEAT), 0);
+    assert_true(met(fixture, SIM_GONE_HTTP) > 0);
 }
 
 static void a_watch_may_be_gone_as_an_answer_or_as_an_event(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_GONE_HTTP);
-    finish(bench);
-    assert_int_equal(bench->status, 410);
-    assert_false(bench->failed);
-    until_watch_met(bench, SIM_GONE_EVENT);
-    finish(bench);
-    assert_int_equal(bench->status, 200);
-    assert_false(bench->failed);
-    assert_int_equal(count(bench, "\"code\":410"), 1);
-    const char *error = strstr(bench->heard.data, "{\"type\":\"ERROR\"");
+    until_watch_met(fixture, SIM_GONE_HTTP);
+    finish(fixture);
+    assert_int_equal(fixture->status, 410);
+    assert_false(fixture->failed);
+    until_watch_met(fixture, SIM_GONE_EVENT);
+    finish(fixture);
+    assert_int_equal(fixture->status, 200);
+    assert_false(fixture->failed);
+    assert_int_equal(count(fixture, "\"code\":410"), 1);
+    const char *error = strstr(fixture->heard.data, "{\"type\":\"ERROR\"");
     assert_non_null(error);
-    assert_ptr_equal(strchr(error, '\n'), bench->heard.data + bench->heard.len - 1);
+    assert_ptr_equal(strchr(error, '\n'), fixture->heard.data + fixture->heard.len - 1);
 }
 
 static void an_event_in_pieces_is_told_with_its_last_one(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    until_watch_met(bench, SIM_CHUNKS);
-    const unsigned before = bench->tellings;
-    sim_api_faults(bench->api, 0);
-    pass(bench, 1000);
-    assert_int_equal(bench->heard.data[bench->heard.len - 1], '\n');
-    assert_true(bench->tellings >= before);
-    assert_int_equal(bench->told_pods, fake_apiserver_version(bench->fake));
-    assert_true(bench->pieces > count(bench, "\n"));
+    until_watch_met(fixture, SIM_CHUNKS);
+    const unsigned before = fixture->tellings;
+    sim_api_faults(fixture->api, 0);
+    pass(fixture, 1000);
+    assert_int_equal(fixture->heard.data[fixture->heard.len - 1], '\n');
+    assert_true(fixture->tellings >= before);
+    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_true(fixture->pieces > count(fixture, "\n"));
 }
 
 /* ---- the API server away ---- */
 
 static void in_an_outage_streams_end_and_connections_are_refused(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    watch_from_now(bench);
-    pass(bench, 100);
-    sim_api_outage(bench->api, bench->now_ms + 10000);
-    finish(bench);
-    assert_true(bench->failed);
-    assert_false(bench->unsent);
-    assert_int_equal(met(bench, SIM_OUTAGE), 1);
-    ask(bench, "POST", PODS, pod_body(1));
-    finish(bench);
-    assert_true(bench->unsent);
-    assert_int_equal(bench->effects, 0);
-    assert_int_equal(met(bench, SIM_OUTAGE), 2);
-    pass(bench, 10000);
-    ask(bench, "POST", PODS, pod_body(1));
-    finish(bench);
-    assert_int_equal(bench->status, 201);
-    sim_api_outage(bench->api, bench->now_ms + 10000);
-    sim_api_faults(bench->api, 0);
-    ask(bench, "POST", PODS, pod_body(2));
-    finish(bench);
-    assert_int_equal(bench->status, 201);
+    watch_from_now(fixture);
+    pass(fixture, 100);
+    sim_api_outage(fixture->api, fixture->now_ms + 10000);
+    finish(fixture);
+    assert_true(fixture->failed);
+    assert_false(fixture->unsent);
+    assert_int_equal(met(fixture, SIM_OUTAGE), 1);
+    ask(fixture, "POST", PODS, pod_body(1));
+    finish(fixture);
+    assert_true(fixture->unsent);
+    assert_int_equal(fixture->effects, 0);
+    assert_int_equal(met(fixture, SIM_OUTAGE), 2);
+    pass(fixture, 10000);
+    ask(fixture, "POST", PODS, pod_body(1));
+    finish(fixture);
+    assert_int_equal(fixture->status, 201);
+    sim_api_outage(fixture->api, fixture->now_ms + 10000);
+    sim_api_faults(fixture->api, 0);
+    ask(fixture, "POST", PODS, pod_body(2));
+    finish(fixture);
+    assert_int_equal(fixture->status, 201);
 }
 
 /* Between a list and the first watch that opens, whoever listed is told nothing. */
 static void all_is_not_quiet_while_a_first_watch_finds_nobody(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    sim_api_outage(bench->api, bench->now_ms + 10000);
-    watch_from_now(bench);
-    finish(bench);
-    assert_true(bench->unsent);
-    assert_false(sim_api_quiet(bench->api));
-    pass(bench, 10000);
-    watch_from_now(bench);
-    pass(bench, 100);
-    assert_true(sim_api_quiet(bench->api));
+    sim_api_outage(fixture->api, fixture->now_ms + 10000);
+    watch_from_now(fixture);
+    finish(fixture);
+    assert_true(fixture->unsent);
+    assert_false(sim_api_quiet(fixture->api));
+    pass(fixture, 10000);
+    watch_from_now(fixture);
+    pass(fixture, 100);
+    assert_true(sim_api_quiet(fixture->api));
 }
 
 static void what_was_on_its_way_when_the_outage_came_is_unknown(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     unsigned effects = 0;
 
     for (unsigned i = 0; i < 64; i++) {
-        ask(bench, "POST", PODS, pod_body(i));
-        sim_api_outage(bench->api, bench->now_ms + 1000);
-        pass(bench, 2000);
-        assert_true(bench->failed);
-        assert_false(bench->unsent);
-        effects += bench->effects;
+        ask(fixture, "POST", PODS, pod_body(i));
+        sim_api_outage(fixture->api, fixture->now_ms + 1000);
+        pass(fixture, 2000);
+        assert_true(fixture->failed);
+        assert_false(fixture->unsent);
+        effects += fixture->effects;
     }
     assert_true(effects > 0 && effects < 64);
 }
 
 static void without_faults_a_late_effect_comes_at_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (unsigned i = 0; i < 100; i++) {
-        sim_api_faults(bench->api, 1000);
-        ask(bench, "POST", PODS, pod_body(i));
-        pass(bench, 10);
-        sim_api_faults(bench->api, 0);
-        const unsigned before = bench->effects;
-        pass(bench, 10);
-        if (bench->effects > before) {
-            assert_true(bench->ended);
-            assert_int_equal(bench->status, 201);
+        sim_api_faults(fixture->api, 1000);
+        ask(fixture, "POST", PODS, pod_body(i));
+        pass(fixture, 10);
+        sim_api_faults(fixture->api, 0);
+        const unsigned before = fixture->effects;
+        pass(fixture, 10);
+        if (fixture->effects > before) {
+            assert_true(fixture->ended);
+            assert_int_equal(fixture->status, 201);
             return;
         }
-        finish(bench);
+        finish(fixture);
     }
     fail_msg("no effect was late");
 }
@@ -1036,7 +1037,7 @@ enum { NAMES = 40, BASE_NODES = 1, BASE_PODS = 2 };
 
 /* One resource: what a client believes, and what was written. */
 struct mirror {
-    struct world *world;
+    struct core_fixture *core;
     struct reflector *reflector;
     const char *plural;
     const char *prefix;
@@ -1047,16 +1048,16 @@ struct mirror {
     unsigned lists;
 };
 
-struct world {
-    struct bench *bench;
+struct core_fixture {
+    struct fixture *fixture;
     uint64_t random;
     struct mirror mirror[2];
 };
 
-static uint64_t draw(struct world *world, uint64_t bound)
+static uint64_t draw(struct core_fixture *core, uint64_t bound)
 {
-    world->random = world->random * 6364136223846793005U + 1442695040888963407U;
-    return (world->random >> 33) % bound;
+    core->random = core->random * 6364136223846793005U + 1442695040888963407U;
+    return (core->random >> 33) % bound;
 }
 
 static unsigned slot_of(struct text object, uint64_t *out_version)
@@ -1124,32 +1125,32 @@ static int deleted(void *user, struct text object, struct err *err)
 }
 
 /* "Told up to version" is the truth: no write before it is unknown. */
-static void world_told(void *user, const char *resource, uint64_t version)
+static void core_told(void *user, const char *resource, uint64_t version)
 {
-    struct world *world = user;
-    const struct mirror *mirror = &world->mirror[strcmp(resource, "pods") == 0];
+    struct core_fixture *core = user;
+    const struct mirror *mirror = &core->mirror[strcmp(resource, "pods") == 0];
 
-    world->bench->tellings++;
+    core->fixture->tellings++;
     for (unsigned i = 0; i < NAMES; i++)
         if (mirror->written[i] <= version)
             assert_int_equal(mirror->known[i], mirror->alive[i]);
 }
 
-static void world_deliver(void *user, const struct kube_answer *answer)
+static void core_deliver(void *user, const struct kube_answer *answer)
 {
-    struct world *world = user;
+    struct core_fixture *core = user;
 
     for (unsigned i = 0; i < 2; i++)
-        (void)reflector_answer(world->mirror[i].reflector, world->bench->now_ms, answer);
+        (void)reflector_answer(core->mirror[i].reflector, core->fixture->now_ms, answer);
 }
 
 /* An actor makes, changes or removes one object. */
-static void write_one(struct world *world)
+static void write_one(struct core_fixture *core)
 {
-    struct bench *bench = world->bench;
-    struct mirror *mirror = &world->mirror[draw(world, 2)];
-    const unsigned slot = (unsigned)draw(world, NAMES);
-    const uint64_t change = draw(world, 3);
+    struct fixture *fixture = core->fixture;
+    struct mirror *mirror = &core->mirror[draw(core, 2)];
+    const unsigned slot = (unsigned)draw(core, NAMES);
+    const uint64_t change = draw(core, 3);
     char path[128];
     char body[256];
 
@@ -1158,38 +1159,38 @@ static void write_one(struct world *world)
         (void)snprintf(
             body, sizeof body,
             "{\"metadata\":{\"name\":\"x%u\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}", slot);
-        act(bench, "POST", mirror->prefix, body);
+        act(fixture, "POST", mirror->prefix, body);
     } else if (change == 0) {
-        act(bench, "DELETE", path, "");
+        act(fixture, "DELETE", path, "");
     } else {
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{\"a\":\"%llu\"}}}",
-                       (unsigned long long)world->random);
-        act(bench, "PATCH", path, body);
+                       (unsigned long long)core->random);
+        act(fixture, "PATCH", path, body);
     }
-    mirror->written[slot] = fake_apiserver_version(bench->fake);
+    mirror->written[slot] = fake_apiserver_version(fixture->fake);
     mirror->alive[slot] = change == 0 && mirror->alive[slot] != 0 ? 0 : mirror->written[slot];
 }
 
-static void world_turn(struct world *world, int64_t ms)
+static void core_turn(struct core_fixture *core, int64_t ms)
 {
-    struct bench *bench = world->bench;
-    const int64_t until_ms = bench->now_ms + ms;
-    int64_t next_ms = bench->now_ms;
+    struct fixture *fixture = core->fixture;
+    const int64_t until_ms = fixture->now_ms + ms;
+    int64_t next_ms = fixture->now_ms;
 
     do {
-        bench->now_ms = next_ms;
-        sim_api_now(bench->api, bench->now_ms);
-        bench->watch.poll(bench->watch.ctx, 0, world, world_deliver);
+        fixture->now_ms = next_ms;
+        sim_api_now(fixture->api, fixture->now_ms);
+        fixture->watch.poll(fixture->watch.ctx, 0, core, core_deliver);
         next_ms = until_ms;
         for (unsigned i = 0; i < 2; i++) {
-            const int64_t wait_ms = reflector_step(world->mirror[i].reflector, bench->now_ms);
-            if (bench->now_ms + wait_ms < next_ms)
-                next_ms = bench->now_ms + (wait_ms > 0 ? wait_ms : 1);
+            const int64_t wait_ms = reflector_step(core->mirror[i].reflector, fixture->now_ms);
+            if (fixture->now_ms + wait_ms < next_ms)
+                next_ms = fixture->now_ms + (wait_ms > 0 ? wait_ms : 1);
         }
-        if (sim_api_next(bench->api) < next_ms)
-            next_ms = sim_api_next(bench->api);
+        if (sim_api_next(fixture->api) < next_ms)
+            next_ms = sim_api_next(fixture->api);
     } while (next_ms < until_ms);
-    bench->now_ms = until_ms;
+    fixture->now_ms = until_ms;
 }
 
 static struct reflector *open_mirror(struct mirror *mirror, uint64_t base)
@@ -1209,88 +1210,88 @@ static struct reflector *open_mirror(struct mirror *mirror, uint64_t base)
                                         .list_failed = list_failed,
                                         .changed = changed,
                                         .deleted = deleted};
-    return reflector_new(&rules, &mirror->world->bench->watch, &sink);
+    return reflector_new(&rules, &mirror->core->fixture->watch, &sink);
 }
 
-static void live(struct world *world, unsigned rounds)
+static void live(struct core_fixture *core, unsigned rounds)
 {
     for (unsigned i = 0; i < rounds; i++) {
-        write_one(world);
-        world_turn(world, 1 + (int64_t)draw(world, 1000));
-        if (draw(world, 2000) == 0)
-            sim_api_outage(world->bench->api,
-                           world->bench->now_ms + 1 + (int64_t)draw(world, MINUTE));
-        if (draw(world, 500) == 0)
-            sim_api_compact(world->bench->api);
+        write_one(core);
+        core_turn(core, 1 + (int64_t)draw(core, 1000));
+        if (draw(core, 2000) == 0)
+            sim_api_outage(core->fixture->api,
+                           core->fixture->now_ms + 1 + (int64_t)draw(core, MINUTE));
+        if (draw(core, 500) == 0)
+            sim_api_compact(core->fixture->api);
     }
 }
 
-static void all_faults_but_those_of_writes_were_met(const struct bench *bench)
+static void all_faults_but_those_of_writes_were_met(const struct fixture *fixture)
 {
     for (enum sim_fault fault = 0; fault < SIM_FAULTS; fault++)
-        if (fault != SIM_LATE_EFFECT && fault != SIM_ERROR_AFTER && met(bench, fault) == 0)
+        if (fault != SIM_LATE_EFFECT && fault != SIM_ERROR_AFTER && met(fixture, fault) == 0)
             fail_msg("fault %d was not met", (int)fault);
 }
 
 static void after_a_long_bad_time_a_reflector_agrees_with_the_cluster(void **state)
 {
-    struct bench *bench = *state;
-    struct world world = {.bench = bench, .random = 7};
+    struct fixture *fixture = *state;
+    struct core_fixture core = {.fixture = fixture, .random = 7};
     const struct sim_api_rules rules = {.seed = 3,
-                                        .fake = bench->fake,
+                                        .fake = fixture->fake,
                                         .faults_per_mille = 200,
-                                        .user = &world,
-                                        .told = world_told};
+                                        .user = &core,
+                                        .told = core_told};
 
-    sim_api_free(bench->api);
-    bench->api = sim_api_new(&rules);
-    sim_api_ops(bench->api, &bench->watch, &bench->calls);
-    world.mirror[0] = (struct mirror){.world = &world, .prefix = "/api/v1/nodes"};
-    world.mirror[1] = (struct mirror){.world = &world, .prefix = PODS};
+    sim_api_free(fixture->api);
+    fixture->api = sim_api_new(&rules);
+    sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
+    core.mirror[0] = (struct mirror){.core = &core, .prefix = "/api/v1/nodes"};
+    core.mirror[1] = (struct mirror){.core = &core, .prefix = PODS};
     for (unsigned i = 0; i < 2; i++)
-        world.mirror[i].reflector = open_mirror(&world.mirror[i], i + 1);
-    live(&world, 10000);
-    sim_api_faults(bench->api, 10);
-    live(&world, 10000);
-    all_faults_but_those_of_writes_were_met(bench);
-    sim_api_faults(bench->api, 0);
-    for (unsigned i = 0; i < 100 && !sim_api_quiet(bench->api); i++)
-        world_turn(&world, MINUTE);
-    assert_true(sim_api_quiet(bench->api));
+        core.mirror[i].reflector = open_mirror(&core.mirror[i], i + 1);
+    live(&core, 10000);
+    sim_api_faults(fixture->api, 10);
+    live(&core, 10000);
+    all_faults_but_those_of_writes_were_met(fixture);
+    sim_api_faults(fixture->api, 0);
+    for (unsigned i = 0; i < 100 && !sim_api_quiet(fixture->api); i++)
+        core_turn(&core, MINUTE);
+    assert_true(sim_api_quiet(fixture->api));
     for (unsigned i = 0; i < 2; i++) {
-        assert_memory_equal(world.mirror[i].known, world.mirror[i].alive,
-                            sizeof world.mirror[i].known);
-        assert_true(world.mirror[i].lists > 10);
+        assert_memory_equal(core.mirror[i].known, core.mirror[i].alive,
+                            sizeof core.mirror[i].known);
+        assert_true(core.mirror[i].lists > 10);
     }
-    assert_true(bench->tellings > 1000);
+    assert_true(fixture->tellings > 1000);
     for (unsigned i = 0; i < 2; i++)
-        reflector_free(world.mirror[i].reflector);
+        reflector_free(core.mirror[i].reflector);
 }
 
 /* Everything that anybody saw in a short bad life. */
 static char *life(uint64_t seed)
 {
-    struct bench *bench = bench_new(seed, 300);
+    struct fixture *fixture = fixture_new(seed, 300);
     unsigned pods = 0;
 
     for (unsigned i = 0; i < 60; i++) {
-        watch_from_now(bench);
+        watch_from_now(fixture);
         for (unsigned k = 0; k < 20; k++) {
-            add_pods(bench, pods++, 1);
-            ask(bench, "POST", PODS, pod_body(pods++));
-            pass(bench, 200);
+            add_pods(fixture, pods++, 1);
+            ask(fixture, "POST", PODS, pod_body(pods++));
+            pass(fixture, 200);
         }
         if (i % 20 == 19)
-            sim_api_outage(bench->api, bench->now_ms + 500);
+            sim_api_outage(fixture->api, fixture->now_ms + 500);
         if (i % 30 == 29) {
-            sim_api_gone(bench->api);
-            sim_api_ops(bench->api, &bench->watch, &bench->calls);
+            sim_api_gone(fixture->api);
+            sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
         }
     }
     for (enum sim_fault fault = 0; fault < SIM_FAULTS; fault++)
-        strbuf_printf(&bench->diary, "%llu ", (unsigned long long)met(bench, fault));
-    char *diary = strbuf_steal(&bench->diary);
-    bench_free(bench);
+        strbuf_printf(&fixture->diary, "%llu ", (unsigned long long)met(fixture, fault));
+    char *diary = strbuf_steal(&fixture->diary);
+    bench_free(fixture);
     return diary;
 }
 

@@ -9,7 +9,7 @@
  * What a disk keeps is what was synced, and of the rest what chance wants: a cut is the moment at
  * which the process or the power goes, between two operations that change something or in the
  * middle of one.  After it everything fails with an I/O error and changes nothing, so that what is
- * still open can be closed; disk_restart() then says what the platter kept.
+ * still open can be closed; disk_restart() then says what the disk kept.
  *
  * Names are synced apart from bytes.  That a file is there, is gone or has another name is kept
  * once its folder is synced: by the first sync of a new log or journal, by a deletion that asks

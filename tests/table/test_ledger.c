@@ -11,7 +11,7 @@
 #include "milligpu/reconcile.h"
 #include "milligpu/strbuf.h"
 
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 enum { WORDS_MAX = 64 };
 
@@ -22,7 +22,7 @@ struct line {
 };
 
 struct table {
-    struct world world;
+    struct core_fixture core;
     uint32_t met[VERDICT_REFUSED + 1];
     struct strbuf said; /* what the line's answer was */
 };
@@ -43,7 +43,7 @@ static void say_verdict(struct table *table, enum verdict verdict)
 {
     table->met[verdict]++;
     say(table,
-        verdict == VERDICT_REFUSED ? reason_name(table->world.reason) : verdict_name(verdict));
+        verdict == VERDICT_REFUSED ? reason_name(table->core.reason) : verdict_name(verdict));
 }
 
 static uint32_t number(const char *word)
@@ -66,7 +66,7 @@ static enum inventory_problem problem_of(const char *word)
 
 static void do_node(struct table *table, const struct line *line)
 {
-    struct world_gpu gpu[16] = {{0}};
+    struct core_gpu gpu[16] = {{0}};
     uint32_t gpus = 0;
     const char *uid = "uid";
     enum inventory_problem problem = PROBLEM_NONE;
@@ -78,7 +78,7 @@ static void do_node(struct table *table, const struct line *line)
             problem = problem_of(line->word[++i]);
         } else if (strcmp(word, "gpu") == 0) {
             assert_true(gpus < ARRAY_LEN(gpu) && i + 3 < line->words);
-            struct world_gpu *next = &gpu[gpus];
+            struct core_gpu *next = &gpu[gpus];
             next->index = gpus++;
             next->id = strcmp(line->word[i + 1], "-") == 0 ? NULL : line->word[i + 1];
             next->milli = number(line->word[i + 2]);
@@ -94,28 +94,28 @@ static void do_node(struct table *table, const struct line *line)
             fail_msg("node: what is '%s'?", word);
         }
     }
-    struct inventory *inventory = world_inventory(&table->world, line->word[1], uid, gpu, gpus);
+    struct inventory *inventory = core_inventory(&table->core, line->word[1], uid, gpu, gpus);
     inventory->problem = problem;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 static void do_again(struct table *table, const struct line *line)
 {
     const struct command command = {.kind = COMMAND_NODE, .node = line->word[1]};
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 static void do_gone(struct table *table, const struct line *line)
 {
     const struct command command = {.kind = COMMAND_NODE_GONE, .node = line->word[1]};
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 static void do_reserve(struct table *table, const struct line *line)
 {
     const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
-    struct request *request = world_request(&table->world, words);
+    struct request *request = core_request(&table->core, words);
     uint64_t version = 1;
     for (int i = 4; i + 1 < line->words; i += 2) {
         const bool whole = strcmp(line->word[i], "whole") == 0;
@@ -132,7 +132,7 @@ static void do_reserve(struct table *table, const struct line *line)
                                     .node = line->word[2],
                                     .request = request,
                                     .version = version};
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 /* The pod is asked for anew, in a later version. */
@@ -140,48 +140,48 @@ static void do_version(struct table *table, const struct line *line)
 {
     const struct command command = {.kind = COMMAND_VERSION,
                                     .uid = line->word[1],
-                                    .request = world_request(&table->world, line->word[3]),
+                                    .request = core_request(&table->core, line->word[3]),
                                     .version = number(line->word[2])};
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 /* The pod is seen unbound in this version, and nothing is being sent. */
 static void do_unbound(struct table *table, const struct line *line)
 {
-    struct world *world = &table->world;
+    struct core_fixture *core = &table->core;
     struct command command[RECONCILE_MAX];
-    const size_t count = reconcile_unbound(world->ledger, line->word[1], number(line->word[2]),
-                                           world->now_ms, command);
+    const size_t count = reconcile_unbound(core->ledger, line->word[1], number(line->word[2]),
+                                           core->now_ms, command);
     if (count == 0)
         say(table, "same");
     else
-        say_verdict(table, world_do(world, &command[0]));
+        say_verdict(table, core_do(core, &command[0]));
 }
 
 static void see_version(struct table *table, const struct line *line)
 {
-    const struct allocation *held = ledger_find(table->world.ledger, text_of(line->word[1]));
+    const struct allocation *held = ledger_find(table->core.ledger, text_of(line->word[1]));
     assert_non_null(held);
     say_number(table, (uint32_t)held->is.version);
 }
 
 static void do_observe(struct table *table, const struct line *line)
 {
-    struct world *world = &table->world;
-    struct pod *pod = world_pod(world, line->word[1], line->word[2]);
+    struct core_fixture *core = &table->core;
+    struct pod *pod = core_pod(core, line->word[1], line->word[2]);
     for (int i = 4; i + 1 < line->words; i += 2) {
         if (strcmp(line->word[i], "whole") == 0) {
             pod->whole_gpus = number(line->word[i + 1]);
         } else {
             assert_string_equal(line->word[i], "note");
-            char *note = arena_copy(&world->arena, text_of(line->word[i + 1]));
+            char *note = arena_copy(&core->arena, text_of(line->word[i + 1]));
             for (char *at = strchr(note, ':'); at != NULL; at = strchr(at, ':'))
                 *at = ' ';
-            world_note(world, pod, note);
+            core_note(core, pod, note);
         }
     }
     const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
-    say_verdict(table, world_adopt(world, pod, words));
+    say_verdict(table, core_adopt(core, pod, words));
 }
 
 static void do_step(struct table *table, const struct line *line)
@@ -194,34 +194,34 @@ static void do_step(struct table *table, const struct line *line)
         command.terminating_ms = number(line->word[2]);
     if (command.kind == COMMAND_NOTE)
         command.differs = strcmp(line->word[2], "yes") == 0;
-    say_verdict(table, world_do(&table->world, &command));
+    say_verdict(table, core_do(&table->core, &command));
 }
 
 static void do_world(struct table *table, const struct line *line)
 {
     (void)line;
-    world_done(&table->world);
-    world_init(&table->world);
+    core_done(&table->core);
+    core_init(&table->core);
 }
 
 static void do_undo(struct table *table, const struct line *line)
 {
     (void)line;
-    world_undo(&table->world);
+    core_undo(&table->core);
     say(table, "ok");
 }
 
 static void do_restart(struct table *table, const struct line *line)
 {
     (void)line;
-    struct world *world = &table->world;
-    struct ledger *copy = world_copy(world->ledger);
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
-    CLEANUP(xfreep) char *after = world_dump(copy);
+    struct core_fixture *core = &table->core;
+    struct ledger *copy = core_copy(core->ledger);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    CLEANUP(xfreep) char *after = core_dump(copy);
     assert_string_equal(before, after);
-    world_run_until_idle(world);
-    ledger_free(world->ledger);
-    world->ledger = copy;
+    core_run_until_idle(core);
+    ledger_free(core->ledger);
+    core->ledger = copy;
     say(table, "ok");
 }
 
@@ -232,7 +232,7 @@ static const struct gpu *gpu_of(const struct table *table, const char *word)
     const char *slash = strchr(word, '/');
     assert_non_null(slash);
     (void)snprintf(node, sizeof node, "%.*s", (int)(slash - word), word);
-    return world_gpu(&table->world, node, slash + 1);
+    return core_gpu(&table->core, node, slash + 1);
 }
 
 static void see_amount(struct table *table, const struct line *line)
@@ -260,7 +260,7 @@ static void see_flags(struct table *table, const struct line *line)
 
 static const struct node *node_of(const struct table *table, const struct line *line)
 {
-    const struct node *node = ledger_node(table->world.ledger, text_of(line->word[1]));
+    const struct node *node = ledger_node(table->core.ledger, text_of(line->word[1]));
     assert_non_null(node);
     return node;
 }
@@ -282,7 +282,7 @@ static void see_held(struct table *table, const struct line *line)
 
 static const struct allocation *pod_of(const struct table *table, const struct line *line)
 {
-    return ledger_find(table->world.ledger, text_of(line->word[1]));
+    return ledger_find(table->core.ledger, text_of(line->word[1]));
 }
 
 static void see_state(struct table *table, const struct line *line)
@@ -337,7 +337,7 @@ static void see_drift(struct table *table, const struct line *line)
 static void see_stale(struct table *table, const struct line *line)
 {
     (void)line;
-    const struct node *node = ledger_stale_duplicate(table->world.ledger);
+    const struct node *node = ledger_stale_duplicate(table->core.ledger);
     say(table, node != NULL ? node->name->text : "-");
 }
 
@@ -405,7 +405,7 @@ static void every_line_of_the_table_holds(void **state)
         fail_msg("%s: run me in the source tree", file);
 
     struct table table = {.met = {0}};
-    world_init(&table.world);
+    core_init(&table.core);
     strbuf_init(&table.said);
     char text[512];
     int lines = 0;
@@ -422,7 +422,7 @@ static void every_line_of_the_table_holds(void **state)
     for (size_t i = 0; i < ARRAY_LEN(table.met); i++)
         assert_true(table.met[i] > 0); /* every verdict is reached */
     strbuf_done(&table.said);
-    world_done(&table.world);
+    core_done(&table.core);
 }
 
 int main(void)

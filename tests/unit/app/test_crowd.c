@@ -15,9 +15,9 @@
 #include "milligpu/metric.h"
 
 #include "app/api.h"
-#include "support_rig.h"
+#include "support_fixture.h"
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_set_up, rig_tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
 enum { NAME_BYTES = 64, MODELS_BYTES = 8192, MIB = 1024 * 1024 };
 
@@ -77,73 +77,73 @@ static void refused(struct hints *hints, const struct pod *pod)
 }
 
 /* So many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
-static void crowd(struct rig *rig, unsigned count)
+static void crowd(struct app_fixture *fixture, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
-        (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
-        refused(rig->app.hints, &greedy->pod);
+        (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
+        refused(fixture->app.hints, &greedy->pod);
         xfree(greedy);
     }
 }
 
-static void disperse(struct rig *rig, unsigned count)
+static void disperse(struct app_fixture *fixture, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
-        pod_cache_remove(rig->app.pod_cache, greedy->uid);
-        hints_resolved(rig->app.hints, text_of(greedy->uid));
+        pod_cache_remove(fixture->app.pod_cache, greedy->uid);
+        hints_resolved(fixture->app.hints, text_of(greedy->uid));
         xfree(greedy);
     }
 }
 
 static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    crowd(rig, WAITING_MAX);
-    const struct hints_bytes hints = hints_bytes(rig->app.hints);
-    const struct pod_cache_bytes pods = pod_cache_bytes(rig->app.pod_cache);
-    assert_int_equal(hints_waiting(rig->app.hints), WAITING_MAX);
+    crowd(fixture, WAITING_MAX);
+    const struct hints_bytes hints = hints_bytes(fixture->app.hints);
+    const struct pod_cache_bytes pods = pod_cache_bytes(fixture->app.pod_cache);
+    assert_int_equal(hints_waiting(fixture->app.hints), WAITING_MAX);
     assert_true(hints.wishes > 0 && hints.wishes <= WISHES_BYTES_MAX);
     assert_true(hints.askers > 0 && hints.askers <= ASKERS_BYTES_MAX);
     assert_true(pods.requests > 0 && pods.requests <= WISHES_BYTES_MAX);
     /* A record of the pod cache takes less than 512 bytes beside what it asks. */
     assert_true(hints.wishes + hints.askers + pods.requests + WAITING_MAX * (size_t)512 < 32 * MIB);
-    disperse(rig, WAITING_MAX);
-    assert_int_equal(hints_bytes(rig->app.hints).wishes, 0);
-    assert_int_equal(hints_bytes(rig->app.hints).askers, 0);
-    assert_int_equal(pod_cache_bytes(rig->app.pod_cache).requests, 0);
+    disperse(fixture, WAITING_MAX);
+    assert_int_equal(hints_bytes(fixture->app.hints).wishes, 0);
+    assert_int_equal(hints_bytes(fixture->app.hints).askers, 0);
+    assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
 }
 
 static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct greedy *greedy = greedy_new(7);
 
-    refused(rig->app.hints, &greedy->pod);
-    (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
-    const size_t wishes = hints_bytes(rig->app.hints).wishes;
-    const size_t requests = pod_cache_bytes(rig->app.pod_cache).requests;
+    refused(fixture->app.hints, &greedy->pod);
+    (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
+    const size_t wishes = hints_bytes(fixture->app.hints).wishes;
+    const size_t requests = pod_cache_bytes(fixture->app.pod_cache).requests;
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
             greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* whatever they are called */
-        refused(rig->app.hints, &greedy->pod);
+        refused(fixture->app.hints, &greedy->pod);
         greedy->name[0][0] = 'c';
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
             greedy->name[k][0] = 'c';
-        (void)pod_cache_put(rig->app.pod_cache, &greedy->pod, &rules, 1);
+        (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
     }
-    assert_int_equal(hints_bytes(rig->app.hints).wishes, wishes);
-    assert_int_equal(pod_cache_bytes(rig->app.pod_cache).requests, requests);
+    assert_int_equal(hints_bytes(fixture->app.hints).wishes, wishes);
+    assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, requests);
     xfree(greedy);
 }
 
 /* Whoever binds needs them. */
 static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct pod_container container = {.name = "one", .amount = "300"};
     struct pod pod = {.uid = "u1",
                       .namespace = "default",
@@ -154,33 +154,33 @@ static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void *
                       .containers = 1,
                       .container = &container};
 
-    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
     pod.uid = "u2";
     pod.name = "second";
     container.name = "two";
-    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
-    assert_string_equal(pod_cache_find(rig->app.pod_cache, "u1")->request->want[0].container,
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
+    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u1")->request->want[0].container,
                         "one");
-    assert_string_equal(pod_cache_find(rig->app.pod_cache, "u2")->request->want[0].container,
+    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u2")->request->want[0].container,
                         "two");
-    pod_cache_remove(rig->app.pod_cache, "u1");
-    pod_cache_remove(rig->app.pod_cache, "u2");
+    pod_cache_remove(fixture->app.pod_cache, "u1");
+    pod_cache_remove(fixture->app.pod_cache, "u2");
 }
 
 enum { ENOUGH = 1000 }; /* to fill the part of the tables that large requests get */
 
 static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct waiting waiting;
     struct arena arena;
 
-    crowd(rig, ENOUGH);
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    struct pod_record *record = pod_cache_copy(rig->app.pod_cache, "default", "a");
+    crowd(fixture, ENOUGH);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     assert_non_null(record->request);
-    (void)rig_filter(rig, "a", "");
+    (void)fixture_filter(fixture, "a", "");
     struct pod_container container = {.name = "c", .amount = "300"};
     const struct pod pod = {.uid = "small",
                             .namespace = "default",
@@ -190,31 +190,31 @@ static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **s
                             .ours = true,
                             .containers = 1,
                             .container = &container};
-    refused(rig->app.hints, &pod);
+    refused(fixture->app.hints, &pod);
     arena_init(&arena);
-    assert_true(hints_hold(rig->app.hints, TEXT("small"), &arena, &waiting));
+    assert_true(hints_hold(fixture->app.hints, TEXT("small"), &arena, &waiting));
     assert_non_null(waiting.request);
     assert_false(waiting.wishless);
-    hints_let_go(rig->app.hints, &waiting);
+    hints_let_go(fixture->app.hints, &waiting);
     arena_done(&arena);
     pod_record_free(record);
 }
 
-static bool asked_in_vain(struct rig *rig)
+static bool asked_in_vain(struct app_fixture *fixture)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(rig->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
 
-    return hints_would_fit(rig->app.hints, rig->now_ms, &node, 1);
+    return hints_would_fit(fixture->app.hints, fixture->now_ms, &node, 1);
 }
 
-static int64_t shown_overflow(struct rig *rig)
+static int64_t shown_overflow(struct app_fixture *fixture)
 {
     struct strbuf text;
     long long value = -1;
 
     strbuf_init(&text);
-    api_metrics_text(&rig->app, &text);
+    api_metrics_text(&fixture->app, &text);
     const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
     assert_non_null(line);
     assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);
@@ -225,52 +225,53 @@ static int64_t shown_overflow(struct rig *rig)
 /* The crowd's models are nobody's, so nobody of it fits. */
 static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    crowd(rig, 10);
-    assert_false(hints_overflow(rig->app.hints, rig->now_ms));
-    assert_false(asked_in_vain(rig));
-    assert_int_equal(shown_overflow(rig), 0);
-    crowd(rig, ENOUGH);
-    assert_true(hints_overflow(rig->app.hints, rig->now_ms));
-    assert_true(asked_in_vain(rig));
-    assert_int_equal(shown_overflow(rig), 1);
-    disperse(rig, ENOUGH);
-    assert_false(hints_overflow(rig->app.hints, rig->now_ms));
+    crowd(fixture, 10);
+    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_false(asked_in_vain(fixture));
+    assert_int_equal(shown_overflow(fixture), 0);
+    crowd(fixture, ENOUGH);
+    assert_true(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_true(asked_in_vain(fixture));
+    assert_int_equal(shown_overflow(fixture), 1);
+    disperse(fixture, ENOUGH);
+    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
 }
 
-static const char *waiting_page(struct rig *rig, struct http_call *call, const char *query)
+static const char *waiting_page(struct app_fixture *fixture, struct http_call *call,
+                                const char *query)
 {
     http_call_init(call, "/api/v1/waiting");
     call->method = "GET";
     call->query = query;
-    api_handle(&rig->app, call);
+    api_handle(&fixture->app, call);
     assert_int_equal(call->status, 200);
     return call->answer.data;
 }
 
 static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct http_call call;
 
-    crowd(rig, 10);
-    const char *few = waiting_page(rig, &call, "limit=1000");
+    crowd(fixture, 10);
+    const char *few = waiting_page(fixture, &call, "limit=1000");
     assert_null(strstr(few, "\"overflow\""));
     assert_null(strstr(few, "not remembered"));
     http_call_done(&call);
-    crowd(rig, ENOUGH);
-    const char *many = waiting_page(rig, &call, "limit=1000");
+    crowd(fixture, ENOUGH);
+    const char *many = waiting_page(fixture, &call, "limit=1000");
     assert_non_null(strstr(many, "\"overflow\":true"));
     assert_non_null(strstr(many, "not remembered: too many pods wait"));
     assert_null(strstr(many, "\"continue\""));
     http_call_done(&call);
-    assert_non_null(strstr(waiting_page(rig, &call, "limit=999"), "\"continue\""));
+    assert_non_null(strstr(waiting_page(fixture, &call, "limit=999"), "\"continue\""));
     http_call_done(&call);
 }
 
 /* "*" and others: 32 globs of which the first is anything. */
-static void large_pod(struct rig *rig, const char *name, const char *node)
+static void large_pod(struct app_fixture *fixture, const char *name, const char *node)
 {
     char models[1200] = "\"milligpu.io/gpu-model\":\"*";
     size_t used = strlen(models);
@@ -279,71 +280,71 @@ static void large_pod(struct rig *rig, const char *name, const char *node)
         used +=
             (size_t)snprintf(models + used, sizeof models - used, ",a-long-name-of-a-model-%u", i);
     (void)snprintf(models + used, sizeof models - used, "\"");
-    rig_pod_of(rig, name, "\"nvidia.com/vgpu\":\"300\"", models, node);
+    fixture_pod_of(fixture, name, "\"nvidia.com/vgpu\":\"300\"", models, node);
 }
 
-static const struct pod_record *known(struct rig *rig, const char *name)
+static const struct pod_record *known(struct app_fixture *fixture, const char *name)
 {
-    struct pod_record *copy = pod_cache_copy(rig->app.pod_cache, "default", name);
+    struct pod_record *copy = pod_cache_copy(fixture->app.pod_cache, "default", name);
 
     assert_non_null(copy);
-    const struct pod_record *record = pod_cache_find(rig->app.pod_cache, copy->uid);
+    const struct pod_record *record = pod_cache_find(fixture->app.pod_cache, copy->uid);
     pod_record_free(copy);
     return record;
 }
 
 static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    crowd(rig, ENOUGH);
-    large_pod(rig, "a", NULL);
-    rig_run(rig);
-    assert_int_equal(known(rig, "a")->verdict, REQUEST_OK);
-    assert_null(known(rig, "a")->request);
-    assert_non_null(strstr(rig_filter(rig, "a", "n1 n2"), "n1"));
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_run(rig);
-    assert_string_equal(rig_where(rig, "a"), "n1");
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    rig_restart(rig);
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    crowd(fixture, ENOUGH);
+    large_pod(fixture, "a", NULL);
+    fixture_run(fixture);
+    assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
+    assert_null(known(fixture, "a")->request);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "n1"));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_last(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    crowd(rig, ENOUGH);
-    large_pod(rig, "a", NULL);
-    rig_run(rig);
+    crowd(fixture, ENOUGH);
+    large_pod(fixture, "a", NULL);
+    fixture_run(fixture);
     /* The watch has not told of it yet. */
-    rig_annotate(rig, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_run(rig);
-    assert_string_equal(rig_where(rig, "a"), "n1");
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    fixture_annotate(fixture, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void a_bound_pod_whose_request_found_no_room_holds_its_share(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    crowd(rig, ENOUGH);
-    large_pod(rig, "x", "n2");
-    rig_run(rig);
-    assert_null(known(rig, "x")->request);
-    assert_int_equal(rig_taken(rig, "n2"), 300);
-    rig_annotate(rig, "x", "\"other\":\"thing\"");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n2"), 300);
-    rig_delete_pod(rig, "x");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
+    crowd(fixture, ENOUGH);
+    large_pod(fixture, "x", "n2");
+    fixture_run(fixture);
+    assert_null(known(fixture, "x")->request);
+    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+    fixture_annotate(fixture, "x", "\"other\":\"thing\"");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+    fixture_delete_pod(fixture, "x");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
-static void tell_long(struct rig *rig, unsigned number, size_t bytes)
+static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes)
 {
     char *text = xmalloc(bytes + 1);
     char uid[32];
@@ -357,75 +358,75 @@ static void tell_long(struct rig *rig, unsigned number, size_t bytes)
                             .node = "elsewhere",
                             .resource_version = "9000000",
                             .unreadable = text};
-    (void)pod_cache_put(rig->app.pod_cache, &pod, &rules, 1);
-    pod_cache_remember(rig->app.pod_cache, &pod);
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
+    pod_cache_remember(fixture->app.pod_cache, &pod);
     xfree(text);
 }
 
 /* Pods that found no GPU, told at such length that nothing else can be kept. */
-static void fill_told(struct rig *rig)
+static void fill_told(struct app_fixture *fixture)
 {
     size_t told;
     unsigned i = 0;
 
     for (size_t bytes = 200000; bytes > 0; bytes /= 2)
         do {
-            told = pod_cache_bytes(rig->app.pod_cache).told;
-            tell_long(rig, i++, bytes);
-        } while (pod_cache_bytes(rig->app.pod_cache).told > told);
+            told = pod_cache_bytes(fixture->app.pod_cache).told;
+            tell_long(fixture, i++, bytes);
+        } while (pod_cache_bytes(fixture->app.pod_cache).told > told);
     assert_true(told > TOLD_BYTES_MAX / 2);
 }
 
 static void who_could_not_be_remembered_gets_its_place_by_another_list(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    fill_told(rig);
-    rig_node_with(rig, "n3", "");
-    large_pod(rig, "x", "n3");
-    rig_run(rig);
-    assert_true(known(rig, "x")->untold);
-    const uint32_t lists = rig->pod_lists;
-    rig_node_with(rig, "n3", "GPU-1");
-    rig_run(rig);
-    assert_int_equal(rig->pod_lists, lists + 1);
-    assert_int_equal(rig_taken(rig, "n3"), 300);
-    assert_false(atomic_load(&rig->app.list_again));
+    fill_told(fixture);
+    fixture_node_with(fixture, "n3", "");
+    large_pod(fixture, "x", "n3");
+    fixture_run(fixture);
+    assert_true(known(fixture, "x")->untold);
+    const uint32_t lists = fixture->pod_lists;
+    fixture_node_with(fixture, "n3", "GPU-1");
+    fixture_run(fixture);
+    assert_int_equal(fixture->pod_lists, lists + 1);
+    assert_int_equal(fixture_taken(fixture, "n3"), 300);
+    assert_false(atomic_load(&fixture->app.list_again));
 }
 
 /* Nobody hears of them before the API server does: no more are made. */
 static void while_bindings_fill_their_memory_no_more_are_made(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     char *large = xmalloc(OUTBOX_BYTES_MAX);
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
     memset(large, 'x', OUTBOX_BYTES_MAX);
-    assert_int_equal(outbox_bytes(rig->app.outbox), 0);
+    assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
     const struct outbox_binding binding = {.uid = "u",
                                            .namespace = "tenant",
                                            .name = "large",
                                            .node = "n1",
                                            .body = {large, OUTBOX_BYTES_MAX},
                                            .version = 1,
-                                           .deadline_ms = rig->now_ms + 1000};
-    outbox_bind(rig->app.outbox, &binding);
-    assert_true(outbox_bytes(rig->app.outbox) >= OUTBOX_BYTES_MAX);
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    (void)writer_step(rig->writer, 0);
-    assert_non_null(strstr(rig_error(call), "too many Bindings wait"));
-    assert_int_equal(rig_taken(rig, "n1"), 0);
-    rig_run_until_idle(rig);
-    assert_int_equal(outbox_bytes(rig->app.outbox), 0);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+                                           .deadline_ms = fixture->now_ms + 1000};
+    outbox_bind(fixture->app.outbox, &binding);
+    assert_true(outbox_bytes(fixture->app.outbox) >= OUTBOX_BYTES_MAX);
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    (void)writer_step(fixture->writer, 0);
+    assert_non_null(strstr(fixture_error(call), "too many Bindings wait"));
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    fixture_run_until_idle(fixture);
+    assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     xfree(large);
 }
 
 /* kube-scheduler sends what a tenant wrote. */
 static void a_large_question_leaves_no_large_memory_behind(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf object;
 
     strbuf_init(&object);
@@ -435,9 +436,10 @@ static void a_large_question_leaves_no_large_memory_behind(void **state)
         strbuf_printf(&object, "a-model-with-a-rather-long-name-%u,", i);
     strbuf_str(&object, "\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":"
                         "{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]}}");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1 n2"), "more than 32 models"));
-    assert_true(webhooks_bytes(rig->webhooks) < 5 * MIB / 4);
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
+    assert_true(webhooks_bytes(fixture->webhooks) < 5 * MIB / 4);
     strbuf_done(&object);
 }
 

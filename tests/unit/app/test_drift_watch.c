@@ -12,7 +12,7 @@
 #include "milligpu/metric.h"
 
 #include "app/drift_watch.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 enum {
     NODES = 15000,
@@ -22,13 +22,13 @@ enum {
     STEPS_MAX = 1000,
 };
 
-static const struct world_gpu eight[GPUS] = {
+static const struct core_gpu eight[GPUS] = {
     {.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
     {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7},
 };
 
 struct scene {
-    struct world world;
+    struct core_fixture core;
     struct app app;
     struct settings settings;
     struct drift_watch *watch;
@@ -39,7 +39,7 @@ static int set_up(void **state)
 {
     struct scene *scene = xcalloc(1, sizeof *scene);
 
-    world_init(&scene->world);
+    core_init(&scene->core);
     scene->app.settings = &scene->settings; /* no Events: there is no outbox */
     scene->app.view = view_new();
     atomic_store(&scene->app.claimed, true);
@@ -58,24 +58,24 @@ static int tear_down(void **state)
 
     drift_watch_free(scene->watch);
     view_free(scene->app.view);
-    world_done(&scene->world);
+    core_done(&scene->core);
     xfree(scene);
     return 0;
 }
 
 static void run(struct scene *scene, const struct command *command)
 {
-    assert_int_equal(world_do_quickly(&scene->world, command), VERDICT_OK);
+    assert_int_equal(core_do_quickly(&scene->core, command), VERDICT_OK);
 }
 
 static const char *node_name(struct scene *scene, uint32_t node)
 {
-    return arena_printf(&scene->world.arena, "node-%05u", node);
+    return arena_printf(&scene->core.arena, "node-%05u", node);
 }
 
 static void show_node(struct scene *scene, uint32_t node)
 {
-    world_show_quickly(&scene->world, node_name(scene, node), eight, GPUS);
+    core_show_quickly(&scene->core, node_name(scene, node), eight, GPUS);
 }
 
 static void lose_node(struct scene *scene, uint32_t node)
@@ -88,14 +88,14 @@ static void lose_node(struct scene *scene, uint32_t node)
 /* One pod on each node, on all of its GPUs. */
 static void fill(struct scene *scene)
 {
-    const struct request *request = world_request(&scene->world, "8000");
+    const struct request *request = core_request(&scene->core, "8000");
 
     for (uint32_t i = 0; i < NODES; i++) {
         show_node(scene, i);
         const struct command command = {
             .kind = COMMAND_RESERVE,
             .at_ms = 1,
-            .uid = arena_printf(&scene->world.arena, "uid-%u", i),
+            .uid = arena_printf(&scene->core.arena, "uid-%u", i),
             .namespace = "default",
             .name = "pod",
             .node = node_name(scene, i),
@@ -112,7 +112,7 @@ static uint32_t look(struct scene *scene)
     struct drift_watch_work after;
     uint32_t steps = 0;
 
-    view_publish(scene->app.view, ledger_publish(scene->world.ledger, NULL, 0));
+    view_publish(scene->app.view, ledger_publish(scene->core.ledger, NULL, 0));
     scene->now_ms += LOOK_MS;
     do {
         drift_watch_work(scene->watch, &before);
@@ -198,7 +198,7 @@ static void a_look_goes_to_the_nodes_that_changed_and_to_no_other(void **state)
 static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
 {
     struct scene *scene = *state;
-    const struct request *request = world_request(&scene->world, "8000");
+    const struct request *request = core_request(&scene->core, "8000");
 
     show_node(scene, 1);
     const struct command reserve = {.kind = COMMAND_RESERVE,

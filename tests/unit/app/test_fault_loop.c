@@ -15,8 +15,8 @@
 
 #include "milligpu/alloc.h"
 
-#include "support/world.h"
-#include "support_rig.h"
+#include "support/core_fixture.h"
+#include "support_fixture.h"
 
 enum { CALLS_MAX = 4000 };
 
@@ -37,9 +37,9 @@ static char which[128];
 
 /* --- while it runs --- */
 
-static void no_gpu_is_given_twice(struct rig *rig)
+static void no_gpu_is_given_twice(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
@@ -49,9 +49,9 @@ static void no_gpu_is_given_twice(struct rig *rig)
 }
 
 /* Bytewise the allocation of a pod as the snapshot has it; state -1 if it has none. */
-static int state_of(struct rig *rig, const char *pod, const char *node)
+static int state_of(struct app_fixture *fixture, const char *pod, const char *node)
 {
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *home = snapshot_node(snapshot, text_of(node));
     int state = -1;
 
@@ -78,121 +78,121 @@ static void an_error_says_what_happened(const char *error)
 }
 
 /* A success is true the moment it is answered; it may end later, as pods do. */
-static void answers_are_true(struct rig *rig, size_t from)
+static void answers_are_true(struct app_fixture *fixture, size_t from)
 {
-    for (size_t i = from; i < rig->call_count; i++) {
-        struct rig_call *call = rig->calls[i];
+    for (size_t i = from; i < fixture->call_count; i++) {
+        struct fixture_call *call = fixture->calls[i];
         if (call->pod[0] == '\0' || call->http.status == 0 || call->cut)
             continue;
-        const char *error = rig_error(call);
+        const char *error = fixture_error(call);
         if (error[0] != '\0') {
             an_error_says_what_happened(error);
             continue;
         }
-        const char *where = rig_where(rig, call->pod);
+        const char *where = fixture_where(fixture, call->pod);
         CHECK(where != NULL);
         CHECK_TEXT(where, call->node);
-        CHECK(state_of(rig, call->pod, call->node) >= 0);
+        CHECK(state_of(fixture, call->pod, call->node) >= 0);
     }
 }
 
-static void look(struct rig *rig, size_t from)
+static void look(struct app_fixture *fixture, size_t from)
 {
-    rig_run(rig);
-    no_gpu_is_given_twice(rig);
-    answers_are_true(rig, from);
-    CHECK(!rig_disk_broken(rig) || !app_ready(&rig->app, NULL));
+    fixture_run(fixture);
+    no_gpu_is_given_twice(fixture);
+    answers_are_true(fixture, from);
+    CHECK(!fixture_disk_broken(fixture) || !app_ready(&fixture->app, NULL));
 }
 
 /* --- the scenario --- */
 
-static void bind(struct rig *rig, const char *pod, const char *node)
+static void bind(struct app_fixture *fixture, const char *pod, const char *node)
 {
-    const size_t from = rig->call_count;
+    const size_t from = fixture->call_count;
 
-    (void)rig_bind_begin(rig, pod, node);
-    look(rig, from);
+    (void)fixture_bind_begin(fixture, pod, node);
+    look(fixture, from);
 }
 
-static void two_for_one_gpu(struct rig *rig)
+static void two_for_one_gpu(struct app_fixture *fixture)
 {
-    const size_t from = rig->call_count;
+    const size_t from = fixture->call_count;
 
-    (void)rig_bind_begin(rig, "a", "n1");
-    (void)rig_bind_begin(rig, "b", "n1"); /* one too many */
-    (void)rig_bind_begin(rig, "a", "n1"); /* once more, while it is on its way */
-    look(rig, from);
+    (void)fixture_bind_begin(fixture, "a", "n1");
+    (void)fixture_bind_begin(fixture, "b", "n1"); /* one too many */
+    (void)fixture_bind_begin(fixture, "a", "n1"); /* once more, while it is on its way */
+    look(fixture, from);
 }
 
-static void before_the_restart(struct rig *rig)
+static void before_the_restart(struct app_fixture *fixture)
 {
-    rig_node(rig, "n1", "1000");
-    rig_node(rig, "n2", "1000");
-    rig_node(rig, "n3", "1000");
-    look(rig, rig->call_count);
-    rig_pod(rig, "a", "600");
-    rig_pod(rig, "b", "600");
-    rig_pod(rig, "c", "300");
-    look(rig, rig->call_count);
-    (void)rig_filter(rig, "a", "n1 n2");
-    two_for_one_gpu(rig);
-    rig_pass(rig, 1000);
-    bind(rig, "c", "n1");
-    bind(rig, "a", "n2"); /* elsewhere */
-    rig_bound_pod(rig, "x", "400", "n3");
-    rig_node(rig, "n2", "2000");
-    look(rig, rig->call_count);
-    rig_end_pod(rig, "c");
-    rig_pod(rig, "d", "500");
-    bind(rig, "d", "n2"); /* perhaps before the watch has shown it */
+    fixture_node(fixture, "n1", "1000");
+    fixture_node(fixture, "n2", "1000");
+    fixture_node(fixture, "n3", "1000");
+    look(fixture, fixture->call_count);
+    fixture_pod(fixture, "a", "600");
+    fixture_pod(fixture, "b", "600");
+    fixture_pod(fixture, "c", "300");
+    look(fixture, fixture->call_count);
+    (void)fixture_filter(fixture, "a", "n1 n2");
+    two_for_one_gpu(fixture);
+    fixture_pass(fixture, 1000);
+    bind(fixture, "c", "n1");
+    bind(fixture, "a", "n2"); /* elsewhere */
+    fixture_bound_pod(fixture, "x", "400", "n3");
+    fixture_node(fixture, "n2", "2000");
+    look(fixture, fixture->call_count);
+    fixture_end_pod(fixture, "c");
+    fixture_pod(fixture, "d", "500");
+    bind(fixture, "d", "n2"); /* perhaps before the watch has shown it */
 }
 
-static void after_the_restart(struct rig *rig)
+static void after_the_restart(struct app_fixture *fixture)
 {
-    look(rig, rig->call_count);
-    bind(rig, "b", "n2");
-    rig_bound_pod(rig, "y", "200", "n3");
-    rig_delete_pod(rig, "x");
-    look(rig, rig->call_count);
-    rig_bound_pod(rig, "w", "100", "n3"); /* not for long */
-    look(rig, rig->call_count);
-    rig_delete_pod(rig, "w");
-    look(rig, rig->call_count);
-    rig_pod(rig, "e", "700");
-    look(rig, rig->call_count);
-    (void)rig_filter(rig, "e", "n1"); /* waits for a to go: there is somebody to ring for */
-    rig_terminate_pod(rig, "a");      /* an unbound one is gone at once */
-    look(rig, rig->call_count);
-    if (rig_where(rig, "a") != NULL)
-        rig_delete_pod(rig, "a");
-    look(rig, rig->call_count);
-    bind(rig, "e", "n1"); /* there is room only since a has gone */
-    rig_pass(rig, 5000);
-    look(rig, rig->call_count);
+    look(fixture, fixture->call_count);
+    bind(fixture, "b", "n2");
+    fixture_bound_pod(fixture, "y", "200", "n3");
+    fixture_delete_pod(fixture, "x");
+    look(fixture, fixture->call_count);
+    fixture_bound_pod(fixture, "w", "100", "n3"); /* not for long */
+    look(fixture, fixture->call_count);
+    fixture_delete_pod(fixture, "w");
+    look(fixture, fixture->call_count);
+    fixture_pod(fixture, "e", "700");
+    look(fixture, fixture->call_count);
+    (void)fixture_filter(fixture, "e", "n1"); /* waits for a to go: there is somebody to ring for */
+    fixture_terminate_pod(fixture, "a");      /* an unbound one is gone at once */
+    look(fixture, fixture->call_count);
+    if (fixture_where(fixture, "a") != NULL)
+        fixture_delete_pod(fixture, "a");
+    look(fixture, fixture->call_count);
+    bind(fixture, "e", "n1"); /* there is room only since a has gone */
+    fixture_pass(fixture, 5000);
+    look(fixture, fixture->call_count);
 }
 
 /* --- when all has come to rest --- */
 
-static void nobody_waits_for_an_answer(struct rig *rig)
+static void nobody_waits_for_an_answer(struct app_fixture *fixture)
 {
-    CHECK(writer_idle(rig->writer));
-    CHECK(outbox_open(rig->app.outbox) == 0);
-    for (size_t i = 0; i < rig->call_count; i++)
-        CHECK(rig->calls[i]->http.status == 200 || rig->calls[i]->cut);
+    CHECK(writer_idle(fixture->writer));
+    CHECK(outbox_open(fixture->app.outbox) == 0);
+    for (size_t i = 0; i < fixture->call_count; i++)
+        CHECK(fixture->calls[i]->http.status == 200 || fixture->calls[i]->cut);
 }
 
-static void disk_and_memory_agree(struct rig *rig)
+static void disk_and_memory_agree(struct app_fixture *fixture)
 {
     struct ledger *ledger = ledger_new();
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     struct err err;
 
-    CHECK(store_verify(rig->app.store, &err) == 0);
-    CHECK(store_replay_check(rig->app.store, &err) == 0);
-    CHECK(store_load(rig->app.store, ledger, &err) == 0);
+    CHECK(store_verify(fixture->app.store, &err) == 0);
+    CHECK(store_replay_check(fixture->app.store, &err) == 0);
+    CHECK(store_load(fixture->app.store, ledger, &err) == 0);
     ledger_assert_valid(ledger);
-    char *on_disk = world_dump(ledger);
-    char *in_memory = world_dump_snapshot(snapshot);
+    char *on_disk = core_dump(ledger);
+    char *in_memory = core_dump_snapshot(snapshot);
     CHECK_TEXT(on_disk, in_memory);
     xfree(on_disk);
     xfree(in_memory);
@@ -213,7 +213,7 @@ static bool is_noted(const struct node *node, const struct allocation *allocatio
 }
 
 /* How many allocations a pod has to have: 0 or 1, and it has them. */
-static size_t pod_has_what_it_shows(struct rig *rig, const char *name)
+static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *name)
 {
     char path[128];
     struct arena arena;
@@ -225,15 +225,15 @@ static size_t pod_has_what_it_shows(struct rig *rig, const char *name)
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
     strbuf_init(&out);
     arena_init(&arena);
-    const int status = fake_apiserver_request(rig->app.fake, "GET", path, TEXT(""), &out);
+    const int status = fake_apiserver_request(fixture->app.fake, "GET", path, TEXT(""), &out);
     CHECK(status == 200 || status == 404);
     if (status == 200) {
-        CHECK(pod_decode((struct text){out.data, out.len}, &rig->app.wire_rules, &arena, &pod,
+        CHECK(pod_decode((struct text){out.data, out.len}, &fixture->app.wire_rules, &arena, &pod,
                          &err) == 0);
         wanted = pod.node[0] != '\0' && !pod_ended(&pod) ? 1 : 0;
     }
     if (wanted > 0) {
-        const struct snapshot *snapshot = view_take(rig->app.view);
+        const struct snapshot *snapshot = view_take(fixture->app.view);
         const struct node *node = snapshot_node(snapshot, text_of(pod.node));
         CHECK(node != NULL);
         const struct allocation *held = node_allocation(node, text_of(pod.uid));
@@ -247,74 +247,74 @@ static size_t pod_has_what_it_shows(struct rig *rig, const char *name)
     return wanted;
 }
 
-static void nothing_is_lost_or_leaked(struct rig *rig)
+static void nothing_is_lost_or_leaked(struct app_fixture *fixture)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "w", "x", "y", "z"};
     size_t wanted = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        wanted += pod_has_what_it_shows(rig, names[i]);
-    CHECK(rig_allocations(rig) == wanted);
+        wanted += pod_has_what_it_shows(fixture, names[i]);
+    CHECK(fixture_allocations(fixture) == wanted);
 }
 
-static void the_world_is_right(struct rig *rig)
+static void the_world_is_right(struct app_fixture *fixture)
 {
-    CHECK(app_ready(&rig->app, NULL));
-    rig_pod(rig, "z", "100");
-    CHECK_TEXT(rig_bind(rig, "z", "n2"), "");
-    no_gpu_is_given_twice(rig);
-    nobody_waits_for_an_answer(rig);
-    disk_and_memory_agree(rig);
-    nothing_is_lost_or_leaked(rig);
+    CHECK(app_ready(&fixture->app, NULL));
+    fixture_pod(fixture, "z", "100");
+    CHECK_TEXT(fixture_bind(fixture, "z", "n2"), "");
+    no_gpu_is_given_twice(fixture);
+    nobody_waits_for_an_answer(fixture);
+    disk_and_memory_agree(fixture);
+    nothing_is_lost_or_leaked(fixture);
 }
 
 /* --- the loop --- */
 
-static const char *point_name(enum rig_point point)
+static const char *point_name(enum fixture_point point)
 {
     static const char *const names[] = {"nowhere", "begin", "write", "commit", "tend", "request"};
     return names[point];
 }
 
-static const char *trouble_name(const struct rig_fault *fault)
+static const char *trouble_name(const struct fixture_fault *fault)
 {
     static const char *const names[] = {"refused", "unsent", "lost", "unheard", "status", "short"};
     return fault->point == RIG_REQUEST ? names[fault->trouble] : "fails";
 }
 
 /* kube-scheduler writes into each pod that it has not bound why: the evidence that ends doubts. */
-static void conditions_are_written(struct rig *rig)
+static void conditions_are_written(struct app_fixture *fixture)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const char *node = rig_where(rig, names[i]);
+        const char *node = fixture_where(fixture, names[i]);
         if (node != NULL && node[0] == '\0')
-            rig_annotate(rig, names[i], "\"example.com/condition\":\"not bound\"");
+            fixture_annotate(fixture, names[i], "\"example.com/condition\":\"not bound\"");
     }
-    rig_run_until_idle(rig);
+    fixture_run_until_idle(fixture);
 }
 
 /* False if no call was left that could fail. */
-static bool run(const struct rig_fault *fault, const char *ledger)
+static bool run(const struct fixture_fault *fault, const char *ledger)
 {
-    struct rig *rig = rig_new_on(ledger);
+    struct app_fixture *fixture = fixture_new_on(ledger);
 
     (void)snprintf(which, sizeof which, "%s %u %s %d %s", point_name(fault->point), fault->nth,
                    trouble_name(fault), fault->status, fault->lasting ? "and all after" : "once");
-    rig_break(rig, fault);
-    before_the_restart(rig);
-    rig_restart(rig);
-    after_the_restart(rig);
-    const bool struck = rig->struck > 0;
-    const bool disk = rig_disk_broken(rig);
-    rig_heal(rig);
-    rig_pass(rig, 2000);
-    CHECK(!disk || app_ready(&rig->app, NULL));
-    rig_run_until_idle(rig);
-    conditions_are_written(rig);
-    the_world_is_right(rig);
-    rig_free(rig);
+    fixture_break(fixture, fault);
+    before_the_restart(fixture);
+    fixture_restart(fixture);
+    after_the_restart(fixture);
+    const bool struck = fixture->struck > 0;
+    const bool disk = fixture_disk_broken(fixture);
+    fixture_heal(fixture);
+    fixture_pass(fixture, 2000);
+    CHECK(!disk || app_ready(&fixture->app, NULL));
+    fixture_run_until_idle(fixture);
+    conditions_are_written(fixture);
+    the_world_is_right(fixture);
+    fixture_free(fixture);
     return struck;
 }
 
@@ -322,7 +322,7 @@ static bool run(const struct rig_fault *fault, const char *ledger)
  * once: between two calls that fail alone; lasting: between two from which on all fail.
  * least: with fewer calls the scenario would be worth nothing.
  */
-static void every(struct rig_fault fault, uint32_t once, uint32_t lasting, uint32_t least)
+static void every(struct fixture_fault fault, uint32_t once, uint32_t lasting, uint32_t least)
 {
     for (int i = 0; i < 2; i++) {
         uint32_t runs = 1;
@@ -339,55 +339,55 @@ static void every(struct rig_fault fault, uint32_t once, uint32_t lasting, uint3
 static void every_begin_fails(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_BEGIN}, 1, 1, 15);
+    every((struct fixture_fault){.point = RIG_BEGIN}, 1, 1, 15);
 }
 
 static void every_write_fails(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_WRITE}, 1, 1, 20);
+    every((struct fixture_fault){.point = RIG_WRITE}, 1, 1, 20);
 }
 
 static void every_commit_fails(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_COMMIT}, 1, 1, 15);
+    every((struct fixture_fault){.point = RIG_COMMIT}, 1, 1, 15);
 }
 
 static void every_housekeeping_fails(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_TEND}, 16, 32, 100);
+    every((struct fixture_fault){.point = RIG_TEND}, 16, 32, 100);
 }
 
 static void every_request_is_refused_by_the_transport(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_REFUSED}, 1, 7, 15);
+    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_REFUSED}, 1, 7, 15);
 }
 
 static void every_request_finds_nobody(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_UNSENT}, 1, 7, 15);
+    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_UNSENT}, 1, 7, 15);
 }
 
 static void every_request_is_lost(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_LOST}, 1, 7, 15);
+    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_LOST}, 1, 7, 15);
 }
 
 static void every_answer_is_lost(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_UNHEARD}, 1, 7, 15);
+    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_UNHEARD}, 1, 7, 15);
 }
 
 static void every_answer_is_cut_short(void **state)
 {
     (void)state;
-    every((struct rig_fault){.point = RIG_REQUEST, .trouble = RIG_SHORT}, 1, 7, 15);
+    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_SHORT}, 1, 7, 15);
 }
 
 static void every_request_is_answered_with_an_error(void **state)
@@ -399,9 +399,9 @@ static void every_request_is_answered_with_an_error(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(answer); i++)
-        every((struct rig_fault){.point = RIG_REQUEST,
-                                 .trouble = RIG_STATUS,
-                                 .status = answer[i].status},
+        every((struct fixture_fault){.point = RIG_REQUEST,
+                                     .trouble = RIG_STATUS,
+                                     .status = answer[i].status},
               answer[i].once, 7, 15);
 }
 
@@ -425,7 +425,7 @@ static void a_ledger_on_disk_is_no_different(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (uint32_t nth = 5; nth <= 15; nth += 5) {
-        const struct rig_fault fault = {.point = RIG_COMMIT, .nth = nth};
+        const struct fixture_fault fault = {.point = RIG_COMMIT, .nth = nth};
         (void)snprintf(path, sizeof path, "%s/%u.db", folder, nth);
         assert_true(run(&fault, path));
         remove_ledger(path);

@@ -13,7 +13,7 @@
 
 enum { TICKETS = 4096, NOW = 1000 };
 
-struct bed {
+struct flow_fixture {
     struct flow *flow;
     struct ticket ticket[TICKETS];
     uint32_t tickets;
@@ -21,230 +21,231 @@ struct bed {
 
 static int set_up(void **state)
 {
-    struct bed *bed = xcalloc(1, sizeof *bed);
+    struct flow_fixture *fixture = xcalloc(1, sizeof *fixture);
 
-    bed->flow = flow_new();
-    *state = bed;
+    fixture->flow = flow_new();
+    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
-    flow_free(bed->flow);
-    xfree(bed);
+    flow_free(fixture->flow);
+    xfree(fixture);
     return 0;
 }
 
-static struct ticket *comes(struct bed *bed, const char *namespace, int64_t deadline_ms)
+static struct ticket *comes(struct flow_fixture *fixture, const char *namespace,
+                            int64_t deadline_ms)
 {
-    struct ticket *ticket = &bed->ticket[bed->tickets++];
+    struct ticket *ticket = &fixture->ticket[fixture->tickets++];
 
     *ticket = (struct ticket){
         .owner = ticket, .lane = LANE_BIND, .namespace = namespace, .deadline_ms = deadline_ms};
-    flow_line_up(bed->flow, ticket, NOW);
+    flow_line_up(fixture->flow, ticket, NOW);
     return ticket;
 }
 
-static struct ticket *comes_to(struct bed *bed, enum flow_lane lane)
+static struct ticket *comes_to(struct flow_fixture *fixture, enum flow_lane lane)
 {
-    struct ticket *ticket = &bed->ticket[bed->tickets++];
+    struct ticket *ticket = &fixture->ticket[fixture->tickets++];
 
     *ticket = (struct ticket){.owner = ticket, .lane = lane, .namespace = ""};
-    flow_line_up(bed->flow, ticket, NOW);
+    flow_line_up(fixture->flow, ticket, NOW);
     return ticket;
 }
 
-static uint32_t go(struct bed *bed, int64_t now_ms)
+static uint32_t go(struct flow_fixture *fixture, int64_t now_ms)
 {
     uint32_t gone = 0;
 
-    while (flow_next(bed->flow, now_ms) != NULL)
+    while (flow_next(fixture->flow, now_ms) != NULL)
         gone++;
     return gone;
 }
 
 static void the_earliest_deadline_of_a_namespace_goes_first(void **state)
 {
-    struct bed *bed = *state;
-    struct ticket *late = comes(bed, "a", 9000);
-    struct ticket *early = comes(bed, "a", 5000);
-    struct ticket *never = comes(bed, "a", 0);
-    struct ticket *also_early = comes(bed, "a", 5000);
+    struct flow_fixture *fixture = *state;
+    struct ticket *late = comes(fixture, "a", 9000);
+    struct ticket *early = comes(fixture, "a", 5000);
+    struct ticket *never = comes(fixture, "a", 0);
+    struct ticket *also_early = comes(fixture, "a", 5000);
 
-    assert_ptr_equal(flow_next(bed->flow, NOW), early);
-    assert_ptr_equal(flow_next(bed->flow, NOW), also_early);
-    assert_ptr_equal(flow_next(bed->flow, NOW), late);
-    assert_ptr_equal(flow_next(bed->flow, NOW), never);
-    assert_null(flow_next(bed->flow, NOW));
+    assert_ptr_equal(flow_next(fixture->flow, NOW), early);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), also_early);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), late);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), never);
+    assert_null(flow_next(fixture->flow, NOW));
 }
 
 static void namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 1000; i++)
-        (void)comes(bed, "many", 5000);
-    struct ticket *one = comes(bed, "one", 9000);
-    struct ticket *two = comes(bed, "two", 9000);
-    assert_ptr_equal(flow_next(bed->flow, NOW), &bed->ticket[0]);
-    assert_ptr_equal(flow_next(bed->flow, NOW), one);
-    assert_ptr_equal(flow_next(bed->flow, NOW), two);
-    assert_ptr_equal(flow_next(bed->flow, NOW), &bed->ticket[1]);
+        (void)comes(fixture, "many", 5000);
+    struct ticket *one = comes(fixture, "one", 9000);
+    struct ticket *two = comes(fixture, "two", 9000);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), &fixture->ticket[0]);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), one);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), two);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), &fixture->ticket[1]);
 }
 
 static void no_more_than_the_window_is_in_flight(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 3000; i++)
-        (void)comes(bed, "a", 9000);
-    assert_int_equal(go(bed, NOW), FLOW_WINDOW_FIRST);
-    flow_leave(bed->flow, &bed->ticket[3]);
-    flow_leave(bed->flow, &bed->ticket[7]);
-    assert_int_equal(go(bed, NOW), 2);
-    assert_int_equal(flow_stats(bed->flow).in_flight, FLOW_WINDOW_FIRST);
-    assert_int_equal(flow_stats(bed->flow).waiting, 3000 - FLOW_WINDOW_FIRST - 2);
-    assert_int_equal(flow_wait_ms(bed->flow, NOW, 500), 500);
+        (void)comes(fixture, "a", 9000);
+    assert_int_equal(go(fixture, NOW), FLOW_WINDOW_FIRST);
+    flow_leave(fixture->flow, &fixture->ticket[3]);
+    flow_leave(fixture->flow, &fixture->ticket[7]);
+    assert_int_equal(go(fixture, NOW), 2);
+    assert_int_equal(flow_stats(fixture->flow).in_flight, FLOW_WINDOW_FIRST);
+    assert_int_equal(flow_stats(fixture->flow).waiting, 3000 - FLOW_WINDOW_FIRST - 2);
+    assert_int_equal(flow_wait_ms(fixture->flow, NOW, 500), 500);
 }
 
 static void wake_ups_and_events_do_not_wait_for_bindings_and_are_few(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 1000; i++)
-        (void)comes(bed, "a", 9000);
+        (void)comes(fixture, "a", 9000);
     for (int i = 0; i < 100; i++)
-        (void)comes_to(bed, LANE_SIDE);
-    struct ticket *wake = comes_to(bed, LANE_WAKE);
-    (void)comes_to(bed, LANE_WAKE);
-    assert_ptr_equal(flow_next(bed->flow, NOW), wake);
-    assert_int_equal(go(bed, NOW), FLOW_WINDOW_FIRST + FLOW_SIDE_MAX);
+        (void)comes_to(fixture, LANE_SIDE);
+    struct ticket *wake = comes_to(fixture, LANE_WAKE);
+    (void)comes_to(fixture, LANE_WAKE);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), wake);
+    assert_int_equal(go(fixture, NOW), FLOW_WINDOW_FIRST + FLOW_SIDE_MAX);
 }
 
 static void a_server_that_keeps_up_is_given_more_up_to_a_bound(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
     uint32_t answered = 0;
 
     for (int i = 0; i < 4000; i++)
-        (void)comes(bed, "a", 9000);
-    while (go(bed, NOW) > 0)
-        for (; answered < bed->tickets && bed->ticket[answered].in_flight; answered++) {
-            flow_heard(bed->flow, NOW, FLOW_ANSWERED);
-            flow_leave(bed->flow, &bed->ticket[answered]);
-            (void)go(bed, NOW);
+        (void)comes(fixture, "a", 9000);
+    while (go(fixture, NOW) > 0)
+        for (; answered < fixture->tickets && fixture->ticket[answered].in_flight; answered++) {
+            flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+            flow_leave(fixture->flow, &fixture->ticket[answered]);
+            (void)go(fixture, NOW);
         }
     assert_int_equal(answered, 4000);
-    assert_int_equal(flow_stats(bed->flow).window, FLOW_WINDOW_MAX);
+    assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MAX);
 }
 
 static void answers_while_nobody_waits_do_not_widen_the_window(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 1000; i++) {
-        struct ticket *ticket = comes(bed, "a", 9000);
-        assert_ptr_equal(flow_next(bed->flow, NOW), ticket);
-        flow_heard(bed->flow, NOW, FLOW_ANSWERED);
-        flow_leave(bed->flow, ticket);
+        struct ticket *ticket = comes(fixture, "a", 9000);
+        assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
+        flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+        flow_leave(fixture->flow, ticket);
     }
-    assert_int_equal(flow_stats(bed->flow).window, FLOW_WINDOW_FIRST);
+    assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST);
 }
 
 static void a_busy_server_is_given_half_once_a_second_but_never_nothing(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 40; i++)
-        flow_heard(bed->flow, NOW, FLOW_BUSY);
-    assert_int_equal(flow_stats(bed->flow).window, FLOW_WINDOW_FIRST / 2);
-    flow_heard(bed->flow, NOW + FLOW_HALVE_MS, FLOW_SILENT);
-    assert_int_equal(flow_stats(bed->flow).window, FLOW_WINDOW_FIRST / 4);
+        flow_heard(fixture->flow, NOW, FLOW_BUSY);
+    assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST / 2);
+    flow_heard(fixture->flow, NOW + FLOW_HALVE_MS, FLOW_SILENT);
+    assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST / 4);
     for (int i = 2; i < 40; i++)
-        flow_heard(bed->flow, NOW + i * FLOW_HALVE_MS, FLOW_SILENT);
-    assert_int_equal(flow_stats(bed->flow).window, FLOW_WINDOW_MIN);
+        flow_heard(fixture->flow, NOW + i * FLOW_HALVE_MS, FLOW_SILENT);
+    assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MIN);
 }
 
 static void retry_after_holds_everybody(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
-    (void)comes(bed, "a", 9000);
-    (void)comes_to(bed, LANE_WAKE);
-    flow_shut(bed->flow, NOW, NOW + 2000);
-    flow_shut(bed->flow, NOW, NOW + 1000); /* the longer one counts */
-    assert_int_equal(go(bed, NOW + 1999), 0);
-    assert_int_equal(flow_wait_ms(bed->flow, NOW + 500, 60000), 1500);
-    assert_int_equal(go(bed, NOW + 2000), 2);
+    (void)comes(fixture, "a", 9000);
+    (void)comes_to(fixture, LANE_WAKE);
+    flow_shut(fixture->flow, NOW, NOW + 2000);
+    flow_shut(fixture->flow, NOW, NOW + 1000); /* the longer one counts */
+    assert_int_equal(go(fixture, NOW + 1999), 0);
+    assert_int_equal(flow_wait_ms(fixture->flow, NOW + 500, 60000), 1500);
+    assert_int_equal(go(fixture, NOW + 2000), 2);
 }
 
 static void nobody_is_held_for_more_than_a_minute(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
-    (void)comes_to(bed, LANE_WAKE);
-    flow_shut(bed->flow, NOW, NOW + 3600 * 1000);
-    assert_int_equal(go(bed, NOW + FLOW_SHUT_MAX_MS), 1);
+    (void)comes_to(fixture, LANE_WAKE);
+    flow_shut(fixture->flow, NOW, NOW + 3600 * 1000);
+    assert_int_equal(go(fixture, NOW + FLOW_SHUT_MAX_MS), 1);
 }
 
 static void whoever_has_too_little_time_left_for_an_answer_does_not_go(void **state)
 {
-    struct bed *bed = *state;
-    struct ticket *ticket = comes(bed, "a", NOW + 4000);
+    struct flow_fixture *fixture = *state;
+    struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
-    flow_shut(bed->flow, NOW, NOW + 3500);
-    assert_null(flow_late(bed->flow, NOW + 2999));
-    assert_int_equal(flow_wait_ms(bed->flow, NOW + 2999, 60000), 1);
-    assert_ptr_equal(flow_late(bed->flow, NOW + 3000), ticket);
-    flow_leave(bed->flow, ticket);
-    assert_null(flow_late(bed->flow, NOW + 9000));
-    struct ticket *brief = comes(bed, "a", NOW + 400);
-    assert_null(flow_late(bed->flow, NOW + 299));
-    assert_ptr_equal(flow_late(bed->flow, NOW + 300), brief);
+    flow_shut(fixture->flow, NOW, NOW + 3500);
+    assert_null(flow_late(fixture->flow, NOW + 2999));
+    assert_int_equal(flow_wait_ms(fixture->flow, NOW + 2999, 60000), 1);
+    assert_ptr_equal(flow_late(fixture->flow, NOW + 3000), ticket);
+    flow_leave(fixture->flow, ticket);
+    assert_null(flow_late(fixture->flow, NOW + 9000));
+    struct ticket *brief = comes(fixture, "a", NOW + 400);
+    assert_null(flow_late(fixture->flow, NOW + 299));
+    assert_ptr_equal(flow_late(fixture->flow, NOW + 300), brief);
 }
 
 static void whoever_flies_has_its_whole_time(void **state)
 {
-    struct bed *bed = *state;
-    struct ticket *ticket = comes(bed, "a", NOW + 4000);
+    struct flow_fixture *fixture = *state;
+    struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
-    assert_int_equal(go(bed, NOW), 1);
-    assert_null(flow_late(bed->flow, NOW + 3999));
-    assert_ptr_equal(flow_late(bed->flow, NOW + 4000), ticket);
-    flow_again(bed->flow, ticket, NOW + 3500, NOW + 3600, true);
-    assert_ptr_equal(flow_late(bed->flow, NOW + 3500), ticket);
+    assert_int_equal(go(fixture, NOW), 1);
+    assert_null(flow_late(fixture->flow, NOW + 3999));
+    assert_ptr_equal(flow_late(fixture->flow, NOW + 4000), ticket);
+    flow_again(fixture->flow, ticket, NOW + 3500, NOW + 3600, true);
+    assert_ptr_equal(flow_late(fixture->flow, NOW + 3500), ticket);
 }
 
 static void a_second_try_waits_and_then_goes_before_the_younger(void **state)
 {
-    struct bed *bed = *state;
-    struct ticket *first = comes(bed, "a", 9000);
+    struct flow_fixture *fixture = *state;
+    struct ticket *first = comes(fixture, "a", 9000);
 
-    assert_ptr_equal(flow_next(bed->flow, NOW), first);
-    flow_again(bed->flow, first, NOW, NOW + 50, true);
-    assert_null(flow_next(bed->flow, NOW + 49));
-    assert_int_equal(flow_wait_ms(bed->flow, NOW + 20, 1000), 30);
-    struct ticket *younger = comes(bed, "a", 9500);
-    assert_ptr_equal(flow_next(bed->flow, NOW + 50), first);
-    assert_ptr_equal(flow_next(bed->flow, NOW + 50), younger);
+    assert_ptr_equal(flow_next(fixture->flow, NOW), first);
+    flow_again(fixture->flow, first, NOW, NOW + 50, true);
+    assert_null(flow_next(fixture->flow, NOW + 49));
+    assert_int_equal(flow_wait_ms(fixture->flow, NOW + 20, 1000), 30);
+    struct ticket *younger = comes(fixture, "a", 9500);
+    assert_ptr_equal(flow_next(fixture->flow, NOW + 50), first);
+    assert_ptr_equal(flow_next(fixture->flow, NOW + 50), younger);
 }
 
 static void second_tries_have_a_budget_and_beyond_it_a_rate(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
     uint32_t gone = 0;
 
     for (int i = 0; i < 1000; i++) {
-        struct ticket *ticket = comes(bed, "a", 0);
-        assert_ptr_equal(flow_next(bed->flow, NOW), ticket);
-        flow_again(bed->flow, ticket, NOW, NOW + 1, true);
+        struct ticket *ticket = comes(fixture, "a", 0);
+        assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
+        flow_again(fixture->flow, ticket, NOW, NOW + 1, true);
     }
     for (int64_t at = NOW + 1; at <= NOW + 1 + 10000; at += 10) {
         struct ticket *ticket;
-        while ((ticket = flow_next(bed->flow, at)) != NULL) {
-            flow_leave(bed->flow, ticket);
+        while ((ticket = flow_next(fixture->flow, at)) != NULL) {
+            flow_leave(fixture->flow, ticket);
             gone++;
         }
         if (at == NOW + 1)
@@ -256,49 +257,50 @@ static void second_tries_have_a_budget_and_beyond_it_a_rate(void **state)
 
 static void whom_the_server_told_to_come_again_takes_nothing_from_the_budget(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
 
     for (int i = 0; i < 500; i++) {
-        struct ticket *ticket = comes(bed, "a", 0);
-        assert_ptr_equal(flow_next(bed->flow, NOW), ticket);
-        flow_again(bed->flow, ticket, NOW, NOW + 1000, false);
+        struct ticket *ticket = comes(fixture, "a", 0);
+        assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
+        flow_again(fixture->flow, ticket, NOW, NOW + 1000, false);
     }
-    flow_heard(bed->flow, NOW, FLOW_ANSWERED);
-    assert_int_equal(go(bed, NOW + 1000), FLOW_WINDOW_FIRST);
+    flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+    assert_int_equal(go(fixture, NOW + 1000), FLOW_WINDOW_FIRST);
 }
 
 /* Whatever happens in whatever order: nobody is lost, nobody goes twice, the bounds hold. */
 static void nobody_is_lost(void **state)
 {
-    struct bed *bed = *state;
+    struct flow_fixture *fixture = *state;
     static const char *const space[] = {"a", "b", "c", "d", "e"};
     unsigned seed = 7;
     uint32_t out = 0;
     int64_t now = NOW;
 
     while (out < TICKETS) {
-        for (int k = rand_r(&seed) % 4; k > 0 && bed->tickets < TICKETS; k--)
-            (void)comes(bed, space[rand_r(&seed) % 5],
+        for (int k = rand_r(&seed) % 4; k > 0 && fixture->tickets < TICKETS; k--)
+            (void)comes(fixture, space[rand_r(&seed) % 5],
                         rand_r(&seed) % 3 == 0 ? 0 : now + rand_r(&seed) % 5000);
-        struct ticket *late = flow_late(bed->flow, now);
+        struct ticket *late = flow_late(fixture->flow, now);
         if (late != NULL) {
-            flow_leave(bed->flow, late);
+            flow_leave(fixture->flow, late);
             out++;
         }
-        (void)flow_next(bed->flow, now);
+        (void)flow_next(fixture->flow, now);
         struct ticket *any =
-            &bed->ticket[(uint32_t)rand_r(&seed) % (bed->tickets > 0 ? bed->tickets : 1)];
+            &fixture
+                 ->ticket[(uint32_t)rand_r(&seed) % (fixture->tickets > 0 ? fixture->tickets : 1)];
         if (any->in_flight && rand_r(&seed) % 3 == 0) {
-            flow_again(bed->flow, any, now, now + rand_r(&seed) % 300, rand_r(&seed) % 2 == 0);
+            flow_again(fixture->flow, any, now, now + rand_r(&seed) % 300, rand_r(&seed) % 2 == 0);
         } else if (any->in_flight) {
-            flow_heard(bed->flow, now, (enum flow_news)(rand_r(&seed) % 3));
-            flow_leave(bed->flow, any);
+            flow_heard(fixture->flow, now, (enum flow_news)(rand_r(&seed) % 3));
+            flow_leave(fixture->flow, any);
             out++;
         }
         now += rand_r(&seed) % 20;
-        const struct flow_stats stats = flow_stats(bed->flow);
+        const struct flow_stats stats = flow_stats(fixture->flow);
         assert_true(stats.in_flight <= FLOW_WINDOW_MAX);
-        assert_int_equal(stats.waiting + stats.in_flight, bed->tickets - out);
+        assert_int_equal(stats.waiting + stats.in_flight, fixture->tickets - out);
     }
 }
 

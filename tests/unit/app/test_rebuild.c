@@ -10,7 +10,7 @@
 
 #include "milligpu/reconcile.h"
 
-#include "support_rig.h"
+#include "support_fixture.h"
 
 #define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
 
@@ -18,15 +18,15 @@ static const char *const two_gpus[] = {"n1", "2000", NULL};
 
 static int set_up(void **state)
 {
-    *state = rig_new(two_gpus);
+    *state = fixture_new(two_gpus);
     return 0;
 }
 
 /* "300 300": what the pods on each GPU of n1 come to. */
-static const char *taken(struct rig *rig)
+static const char *taken(struct app_fixture *fixture)
 {
     static char text[128];
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     size_t at = 0;
 
@@ -47,9 +47,9 @@ static void count_drift(void *user, const struct drift *drift)
     (*count)++;
 }
 
-static uint32_t drift(struct rig *rig)
+static uint32_t drift(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     uint32_t count = 0;
 
     drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_drift);
@@ -57,11 +57,11 @@ static uint32_t drift(struct rig *rig)
     return count;
 }
 
-static void lose_ledger(struct rig *rig)
+static void lose_ledger(struct app_fixture *fixture)
 {
-    rig_lose_ledger(rig);
-    rig_run(rig);
-    assert_true(app_ready(&rig->app, NULL));
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
 }
 
 static void an_allocation_is_believed_whatever_became_of_the_annotations_that_asked(void **state)
@@ -72,39 +72,39 @@ static void an_allocation_is_believed_whatever_became_of_the_annotations_that_as
         "\"gpu-count.milligpu.io/c\":\"3\"",  "\"milligpu.io/gpu-model\":\",,\"",
         "\"milligpu.io/gpu-model\":\"H100\"", "\"milligpu.io/gpu-memory\":\"plenty\"",
     };
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
     for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
-        rig_pod_of(rig, "a", MILLI("600"), "\"milligpu.io/gpu-count\":\"2\"", NULL);
-        rig_run(rig);
-        assert_string_equal(rig_bind(rig, "a", "n1"), "");
-        assert_string_equal(taken(rig), "300 300");
-        rig_annotate(rig, "a", edit[i]);
-        lose_ledger(rig);
-        assert_string_equal(taken(rig), "300 300");
-        assert_int_equal(drift(rig), 0);
-        rig_delete_pod(rig, "a");
-        rig_run(rig);
+        fixture_pod_of(fixture, "a", MILLI("600"), "\"milligpu.io/gpu-count\":\"2\"", NULL);
+        fixture_run(fixture);
+        assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+        assert_string_equal(taken(fixture), "300 300");
+        fixture_annotate(fixture, "a", edit[i]);
+        lose_ledger(fixture);
+        assert_string_equal(taken(fixture), "300 300");
+        assert_int_equal(drift(fixture), 0);
+        fixture_delete_pod(fixture, "a");
+        fixture_run(fixture);
     }
 }
 
 static void policy_that_changed_decides_new_grants_and_not_what_runs(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "310");
-    rig_pod(rig, "b", "310");
-    rig_pod(rig, "c", "500");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.request_rules.min_milli = 500;
-    rig->app.request_rules.step_milli = 100;
-    lose_ledger(rig);
-    assert_string_equal(taken(rig), "310 0");
-    assert_int_equal(drift(rig), 0);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "below the minimum of 500"));
-    assert_string_equal(rig_bind(rig, "c", "n1"), "");
-    assert_string_equal(taken(rig), "810 0");
+    fixture_pod(fixture, "a", "310");
+    fixture_pod(fixture, "b", "310");
+    fixture_pod(fixture, "c", "500");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->app.request_rules.min_milli = 500;
+    fixture->app.request_rules.step_milli = 100;
+    lose_ledger(fixture);
+    assert_string_equal(taken(fixture), "310 0");
+    assert_int_equal(drift(fixture), 0);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "below the minimum of 500"));
+    assert_string_equal(fixture_bind(fixture, "c", "n1"), "");
+    assert_string_equal(taken(fixture), "810 0");
 }
 
 static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **state)
@@ -112,36 +112,36 @@ static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **
     static const char uuids[] =
         "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"milli\\\":1000},"
         "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1,\\\"milli\\\":1000}]\"";
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_annotate_node(rig, "n1", uuids);
-    rig_pod(rig, "first", "1000");
-    rig_pod(rig, "a", "400");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "first", "n1"), "");
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_delete_pod(rig, "first");
-    rig_run(rig);
-    assert_string_equal(taken(rig), "0 400");
-    rig_annotate_node(rig, "n1", "\"milligpu.io/gpus\":null");
-    lose_ledger(rig);
-    assert_string_equal(taken(rig), "0 400");
-    assert_int_equal(drift(rig), 0);
-    rig_pod(rig, "b", "1000");
-    rig_pod(rig, "c", "700");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
-    assert_string_equal(taken(rig), "1000 400");
-    assert_non_null(strstr(rig_bind(rig, "c", "n1"), "no GPU with 700 milli free"));
-    lose_ledger(rig);
-    assert_string_equal(taken(rig), "1000 400");
-    rig_annotate_node(rig, "n1", uuids);
-    rig_run(rig);
-    assert_string_equal(taken(rig), "1000 400");
-    assert_int_equal(drift(rig), 0);
+    fixture_annotate_node(fixture, "n1", uuids);
+    fixture_pod(fixture, "first", "1000");
+    fixture_pod(fixture, "a", "400");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "first", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_delete_pod(fixture, "first");
+    fixture_run(fixture);
+    assert_string_equal(taken(fixture), "0 400");
+    fixture_annotate_node(fixture, "n1", "\"milligpu.io/gpus\":null");
+    lose_ledger(fixture);
+    assert_string_equal(taken(fixture), "0 400");
+    assert_int_equal(drift(fixture), 0);
+    fixture_pod(fixture, "b", "1000");
+    fixture_pod(fixture, "c", "700");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    assert_string_equal(taken(fixture), "1000 400");
+    assert_non_null(strstr(fixture_bind(fixture, "c", "n1"), "no GPU with 700 milli free"));
+    lose_ledger(fixture);
+    assert_string_equal(taken(fixture), "1000 400");
+    fixture_annotate_node(fixture, "n1", uuids);
+    fixture_run(fixture);
+    assert_string_equal(taken(fixture), "1000 400");
+    assert_int_equal(drift(fixture), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
 
 int main(void)
 {

@@ -16,177 +16,178 @@
 #include "milligpu/metric.h"
 
 #include "support/hostile.h"
-#include "support_rig.h"
+#include "support_fixture.h"
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_set_up, rig_tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
 /* What the API server answers with 200. */
-static void annotate(struct rig *rig, const char *path, const char *annotations)
+static void annotate(struct app_fixture *fixture, const char *path, const char *annotations)
 {
     struct strbuf out;
     char body[512];
 
     strbuf_init(&out);
     (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
-    assert_int_equal(fake_apiserver_request(rig->app.fake, "PATCH", path, text_of(body), &out),
+    assert_int_equal(fake_apiserver_request(fixture->app.fake, "PATCH", path, text_of(body), &out),
                      200);
     strbuf_done(&out);
 }
 
-static void hide(struct rig *rig, const char *pod)
+static void hide(struct app_fixture *fixture, const char *pod)
 {
     char path[128];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
-    annotate(rig, path, "\"milligpu.io/gpu-count\":\"\\u0000\"");
+    annotate(fixture, path, "\"milligpu.io/gpu-count\":\"\\u0000\"");
 }
 
-static void a_tenants_pod_on(struct rig *rig, const char *node)
+static void a_tenants_pod_on(struct app_fixture *fixture, const char *node)
 {
-    rig_pod(rig, "a", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", node), "");
-    rig_run(rig);
-    hide(rig, "a");
+    fixture_pod(fixture, "a", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", node), "");
+    fixture_run(fixture);
+    hide(fixture, "a");
 }
 
-static void nobody_gets_the_share_of_a_on_n1(struct rig *rig)
+static void nobody_gets_the_share_of_a_on_n1(struct app_fixture *fixture)
 {
-    assert_int_equal(rig_taken(rig, "n1"), 800);
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 800 milli free"));
-    assert_string_equal(rig_bind(rig, "b", "n2"), "");
-    assert_int_equal(rig_taken(rig, "n1"), 800);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
 }
 
 static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    a_tenants_pod_on(rig, "n1");
-    rig_restart(rig);
-    rig_run(rig);
-    assert_true(app_ready(&rig->app, NULL));
-    nobody_gets_the_share_of_a_on_n1(rig);
+    a_tenants_pod_on(fixture, "n1");
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
+    nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
 static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    a_tenants_pod_on(rig, "n1");
-    fake_apiserver_compact(rig->app.fake);
-    rig_pass(rig, 10000);
-    assert_true(rig->pod_lists >= 2);
-    nobody_gets_the_share_of_a_on_n1(rig);
+    a_tenants_pod_on(fixture, "n1");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 10000);
+    assert_true(fixture->pod_lists >= 2);
+    nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
 static void its_end_is_heard(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    a_tenants_pod_on(rig, "n1");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 800);
-    rig_end_pod(rig, "a");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    a_tenants_pod_on(fixture, "n1");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    fixture_end_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void its_deletion_is_heard(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    a_tenants_pod_on(rig, "n1");
-    rig_terminate_pod(rig, "a");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 800); /* a deletion timestamp frees nothing */
-    rig_delete_pod(rig, "a");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    a_tenants_pod_on(fixture, "n1");
+    fixture_terminate_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800); /* a deletion timestamp frees nothing */
+    fixture_delete_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void with_a_lost_ledger_its_allocation_is_believed(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    a_tenants_pod_on(rig, "n1");
-    rig_lose_ledger(rig);
-    rig_pass(rig, 100000);
-    assert_true(app_ready(&rig->app, NULL));
-    nobody_gets_the_share_of_a_on_n1(rig);
+    a_tenants_pod_on(fixture, "n1");
+    fixture_lose_ledger(fixture);
+    fixture_pass(fixture, 100000);
+    assert_true(app_ready(&fixture->app, NULL));
+    nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
 static void a_stranger_that_cannot_be_read_closes_its_node(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod_of(rig, "x", "\"nvidia.com/vgpu\":\"200\"", "\"milligpu.io/gpu-count\":\"\\u0000\"",
-               "n1");
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "unplaced: no GPU with 100 milli free"));
-    rig_delete_pod(rig, "x");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    fixture_pod_of(fixture, "x", "\"nvidia.com/vgpu\":\"200\"",
+                   "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_bind(fixture, "b", "n1"), "unplaced: no GPU with 100 milli free"));
+    fixture_delete_pod(fixture, "x");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
 static void a_stranger_that_asks_for_nothing_closes_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod_of(rig, "x", "\"cpu\":\"1\"", "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
-    rig_pod(rig, "b", "1000");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    fixture_pod_of(fixture, "x", "\"cpu\":\"1\"", "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
+    fixture_pod(fixture, "b", "1000");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
 /* One text for as long as the pod is as it is: else its condition would wake it for ever. */
 static void a_waiting_pod_is_refused_with_the_field(void **state)
 {
     static const char why[] = "the pod cannot be read: metadata.annotations[";
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     char first[1024];
 
-    rig_pod_of(rig, "b", "\"nvidia.com/vgpu\":\"300\"", "\"milligpu.io/gpu-count\":\"\\u0000\"",
-               NULL);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), why)); /* by GET */
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), why));
-    (void)snprintf(first, sizeof first, "%s", rig_filter(rig, "b", "n1 n2"));
+    fixture_pod_of(fixture, "b", "\"nvidia.com/vgpu\":\"300\"",
+                   "\"milligpu.io/gpu-count\":\"\\u0000\"", NULL);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), why)); /* by GET */
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), why));
+    (void)snprintf(first, sizeof first, "%s", fixture_filter(fixture, "b", "n1 n2"));
     assert_non_null(strstr(first, "the pod cannot be read: metadata.annotations["));
-    annotate(rig, "/api/v1/namespaces/default/pods/b", "\"example.com/longer\":\"longer\"");
-    rig_run(rig);
-    assert_string_equal(rig_filter(rig, "b", "n1 n2"), first);
-    assert_int_equal(rig->bindings, 0);
+    annotate(fixture, "/api/v1/namespaces/default/pods/b", "\"example.com/longer\":\"longer\"");
+    fixture_run(fixture);
+    assert_string_equal(fixture_filter(fixture, "b", "n1 n2"), first);
+    assert_int_equal(fixture->bindings, 0);
 
-    annotate(rig, "/api/v1/namespaces/default/pods/b", "\"milligpu.io/gpu-count\":\"1\"");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
+    annotate(fixture, "/api/v1/namespaces/default/pods/b", "\"milligpu.io/gpu-count\":\"1\"");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
 /* Its request was read and its Binding is on its way; then the tenant hides it. */
 static void a_binding_that_landed_is_seen_whatever_became_of_the_pod(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->lose_answers = true;
-    (void)rig_bind_begin(rig, "a", "n1");
-    rig_pass(rig, 1000);
-    assert_string_equal(rig_where(rig, "a"), "n1");
-    hide(rig, "a");
-    rig->lose_answers = false;
-    rig_pass(rig, 100000);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_reserved(rig, "n1"), 0);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->lose_answers = true;
+    (void)fixture_bind_begin(fixture, "a", "n1");
+    fixture_pass(fixture, 1000);
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    hide(fixture, "a");
+    fixture->lose_answers = false;
+    fixture_pass(fixture, 100000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
 static void a_schedulers_name_may_be_of_any_length(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf out;
     char name[301];
     char body[1024];
@@ -199,18 +200,18 @@ static void a_schedulers_name_may_be_of_any_length(void **state)
                    "\"nvidia.com/vgpu\":\"700\"}}}]}}",
                    name);
     strbuf_init(&out);
-    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+    assert_int_equal(fake_apiserver_request(fixture->app.fake, "POST",
                                             "/api/v1/namespaces/default/pods", text_of(body), &out),
                      201);
     strbuf_done(&out);
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 700);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
 static void the_last_of_many_containers_is_counted(void **state)
 {
     enum { MANY = 600 };
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf body;
     struct strbuf out;
 
@@ -222,19 +223,19 @@ static void the_last_of_many_containers_is_counted(void **state)
         strbuf_printf(&body, "{\"name\":\"c%d\"},", i);
     strbuf_str(&body,
                "{\"name\":\"last\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"700\"}}}]}}");
-    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+    assert_int_equal(fake_apiserver_request(fixture->app.fake, "POST",
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
     strbuf_done(&body);
     strbuf_done(&out);
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 700);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
 static void more_asking_containers_than_we_grant_close_their_node(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf body;
     struct strbuf out;
 
@@ -247,59 +248,59 @@ static void more_asking_containers_than_we_grant_close_their_node(void **state)
                       "%s{\"name\":\"c%d\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"1\"}}}",
                       i > 0 ? "," : "", i);
     strbuf_str(&body, "]}}");
-    assert_int_equal(fake_apiserver_request(rig->app.fake, "POST",
+    assert_int_equal(fake_apiserver_request(fixture->app.fake, "POST",
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
     strbuf_done(&body);
     strbuf_done(&out);
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "unplaced"));
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "unplaced"));
 }
 
 /* --- nodes --- */
 
-static void hide_gpus(struct rig *rig)
+static void hide_gpus(struct app_fixture *fixture)
 {
-    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":\"[]\\u0000\"");
+    annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":\"[]\\u0000\"");
 }
 
 static void a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    hide_gpus(rig);
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 100 milli free"));
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    hide_gpus(fixture);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 100 milli free"));
 
-    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":null");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
-    assert_int_equal(rig_taken(rig, "n1"), 400);
+    annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":null");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 400);
 }
 
 static void a_node_that_cannot_be_read_is_not_gone_after_a_restart(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    hide_gpus(rig);
-    rig_restart(rig);
-    rig_run(rig);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "no GPU with 100 milli free"));
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    hide_gpus(fixture);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 100 milli free"));
 
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     assert_false(node->gone);
     assert_int_equal(node->gpus, 1);
@@ -309,13 +310,14 @@ static void a_node_that_cannot_be_read_is_not_gone_after_a_restart(void **state)
 
 static void a_cordon_that_cannot_be_read_closes(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    annotate(rig, "/api/v1/nodes/n1", "\"milligpu.io/cordon\":\"\\u0000\"");
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "cordoned: no GPU with 100 milli free"));
-    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/cordon\":\"\\u0000\"");
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_bind(fixture, "b", "n1"), "cordoned: no GPU with 100 milli free"));
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
 }
 
 /* --- whatever an API server takes --- */
@@ -330,12 +332,13 @@ static uint32_t below(void *user, uint32_t bound)
     return bound == 0 ? 0 : (uint32_t)(*state >> 33) % bound;
 }
 
-static void send(struct rig *rig, const char *method, const char *path, const struct strbuf *body)
+static void send(struct app_fixture *fixture, const char *method, const char *path,
+                 const struct strbuf *body)
 {
     struct strbuf out;
 
     strbuf_init(&out);
-    const int status = fake_apiserver_request(rig->app.fake, method, path,
+    const int status = fake_apiserver_request(fixture->app.fake, method, path,
                                               (struct text){body->data, body->len}, &out);
     if (status >= 300 && status != 422) /* annotations may be too many by now */
         fail_msg("%s %s: %d %.200s: %.200s", method, path, status, out.data, body->data);
@@ -343,7 +346,7 @@ static void send(struct rig *rig, const char *method, const char *path, const st
 }
 
 /* p0, p1, ...: every second one is bound to n1 by itself. */
-static void a_crowd_comes(struct rig *rig, const struct hostile_draw *draw)
+static void a_crowd_comes(struct app_fixture *fixture, const struct hostile_draw *draw)
 {
     static const char *const amount[] = {"50"};
 
@@ -359,12 +362,12 @@ static void a_crowd_comes(struct rig *rig, const struct hostile_draw *draw)
                                         .asking = 1};
         strbuf_init(&body);
         hostile_pod(&body, &pod, draw);
-        send(rig, "POST", "/api/v1/namespaces/default/pods", &body);
+        send(fixture, "POST", "/api/v1/namespaces/default/pods", &body);
         strbuf_done(&body);
     }
 }
 
-static void it_is_edited(struct rig *rig, const struct hostile_draw *draw)
+static void it_is_edited(struct app_fixture *fixture, const struct hostile_draw *draw)
 {
     for (unsigned i = 0; i < CROWD; i++) {
         struct strbuf body;
@@ -372,60 +375,60 @@ static void it_is_edited(struct rig *rig, const struct hostile_draw *draw)
         (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", i);
         strbuf_init(&body);
         hostile_pod_patch(&body, draw);
-        send(rig, "PATCH", path, &body);
+        send(fixture, "PATCH", path, &body);
         strbuf_reset(&body);
         if (below(draw->user, 4) == 0) {
             hostile_node_patch(&body, draw);
-            send(rig, "PATCH", "/api/v1/nodes/n2", &body);
+            send(fixture, "PATCH", "/api/v1/nodes/n2", &body);
         }
         strbuf_done(&body);
     }
 }
 
-static void each_bound_one_is_counted(struct rig *rig)
+static void each_bound_one_is_counted(struct app_fixture *fixture)
 {
     size_t bound = 0;
 
     for (unsigned i = 0; i < CROWD; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "p%u", i);
-        const char *node = rig_where(rig, name);
+        const char *node = fixture_where(fixture, name);
         bound += node != NULL && node[0] != '\0';
     }
     assert_true(bound >= CROWD / 2);
-    assert_int_equal(rig_allocations(rig), bound);
+    assert_int_equal(fixture_allocations(fixture), bound);
 }
 
 static void whatever_comes_is_asked_about_bound_and_counted(void **state)
 {
     for (uint64_t round = 1; round <= ROUNDS; round++) {
-        struct rig *rig = rig_new(rig_two_nodes);
+        struct app_fixture *fixture = fixture_new(fixture_two_nodes);
         uint64_t chance = round;
         const struct hostile_draw draw = {&chance, below};
 
-        rig_run(rig);
-        a_crowd_comes(rig, &draw);
-        rig_run(rig);
+        fixture_run(fixture);
+        a_crowd_comes(fixture, &draw);
+        fixture_run(fixture);
         for (unsigned i = 1; i < CROWD; i += 2) {
             char name[16];
             (void)snprintf(name, sizeof name, "p%u", i);
-            assert_non_null(rig_filter(rig, name, "n1 n2"));
-            (void)rig_bind(rig, name, "n2");
+            assert_non_null(fixture_filter(fixture, name, "n1 n2"));
+            (void)fixture_bind(fixture, name, "n2");
         }
-        rig_run(rig);
-        it_is_edited(rig, &draw);
-        rig_run(rig);
-        each_bound_one_is_counted(rig);
-        rig_restart(rig);
-        rig_run(rig);
-        each_bound_one_is_counted(rig);
-        fake_apiserver_compact(rig->app.fake);
-        rig_pass(rig, 10000);
-        each_bound_one_is_counted(rig);
-        rig_lose_ledger(rig);
-        rig_pass(rig, 100000);
-        each_bound_one_is_counted(rig);
-        rig_free(rig);
+        fixture_run(fixture);
+        it_is_edited(fixture, &draw);
+        fixture_run(fixture);
+        each_bound_one_is_counted(fixture);
+        fixture_restart(fixture);
+        fixture_run(fixture);
+        each_bound_one_is_counted(fixture);
+        fake_apiserver_compact(fixture->app.fake);
+        fixture_pass(fixture, 10000);
+        each_bound_one_is_counted(fixture);
+        fixture_lose_ledger(fixture);
+        fixture_pass(fixture, 100000);
+        each_bound_one_is_counted(fixture);
+        fixture_free(fixture);
     }
     (void)state;
 }
@@ -445,7 +448,7 @@ static int64_t unreadable_pods(void)
 }
 
 /* How often the log says it, while a is written again and again. */
-static uint32_t lines_about(struct rig *rig, int times)
+static uint32_t lines_about(struct app_fixture *fixture, int times)
 {
     char line[512], edit[32];
     uint32_t lines = 0;
@@ -456,8 +459,8 @@ static uint32_t lines_about(struct rig *rig, int times)
     log_set(LOG_WARN, false);
     for (int i = 0; i < times; i++) {
         (void)snprintf(edit, sizeof edit, "\"note\":\"%d\"", i);
-        rig_annotate(rig, "a", edit);
-        rig_run(rig);
+        fixture_annotate(fixture, "a", edit);
+        fixture_run(fixture);
     }
     log_set(LOG_ERROR, false);
     must(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
@@ -470,13 +473,13 @@ static uint32_t lines_about(struct rig *rig, int times)
 
 static void what_cannot_be_read_is_said_once_and_counted_always(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    hide(rig, "a");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    hide(fixture, "a");
     const int64_t before = unreadable_pods();
-    assert_int_equal(lines_about(rig, 50), 1);
+    assert_int_equal(lines_about(fixture, 50), 1);
     assert_true(unreadable_pods() - before >= 50);
 }
 

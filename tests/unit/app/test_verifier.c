@@ -16,10 +16,10 @@
 
 #include "app/command_trace.h"
 #include "app/verifier.h"
-#include "support_rig.h"
+#include "support_fixture.h"
 
 struct scene {
-    struct rig *rig;
+    struct app_fixture *fixture;
     char folder[64];
     char ledger[96];
 };
@@ -30,21 +30,21 @@ static void begin_on(const char *ledger)
 {
     static const char *const nodes[] = {"n1", "1000", "n2", "2000", NULL};
 
-    scene.rig = rig_new_on(ledger);
+    scene.fixture = fixture_new_on(ledger);
     for (size_t i = 0; nodes[i] != NULL; i += 2)
-        rig_node(scene.rig, nodes[i], nodes[i + 1]);
-    rig_run(scene.rig);
-    scene.rig->settings.verify_interval_s = 60;
-    scene.rig->app.command_trace = command_trace_new();
-    scene.rig->app.verifier = verifier_new(&scene.rig->app);
+        fixture_node(scene.fixture, nodes[i], nodes[i + 1]);
+    fixture_run(scene.fixture);
+    scene.fixture->settings.verify_interval_s = 60;
+    scene.fixture->app.command_trace = command_trace_new();
+    scene.fixture->app.verifier = verifier_new(&scene.fixture->app);
     log_set(LOG_ERROR, false);
 }
 
 static void finish(void)
 {
-    verifier_free(scene.rig->app.verifier);
-    command_trace_free(scene.rig->app.command_trace);
-    rig_free(scene.rig);
+    verifier_free(scene.fixture->app.verifier);
+    command_trace_free(scene.fixture->app.command_trace);
+    fixture_free(scene.fixture);
 }
 
 static int set_up(void **state)
@@ -53,7 +53,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(scene.folder));
     (void)snprintf(scene.ledger, sizeof scene.ledger, "%s/ledger.db", scene.folder);
     begin_on(scene.ledger);
-    *state = scene.rig;
+    *state = scene.fixture;
     return 0;
 }
 
@@ -86,13 +86,13 @@ static int tear_down(void **state)
 }
 
 /* As much as the verification thread and the writer would do in a minute or so. */
-static void verifier(struct rig *rig)
+static void verifier(struct app_fixture *fixture)
 {
     for (int i = 0; i < 3; i++) {
-        verifier_step(rig->app.verifier, rig->now_ms);
-        rig_run(rig);
+        verifier_step(fixture->app.verifier, fixture->now_ms);
+        fixture_run(fixture);
     }
-    verifier_step(rig->app.verifier, rig->now_ms);
+    verifier_step(fixture->app.verifier, fixture->now_ms);
 }
 
 static void sql(const char *text)
@@ -131,190 +131,191 @@ static uint32_t bundles(void)
     return count;
 }
 
-static struct verifier_facts facts(const struct rig *rig)
+static struct verifier_facts facts(const struct app_fixture *fixture)
 {
     struct verifier_facts is;
 
-    verifier_facts(rig->app.verifier, &is);
+    verifier_facts(fixture->app.verifier, &is);
     return is;
 }
 
 static void a_sound_ledger_stays_trusted(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    verifier(rig);
-    assert_true(atomic_load(&rig->app.history_checked));
-    assert_false(atomic_load(&rig->app.safe_mode));
-    assert_true(facts(rig).at_ms == rig->wall_ms);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    verifier(fixture);
+    assert_true(atomic_load(&fixture->app.history_checked));
+    assert_false(atomic_load(&fixture->app.safe_mode));
+    assert_true(facts(fixture).at_ms == fixture->wall_ms);
 }
 
 static void the_next_audit_comes_after_the_interval(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    verifier(rig);
-    const int64_t first = facts(rig).at_ms;
-    rig_pass(rig, 58000);
-    verifier(rig);
-    assert_true(facts(rig).at_ms == first);
-    rig_pass(rig, 3000);
-    verifier(rig);
-    assert_true(facts(rig).at_ms > first);
+    verifier(fixture);
+    const int64_t first = facts(fixture).at_ms;
+    fixture_pass(fixture, 58000);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms == first);
+    fixture_pass(fixture, 3000);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms > first);
 }
 
 static void without_an_interval_there_is_the_first_audit_only(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig->settings.verify_interval_s = 0;
-    verifier(rig);
-    const int64_t first = facts(rig).at_ms;
+    fixture->settings.verify_interval_s = 0;
+    verifier(fixture);
+    const int64_t first = facts(fixture).at_ms;
     assert_true(first != 0);
-    rig_pass(rig, 100000);
-    verifier(rig);
-    assert_true(facts(rig).at_ms == first);
+    fixture_pass(fixture, 100000);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms == first);
 }
 
 static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->contradict = true;
-    assert_non_null(strstr(rig_bind(rig, "b", "n1"), "safe mode: the database refused"));
-    assert_int_equal(rig->app.safe.reason, SAFE_REFUSED);
-    assert_non_null(strstr(rig->app.safe.text, "reserve"));
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->contradict = true;
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused"));
+    assert_int_equal(fixture->app.safe.reason, SAFE_REFUSED);
+    assert_non_null(strstr(fixture->app.safe.text, "reserve"));
     const long long journal = number("SELECT max(seq) FROM journal");
-    rig_delete_pod(rig, "a");
-    rig_node(rig, "n3", "1000");
-    rig_bound_pod(rig, "c", "500", "n2");
-    rig_pass(rig, 200000); /* also what time does: doubts, retention */
+    fixture_delete_pod(fixture, "a");
+    fixture_node(fixture, "n3", "1000");
+    fixture_bound_pod(fixture, "c", "500", "n2");
+    fixture_pass(fixture, 200000); /* also what time does: doubts, retention */
     assert_int_equal(number("SELECT max(seq) FROM journal"), journal);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
-    assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "safe mode"));
-    assert_non_null(strstr(rig_bind(rig, "b", "n2"), "safe mode"));
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "safe mode"));
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n2"), "safe mode"));
 }
 
 /* A Binding that was on its way is answered as the API server has it. */
 static void what_was_promised_before_is_kept(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    (void)writer_step(rig->writer, 0);
-    safe_mode_enter(&rig->app, SAFE_DISK, "a test");
-    rig_run(rig);
-    assert_string_equal(rig_error(call), "");
-    assert_string_equal(rig_where(rig, "a"), "n1");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    (void)writer_step(fixture->writer, 0);
+    safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(call), "");
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
     assert_int_equal(number("SELECT count(*) FROM allocation WHERE state = 'reserved'"), 1);
 }
 
 static void the_first_reason_stays(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    safe_mode_enter(&rig->app, SAFE_MEMORY, "the first");
-    safe_mode_enter(&rig->app, SAFE_DISK, "the second");
-    assert_string_equal(rig->app.safe.text, "the first");
-    assert_string_equal(safe_mode_word(&rig->app), "memory");
+    safe_mode_enter(&fixture->app, SAFE_MEMORY, "the first");
+    safe_mode_enter(&fixture->app, SAFE_DISK, "the second");
+    assert_string_equal(fixture->app.safe.text, "the first");
+    assert_string_equal(safe_mode_word(&fixture->app), "memory");
     assert_int_equal(bundles(), 1);
 }
 
 static void damage_in_the_file_is_found(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     sql("DROP TRIGGER charge_stays; UPDATE charge SET milli = 200");
-    verifier(rig);
-    assert_true(atomic_load(&rig->app.safe_mode));
-    assert_int_equal(rig->app.safe.reason, SAFE_DISK);
-    assert_non_null(strstr(rig->app.safe.text, "the charge of allocation"));
+    verifier(fixture);
+    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_int_equal(fixture->app.safe.reason, SAFE_DISK);
+    assert_non_null(strstr(fixture->app.safe.text, "the charge of allocation"));
     assert_int_equal(bundles(), 1);
 }
 
 static void damage_in_memory_is_found(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
     node->free_milli--;
-    rig_pass(rig, 1000); /* the writer's own round */
+    fixture_pass(fixture, 1000); /* the writer's own round */
     node->free_milli++;
-    assert_true(atomic_load(&rig->app.safe_mode));
-    assert_int_equal(rig->app.safe.reason, SAFE_MEMORY);
-    assert_non_null(strstr(rig->app.safe.text, "node n2"));
+    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_int_equal(fixture->app.safe.reason, SAFE_MEMORY);
+    assert_non_null(strstr(fixture->app.safe.text, "node n2"));
 }
 
 static void what_readers_see_is_audited_too(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    const struct snapshot *snapshot = view_take(rig->app.view);
+    const struct snapshot *snapshot = view_take(fixture->app.view);
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
-    verifier_step(rig->app.verifier, rig->now_ms);
-    audit_meet(rig->app.verifier);
+    verifier_step(fixture->app.verifier, fixture->now_ms);
+    audit_meet(fixture->app.verifier);
     node->free_milli--;
-    verifier_step(rig->app.verifier, rig->now_ms);
+    verifier_step(fixture->app.verifier, fixture->now_ms);
     node->free_milli++;
-    assert_int_equal(rig->app.safe.reason, SAFE_MEMORY);
-    assert_true(atomic_load(&rig->app.safe_mode));
+    assert_int_equal(fixture->app.safe.reason, SAFE_MEMORY);
+    assert_true(atomic_load(&fixture->app.safe_mode));
 }
 
 static void a_ledger_in_memory_has_no_bundle(void **state)
 {
     finish();
     begin_on(":memory:");
-    struct rig *rig = *state = scene.rig;
+    struct app_fixture *fixture = *state = scene.fixture;
 
-    verifier(rig);
-    assert_false(atomic_load(&rig->app.safe_mode));
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->contradict = true;
-    assert_non_null(strstr(rig_bind(rig, "a", "n1"), "safe mode"));
-    verifier(rig);
-    assert_string_equal(rig->app.safe.bundle, "");
-    assert_non_null(strstr(rig->app.safe.why_none, "in memory"));
+    verifier(fixture);
+    assert_false(atomic_load(&fixture->app.safe_mode));
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->contradict = true;
+    assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "safe mode"));
+    verifier(fixture);
+    assert_string_equal(fixture->app.safe.bundle, "");
+    assert_non_null(strstr(fixture->app.safe.why_none, "in memory"));
 }
 
 static void a_fifth_bundle_is_not_made(void **state)
 {
     for (uint32_t made = 1; made <= 5; made++) {
-        safe_mode_enter(&((struct rig *)*state)->app, SAFE_DISK, "a test");
+        safe_mode_enter(&((struct app_fixture *)*state)->app, SAFE_DISK, "a test");
         verifier(*state);
         assert_int_equal(bundles(), made < 5 ? made : 4);
         if (made == 5)
-            assert_non_null(strstr(scene.rig->app.safe.why_none, "4 beside the ledger already"));
+            assert_non_null(
+                strstr(scene.fixture->app.safe.why_none, "4 beside the ledger already"));
         finish();
         begin_on(scene.ledger);
-        *state = scene.rig;
+        *state = scene.fixture;
     }
 }
 
 static void a_bundle_that_cannot_be_written_hinders_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    safe_mode_enter(&rig->app, SAFE_DISK, "a test");
-    assert_int_equal(rmdir(rig->app.safe.bundle), 0);
-    verifier(rig);
-    assert_true(atomic_load(&rig->app.safe_mode));
+    safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
+    assert_int_equal(rmdir(fixture->app.safe.bundle), 0);
+    verifier(fixture);
+    assert_true(atomic_load(&fixture->app.safe_mode));
     assert_int_equal(bundles(), 0);
 }
 

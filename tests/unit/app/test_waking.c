@@ -8,12 +8,12 @@
 
 #include <cmocka.h>
 
-#include "support_rig.h"
+#include "support_fixture.h"
 
 enum { MANY = 20, NAMES_BYTES = 16 * MANY };
 
 /* Twenty nodes, of which an answer names two at first. */
-static const char *widen(struct rig *rig)
+static const char *widen(struct app_fixture *fixture)
 {
     static char names[NAMES_BYTES];
     size_t used = 0;
@@ -22,12 +22,12 @@ static const char *widen(struct rig *rig)
         char name[16];
         (void)snprintf(name, sizeof name, "n%d", i);
         if (i > 2)
-            rig_node(rig, name, "1000");
+            fixture_node(fixture, name, "1000");
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 1 ? " " : "", name);
     }
-    rig->settings.shortlist = 2;
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
+    fixture->settings.shortlist = 2;
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
     return names;
 }
 
@@ -44,7 +44,7 @@ static int passed(const char *answer)
 }
 
 /* The text under which the pod stands in the table of those that wait; "" if it does not. */
-static const char *waits_because(struct rig *rig, const char *pod)
+static const char *waits_because(struct app_fixture *fixture, const char *pod)
 {
     static char text[256];
     struct strbuf object;
@@ -53,11 +53,11 @@ static const char *waits_because(struct rig *rig, const char *pod)
 
     arena_init(&arena);
     strbuf_init(&object);
-    rig_object(rig, pod, &object);
+    fixture_object(fixture, pod, &object);
     const char *uid = strstr(object.data, "\"uid\":\"");
     assert_non_null(uid);
     uid += strlen("\"uid\":\"");
-    (void)hints_find(rig->app.hints, (struct text){uid, strcspn(uid, "\"")}, &arena, &waiting);
+    (void)hints_find(fixture->app.hints, (struct text){uid, strcspn(uid, "\"")}, &arena, &waiting);
     (void)snprintf(text, sizeof text, "%s", waiting.text);
     strbuf_done(&object);
     arena_done(&arena);
@@ -68,123 +68,124 @@ static const char *waits_because(struct rig *rig, const char *pod)
 
 static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 8); /* whatever the time between */
-    rig_pass(rig, 60000);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)),
+                     8); /* whatever the time between */
+    fixture_pass(fixture, 60000);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
 }
 
 static void a_bind_that_we_refuse_makes_no_list_longer(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
-    rig->disk_full = true;
-    assert_string_not_equal(rig_bind(rig, "a", "n1"), "");
-    rig->disk_full = false;
-    rig_pass(rig, 5000);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
+    fixture->disk_full = true;
+    assert_string_not_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->disk_full = false;
+    fixture_pass(fixture, 5000);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
 static void one_name_of_preemption_makes_no_list_longer(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(passed(rig_filter(rig, "a", "n7")), 1);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
+        assert_int_equal(passed(fixture_filter(fixture, "a", "n7")), 1);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
 static void one_name_of_a_reservation_makes_no_list_longer(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
-    rig->lose_requests = true;
-    (void)rig_bind_begin(rig, "a", "n3");
-    rig_run(rig);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
+    fixture->lose_requests = true;
+    (void)fixture_bind_begin(fixture, "a", "n3");
+    fixture_run(fixture);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(passed(rig_filter(rig, "a", names)), 1);
+        assert_int_equal(passed(fixture_filter(fixture, "a", names)), 1);
 }
 
 static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    rig_pass(rig, 5000);
-    const uint32_t wake_ups = rig->wake_ups;
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 2);
-    rig_pass(rig, 500);
-    assert_int_equal(rig->wake_ups, wake_ups);
-    rig_pass(rig, 1000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
-    rig_pass(rig, 60000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1); /* once for each list */
-    assert_int_equal(passed(rig_filter(rig, "a", names)), 8);
-    rig_pass(rig, 1500);
-    assert_int_equal(rig->wake_ups, wake_ups + 2);
-    assert_int_equal(passed(rig_filter(rig, "a", names)), MANY);
-    rig_pass(rig, 5000);
-    assert_int_equal(rig->wake_ups, wake_ups + 2); /* nothing longer is to be had */
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
+    fixture_pass(fixture, 500);
+    assert_int_equal(fixture->wake_ups, wake_ups);
+    fixture_pass(fixture, 1000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    fixture_pass(fixture, 60000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1); /* once for each list */
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
+    fixture_pass(fixture, 1500);
+    assert_int_equal(fixture->wake_ups, wake_ups + 2);
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 2); /* nothing longer is to be had */
 }
 
 static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    rig_pass(rig, 5000);
-    const uint32_t wake_ups = rig->wake_ups;
-    (void)rig_filter(rig, "a", names);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_pass(rig, 5000);
-    assert_int_equal(rig->wake_ups, wake_ups);
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    (void)fixture_filter(fixture, "a", names);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture->wake_ups, wake_ups);
 }
 
 static void a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting(void **state)
 {
-    struct rig *rig = *state;
-    const char *names = widen(rig);
+    struct app_fixture *fixture = *state;
+    const char *names = widen(fixture);
 
-    (void)rig_filter(rig, "a", names);
-    rig_pass(rig, 2000);
-    assert_string_equal(waits_because(rig, "a"), "offered 2 of 20, not bound");
-    assert_int_equal(hints_waiting(rig->app.hints), 1);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    (void)fixture_filter(fixture, "a", names);
+    fixture_pass(fixture, 2000);
+    assert_string_equal(waits_because(fixture, "a"), "offered 2 of 20, not bound");
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
 static void room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "fills", "900");
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "fills", "n1"), "");
-    assert_int_equal(passed(rig_filter(rig, "a", "n1 n2")), 1); /* and n2 does not please */
-    rig_end_pod(rig, "fills");
-    rig_run(rig);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_pass(rig, 2500);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
+    fixture_pod(fixture, "fills", "900");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "fills", "n1"), "");
+    assert_int_equal(passed(fixture_filter(fixture, "a", "n1 n2")), 1); /* and n2 does not please */
+    fixture_end_pod(fixture, "fills");
+    fixture_run(fixture);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_pass(fixture, 2500);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
 /* --- a refusal is recorded, then the room looked at again --- */
 
 struct moment {
-    struct rig *rig;
+    struct app_fixture *fixture;
     int left;
 };
 
@@ -193,203 +194,203 @@ static struct moment moment;
 /* The clock is read just before a refusal is recorded: what if all else happens then? */
 static int64_t wall_in_between(void *ctx)
 {
-    struct rig *rig = ctx;
+    struct app_fixture *fixture = ctx;
 
     if (moment.left > 0 && --moment.left == 0) {
-        rig_end_pod(rig, "a");
-        rig_run(rig);
+        fixture_end_pod(fixture, "a");
+        fixture_run(fixture);
     }
-    return rig->wall_ms;
+    return fixture->wall_ms;
 }
 
 static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    rig->app.clock.wall_ms = wall_in_between;
-    moment = (struct moment){rig, 1};
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    fixture->app.clock.wall_ms = wall_in_between;
+    moment = (struct moment){fixture, 1};
     /* The writer looks before the pod is recorded, so it rings for nobody. */
-    const char *answer = rig_filter(rig, "b", "n1");
+    const char *answer = fixture_filter(fixture, "b", "n1");
     assert_int_equal(moment.left, 0);
     assert_int_equal(passed(answer), 1);
 }
 
 static void a_refusal_that_was_just_judged_is_judged_anew_when_room_came(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.clock.wall_ms = wall_in_between;
-    moment = (struct moment){rig, 1};
-    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->app.clock.wall_ms = wall_in_between;
+    moment = (struct moment){fixture, 1};
+    assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
     assert_int_equal(moment.left, 0);
 }
 
 /* It is asked about while a batch has taken room, and is not on disk yet. */
 static int commit_that_fails(void *ctx, struct err *err)
 {
-    struct rig *rig = ctx;
+    struct app_fixture *fixture = ctx;
 
     if (moment.left > 0 && --moment.left == 0)
-        assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    return rig->disk_full ? err_set(err, ERR_FULL, "the disk is full")
-                          : rig->real_store.commit(rig->real_store.ctx, err);
+        assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    return fixture->disk_full ? err_set(err, ERR_FULL, "the disk is full")
+                              : fixture->real_store.commit(fixture->real_store.ctx, err);
 }
 
 static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    rig_pass(rig, 2000);
-    rig->app.store_ops.commit = commit_that_fails;
-    rig->disk_full = true;
-    moment = (struct moment){rig, 1};
-    assert_non_null(strstr(rig_bind(rig, "a", "n1"), "disk is full"));
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    fixture_pass(fixture, 2000);
+    fixture->app.store_ops.commit = commit_that_fails;
+    fixture->disk_full = true;
+    moment = (struct moment){fixture, 1};
+    assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "disk is full"));
     assert_int_equal(moment.left, 0);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups,
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups,
                      wake_ups); /* nothing is granted, so nobody is woken for nothing */
-    rig->disk_full = false;
-    rig_pass(rig, 3000);
-    assert_true(rig->wake_ups > wake_ups);
-    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(fixture->wake_ups > wake_ups);
+    assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
 static void room_that_came_while_the_disk_was_full_wakes_when_it_is_written(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    rig_pass(rig, 2000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig->disk_full = true;
-    rig_end_pod(rig, "a");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups);
-    rig->disk_full = false;
-    rig_pass(rig, 3000);
-    assert_true(rig->wake_ups > wake_ups);
-    assert_int_equal(passed(rig_filter(rig, "b", "n1")), 1);
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    fixture_pass(fixture, 2000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture->disk_full = true;
+    fixture_end_pod(fixture, "a");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(fixture->wake_ups > wake_ups);
+    assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
 static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    rig_pass(rig, 2000);
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    (void)writer_step(rig->writer, 0); /* reserved, and not yet sent */
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_delete_pod(rig, "a");
-    rig_pass(rig, 2000);
-    assert_string_not_equal(rig_error(call), "");
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    fixture_pass(fixture, 2000);
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    (void)writer_step(fixture->writer, 0); /* reserved, and not yet sent */
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_delete_pod(fixture, "a");
+    fixture_pass(fixture, 2000);
+    assert_string_not_equal(fixture_error(call), "");
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
 static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "b", "2000");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "Nodes"));
-    rig_pass(rig, 2000);
-    uint32_t wake_ups = rig->wake_ups;
-    rig_node(rig, "n1", "2000");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
-    rig_delete_node(rig, "n1");
-    rig_run(rig);
-    assert_int_equal(passed(rig_filter(rig, "b", "n2")), 0);
-    rig_pass(rig, 2000);
-    wake_ups = rig->wake_ups;
-    rig_node(rig, "n3", "2000");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
+    fixture_pod(fixture, "b", "2000");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "Nodes"));
+    fixture_pass(fixture, 2000);
+    uint32_t wake_ups = fixture->wake_ups;
+    fixture_node(fixture, "n1", "2000");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    fixture_delete_node(fixture, "n1");
+    fixture_run(fixture);
+    assert_int_equal(passed(fixture_filter(fixture, "b", "n2")), 0);
+    fixture_pass(fixture, 2000);
+    wake_ups = fixture->wake_ups;
+    fixture_node(fixture, "n3", "2000");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
 /* --- who waits follows its pod --- */
 
 static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf object;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     strbuf_init(&object);
-    rig_object(rig, "b", &object);
-    rig_delete_pod(rig, "b");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1"), "no GPU"));
-    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    fixture_object(fixture, "b", &object);
+    fixture_delete_pod(fixture, "b");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter_of(fixture, object.data, "n1"), "no GPU"));
+    assert_int_equal(hints_waiting(fixture->app.hints), 0);
     strbuf_done(&object);
 }
 
 static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_pod(rig, "b", "800"); /* the watch does not show it any more */
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU"));
-    rig_delete_pod(rig, "b");
-    fake_apiserver_compact(rig->app.fake);
-    rig->now_ms += 1;
-    rig_pass(rig, 20000);
-    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    fixture_pod(fixture, "a", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_pod(fixture, "b", "800"); /* the watch does not show it any more */
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU"));
+    fixture_delete_pod(fixture, "b");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture->now_ms += 1;
+    fixture_pass(fixture, 20000);
+    assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
 static void a_uid_that_never_was_is_forgotten_in_the_end(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf object;
 
-    rig_pod(rig, "a", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_pod(fixture, "a", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     strbuf_init(&object);
     strbuf_str(&object,
                "{\"metadata\":{\"name\":\"x\",\"namespace\":\"default\",\"uid\":\"never\"},"
                "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":"
                "{\"nvidia.com/vgpu\":\"800\"}}}]}}");
-    assert_non_null(strstr(rig_filter_of(rig, object.data, "n1"), "no GPU"));
-    assert_int_equal(hints_waiting(rig->app.hints), 1);
-    rig_pass(rig, 400000); /* kube-scheduler leaves nobody alone for so long */
-    assert_int_equal(hints_waiting(rig->app.hints), 1);
-    rig_pass(rig, 300000);
-    assert_int_equal(hints_waiting(rig->app.hints), 0);
+    assert_non_null(strstr(fixture_filter_of(fixture, object.data, "n1"), "no GPU"));
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    fixture_pass(fixture, 400000); /* kube-scheduler leaves nobody alone for so long */
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    fixture_pass(fixture, 300000);
+    assert_int_equal(hints_waiting(fixture->app.hints), 0);
     strbuf_done(&object);
 }
 
 /* --- whole GPUs of the other resource --- */
 
-static void post_whole(struct rig *rig, const char *name)
+static void post_whole(struct app_fixture *fixture, const char *name)
 {
     struct strbuf out;
     char body[1024];
@@ -402,70 +403,70 @@ static void post_whole(struct rig *rig, const char *name)
                    "\"status\":{\"phase\":\"Pending\"}}",
                    name);
     strbuf_init(&out);
-    assert_true(fake_apiserver_request(rig->app.fake, "POST", "/api/v1/namespaces/default/pods",
+    assert_true(fake_apiserver_request(fixture->app.fake, "POST", "/api/v1/namespaces/default/pods",
                                        text_of(body), &out) < 300);
     strbuf_done(&out);
 }
 
 static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "300");
-    post_whole(rig, "w");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_string_equal(rig_bind(rig, "b", "n1"), "");
-    assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
-    assert_string_equal(waits_because(rig, "w"), "the node's GPUs are shared");
-    rig_pass(rig, 2000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_end_pod(rig, "a");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups); /* b is still there */
-    rig_end_pod(rig, "b");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
-    assert_int_equal(passed(rig_filter(rig, "w", "n1")), 1);
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    post_whole(fixture, "w");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "the node's GPUs are shared"));
+    assert_string_equal(waits_because(fixture, "w"), "the node's GPUs are shared");
+    fixture_pass(fixture, 2000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_end_pod(fixture, "a");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups); /* b is still there */
+    fixture_end_pod(fixture, "b");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_int_equal(passed(fixture_filter(fixture, "w", "n1")), 1);
 }
 
 /* Shares on a GPU that takes no more of them are in the way of whole GPUs all the same. */
 static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    post_whole(rig, "w");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_node(rig, "n1", "0");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "w", "n1"), "the node's GPUs are shared"));
-    rig_pass(rig, 2000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_end_pod(rig, "a");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
+    fixture_pod(fixture, "a", "300");
+    post_whole(fixture, "w");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_node(fixture, "n1", "0");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "the node's GPUs are shared"));
+    fixture_pass(fixture, 2000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_end_pod(fixture, "a");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
 /* --- the rest of who frees room --- */
 
 static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct outbox_stats stats;
 
-    rig->settings.wake = "node";
-    rig_restart(rig);
-    rig_pass(rig, 1000);
-    assert_true(app_ready(&rig->app, NULL));
-    outbox_stats(rig->app.outbox, &stats);
+    fixture->settings.wake = "node";
+    fixture_restart(fixture);
+    fixture_pass(fixture, 1000);
+    assert_true(app_ready(&fixture->app, NULL));
+    outbox_stats(fixture->app.outbox, &stats);
     assert_int_equal(stats.wake_ups + stats.wake_failures, 1);
 }
 
 /* A node that shows the one GPU of this UUID. */
-static void post_node_with(struct rig *rig, const char *name, const char *uuid)
+static void post_node_with(struct app_fixture *fixture, const char *name, const char *uuid)
 {
     struct strbuf out;
     char body[1024];
@@ -478,34 +479,34 @@ static void post_node_with(struct rig *rig, const char *name, const char *uuid)
         "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}",
         name, uuid);
     strbuf_init(&out);
-    assert_true(
-        fake_apiserver_request(rig->app.fake, "POST", "/api/v1/nodes", text_of(body), &out) < 300);
+    assert_true(fake_apiserver_request(fixture->app.fake, "POST", "/api/v1/nodes", text_of(body),
+                                       &out) < 300);
     strbuf_done(&out);
 }
 
 static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    post_node_with(rig, "old", "GPU-1");
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "old"), "");
-    post_node_with(rig, "new", "GPU-1"); /* the same card, in another machine */
-    rig_run(rig);
-    rig_delete_node(rig, "old");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "b", "new"), "no GPU with 300 milli free"));
-    rig_pass(rig, 2000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_end_pod(rig, "a");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
-    assert_int_equal(passed(rig_filter(rig, "b", "new")), 1);
+    post_node_with(fixture, "old", "GPU-1");
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "old"), "");
+    post_node_with(fixture, "new", "GPU-1"); /* the same card, in another machine */
+    fixture_run(fixture);
+    fixture_delete_node(fixture, "old");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter(fixture, "b", "new"), "no GPU with 300 milli free"));
+    fixture_pass(fixture, 2000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_end_pod(fixture, "a");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_int_equal(passed(fixture_filter(fixture, "b", "new")), 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {

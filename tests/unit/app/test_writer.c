@@ -10,403 +10,405 @@
 #include "app/message.h"
 #include "app/outbox.h"
 #include "store/store_internal.h"
-#include "support_rig.h"
+#include "support_fixture.h"
 
 static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "a", "n1 n2"), "\"n1\""));
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_string_equal(rig_where(rig, "a"), "n1");
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_reserved(rig, "n1"), 0);
-    assert_int_equal(rig->bindings, 1);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"n1\""));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_reserved(fixture, "n1"), 0);
+    assert_int_equal(fixture->bindings, 1);
 }
 
 static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1"); /* the watch has not run since */
-    rig_run(rig);
-    assert_string_equal(rig_error(call), "");
-    assert_string_equal(rig_where(rig, "a"), "n1");
+    fixture_pod(fixture, "a", "300");
+    struct fixture_call *call =
+        fixture_bind_begin(fixture, "a", "n1"); /* the watch has not run since */
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(call), "");
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
 }
 
 static void two_pods_that_saw_the_same_hole_cannot_both_get_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "600");
-    rig_pod(rig, "b", "600");
-    rig_run(rig);
-    struct rig_call *a = rig_bind_begin(rig, "a", "n1");
-    struct rig_call *b = rig_bind_begin(rig, "b", "n1");
-    rig_run(rig);
-    assert_string_equal(rig_error(a), "");
-    assert_string_equal(rig_error(b), "room: no GPU with 600 milli free");
-    assert_int_equal(rig_taken(rig, "n1"), 600);
-    assert_string_equal(rig_where(rig, "b"), "");
+    fixture_pod(fixture, "a", "600");
+    fixture_pod(fixture, "b", "600");
+    fixture_run(fixture);
+    struct fixture_call *a = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *b = fixture_bind_begin(fixture, "b", "n1");
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(a), "");
+    assert_string_equal(fixture_error(b), "room: no GPU with 600 milli free");
+    assert_int_equal(fixture_taken(fixture, "n1"), 600);
+    assert_string_equal(fixture_where(fixture, "b"), "");
 }
 
 static void binds_that_come_together_are_one_commit(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     static const char *const names[] = {"a", "b", "c", "d"};
 
     for (size_t i = 0; i < 4; i++)
-        rig_pod(rig, names[i], "200");
-    rig_run(rig);
-    const uint32_t before = rig->commits;
+        fixture_pod(fixture, names[i], "200");
+    fixture_run(fixture);
+    const uint32_t before = fixture->commits;
     for (size_t i = 0; i < 4; i++)
-        (void)rig_bind_begin(rig, names[i], "n1");
-    (void)writer_step(rig->writer, 0);
-    assert_int_equal(rig->commits, before + 1);
-    assert_int_equal(rig_reserved(rig, "n1"), 800);
+        (void)fixture_bind_begin(fixture, names[i], "n1");
+    (void)writer_step(fixture->writer, 0);
+    assert_int_equal(fixture->commits, before + 1);
+    assert_int_equal(fixture_reserved(fixture, "n1"), 800);
 }
 
 static void the_same_bind_twice_at_once_is_one_binding_and_two_successes(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    struct rig_call *first = rig_bind_begin(rig, "a", "n1");
-    struct rig_call *second = rig_bind_begin(rig, "a", "n1");
-    struct rig_call *elsewhere = rig_bind_begin(rig, "a", "n2");
-    rig_run(rig);
-    assert_string_equal(rig_error(first), "");
-    assert_string_equal(rig_error(second), "");
-    assert_non_null(strstr(rig_error(elsewhere), "n1"));
-    assert_int_equal(rig->bindings, 1);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    struct fixture_call *first = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *second = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *elsewhere = fixture_bind_begin(fixture, "a", "n2");
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(first), "");
+    assert_string_equal(fixture_error(second), "");
+    assert_non_null(strstr(fixture_error(elsewhere), "n1"));
+    assert_int_equal(fixture->bindings, 1);
 }
 
 static void nothing_is_sent_and_nothing_is_kept_when_the_commit_fails(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->disk_full = true;
-    assert_non_null(strstr(rig_bind(rig, "a", "n1"), "disk is full"));
-    assert_int_equal(rig->bindings, 0);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
-    assert_false(app_ready(&rig->app, NULL));
-    assert_non_null(strstr(rig_filter(rig, "a", "n1"), "cannot be written"));
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->disk_full = true;
+    assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "disk is full"));
+    assert_int_equal(fixture->bindings, 0);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_false(app_ready(&fixture->app, NULL));
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "cannot be written"));
 }
 
 static void a_disk_that_heals_needs_no_restart(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->disk_full = true;
-    (void)rig_bind(rig, "a", "n1");
-    rig_pass(rig, 3000);
-    assert_false(app_ready(&rig->app, NULL));
-    rig->disk_full = false;
-    rig_pass(rig, 3000);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->disk_full = true;
+    (void)fixture_bind(fixture, "a", "n1");
+    fixture_pass(fixture, 3000);
+    assert_false(app_ready(&fixture->app, NULL));
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
 static void what_the_cluster_told_while_the_disk_was_full_is_not_forgotten(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->disk_full = true;
-    rig_delete_pod(rig, "a");
-    rig_bound_pod(rig, "b", "400", "n2");
-    rig_pass(rig, 2000);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
-    rig->disk_full = false;
-    rig_pass(rig, 2000);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
-    assert_int_equal(rig_taken(rig, "n2"), 400);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->disk_full = true;
+    fixture_delete_pod(fixture, "a");
+    fixture_bound_pod(fixture, "b", "400", "n2");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_int_equal(fixture_taken(fixture, "n2"), 400);
 }
 
 static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig->disk_full = true;
-    rig_bound_pod(rig, "x", "500", "n2");
-    rig_run(rig); /* lost, and to be tried again later */
-    rig_delete_pod(rig, "x");
-    rig_run(rig); /* earlier than later */
-    rig->disk_full = false;
-    rig_pass(rig, 5000);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
-    assert_int_equal(rig_allocations(rig), 0);
+    fixture->disk_full = true;
+    fixture_bound_pod(fixture, "x", "500", "n2");
+    fixture_run(fixture); /* lost, and to be tried again later */
+    fixture_delete_pod(fixture, "x");
+    fixture_run(fixture); /* earlier than later */
+    fixture->disk_full = false;
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+    assert_int_equal(fixture_allocations(fixture), 0);
 }
 
 /* More news than one batch takes: what is tried again is the oldest, and stays in front. */
 static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     char name[16];
 
-    rig->disk_full = true;
-    rig_bound_pod(rig, "x", "500", "n2");
+    fixture->disk_full = true;
+    fixture_bound_pod(fixture, "x", "500", "n2");
     for (int i = 0; i < BATCH_MAX + 40; i++) {
         (void)snprintf(name, sizeof name, "plain-%u", (unsigned)i % 1000);
-        rig_bound_pod(rig, name, "10", "n3");
+        fixture_bound_pod(fixture, name, "10", "n3");
     }
-    rig_delete_pod(rig, "x");
-    rig_pass(rig, 3000); /* in two batches: the first of them is tried, and lost, again and again */
-    rig->disk_full = false;
-    rig_pass(rig, 5000);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
+    fixture_delete_pod(fixture, "x");
+    fixture_pass(fixture,
+                 3000); /* in two batches: the first of them is tried, and lost, again and again */
+    fixture->disk_full = false;
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
 static void one_write_that_fails_in_a_list_releases_nobody(void **state)
 {
-    struct rig *rig = *state;
-    const struct rig_fault once = {.point = RIG_WRITE, .nth = 1};
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault once = {.point = RIG_WRITE, .nth = 1};
     char name[16];
 
-    rig_pod(rig, "a", "700");
-    rig_pod(rig, "b", "700");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    fixture_pod(fixture, "a", "700");
+    fixture_pod(fixture, "b", "700");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
     for (int i = 0; i < BATCH_MAX; i++) { /* the list's end is in another batch */
         (void)snprintf(name, sizeof name, "p%d", i);
-        rig_pod(rig, name, "1");
+        fixture_pod(fixture, name, "1");
     }
-    rig_run(rig);
-    rig_terminate_pod(rig, "a"); /* what the list has to write, before it comes to b */
-    fake_apiserver_compact(rig->app.fake);
-    rig_break(rig, &once);
+    fixture_run(fixture);
+    fixture_terminate_pod(fixture, "a"); /* what the list has to write, before it comes to b */
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_break(fixture, &once);
     for (int i = 0; i < 40; i++) {
-        rig_run(rig);
-        assert_int_equal(rig_taken(rig, "n2"), 700);
-        rig->now_ms += 100;
+        fixture_run(fixture);
+        assert_int_equal(fixture_taken(fixture, "n2"), 700);
+        fixture->now_ms += 100;
     }
-    assert_int_equal(rig->struck, 1);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(rig_allocations(rig), 2);
+    assert_int_equal(fixture->struck, 1);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(fixture_allocations(fixture), 2);
 }
 
 static void readiness_returns_when_all_that_was_kept_is_written(void **state)
 {
-    struct rig *rig = *state;
-    const struct rig_fault once = {.point = RIG_COMMIT, .nth = 1};
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault once = {.point = RIG_COMMIT, .nth = 1};
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig_bound_pod(rig, "x", "500", "n2");
-    rig_break(rig, &once);
-    rig_run(rig);
-    assert_false(app_ready(&rig->app, NULL));
-    assert_string_equal(rig_bind(rig, "a", "n1"),
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture_bound_pod(fixture, "x", "500", "n2");
+    fixture_break(fixture, &once);
+    fixture_run(fixture);
+    assert_false(app_ready(&fixture->app, NULL));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"),
                         "milligpu is not ready: the ledger cannot be written");
-    rig_pass(rig, 1500);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(rig_taken(rig, "n2"), 500);
+    fixture_pass(fixture, 1500);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
 static void a_contradiction_of_the_database_stops_granting(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "300");
-    rig_run(rig);
-    rig->contradict = true;
-    struct rig_call *a = rig_bind_begin(rig, "a", "n1");
-    struct rig_call *b = rig_bind_begin(rig, "b", "n1");
-    rig_run(rig);
-    assert_non_null(strstr(rig_error(a), "safe mode"));
-    assert_non_null(strstr(rig_error(b), "safe mode"));
-    assert_true(atomic_load(&rig->app.safe_mode));
-    assert_non_null(strstr(rig_filter(rig, "a", "n1"), "safe mode"));
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    fixture->contradict = true;
+    struct fixture_call *a = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *b = fixture_bind_begin(fixture, "b", "n1");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_error(a), "safe mode"));
+    assert_non_null(strstr(fixture_error(b), "safe mode"));
+    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "safe mode"));
 }
 
 static void a_lost_answer_is_never_granted_twice(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "700");
-    rig_run(rig);
-    rig->lose_answers = true;
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    rig_pass(rig, 1000);
-    rig->lose_answers = false;
-    rig_pass(rig, 4000);
-    assert_string_equal(rig_error(call), "");
-    assert_int_equal(rig_taken(rig, "n1"), 700);
-    assert_int_equal(rig_allocations(rig), 1);
+    fixture_pod(fixture, "a", "700");
+    fixture_run(fixture);
+    fixture->lose_answers = true;
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    fixture_pass(fixture, 1000);
+    fixture->lose_answers = false;
+    fixture_pass(fixture, 4000);
+    assert_string_equal(fixture_error(call), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 700);
+    assert_int_equal(fixture_allocations(fixture), 1);
 }
 
 static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "700");
-    rig_run(rig);
-    rig->lose_requests = true;
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    rig_pass(rig, 5000);
-    assert_non_null(strstr(rig_error(call), "in doubt"));
-    assert_int_equal(rig_reserved(rig, "n1"), 700);
+    fixture_pod(fixture, "a", "700");
+    fixture_run(fixture);
+    fixture->lose_requests = true;
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    fixture_pass(fixture, 5000);
+    assert_non_null(strstr(fixture_error(call), "in doubt"));
+    assert_int_equal(fixture_reserved(fixture, "n1"), 700);
     /* Asked again, filter names the reserved node alone; another node is an error. */
-    const char *answer = rig_filter(rig, "a", "n1 n2");
+    const char *answer = fixture_filter(fixture, "a", "n1 n2");
     assert_non_null(strstr(answer, "\"n1\""));
     assert_null(strstr(answer, "\"n2\""));
-    assert_non_null(strstr(rig_filter(rig, "a", "n2"), "reservation on node n1"));
-    rig->lose_requests = false;
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_string_equal(rig_where(rig, "a"), "n1");
-    assert_int_equal(rig_taken(rig, "n1"), 700);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n2"), "reservation on node n1"));
+    fixture->lose_requests = false;
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
 static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
 {
-    struct rig *rig = *state;
-    const struct rig_fault fault = {
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault fault = {
         .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
 
-    rig_pod(rig, "a", "700");
-    rig_run(rig);
-    rig->lose_requests = true;
-    (void)rig_bind_begin(rig, "a", "n1");
-    rig_pass(rig, 5000);
+    fixture_pod(fixture, "a", "700");
+    fixture_run(fixture);
+    fixture->lose_requests = true;
+    (void)fixture_bind_begin(fixture, "a", "n1");
+    fixture_pass(fixture, 5000);
     /* The first Binding may still land; that the second was never sent says nothing of it. */
-    rig_break(rig, &fault);
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    rig_pass(rig, 5000);
-    assert_non_null(strstr(rig_error(call), "in doubt"));
-    assert_int_equal(rig_reserved(rig, "n1"), 700);
-    rig_heal(rig);
+    fixture_break(fixture, &fault);
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    fixture_pass(fixture, 5000);
+    assert_non_null(strstr(fixture_error(call), "in doubt"));
+    assert_int_equal(fixture_reserved(fixture, "n1"), 700);
+    fixture_heal(fixture);
 }
 
 static void a_pod_that_ends_gives_its_share_back_and_wakes_who_waits(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "no GPU with 800 milli free"));
-    rig_pass(rig, 1000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_end_pod(rig, "a");
-    rig_pass(rig, 1000);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
-    assert_int_equal(rig->wake_ups, wake_ups + 1);
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "\"NodeNames\":[\"n1\"]"));
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
+    fixture_pass(fixture, 1000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_end_pod(fixture, "a");
+    fixture_pass(fixture, 1000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "\"NodeNames\":[\"n1\"]"));
 }
 
 static void the_wake_up_object_is_silent_where_the_room_helps_nobody(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_pod(rig, "b", "2000");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    (void)rig_filter(rig, "b", "n1 n2");
-    rig_pass(rig, 1000);
-    const uint32_t wake_ups = rig->wake_ups;
-    rig_delete_pod(rig, "a");
-    rig_pass(rig, 1000);
-    assert_int_equal(rig->wake_ups, wake_ups);
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "2000");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    (void)fixture_filter(fixture, "b", "n1 n2");
+    fixture_pass(fixture, 1000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_delete_pod(fixture, "a");
+    fixture_pass(fixture, 1000);
+    assert_int_equal(fixture->wake_ups, wake_ups);
 }
 
 static void a_deletion_timestamp_alone_frees_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_terminate_pod(rig, "a");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_terminate_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void a_pod_bound_behind_our_back_is_adopted(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_bound_pod(rig, "x", "400", "n1");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 400);
-    rig_delete_pod(rig, "x");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    fixture_bound_pod(fixture, "x", "400", "n1");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 400);
+    fixture_delete_pod(fixture, "x");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 /* It is on no GPU that is known, and the node takes no shares meanwhile. */
 static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_node(rig, "n3", "0");
-    rig_bound_pod(rig, "x", "700", "n3");
-    rig_bound_pod(rig, "y", "2000", "n3");
-    rig_run(rig);
-    assert_int_equal(rig_allocations(rig), 2);
-    assert_int_equal(rig_taken(rig, "n3"), 0);
+    fixture_node(fixture, "n3", "0");
+    fixture_bound_pod(fixture, "x", "700", "n3");
+    fixture_bound_pod(fixture, "y", "2000", "n3");
+    fixture_run(fixture);
+    assert_int_equal(fixture_allocations(fixture), 2);
+    assert_int_equal(fixture_taken(fixture, "n3"), 0);
 
-    rig_node(rig, "n3", "1000"); /* of y's two there is one */
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n3"), 1700);
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_not_equal(rig_bind(rig, "a", "n3"), "");
+    fixture_node(fixture, "n3", "1000"); /* of y's two there is one */
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n3"), 1700);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_not_equal(fixture_bind(fixture, "a", "n3"), "");
 
-    rig_node(rig, "n3", "3000");
-    rig_run(rig);
-    assert_int_equal(rig_allocations(rig), 2);
-    assert_int_equal(rig_taken(rig, "n3"), 2700);
-    assert_string_equal(rig_bind(rig, "a", "n3"), "");
+    fixture_node(fixture, "n3", "3000");
+    fixture_run(fixture);
+    assert_int_equal(fixture_allocations(fixture), 2);
+    assert_int_equal(fixture_taken(fixture, "n3"), 2700);
+    assert_string_equal(fixture_bind(fixture, "a", "n3"), "");
 }
 
 static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_run(rig);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
     /* Both changes and their events are compacted away before the watch could tell. */
-    rig_delete_pod(rig, "a");
-    rig_bound_pod(rig, "x", "500", "n2");
-    fake_apiserver_compact(rig->app.fake);
-    rig_pass(rig, 10000);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
-    assert_int_equal(rig_taken(rig, "n2"), 500);
+    fixture_delete_pod(fixture, "a");
+    fixture_bound_pod(fixture, "x", "500", "n2");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 10000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
 /* Writer and outbox alone: the watch shows nothing. */
-static void api(struct rig *rig, const char *method, const char *path, const char *body,
+static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
                 struct strbuf *out)
 {
     strbuf_reset(out);
-    assert_true(fake_apiserver_request(rig->app.fake, method, path, text_of(body), out) < 300);
+    assert_true(fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out) < 300);
 }
 
 /* Of all pods, as a list would be. */
-static uint64_t version_now(struct rig *rig)
+static uint64_t version_now(struct app_fixture *fixture)
 {
     struct strbuf list;
     unsigned long long version = 0;
 
     strbuf_init(&list);
-    api(rig, "GET", "/api/v1/pods?limit=1", "", &list);
+    api(fixture, "GET", "/api/v1/pods?limit=1", "", &list);
     const char *at = strstr(list.data, "\"resourceVersion\":\"");
     assert_non_null(at);
     assert_int_equal(sscanf(at, "\"resourceVersion\":\"%llu\"", &version), 1);
@@ -415,25 +417,26 @@ static uint64_t version_now(struct rig *rig)
 }
 
 /* Pod a, of 300, on n1; no list or watch has told of it. */
-static void bind_by_get(struct rig *rig)
+static void bind_by_get(struct app_fixture *fixture)
 {
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1");
-    rig_run_deaf(rig);
-    assert_string_equal(rig_error(call), "");
+    fixture_pod(fixture, "a", "300");
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    fixture_run_deaf(fixture);
+    assert_string_equal(fixture_error(call), "");
 }
 
 /* What a lost batch kept is tried again. */
-static void heal_deaf(struct rig *rig)
+static void heal_deaf(struct app_fixture *fixture)
 {
-    assert_true(atomic_load(&rig->app.disk_broken));
-    rig->disk_full = false;
-    rig->now_ms += 2000;
-    rig_run_deaf(rig);
+    assert_true(atomic_load(&fixture->app.disk_broken));
+    fixture->disk_full = false;
+    fixture->now_ms += 2000;
+    fixture_run_deaf(fixture);
 }
 
 /* pod: of POD_LISTED, as the API server has it; version: of PODS_END. */
-static void tell(struct rig *rig, enum message_kind kind, const char *pod, uint64_t version)
+static void tell(struct app_fixture *fixture, enum message_kind kind, const char *pod,
+                 uint64_t version)
 {
     struct message *message = message_new(kind);
     struct strbuf object;
@@ -444,130 +447,130 @@ static void tell(struct rig *rig, enum message_kind kind, const char *pod, uint6
     strbuf_init(&object);
     if (pod != NULL) {
         (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
-        api(rig, "GET", path, "", &object);
+        api(fixture, "GET", path, "", &object);
         const struct text kept = {
             arena_copy(&message->arena, (struct text){object.data, object.len}), object.len};
         assert_int_equal(
-            pod_decode(kept, &rig->app.wire_rules, &message->arena, &message->pod, &err), 0);
+            pod_decode(kept, &fixture->app.wire_rules, &message->arena, &message->pod, &err), 0);
     }
     strbuf_done(&object);
-    assert_true(queue_put(rig->app.queue, message));
+    assert_true(queue_put(fixture->app.queue, message));
 }
 
-static void tell_empty_list(struct rig *rig, uint64_t version)
+static void tell_empty_list(struct app_fixture *fixture, uint64_t version)
 {
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
-    tell(rig, MESSAGE_PODS_END, NULL, version);
-    rig_run_deaf(rig);
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(fixture, MESSAGE_PODS_END, NULL, version);
+    fixture_run_deaf(fixture);
 }
 
 static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    bind_by_get(rig);
+    bind_by_get(fixture);
     /* A list comes in whose snapshot the API server took before the pod was created. */
-    tell_empty_list(rig, 0);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    tell_empty_list(fixture, 0);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    struct rig_call *call = rig_bind_begin(rig, "a", "n1"); /* so it is asked for */
-    tell(rig, MESSAGE_POD, "a", 0);
-    tell(rig, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before */
-    rig_run_deaf(rig);
-    assert_non_null(strstr(rig_error(call), "unknown_pod"));
-    assert_int_equal(pod_cache_count(rig->app.pod_cache), 0);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    fixture_pod(fixture, "a", "300");
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1"); /* so it is asked for */
+    tell(fixture, MESSAGE_POD, "a", 0);
+    tell(fixture, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before */
+    fixture_run_deaf(fixture);
+    assert_non_null(strstr(fixture_error(call), "unknown_pod"));
+    assert_int_equal(pod_cache_count(fixture->app.pod_cache), 0);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "b", "200");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "b", "n2"), "");
-    rig_run(rig);
-    const uint64_t before_a = version_now(rig);
-    bind_by_get(rig);
-    rig->disk_full = true;
-    tell_empty_list(rig, before_a); /* and b has gone */
-    heal_deaf(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_taken(rig, "n2"), 0);
+    fixture_pod(fixture, "b", "200");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
+    fixture_run(fixture);
+    const uint64_t before_a = version_now(fixture);
+    bind_by_get(fixture);
+    fixture->disk_full = true;
+    tell_empty_list(fixture, before_a); /* and b has gone */
+    heal_deaf(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
 /* After an outage they stand in the queue one behind the other. */
 static void two_lists_in_a_row_both_count(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
-    tell(rig, MESSAGE_POD_LISTED, "a", 0);
-    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0); /* and a is gone */
-    rig_run_deaf(rig);
-    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
-    rig_run_deaf(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(fixture, MESSAGE_POD_LISTED, "a", 0);
+    tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0); /* and a is gone */
+    fixture_run_deaf(fixture);
+    tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
+    fixture_run_deaf(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_bound_pod(rig, "b", "200", "n2"); /* which only the list tells of */
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
-    tell(rig, MESSAGE_POD_LISTED, "a", 0);
-    rig_run_deaf(rig);
-    rig->disk_full = true;
-    tell(rig, MESSAGE_POD_LISTED, "b", 0);
-    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
-    rig_run_deaf(rig);
-    heal_deaf(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    assert_int_equal(rig_taken(rig, "n2"), 200);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_bound_pod(fixture, "b", "200", "n2"); /* which only the list tells of */
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(fixture, MESSAGE_POD_LISTED, "a", 0);
+    fixture_run_deaf(fixture);
+    fixture->disk_full = true;
+    tell(fixture, MESSAGE_POD_LISTED, "b", 0);
+    tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
+    fixture_run_deaf(fixture);
+    heal_deaf(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_taken(fixture, "n2"), 200);
 }
 
 /* It ended after the GET and before the list, so no watch will ever tell of it. */
 static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    bind_by_get(rig);
-    tell_empty_list(rig, 1000000);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    bind_by_get(fixture);
+    tell_empty_list(fixture, 1000000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void an_old_list_says_nothing_however_often_it_comes(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    bind_by_get(rig);
-    tell_empty_list(rig, 1);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    tell_empty_list(rig, 1);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
-    tell_empty_list(rig, 1000000);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    bind_by_get(fixture);
+    tell_empty_list(fixture, 1);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    tell_empty_list(fixture, 1);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    tell_empty_list(fixture, 1000000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 /* The uid of the one reservation that is open. */
-static const char *open_uid(struct rig *rig)
+static const char *open_uid(struct app_fixture *fixture)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(rig->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node;
     assert_int_equal(snapshot->opens, 1);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
@@ -579,103 +582,105 @@ static const char *open_uid(struct rig *rig)
 
 static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->lose_answers = true;
-    (void)rig_bind_begin(rig, "a", "n1");
-    rig_run_deaf(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->lose_answers = true;
+    (void)fixture_bind_begin(fixture, "a", "n1");
+    fixture_run_deaf(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
     /* Bound, ended, and both events compacted away before the answer comes. */
-    rig_delete_pod(rig, "a");
-    tell(rig, MESSAGE_PODS_BEGIN, NULL, 0);
-    tell(rig, MESSAGE_PODS_END, NULL, 1000000);
+    fixture_delete_pod(fixture, "a");
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
+    tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
     struct message *outcome = message_new(MESSAGE_OUTCOME);
-    outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(rig)));
+    outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(fixture)));
     outcome->outcome = OUTCOME_BOUND;
-    assert_true(queue_put(rig->app.queue, outcome));
-    (void)writer_step(rig->writer, 0);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    assert_true(queue_put(fixture->app.queue, outcome));
+    (void)writer_step(fixture->writer, 0);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_pod(rig, "b", "100");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_node(rig, "n1", "500");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "b", "n1"), "FailedAndUnresolvableNodes\":{\"n1\""));
-    assert_int_equal(rig_taken(rig, "n1"), 800);
+    fixture_pod(fixture, "a", "800");
+    fixture_pod(fixture, "b", "100");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_node(fixture, "n1", "500");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_filter(fixture, "b", "n1"), "FailedAndUnresolvableNodes\":{\"n1\""));
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
 }
 
 static void a_node_that_goes_keeps_its_pods_until_they_go_too(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "800");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig_delete_node(rig, "n1");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 800);
-    rig_node(rig, "n1", "1000");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 800);
-    rig_delete_pod(rig, "a");
-    rig_run(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 0);
+    fixture_pod(fixture, "a", "800");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_delete_node(fixture, "n1");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    fixture_node(fixture, "n1", "1000");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    fixture_delete_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
 static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "zero", "0");
-    rig_run(rig);
-    assert_non_null(strstr(rig_filter(rig, "zero", "n1 n2"), "\"NodeNames\":[\"n1\",\"n2\"]"));
-    assert_string_equal(rig_bind(rig, "zero", "n2"), "");
-    assert_string_equal(rig_where(rig, "zero"), "n2");
-    assert_int_equal(rig_allocations(rig), 0);
+    fixture_pod(fixture, "zero", "0");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_filter(fixture, "zero", "n1 n2"), "\"NodeNames\":[\"n1\",\"n2\"]"));
+    assert_string_equal(fixture_bind(fixture, "zero", "n2"), "");
+    assert_string_equal(fixture_where(fixture, "zero"), "n2");
+    assert_int_equal(fixture_allocations(fixture), 0);
 }
 
 /* It holds no share, but it is in one place only. */
 static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "zero", "0");
-    rig_run(rig);
-    struct rig_call *here = rig_bind_begin(rig, "zero", "n1");
-    struct rig_call *there = rig_bind_begin(rig, "zero", "n2");
-    rig_run(rig);
-    assert_string_equal(rig_error(here), "");
-    assert_non_null(strstr(rig_error(there), "elsewhere: the pod is being bound to node n1"));
+    fixture_pod(fixture, "zero", "0");
+    fixture_run(fixture);
+    struct fixture_call *here = fixture_bind_begin(fixture, "zero", "n1");
+    struct fixture_call *there = fixture_bind_begin(fixture, "zero", "n2");
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(here), "");
+    assert_non_null(strstr(fixture_error(there), "elsewhere: the pod is being bound to node n1"));
 }
 
 static void binds_for_who_is_not_there_are_refused(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    assert_non_null(strstr(rig_bind(rig, "nobody", "n1"), "unknown_pod"));
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_non_null(strstr(rig_bind(rig, "a", "nowhere"), "unknown_node"));
+    assert_non_null(strstr(fixture_bind(fixture, "nobody", "n1"), "unknown_pod"));
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_bind(fixture, "a", "nowhere"), "unknown_node"));
 }
 
 static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->wall_ms -= 3600000;
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    assert_int_equal(rig_taken(rig, "n1"), 300);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->wall_ms -= 3600000;
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void count_row(void *user, const struct store_history_row *row)
@@ -684,160 +689,160 @@ static void count_row(void *user, const struct store_history_row *row)
     ++*(unsigned *)user;
 }
 
-static unsigned history_of(struct rig *rig)
+static unsigned history_of(struct app_fixture *fixture)
 {
     const struct store_history_query all = {0};
     unsigned rows = 0;
     struct err err;
-    assert_int_equal(store_history(rig->app.store, &all, &rows, count_row, &err), 0);
+    assert_int_equal(store_history(fixture->app.store, &all, &rows, count_row, &err), 0);
     return rows;
 }
 
-static uint64_t journal_of(struct rig *rig)
+static uint64_t journal_of(struct app_fixture *fixture)
 {
     struct store_facts facts;
     struct err err;
-    assert_int_equal(store_facts(rig->app.store, &facts, &err), 0);
+    assert_int_equal(store_facts(fixture->app.store, &facts, &err), 0);
     return facts.journal_rows;
 }
 
 /* A pod that held a share and ended, with a history of 30 days. */
-static void make_history(struct rig *rig)
+static void make_history(struct app_fixture *fixture)
 {
-    store_retain(rig->app.store, 30);
-    rig_pod(rig, "past", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "past", "n1"), "");
-    rig_end_pod(rig, "past");
-    rig_pass(rig, 2000);
-    assert_int_equal(history_of(rig), 1);
+    store_retain(fixture->app.store, 30);
+    fixture_pod(fixture, "past", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "past", "n1"), "");
+    fixture_end_pod(fixture, "past");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(history_of(fixture), 1);
 }
 
-static void go_on(struct rig *rig, int64_t ms)
+static void go_on(struct app_fixture *fixture, int64_t ms)
 {
-    rig->now_ms += ms;
-    rig->wall_ms += ms;
-    rig_run(rig);
+    fixture->now_ms += ms;
+    fixture->wall_ms += ms;
+    fixture_run(fixture);
 }
 
 static void a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     const int64_t ahead_ms = INT64_C(400) * 24 * 3600000;
 
-    make_history(rig);
-    const uint64_t entries = journal_of(rig);
-    rig->wall_ms += ahead_ms;
-    rig_pass(rig, 2000);
-    rig->wall_ms -= ahead_ms;
-    rig_pass(rig, 2000);
-    assert_int_equal(history_of(rig), 1);
-    assert_int_equal(journal_of(rig), entries + 2); /* a step ahead, and a step back */
-    go_on(rig, 2 * 3600000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
-    assert_int_equal(journal_of(rig), entries + 2);
+    make_history(fixture);
+    const uint64_t entries = journal_of(fixture);
+    fixture->wall_ms += ahead_ms;
+    fixture_pass(fixture, 2000);
+    fixture->wall_ms -= ahead_ms;
+    fixture_pass(fixture, 2000);
+    assert_int_equal(history_of(fixture), 1);
+    assert_int_equal(journal_of(fixture), entries + 2); /* a step ahead, and a step back */
+    go_on(fixture, 2 * 3600000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
+    assert_int_equal(journal_of(fixture), entries + 2);
 }
 
 static void what_the_wall_clock_says_for_an_hour_is_so(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    make_history(rig);
-    rig->wall_ms += INT64_C(400) * 24 * 3600000;
-    go_on(rig, 500);
-    go_on(rig, 3599500);
-    assert_int_equal(history_of(rig), 1);
-    go_on(rig, 61000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 0);
+    make_history(fixture);
+    fixture->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(fixture, 500);
+    go_on(fixture, 3599500);
+    assert_int_equal(history_of(fixture), 1);
+    go_on(fixture, 61000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 0);
 }
 
 static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    make_history(rig);
-    const uint64_t entries = journal_of(rig);
-    rig->wall_ms += INT64_C(400) * 24 * 3600000;
-    rig_restart(rig);
-    store_retain(rig->app.store, 30);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
-    assert_int_equal(journal_of(rig), entries + 1);
+    make_history(fixture);
+    const uint64_t entries = journal_of(fixture);
+    fixture->wall_ms += INT64_C(400) * 24 * 3600000;
+    fixture_restart(fixture);
+    store_retain(fixture->app.store, 30);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
+    assert_int_equal(journal_of(fixture), entries + 1);
     /* Its entries say the wrong time, too: the next start is no wiser by them. */
-    go_on(rig, 1800000);
-    rig_restart(rig);
-    store_retain(rig->app.store, 30);
-    go_on(rig, 1000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
-    go_on(rig, 1800000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
-    go_on(rig, 1800000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 0);
+    go_on(fixture, 1800000);
+    fixture_restart(fixture);
+    store_retain(fixture->app.store, 30);
+    go_on(fixture, 1000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
+    go_on(fixture, 1800000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
+    go_on(fixture, 1800000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 0);
 }
 
 static void a_step_that_could_not_be_written_is_written_when_the_disk_is_well(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    make_history(rig);
-    const uint64_t entries = journal_of(rig);
-    rig->disk_full = true;
-    rig->wall_ms += INT64_C(400) * 24 * 3600000;
-    go_on(rig, 500);
-    rig->disk_full = false;
-    rig_pass(rig, 3000);
-    assert_true(journal_of(rig) > entries);
-    rig_restart(rig);
-    store_retain(rig->app.store, 30);
-    go_on(rig, 1000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
+    make_history(fixture);
+    const uint64_t entries = journal_of(fixture);
+    fixture->disk_full = true;
+    fixture->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(fixture, 500);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(journal_of(fixture) > entries);
+    fixture_restart(fixture);
+    store_retain(fixture->app.store, 30);
+    go_on(fixture, 1000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
 }
 
 /* Half a day more is a step that is believed; it must not count as the hour that was to go by. */
 static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    make_history(rig);
-    rig->wall_ms += INT64_C(400) * 24 * 3600000;
-    go_on(rig, 61000);
-    rig->wall_ms += INT64_C(12) * 3600000;
-    go_on(rig, 1000);
-    rig_restart(rig);
-    store_retain(rig->app.store, 30);
-    go_on(rig, 1000);
-    go_on(rig, 61000);
-    assert_int_equal(history_of(rig), 1);
+    make_history(fixture);
+    fixture->wall_ms += INT64_C(400) * 24 * 3600000;
+    go_on(fixture, 61000);
+    fixture->wall_ms += INT64_C(12) * 3600000;
+    go_on(fixture, 1000);
+    fixture_restart(fixture);
+    store_retain(fixture->app.store, 30);
+    go_on(fixture, 1000);
+    go_on(fixture, 61000);
+    assert_int_equal(history_of(fixture), 1);
 }
 
 /* Node n9 with a label of four GPUs and nothing in its status, where we advertise. */
-static void advertise_four(struct rig *rig)
+static void advertise_four(struct app_fixture *fixture)
 {
     struct strbuf out;
 
-    rig->app.inventory_rules.advertise = true;
+    fixture->app.inventory_rules.advertise = true;
     strbuf_init(&out);
-    api(rig, "POST", "/api/v1/nodes",
+    api(fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"n9\",\"labels\":{\"nvidia.com/gpu.count\":\"4\"}},"
         "\"status\":{\"capacity\":{\"cpu\":\"8\"}}}",
         &out);
     strbuf_done(&out);
-    rig_run(rig);
+    fixture_run(fixture);
 }
 
-static void shows_capacity(struct rig *rig, const char *milli)
+static void shows_capacity(struct app_fixture *fixture, const char *milli)
 {
     struct strbuf out;
     char expected[64];
 
     strbuf_init(&out);
-    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
+    api(fixture, "GET", "/api/v1/nodes/n9", "", &out);
     (void)snprintf(expected, sizeof expected, "\"nvidia.com/vgpu\":\"%s\"", milli);
     if (strstr(out.data, expected) == NULL)
         fail_msg("no %s in %s", expected, out.data);
@@ -846,25 +851,25 @@ static void shows_capacity(struct rig *rig, const char *milli)
 
 static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf out;
 
-    advertise_four(rig);
-    shows_capacity(rig, "4000");
+    advertise_four(fixture);
+    shows_capacity(fixture, "4000");
     strbuf_init(&out);
-    rig_pod(rig, "a", "4000");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n9"), "");
-    api(rig, "PATCH", "/api/v1/nodes/n9/status",
+    fixture_pod(fixture, "a", "4000");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n9"), "");
+    api(fixture, "PATCH", "/api/v1/nodes/n9/status",
         "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":null}}}", &out);
-    api(rig, "GET", "/api/v1/nodes/n9", "", &out);
+    api(fixture, "GET", "/api/v1/nodes/n9", "", &out);
     assert_null(strstr(out.data, "nvidia.com/vgpu\":\"4000"));
     strbuf_done(&out);
-    rig_run(rig);
-    shows_capacity(rig, "4000");
+    fixture_run(fixture);
+    shows_capacity(fixture, "4000");
 }
 
-static void label_and_capacity(struct rig *rig, const char *count, const char *milli)
+static void label_and_capacity(struct app_fixture *fixture, const char *count, const char *milli)
 {
     struct strbuf out;
     char body[160];
@@ -872,267 +877,273 @@ static void label_and_capacity(struct rig *rig, const char *count, const char *m
     strbuf_init(&out);
     (void)snprintf(body, sizeof body,
                    "{\"metadata\":{\"labels\":{\"nvidia.com/gpu.count\":\"%s\"}}}", count);
-    api(rig, "PATCH", "/api/v1/nodes/n9", body, &out);
+    api(fixture, "PATCH", "/api/v1/nodes/n9", body, &out);
     (void)snprintf(body, sizeof body, "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":%s}}}",
                    milli);
-    api(rig, "PATCH", "/api/v1/nodes/n9/status", body, &out);
-    rig_run(rig);
+    api(fixture, "PATCH", "/api/v1/nodes/n9/status", body, &out);
+    fixture_run(fixture);
     strbuf_done(&out);
 }
 
 /* Where it is lower when kubelet starts again, kubelet ends pods until the sum is no more. */
 static void advertised_capacity_is_never_below_what_runs_there(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct strbuf out;
 
-    advertise_four(rig);
-    rig_pod(rig, "a", "2000");
-    rig_pod(rig, "b", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n9"), "");
-    assert_string_equal(rig_bind(rig, "b", "n9"), "");
-    label_and_capacity(rig, "1", "\"4000\"");
-    shows_capacity(rig, "2300");
+    advertise_four(fixture);
+    fixture_pod(fixture, "a", "2000");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n9"), "");
+    assert_string_equal(fixture_bind(fixture, "b", "n9"), "");
+    label_and_capacity(fixture, "1", "\"4000\"");
+    shows_capacity(fixture, "2300");
     /* kubelet has dropped it: without an amount it admits all, with a small one it ends them */
-    label_and_capacity(rig, "1", "null");
-    shows_capacity(rig, "2300");
-    rig_end_pod(rig, "a");
-    rig_run(rig);
+    label_and_capacity(fixture, "1", "null");
+    shows_capacity(fixture, "2300");
+    fixture_end_pod(fixture, "a");
+    fixture_run(fixture);
     strbuf_init(&out);
-    api(rig, "PATCH", "/api/v1/nodes/n9", "{\"metadata\":{\"labels\":{\"seen\":\"again\"}}}", &out);
-    rig_run(rig);
-    shows_capacity(rig, "1000");
+    api(fixture, "PATCH", "/api/v1/nodes/n9", "{\"metadata\":{\"labels\":{\"seen\":\"again\"}}}",
+        &out);
+    fixture_run(fixture);
+    shows_capacity(fixture, "1000");
     strbuf_done(&out);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 /* --- a new ledger --- */
 
-static void lose_ledger_beside_a_grant(struct rig *rig)
+static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
 {
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
-    rig->app.grace_ms = 90000;
-    rig_lose_ledger(rig);
-    rig_run(rig);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture->app.grace_ms = 90000;
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
 }
 
 static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     const char *why = NULL;
 
-    rig_pod(rig, "b", "300");
-    lose_ledger_beside_a_grant(rig);
-    assert_int_equal(rig_taken(rig, "n1"), 300); /* what is known is counted meanwhile */
-    assert_false(app_ready(&rig->app, &why));
+    fixture_pod(fixture, "b", "300");
+    lose_ledger_beside_a_grant(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300); /* what is known is counted meanwhile */
+    assert_false(app_ready(&fixture->app, &why));
     assert_non_null(strstr(why, "the ledger is new"));
-    assert_non_null(strstr(rig_filter(rig, "b", "n1 n2"), "the ledger is new"));
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "the ledger is new"));
 
-    rig_pass(rig, 89000);
-    assert_false(app_ready(&rig->app, NULL));
-    rig_bound_pod(rig, "late", "700", "n1"); /* granted by the one before, and shown just now */
-    rig_pass(rig, 3000);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(rig_taken(rig, "n1"), 1000);
-    assert_string_equal(rig_bind(rig, "b", "n2"), "");
+    fixture_pass(fixture, 89000);
+    assert_false(app_ready(&fixture->app, NULL));
+    fixture_bound_pod(fixture, "late", "700",
+                      "n1"); /* granted by the one before, and shown just now */
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(fixture_taken(fixture, "n1"), 1000);
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
 }
 
 /* Only a list that began after the wait has all that landed within it: a watch may be behind. */
 static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    lose_ledger_beside_a_grant(rig);
-    rig_pass(rig, 89000);
-    rig->pod_lists = 0;
-    rig_pass(rig, 3000);
-    assert_int_equal(rig->pod_lists, 1);
-    assert_true(app_ready(&rig->app, NULL));
-    rig_pass(rig, 100000);
-    assert_int_equal(rig->pod_lists, 1);
+    lose_ledger_beside_a_grant(fixture);
+    fixture_pass(fixture, 89000);
+    fixture->pod_lists = 0;
+    fixture_pass(fixture, 3000);
+    assert_int_equal(fixture->pod_lists, 1);
+    assert_true(app_ready(&fixture->app, NULL));
+    fixture_pass(fixture, 100000);
+    assert_int_equal(fixture->pod_lists, 1);
 }
 
 /* It shows the pods as they were when it began. */
 static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    lose_ledger_beside_a_grant(rig);
-    rig_pass(rig, 85000);
-    rig->list_takes_ms = 10000;
-    rig->pod_lists = 0;
-    rig_pod(rig, "c", "100");
-    fake_apiserver_compact(rig->app.fake);
-    rig_pass(rig, 3000);
-    assert_int_equal(rig->pod_lists, 1); /* on its way until the wait is over */
-    rig_bound_pod(rig, "late", "700", "n1");
-    rig->list_takes_ms = 0;
-    const bool ready = rig_pass_until_ready(rig, 15000);
+    lose_ledger_beside_a_grant(fixture);
+    fixture_pass(fixture, 85000);
+    fixture->list_takes_ms = 10000;
+    fixture->pod_lists = 0;
+    fixture_pod(fixture, "c", "100");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 3000);
+    assert_int_equal(fixture->pod_lists, 1); /* on its way until the wait is over */
+    fixture_bound_pod(fixture, "late", "700", "n1");
+    fixture->list_takes_ms = 0;
+    const bool ready = fixture_pass_until_ready(fixture, 15000);
     assert_true(ready);
     /* At once: a moment later a watch would have told of it, and until then it could be granted. */
-    assert_int_equal(rig_taken(rig, "n1"), 1000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 1000);
 }
 
 static void who_ends_within_the_wait_waits_again(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     bool nobodys = false;
     struct err err;
 
-    lose_ledger_beside_a_grant(rig);
-    rig_pass(rig, 60000);
-    rig_restart(rig);
-    rig_run(rig);
-    assert_int_equal(store_whose(rig->app.store, "cluster", &nobodys, &err), 0);
+    lose_ledger_beside_a_grant(fixture);
+    fixture_pass(fixture, 60000);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(store_whose(fixture->app.store, "cluster", &nobodys, &err), 0);
     assert_true(nobodys);
-    rig_pass(rig, 60000);
-    assert_false(app_ready(&rig->app, NULL));
-    rig_pass(rig, 32000);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(store_whose(rig->app.store, "cluster", &nobodys, &err), 0);
+    fixture_pass(fixture, 60000);
+    assert_false(app_ready(&fixture->app, NULL));
+    fixture_pass(fixture, 32000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(store_whose(fixture->app.store, "cluster", &nobodys, &err), 0);
     assert_false(nobodys);
 }
 
 /* The pods that it granted to are gone, but one whose Binding is on its way would not be seen. */
 static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig->app.grace_ms = 90000;
-    atomic_store(&rig->app.wake_object_existed, true);
-    rig_lose_ledger(rig);
-    rig_pass(rig, 89000);
-    assert_false(app_ready(&rig->app, NULL));
-    rig_bound_pod(rig, "late", "700", "n1");
-    rig_pass(rig, 3000);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_int_equal(rig_taken(rig, "n1"), 700);
+    fixture->app.grace_ms = 90000;
+    atomic_store(&fixture->app.wake_object_existed, true);
+    fixture_lose_ledger(fixture);
+    fixture_pass(fixture, 89000);
+    assert_false(app_ready(&fixture->app, NULL));
+    fixture_bound_pod(fixture, "late", "700", "n1");
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
 static void a_ledger_that_cannot_be_claimed_grants_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
     struct err err;
 
-    rig_pod(rig, "a", "300");
-    rig_lose_ledger(rig);
-    assert_int_equal(db_exec(rig->app.store->db,
+    fixture_pod(fixture, "a", "300");
+    fixture_lose_ledger(fixture);
+    assert_int_equal(db_exec(fixture->app.store->db,
                              "CREATE TEMP TRIGGER no BEFORE UPDATE OF cluster ON main.meta"
                              " BEGIN SELECT RAISE(ABORT, 'no'); END",
                              &err),
                      0);
-    rig_pass(rig, 3000);
-    assert_false(app_ready(&rig->app, NULL));
-    assert_int_equal(db_exec(rig->app.store->db, "DROP TRIGGER temp.no", &err), 0);
-    rig_pass(rig, 3000);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_pass(fixture, 3000);
+    assert_false(app_ready(&fixture->app, NULL));
+    assert_int_equal(db_exec(fixture->app.store->db, "DROP TRIGGER temp.no", &err), 0);
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
 static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    rig_bound_pod(rig, "by-hand", "300", "n1"); /* without an annotation: nobody granted it */
-    rig_pod(rig, "a", "300");
-    rig_run(rig);
-    rig->app.grace_ms = 90000;
-    rig_lose_ledger(rig);
-    rig_run(rig);
-    assert_true(app_ready(&rig->app, NULL));
-    assert_string_equal(rig_bind(rig, "a", "n1"), "");
+    fixture_bound_pod(fixture, "by-hand", "300",
+                      "n1"); /* without an annotation: nobody granted it */
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->app.grace_ms = 90000;
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
 /* z-honest was there first; in a list a-copier comes first. */
-static void show_a_copier(struct rig *rig)
+static void show_a_copier(struct app_fixture *fixture)
 {
-    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
-    rig_pass(rig, 5000);
-    rig_node_with(rig, "a-copier", "GPU-1 GPU-2");
-    rig_run(rig);
+    fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");
+    fixture_pass(fixture, 5000);
+    fixture_node_with(fixture, "a-copier", "GPU-1 GPU-2");
+    fixture_run(fixture);
 }
 
-static void assert_honest_goes_on(struct rig *rig, const char *on_copier, const char *on_honest)
+static void assert_honest_goes_on(struct app_fixture *fixture, const char *on_copier,
+                                  const char *on_honest)
 {
-    rig_pod(rig, on_copier, "1000");
-    rig_pod(rig, on_honest, "100");
-    rig_run(rig);
-    assert_string_not_equal(rig_bind(rig, on_copier, "a-copier"), "");
-    assert_string_equal(rig_bind(rig, on_honest, "z-honest"), "");
+    fixture_pod(fixture, on_copier, "1000");
+    fixture_pod(fixture, on_honest, "100");
+    fixture_run(fixture);
+    assert_string_not_equal(fixture_bind(fixture, on_copier, "a-copier"), "");
+    assert_string_equal(fixture_bind(fixture, on_honest, "z-honest"), "");
 }
 
 static void who_showed_a_uuid_first_goes_on(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    show_a_copier(rig);
-    assert_honest_goes_on(rig, "c1", "h1");
-    rig_restart(rig);
-    rig_run(rig);
-    assert_honest_goes_on(rig, "c2", "h2");
-    rig_end_pod(rig, "h1");
-    rig_end_pod(rig, "h2");
-    rig_run(rig);
-    rig_node_with(rig, "z-honest", ""); /* it shows none for a moment, over a restart */
-    rig_run(rig);
-    rig_restart(rig);
-    rig_run(rig);
-    rig_pod(rig, "c3", "100");
-    assert_string_not_equal(rig_bind(rig, "c3", "a-copier"), "");
-    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
-    rig_run(rig);
-    assert_honest_goes_on(rig, "c4", "h4");
+    show_a_copier(fixture);
+    assert_honest_goes_on(fixture, "c1", "h1");
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_honest_goes_on(fixture, "c2", "h2");
+    fixture_end_pod(fixture, "h1");
+    fixture_end_pod(fixture, "h2");
+    fixture_run(fixture);
+    fixture_node_with(fixture, "z-honest", ""); /* it shows none for a moment, over a restart */
+    fixture_run(fixture);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    fixture_pod(fixture, "c3", "100");
+    assert_string_not_equal(fixture_bind(fixture, "c3", "a-copier"), "");
+    fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");
+    fixture_run(fixture);
+    assert_honest_goes_on(fixture, "c4", "h4");
 }
 
 static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    show_a_copier(rig);
-    rig_lose_ledger(rig);
-    rig_run(rig);
-    assert_honest_goes_on(rig, "c1", "h1");
-    rig_lose_ledger(rig); /* also where its pods are known by their annotations only */
-    rig_run(rig);
-    assert_honest_goes_on(rig, "c2", "h2");
-    rig_end_pod(rig, "h1");
-    rig_end_pod(rig, "h2");
-    rig_run(rig);
-    rig_delete_node(rig, "z-honest");
-    rig_run(rig);
-    rig_node_with(rig, "z-honest", "GPU-1 GPU-2"); /* gone it was, and nobody held it there */
-    rig_run(rig);
-    rig_pod(rig, "c3", "100");
-    rig_pod(rig, "h3", "100");
-    assert_string_equal(rig_bind(rig, "c3", "a-copier"), "");
-    assert_string_not_equal(rig_bind(rig, "h3", "z-honest"), "");
+    show_a_copier(fixture);
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
+    assert_honest_goes_on(fixture, "c1", "h1");
+    fixture_lose_ledger(fixture); /* also where its pods are known by their annotations only */
+    fixture_run(fixture);
+    assert_honest_goes_on(fixture, "c2", "h2");
+    fixture_end_pod(fixture, "h1");
+    fixture_end_pod(fixture, "h2");
+    fixture_run(fixture);
+    fixture_delete_node(fixture, "z-honest");
+    fixture_run(fixture);
+    fixture_node_with(fixture, "z-honest",
+                      "GPU-1 GPU-2"); /* gone it was, and nobody held it there */
+    fixture_run(fixture);
+    fixture_pod(fixture, "c3", "100");
+    fixture_pod(fixture, "h3", "100");
+    assert_string_equal(fixture_bind(fixture, "c3", "a-copier"), "");
+    assert_string_not_equal(fixture_bind(fixture, "h3", "z-honest"), "");
 }
 
 /* Whoever granted before took a GPU for the copier's own while nothing was known of the other. */
 static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
 {
-    struct rig *rig = *state;
+    struct app_fixture *fixture = *state;
 
-    show_a_copier(rig);
-    rig_node_with(rig, "z-honest", "");
-    rig_lose_ledger(rig);
-    rig_run(rig);
-    rig_pod(rig, "c1", "100");
-    assert_string_equal(rig_bind(rig, "c1", "a-copier"), "");
-    rig_node_with(rig, "z-honest", "GPU-1 GPU-2");
-    rig_lose_ledger(rig);
-    rig_run(rig);
-    rig_pod(rig, "h1", "1000");
-    rig_pod(rig, "h2", "100");
-    rig_pod(rig, "c2", "100");
-    rig_run(rig);
-    assert_string_equal(rig_bind(rig, "h1", "z-honest"), ""); /* the one that nobody holds */
-    assert_string_not_equal(rig_bind(rig, "h2", "z-honest"), "");
-    assert_string_equal(rig_bind(rig, "c2", "a-copier"), "");
+    show_a_copier(fixture);
+    fixture_node_with(fixture, "z-honest", "");
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
+    fixture_pod(fixture, "c1", "100");
+    assert_string_equal(fixture_bind(fixture, "c1", "a-copier"), "");
+    fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");
+    fixture_lose_ledger(fixture);
+    fixture_run(fixture);
+    fixture_pod(fixture, "h1", "1000");
+    fixture_pod(fixture, "h2", "100");
+    fixture_pod(fixture, "c2", "100");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "h1", "z-honest"),
+                        ""); /* the one that nobody holds */
+    assert_string_not_equal(fixture_bind(fixture, "h2", "z-honest"), "");
+    assert_string_equal(fixture_bind(fixture, "c2", "a-copier"), "");
 }
 
 int main(void)

@@ -7,10 +7,10 @@
 
 #include "milligpu/reconcile.h"
 
-#include "support/world.h"
+#include "support/core_fixture.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
 
 struct sighting {
     const char *kind;
@@ -29,10 +29,10 @@ static void look(void *user, const struct drift *drift)
     sighting->last = *drift;
 }
 
-static struct sighting see(const struct world *world, const char *node, const char *kind)
+static struct sighting see(const struct core_fixture *core, const char *node, const char *kind)
 {
     struct sighting sighting = {.kind = kind};
-    drift_of(ledger_node(world->ledger, text_of(node)), &sighting, look);
+    drift_of(ledger_node(core->ledger, text_of(node)), &sighting, look);
     return sighting;
 }
 
@@ -44,96 +44,96 @@ static void nothing(void *user, const struct drift *drift)
 
 static void a_node_in_order_has_no_drift(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu[] = {two_a100[0], two_a100[1]};
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     gpu[1].sick = true; /* known, refused, and no disagreement */
-    (void)world_node(world, "n1", gpu, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_step(world, COMMAND_CONFIRM, "a");
-    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
 }
 
 static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 4711;
-    world_note(world, pod, "c0 GPU-a 300 24576");
-    (void)world_adopt(world, pod, "300");
-    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, nothing);
-    pod = world_pod(world, "b", "n1");
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    (void)core_adopt(core, pod, "300");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+    pod = core_pod(core, "b", "n1");
     pod->scheduled_ms = 1;
-    (void)world_adopt(world, pod, "300");
-    struct sighting adopted = see(world, "n1", "adopted");
+    (void)core_adopt(core, pod, "300");
+    struct sighting adopted = see(core, "n1", "adopted");
     assert_int_equal(adopted.count, 1);
     assert_int_equal(adopted.last.since_ms, 1);
     assert_string_equal(adopted.last.allocation->is.uid, "b");
-    assert_int_equal(see(world, "n1", "annotation").count, 0);
+    assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
 
 static void over_and_absent_name_their_gpu(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu = two_a100[0];
-    (void)world_node(world, "n1", &gpu, 1);
-    (void)world_reserve(world, "a", "n1", "900");
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = two_a100[0];
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_reserve(core, "a", "n1", "900");
     gpu.milli = 500;
-    (void)world_node(world, "n1", &gpu, 1);
-    struct sighting over = see(world, "n1", "over");
+    (void)core_node(core, "n1", &gpu, 1);
+    struct sighting over = see(core, "n1", "over");
     assert_int_equal(over.count, 1);
     assert_string_equal(over.last.gpu->id->text, "GPU-a");
     assert_non_null(strstr(over.last.text, "900 of 500 milli"));
-    assert_int_equal(over.last.since_ms, world->now_ms);
-    (void)world_node(world, "n1", NULL, 0);
-    struct sighting absent = see(world, "n1", "absent");
+    assert_int_equal(over.last.since_ms, core->now_ms);
+    (void)core_node(core, "n1", NULL, 0);
+    struct sighting absent = see(core, "n1", "absent");
     assert_int_equal(absent.count, 1);
     assert_string_equal(absent.last.gpu->id->text, "GPU-a");
 }
 
 static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu counted[] = {{.index = 0}, {.index = 1}};
-    const struct world_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
-    const struct world_gpu first = {.id = "GPU-a", .index = 0};
-    (void)world_node(world, "n1", counted, 2);
-    (void)world_reserve(world, "p0", "n1", "1000");
-    (void)world_reserve(world, "p1", "n1", "400");
-    (void)world_node(world, "n1", &first, 1);
-    assert_int_equal(see(world, "n1", "unsure_gpu").count, 0);
-    (void)world_node(world, "n1", moved, 2);
-    struct sighting unsure = see(world, "n1", "unsure_gpu");
+    struct core_fixture *core = *state;
+    const struct core_gpu counted[] = {{.index = 0}, {.index = 1}};
+    const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
+    const struct core_gpu first = {.id = "GPU-a", .index = 0};
+    (void)core_node(core, "n1", counted, 2);
+    (void)core_reserve(core, "p0", "n1", "1000");
+    (void)core_reserve(core, "p1", "n1", "400");
+    (void)core_node(core, "n1", &first, 1);
+    assert_int_equal(see(core, "n1", "unsure_gpu").count, 0);
+    (void)core_node(core, "n1", moved, 2);
+    struct sighting unsure = see(core, "n1", "unsure_gpu");
     assert_int_equal(unsure.count, 1);
     assert_string_equal(unsure.last.gpu->id->text, "GPU-b");
-    assert_int_equal(see(world, "n1", "absent").count, 1);
+    assert_int_equal(see(core, "n1", "absent").count, 1);
 }
 
 static void mixed_needs_both(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "whole", "n1");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "whole", "n1");
     pod->whole_gpus = 2;
-    (void)world_adopt(world, pod, NULL);
-    assert_int_equal(see(world, "n1", "mixed").count, 0);
-    assert_int_equal(see(world, "n1", "adopted").count, 0); /* it asks nothing of ours */
-    (void)world_adopt(world, world_pod(world, "a", "n1"), "300");
-    assert_int_equal(see(world, "n1", "mixed").count, 1);
+    (void)core_adopt(core, pod, NULL);
+    assert_int_equal(see(core, "n1", "mixed").count, 0);
+    assert_int_equal(see(core, "n1", "adopted").count, 0); /* it asks nothing of ours */
+    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
+    assert_int_equal(see(core, "n1", "mixed").count, 1);
 }
 
 static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const int64_t scheduled_ms[] = {20, 40, 30};
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (size_t i = 0; i < ARRAY_LEN(scheduled_ms); i++) {
-        struct pod *pod = world_pod(world, (char[]){(char)('a' + i), '\0'}, "n1");
+        struct pod *pod = core_pod(core, (char[]){(char)('a' + i), '\0'}, "n1");
         pod->scheduled_ms = scheduled_ms[i];
         pod->whole_gpus = i == 0 ? 2 : 0;
-        (void)world_adopt(world, pod, i == 0 ? NULL : "300");
+        (void)core_adopt(core, pod, i == 0 ? NULL : "300");
     }
-    struct sighting mixed = see(world, "n1", "mixed");
+    struct sighting mixed = see(core, "n1", "mixed");
     assert_string_equal(mixed.last.text,
                         "2 pods with shares beside 2 whole GPUs of another resource");
     assert_int_equal(mixed.last.since_ms, 40);
@@ -141,17 +141,17 @@ static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **stat
 
 static void a_share_on_no_gpu_is_unplaced(void **state)
 {
-    struct world *world = *state;
-    (void)world_adopt(world, world_pod(world, "a", "n1"), "300");
-    assert_int_equal(see(world, "n1", "unplaced").count, 1);
-    assert_int_equal(see(world, "n1", "node_gone").count, 1);
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(see(world, "n1", "node_gone").count, 0);
+    struct core_fixture *core = *state;
+    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
+    assert_int_equal(see(core, "n1", "unplaced").count, 1);
+    assert_int_equal(see(core, "n1", "node_gone").count, 1);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(see(core, "n1", "node_gone").count, 0);
 }
 
 static void left_out_nodes_say_why(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const struct {
         enum inventory_problem problem;
         const char *kind;
@@ -161,23 +161,23 @@ static void left_out_nodes_say_why(void **state)
         {PROBLEM_LIMIT, "excluded"},      {PROBLEM_FOREIGN_UNITS, "foreign_units"},
     };
     for (size_t i = 0; i < ARRAY_LEN(out); i++) {
-        struct inventory *inventory = world_inventory(world, "n1", "u", NULL, 0);
+        struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
         inventory->problem = out[i].problem;
         memcpy(inventory->problem_text, "why not", sizeof "why not");
         const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-        assert_int_equal(world_do(world, &command), VERDICT_OK);
-        struct sighting sighting = see(world, "n1", out[i].kind);
+        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        struct sighting sighting = see(core, "n1", out[i].kind);
         assert_int_equal(sighting.count, 1);
         assert_string_equal(sighting.last.text, "why not");
-        assert_int_equal(sighting.last.since_ms, world->now_ms);
+        assert_int_equal(sighting.last.since_ms, core->now_ms);
     }
 }
 
 /* A node that no Node object has made: with one pod, or with a problem. */
-static struct sighting see_built(struct world *world, const struct allocation_facts *pod,
+static struct sighting see_built(struct core_fixture *core, const struct allocation_facts *pod,
                                  const char *problem_text, const char *kind)
 {
-    struct names *names = ledger_names(world->ledger);
+    struct names *names = ledger_names(core->ledger);
     struct sighting sighting = {.kind = kind};
     const struct allocation *allocation = pod != NULL ? allocation_new(pod) : NULL;
     const struct node_build build = {
@@ -198,20 +198,20 @@ static struct sighting see_built(struct world *world, const struct allocation_fa
 
 static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct allocation_facts pod = {
         .uid = "a",
         .namespace = "default",
         .name = "a",
-        .node = names_intern(ledger_names(world->ledger), TEXT("n1")),
-        .node_uid = names_intern(ledger_names(world->ledger), TEXT("u")),
+        .node = names_intern(ledger_names(core->ledger), TEXT("n1")),
+        .node_uid = names_intern(ledger_names(core->ledger), TEXT("u")),
         .state = STATE_BOUND,
         .origin = ORIGIN_OBSERVED,
         .held_gpus = 1,
         .unplaced_milli = 1,
     };
-    assert_int_equal(see_built(world, &pod, NULL, "unplaced").last.since_ms, 0);
-    assert_int_equal(see_built(world, &pod, NULL, "mixed").last.since_ms, 0);
+    assert_int_equal(see_built(core, &pod, NULL, "unplaced").last.since_ms, 0);
+    assert_int_equal(see_built(core, &pod, NULL, "mixed").last.since_ms, 0);
 }
 
 static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none(void **state)
@@ -227,36 +227,36 @@ static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_no
 
 static void an_edited_annotation_is_drift_only(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .differs = true};
-    (void)world_do(world, &note);
-    assert_int_equal(see(world, "n1", "annotation").count, 1);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    (void)core_do(core, &note);
+    assert_int_equal(see(core, "n1", "annotation").count, 1);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 }
 
 static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_node(world, "n2", two_a100, 1);
-    assert_int_equal(see(world, "n2", "duplicate_gpu").count, 1);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "n2", two_a100, 1);
+    assert_int_equal(see(core, "n2", "duplicate_gpu").count, 1);
     /* And on the first, which goes on. */
-    const struct node *first = ledger_stale_duplicate(world->ledger);
+    const struct node *first = ledger_stale_duplicate(core->ledger);
     assert_non_null(first);
     const struct command again = {.kind = COMMAND_NODE, .node = first->name->text};
     const int64_t since_ms = first->since_ms;
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    assert_int_equal(see(world, "n1", "duplicate_gpu").count, 1);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, since_ms);
-    assert_int_equal(world_reserve(world, "on-first", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    assert_int_equal(see(core, "n1", "duplicate_gpu").count, 1);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, since_ms);
+    assert_int_equal(core_reserve(core, "on-first", "n1", "100"), VERDICT_OK);
 }
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_node_in_order_has_no_drift),
         IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),

@@ -10,7 +10,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/filter.h"
 
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 enum { NAMES_MAX = 64, TENTATIVES = 24 };
 
@@ -29,13 +29,13 @@ struct asked {
     struct filter_answer answer;
 };
 
-static void ask_init(struct asked *asked, struct world *world, const char *words)
+static void ask_init(struct asked *asked, struct core_fixture *core, const char *words)
 {
-    *asked = (struct asked){.snapshot = ledger_publish(world->ledger, NULL, 0)};
+    *asked = (struct asked){.snapshot = ledger_publish(core->ledger, NULL, 0)};
     arena_init(&asked->arena);
     asked->question = (struct filter_question){
         .snapshot = asked->snapshot,
-        .request = world_request(world, words),
+        .request = core_request(core, words),
         .uid = TEXT("asking"),
         .name = asked->name,
     };
@@ -58,17 +58,17 @@ static void ask(struct asked *asked)
     filter_ask(&asked->question, &asked->arena, &asked->answer);
 }
 
-static void one_gpu_node(struct world *world, const char *name, uint32_t milli)
+static void one_gpu_node(struct core_fixture *core, const char *name, uint32_t milli)
 {
-    const struct world_gpu gpu = {.index = 0, .milli = milli, .mib = 8000};
-    assert_int_equal(world_node(world, name, &gpu, 1), VERDICT_OK);
+    const struct core_gpu gpu = {.index = 0, .milli = milli, .mib = 8000};
+    assert_int_equal(core_node(core, name, &gpu, 1), VERDICT_OK);
 }
 
-static void three_nodes(struct world *world)
+static void three_nodes(struct core_fixture *core)
 {
-    one_gpu_node(world, "n1", 1000);
-    one_gpu_node(world, "n2", 600);
-    one_gpu_node(world, "n3", 400);
+    one_gpu_node(core, "n1", 1000);
+    one_gpu_node(core, "n2", 600);
+    one_gpu_node(core, "n3", 400);
 }
 
 static void assert_candidates(const struct asked *asked, const char *const *name, uint32_t count)
@@ -83,10 +83,10 @@ static void assert_candidates(const struct asked *asked, const char *const *name
 
 static void the_best_come_first_and_no_more_than_asked_for(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    ask_init(&asked, world, "300");
+    three_nodes(core);
+    ask_init(&asked, core, "300");
     ask_about(&asked, "n1");
     ask_about(&asked, "n2");
     ask_about(&asked, "n3");
@@ -112,11 +112,11 @@ static void the_best_come_first_and_no_more_than_asked_for(void **state)
 
 static void whoever_does_not_fit_says_why(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
-    ask_init(&asked, world, "600");
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    ask_init(&asked, core, "600");
     ask_about(&asked, "n1");
     ask_about(&asked, "n3");
     ask_about(&asked, "nobody");
@@ -154,10 +154,10 @@ static void no_names_fit_nowhere(void **state)
 
 static void names_that_come_twice_keep_the_order_of_the_question(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    ask_init(&asked, world, "300");
+    three_nodes(core);
+    ask_init(&asked, core, "300");
     ask_about(&asked, "n2");
     ask_about(&asked, "n3");
     ask_about(&asked, "n2");
@@ -171,11 +171,11 @@ static void names_that_come_twice_keep_the_order_of_the_question(void **state)
 
 static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    assert_int_equal(world_reserve(world, "asking", "n1", "700"), VERDICT_OK);
-    ask_init(&asked, world, "300");
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, core, "300");
     ask_about(&asked, "n3"); /* tighter, but no longer the question */
     ask_about(&asked, "n1");
     ask(&asked);
@@ -210,11 +210,11 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
 
 static void a_reservation_is_offered_once_though_its_name_comes_twice(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
-    ask_init(&asked, world, "300");
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, core, "300");
     asked.question.uid = TEXT("a");
     ask_about(&asked, "n3");
     ask_about(&asked, "n1");
@@ -229,16 +229,16 @@ static void a_reservation_is_offered_once_though_its_name_comes_twice(void **sta
 
 static void hashes_that_are_known_change_nothing(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
     enum { NODES = 20 };
     uint32_t hash[NODES];
     for (uint32_t i = 0; i < NODES; i++)
-        one_gpu_node(world, arena_printf(&world->arena, "node-%02u", i), 100 + i);
-    ask_init(&asked, world, "100");
+        one_gpu_node(core, arena_printf(&core->arena, "node-%02u", i), 100 + i);
+    ask_init(&asked, core, "100");
     asked.question.hash = hash;
     for (uint32_t i = 0; i < NODES; i++) {
-        ask_about(&asked, arena_printf(&world->arena, "node-%02u", i));
+        ask_about(&asked, arena_printf(&core->arena, "node-%02u", i));
         hash[i] = text_hash(asked.name[i]);
     }
     ask(&asked);
@@ -250,10 +250,10 @@ static void hashes_that_are_known_change_nothing(void **state)
 
 static void full_node_objects_stand_in_for_unknown_names_only(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
     struct names *names = names_new();
-    one_gpu_node(world, "n1", 400);
+    one_gpu_node(core, "n1", 400);
     const struct gpu gpu = {.id = names_intern(names, TEXT("g")),
                             .model = names_intern(names, TEXT("")),
                             .milli = 1000};
@@ -268,7 +268,7 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
 
     static const char *const order[] = {"new", "new"};
     const struct node *given[16] = {unknown, known, unknown};
-    ask_init(&asked, world, "600");
+    ask_init(&asked, core, "600");
     ask_about(&asked, "new");
     ask_about(&asked, "n1");
     ask_about(&asked, "new");
@@ -287,10 +287,10 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
 
 static void tentative_placements_rank_a_node_lower(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    three_nodes(world);
-    ask_init(&asked, world, "300");
+    three_nodes(core);
+    ask_init(&asked, core, "300");
     ask_about(&asked, "n1");
     ask_about(&asked, "n2");
     ask_about(&asked, "n3");
@@ -319,22 +319,22 @@ static void tentative_placements_rank_a_node_lower(void **state)
 
 static void scores_fall_evenly_from_ten(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    ask_init(&asked, world, "1");
+    ask_init(&asked, core, "1");
     ask_done(&asked);
     for (uint32_t i = 0; i < 40; i++) {
-        char *name = arena_printf(&world->arena, "node-%02u", i);
-        one_gpu_node(world, name, 100 + i);
+        char *name = arena_printf(&core->arena, "node-%02u", i);
+        one_gpu_node(core, name, 100 + i);
     }
     static const uint32_t counts[] = {1, 2, 3, 11, 21, 40};
     for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
         uint8_t score[NAMES_MAX];
         uint32_t times[11] = {0};
-        ask_init(&asked, world, "100");
+        ask_init(&asked, core, "100");
         ask_about(&asked, "unknown");
         for (uint32_t i = 0; i < counts[c]; i++)
-            ask_about(&asked, arena_printf(&world->arena, "node-%02u", counts[c] - 1 - i));
+            ask_about(&asked, arena_printf(&core->arena, "node-%02u", counts[c] - 1 - i));
         ask_about(&asked, "unknown too");
         asked.question.shortlist = 1; /* scores are for all */
         memset(score, 77, sizeof score);
@@ -355,35 +355,35 @@ static void scores_fall_evenly_from_ten(void **state)
 
 static void preemption_asks_for_the_room_without_the_victims(void **state)
 {
-    struct world *world = *state;
-    one_gpu_node(world, "n1", 1000);
-    assert_int_equal(world_reserve(world, "a", "n1", "400"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
-    const struct request *request = world_request(world, "500");
+    struct core_fixture *core = *state;
+    one_gpu_node(core, "n1", 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "400"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    const struct request *request = core_request(core, "500");
     const struct text victims[] = {TEXT("a"), TEXT("b"), TEXT("not here")};
     assert_int_equal(preempt_ask(node, request, NULL, NULL, 0), REASON_ROOM);
     assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_NONE);
-    request = world_request(world, "600");
+    request = core_request(core, "600");
     assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_ROOM);
-    request = world_request(world, "1000");
+    request = core_request(core, "1000");
     assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_NONE);
-    request = world_request(world, "2000");
+    request = core_request(core, "2000");
     assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_FEW);
 }
 
 /* Bind would refuse it anywhere else, so its victims would have gone for nothing. */
 static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
 {
-    struct world *world = *state;
-    one_gpu_node(world, "n1", 1000);
-    one_gpu_node(world, "n2", 1000);
-    assert_int_equal(world_reserve(world, "a", "n1", "800"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n2", "800"), VERDICT_OK);
-    const struct node *n1 = ledger_node(world->ledger, TEXT("n1"));
-    const struct node *n2 = ledger_node(world->ledger, TEXT("n2"));
+    struct core_fixture *core = *state;
+    one_gpu_node(core, "n1", 1000);
+    one_gpu_node(core, "n2", 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "800"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n2", "800"), VERDICT_OK);
+    const struct node *n1 = ledger_node(core->ledger, TEXT("n1"));
+    const struct node *n2 = ledger_node(core->ledger, TEXT("n2"));
     const struct allocation *held = node_allocation(n1, TEXT("a"));
-    const struct request *request = world_request(world, "800");
+    const struct request *request = core_request(core, "800");
     const struct text b = TEXT("b");
     assert_int_equal(preempt_ask(n2, request, NULL, &b, 1), REASON_NONE);
     assert_int_equal(preempt_ask(n2, request, held, &b, 1), REASON_ELSEWHERE);
@@ -392,69 +392,69 @@ static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **
 
 static void an_explanation_has_the_numbers_of_the_moment(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu[] = {{.index = 0, .mib = 8000},
-                                    {.index = 1, .mib = 8000, .cordoned = true},
-                                    {.index = 2, .mib = 8000, .sick = true},
-                                    {.index = 3, .mib = 8000}};
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 8000},
+                                   {.index = 1, .mib = 8000, .cordoned = true},
+                                   {.index = 2, .mib = 8000, .sick = true},
+                                   {.index = 3, .mib = 8000}};
     char text[256];
-    assert_int_equal(world_node(world, "n1", gpu, 4), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "780"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "580"), VERDICT_OK);
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
-    filter_explain(node, world_request(world, "500"), text, sizeof text);
+    assert_int_equal(core_node(core, "n1", gpu, 4), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "780"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "580"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    filter_explain(node, core_request(core, "500"), text, sizeof text);
     assert_string_equal(text, "room: not enough milli or MiB left in one piece; largest free piece "
                               "420 milli, 640 milli free on 2 of 4 GPUs, at most 3360 MiB on one, "
                               "1 unhealthy, 1 cordoned");
-    filter_explain(node, world_request(world, "100"), text, sizeof text);
+    filter_explain(node, core_request(core, "100"), text, sizeof text);
     assert_memory_equal(text, "fits; largest free piece 420", 28);
     char small[12];
-    filter_explain(node, world_request(world, "500"), small, sizeof small);
+    filter_explain(node, core_request(core, "500"), small, sizeof small);
     assert_int_equal(strlen(small), sizeof small - 1);
     assert_memory_equal(small, "room: no", 8);
 }
 
-static void assert_explained(struct world *world, const char *node, const struct request *request,
-                             const char *numbers)
+static void assert_explained(struct core_fixture *core, const char *node,
+                             const struct request *request, const char *numbers)
 {
     char text[256];
-    filter_explain(ledger_node(world->ledger, text_of(node)), request, text, sizeof text);
+    filter_explain(ledger_node(core->ledger, text_of(node)), request, text, sizeof text);
     assert_string_equal(strchr(text, ';'), numbers);
 }
 
 static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu = {.index = 0, .mib = 1000};
-    assert_int_equal(world_node(world, "n1", &gpu, 1), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "999"), VERDICT_OK);
-    assert_explained(world, "n1", world_request(world, "2"),
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = {.index = 0, .mib = 1000};
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "999"), VERDICT_OK);
+    assert_explained(core, "n1", core_request(core, "2"),
                      "; largest free piece 1 milli, 1 milli free on 1 of 1 GPUs, at most 1 MiB on "
                      "one");
     gpu.mib = 0; /* not known */
-    assert_int_equal(world_node(world, "n2", &gpu, 1), VERDICT_OK);
-    assert_explained(world, "n2", world_request(world, "2"),
+    assert_int_equal(core_node(core, "n2", &gpu, 1), VERDICT_OK);
+    assert_explained(core, "n2", core_request(core, "2"),
                      "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs");
     gpu.milli = 500; /* it shrank: charged beyond its size, which is no kind of closed */
-    assert_int_equal(world_node(world, "n1", &gpu, 1), VERDICT_OK);
-    assert_explained(world, "n1", world_request(world, "2"),
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_explained(core, "n1", core_request(core, "2"),
                      "; largest free piece 0 milli, 0 milli free on 0 of 1 GPUs");
 }
 
 static void an_explanation_counts_the_models_asked_for_only(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const char *model[] = {"T4"};
-    const struct world_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 16000}};
-    struct inventory *inventory = world_inventory(world, "n1", "u", gpu, 2);
-    struct request *request = world_request(world, "100");
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 16000}};
+    struct inventory *inventory = core_inventory(core, "n1", "u", gpu, 2);
+    struct request *request = core_request(core, "100");
     inventory->gpu[0].model = "T4";
     inventory->gpu[1].model = "A100";
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
     request->models = 1;
     request->model = model;
-    assert_explained(world, "n1", request,
+    assert_explained(core, "n1", request,
                      "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs, at most "
                      "8000 MiB on one");
 }
@@ -474,16 +474,16 @@ static void hear(void *user, struct text name, const char *text)
 
 static void refusals_are_one_each_or_one_for_all_alike(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
     struct heard heard = {0};
     struct refusal room;
-    const struct world_gpu sick = {.index = 0, .mib = 8000, .sick = true};
-    three_nodes(world);
-    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n2", "200"), VERDICT_OK);
-    assert_int_equal(world_node(world, "n4", &sick, 1), VERDICT_OK);
-    ask_init(&asked, world, "500");
+    const struct core_gpu sick = {.index = 0, .mib = 8000, .sick = true};
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n2", "200"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n4", &sick, 1), VERDICT_OK);
+    ask_init(&asked, core, "500");
     static const char *const names[] = {"n3", "n1", "n2", "n4", "nobody"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         ask_about(&asked, names[i]);
@@ -508,9 +508,9 @@ static void refusals_are_one_each_or_one_for_all_alike(void **state)
     assert_string_equal(heard.text[1] + strlen(room.text), " (one entry for all such nodes)");
 
     heard.count = 0;
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     snapshot_unref(asked.snapshot);
-    asked.snapshot = ledger_publish(world->ledger, NULL, 0);
+    asked.snapshot = ledger_publish(core->ledger, NULL, 0);
     asked.question.snapshot = asked.snapshot;
     ask(&asked);
     filter_refusals(&asked.question, &asked.answer, 100, &heard, hear);
@@ -569,24 +569,24 @@ static uint32_t judge_all(const struct asked *asked, struct judged *judged)
     return fitting;
 }
 
-static void draw_world(uint64_t *seed, struct world *world, uint32_t nodes)
+static void draw_world(uint64_t *seed, struct core_fixture *core, uint32_t nodes)
 {
     for (uint32_t n = 0; n < nodes; n++) {
-        struct world_gpu gpu[4];
+        struct core_gpu gpu[4];
         const uint32_t gpus = draw(seed, 5);
         for (uint32_t i = 0; i < gpus; i++) {
-            gpu[i] = (struct world_gpu){.index = i, .mib = 8000};
+            gpu[i] = (struct core_gpu){.index = i, .mib = 8000};
             gpu[i].sick = draw(seed, 15) == 0;
             gpu[i].cordoned = draw(seed, 15) == 0;
             if (draw(seed, 6) == 0)
                 gpu[i].milli = 500;
         }
-        const char *name = arena_printf(&world->arena, "node-%02u", n);
-        (void)world_node(world, name, gpu, gpus);
+        const char *name = arena_printf(&core->arena, "node-%02u", n);
+        (void)core_node(core, name, gpu, gpus);
         for (uint32_t p = 0; p < 4; p++) {
             const uint32_t milli = 100 * (1 + draw(seed, 6));
-            (void)world_reserve(world, arena_printf(&world->arena, "%s-%u", name, p), name,
-                                arena_printf(&world->arena, "%u", milli));
+            (void)core_reserve(core, arena_printf(&core->arena, "%s-%u", name, p), name,
+                               arena_printf(&core->arena, "%u", milli));
         }
     }
 }
@@ -633,7 +633,7 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
 
 static void answers_are_those_of_a_plain_ranking(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const char *const wishes[] = {"100",   "300",     "600",           "1000",
                                          "2000",  "300x2",   "400+400",       "i700+400+400",
                                          "200x3", "900+100", "s100+i500+300", "4000"};
@@ -641,7 +641,7 @@ static void answers_are_those_of_a_plain_ranking(void **state)
     const char *env = getenv("FILTER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
     print_message("FILTER_SEED=%llu\n", (unsigned long long)seed);
-    draw_world(&seed, world, 28);
+    draw_world(&seed, core, 28);
 
     uint32_t seen[2] = {0};
     uint32_t behind = 0;
@@ -649,7 +649,7 @@ static void answers_are_those_of_a_plain_ranking(void **state)
     for (int i = 0; i < 3000; i++) {
         struct asked asked;
         struct tentative tentative[TENTATIVES];
-        ask_init(&asked, world, wishes[draw(&seed, ARRAY_LEN(wishes))]);
+        ask_init(&asked, core, wishes[draw(&seed, ARRAY_LEN(wishes))]);
         draw_question(&seed, &asked, tentative);
         asked.question.shortlist = draw(&seed, 6);
         const uint32_t fitting = judge_all(&asked, judged);
@@ -675,28 +675,28 @@ static void answers_are_those_of_a_plain_ranking(void **state)
 
 static void thousands_of_names_are_ranked_in_passing(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     enum { MANY = 5000 };
     struct arena arena;
     struct text *name = xcalloc(MANY, sizeof *name);
     uint64_t seed = 42;
     arena_init(&arena);
     for (uint32_t n = 0; n < 200; n++) {
-        const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
-                                        {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7}};
-        char *node = arena_printf(&world->arena, "node-%03u", n);
-        (void)world_node(world, node, gpu, 8);
-        (void)world_reserve(world, arena_printf(&world->arena, "pod-%03u", n), node,
-                            arena_printf(&world->arena, "%u", 1 + draw(&seed, 1000)));
-        world_run_until_idle(world);
+        const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
+                                       {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7}};
+        char *node = arena_printf(&core->arena, "node-%03u", n);
+        (void)core_node(core, node, gpu, 8);
+        (void)core_reserve(core, arena_printf(&core->arena, "pod-%03u", n), node,
+                           arena_printf(&core->arena, "%u", 1 + draw(&seed, 1000)));
+        core_run_until_idle(core);
     }
     for (uint32_t i = 0; i < MANY; i++)
-        name[i] = text_of(arena_printf(&world->arena, "node-%03u", i % 200));
-    struct snapshot *snapshot = ledger_publish(world->ledger, NULL, 0);
+        name[i] = text_of(arena_printf(&core->arena, "node-%03u", i % 200));
+    struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     static const char *const wish[] = {"300", "300+300", "i700+400+400", "8000", "9000"};
     for (size_t w = 0; w < ARRAY_LEN(wish); w++) {
         const struct filter_question question = {.snapshot = snapshot,
-                                                 .request = world_request(world, wish[w]),
+                                                 .request = core_request(core, wish[w]),
                                                  .names = MANY,
                                                  .name = name,
                                                  .shortlist = 16};
@@ -726,22 +726,23 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
 enum { UNLIKE_NODES = 5000, UNLIKE_GPUS = 8 };
 
 struct unlike {
-    struct world *world;
+    struct core_fixture *core;
     struct snapshot *snapshot;
     const struct node *node[UNLIKE_NODES];
     struct text name[UNLIKE_NODES];
 };
 
-static const struct node *unlike_node(struct world *world, const struct atom *name, uint64_t *seed)
+static const struct node *unlike_node(struct core_fixture *core, const struct atom *name,
+                                      uint64_t *seed)
 {
-    struct names *names = ledger_names(world->ledger);
+    struct names *names = ledger_names(core->ledger);
     struct gpu gpu[UNLIKE_GPUS];
     struct share share[UNLIKE_GPUS];
 
     for (uint16_t i = 0; i < UNLIKE_GPUS; i++) {
         gpu[i] = (struct gpu){
             .id = names_intern(names,
-                               text_of(arena_printf(&world->arena, "%s-gpu-%u", name->text, i))),
+                               text_of(arena_printf(&core->arena, "%s-gpu-%u", name->text, i))),
             .model = names_intern(names, TEXT("A100")),
             .milli = GPU_MILLI,
             .mib = 81920,
@@ -769,17 +770,17 @@ static const struct node *unlike_node(struct world *world, const struct atom *na
     return node;
 }
 
-static struct unlike *unlike_new(struct world *world)
+static struct unlike *unlike_new(struct core_fixture *core)
 {
     struct unlike *unlike = xcalloc(1, sizeof *unlike);
     uint64_t seed = 42;
 
-    unlike->world = world;
-    unlike->snapshot = ledger_publish(world->ledger, NULL, 0);
+    unlike->core = core;
+    unlike->snapshot = ledger_publish(core->ledger, NULL, 0);
     for (uint32_t i = 0; i < UNLIKE_NODES; i++) {
-        const char *name = arena_printf(&world->arena, "unlike-%u", i);
+        const char *name = arena_printf(&core->arena, "unlike-%u", i);
         unlike->node[i] =
-            unlike_node(world, names_intern(ledger_names(world->ledger), text_of(name)), &seed);
+            unlike_node(core, names_intern(ledger_names(core->ledger), text_of(name)), &seed);
         unlike->name[i] = text_of(name);
     }
     return unlike;
@@ -884,20 +885,20 @@ static void what_filter_takes_bind_finds(void **state)
 
 static void equal_nodes_cost_one_search(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
     for (uint32_t n = 0; n < 20; n++) {
-        const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}};
-        char *node = arena_printf(&world->arena, "n%02u", n);
-        assert_int_equal(world_node(world, node, gpu, 3), VERDICT_OK);
+        const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}};
+        char *node = arena_printf(&core->arena, "n%02u", n);
+        assert_int_equal(core_node(core, node, gpu, 3), VERDICT_OK);
     }
-    ask_init(&asked, world, "300+600");
+    ask_init(&asked, core, "300+600");
     ask_about(&asked, "n00");
     ask(&asked);
     const uint64_t one = asked.answer.steps;
     assert_true(one > 0);
     for (uint32_t n = 1; n < 20; n++)
-        ask_about(&asked, arena_printf(&world->arena, "n%02u", n));
+        ask_about(&asked, arena_printf(&core->arena, "n%02u", n));
     ask(&asked);
     assert_int_equal(asked.answer.fitting, 20);
     assert_int_equal(asked.answer.steps, one);
@@ -912,12 +913,12 @@ static void equal_nodes_cost_one_search(void **state)
 
 static void one_container_takes_no_search(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct asked asked;
-    const struct world_gpu gpu[] = {{.index = 0}, {.index = 1}};
+    const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
 
-    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
-    ask_init(&asked, world, "300");
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    ask_init(&asked, core, "300");
     ask_about(&asked, "n1");
     ask(&asked);
     assert_int_equal(asked.answer.fitting, 1);
@@ -948,7 +949,7 @@ static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(the_best_come_first_and_no_more_than_asked_for),
         IN_A_WORLD(whoever_does_not_fit_says_why),

@@ -12,7 +12,7 @@
 
 #include "support/walk.h"
 
-struct bench {
+struct fixture {
     struct arena arena;
     struct node_facts facts;
     struct gpu_facts gpu[GPUS_PER_NODE_MAX + 1];
@@ -21,66 +21,67 @@ struct bench {
     struct inventory out;
 };
 
-static struct bench bench;
+static struct fixture fixture;
 
 static void start(void)
 {
-    arena_reset(&bench.arena);
-    bench.facts = (struct node_facts){.name = "n1", .uid = "node-uid"};
-    bench.facts.gpu = bench.gpu;
-    bench.rules = (struct inventory_rules){.from_labels = true};
+    arena_reset(&fixture.arena);
+    fixture.facts = (struct node_facts){.name = "n1", .uid = "node-uid"};
+    fixture.facts.gpu = fixture.gpu;
+    fixture.rules = (struct inventory_rules){.from_labels = true};
 }
 
 static void parse(void)
 {
-    inventory_parse(&bench.facts, &bench.rules, &bench.arena, &bench.out);
-    assert_string_equal(bench.out.node, "n1");
-    assert_string_equal(bench.out.uid, "node-uid");
-    if (bench.out.problem == PROBLEM_NONE)
-        assert_string_equal(bench.out.problem_text, "");
+    inventory_parse(&fixture.facts, &fixture.rules, &fixture.arena, &fixture.out);
+    assert_string_equal(fixture.out.node, "n1");
+    assert_string_equal(fixture.out.uid, "node-uid");
+    if (fixture.out.problem == PROBLEM_NONE)
+        assert_string_equal(fixture.out.problem_text, "");
 }
 
 /* A GPU of the annotation, as a node side that works writes it. */
 static struct gpu_facts *add(uint32_t index)
 {
-    const uint32_t i = bench.facts.gpus++;
-    (void)snprintf(bench.id[i], sizeof bench.id[i], "GPU-%04u", 1000 + index);
-    bench.gpu[i] = (struct gpu_facts){.id = bench.id[i],
-                                      .model = "NVIDIA A100-SXM4-80GB",
-                                      .index = index,
-                                      .milli = 1000,
-                                      .mib = 81920,
-                                      .numa = 1,
-                                      .healthy = true};
-    bench.facts.has_gpus = true;
-    return &bench.gpu[i];
+    const uint32_t i = fixture.facts.gpus++;
+    (void)snprintf(fixture.id[i], sizeof fixture.id[i], "GPU-%04u", 1000 + index);
+    fixture.gpu[i] = (struct gpu_facts){.id = fixture.id[i],
+                                        .model = "NVIDIA A100-SXM4-80GB",
+                                        .index = index,
+                                        .milli = 1000,
+                                        .mib = 81920,
+                                        .numa = 1,
+                                        .healthy = true};
+    fixture.facts.has_gpus = true;
+    return &fixture.gpu[i];
 }
 
 static void assert_found(enum inventory_source source, uint32_t gpus)
 {
-    assert_int_equal(bench.out.problem, PROBLEM_NONE);
-    assert_int_equal(bench.out.source, source);
-    assert_int_equal(bench.out.gpus, gpus);
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_int_equal(fixture.out.source, source);
+    assert_int_equal(fixture.out.gpus, gpus);
 }
 
 static void assert_left_out(enum inventory_problem problem, const char *text)
 {
     parse();
-    assert_string_equal(bench.out.problem_text, text);
-    assert_string_equal(inventory_problem_name(bench.out.problem), inventory_problem_name(problem));
-    assert_int_equal(bench.out.gpus, 0);
-    assert_null(bench.out.gpu);
-    assert_int_equal(bench.out.advertise_milli, 0);
+    assert_string_equal(fixture.out.problem_text, text);
+    assert_string_equal(inventory_problem_name(fixture.out.problem),
+                        inventory_problem_name(problem));
+    assert_int_equal(fixture.out.gpus, 0);
+    assert_null(fixture.out.gpu);
+    assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
 static void a_node_without_anything_has_no_gpus(void **state)
 {
     (void)state;
     start();
-    bench.rules.advertise = true;
+    fixture.rules.advertise = true;
     parse();
     assert_found(SOURCE_NONE, 0);
-    assert_int_equal(bench.out.advertise_milli, 0);
+    assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
 static void allocatable_is_cut_into_gpus(void **state)
@@ -96,11 +97,11 @@ static void allocatable_is_cut_into_gpus(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
-        bench.facts.allocatable_milli = row[i].amount;
+        fixture.facts.allocatable_milli = row[i].amount;
         parse();
         assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
         for (uint32_t k = 0; k < row[i].gpus; k++) {
-            const struct gpu_facts *gpu = &bench.out.gpu[k];
+            const struct gpu_facts *gpu = &fixture.out.gpu[k];
             char id[32];
             (void)snprintf(id, sizeof id, "n1/gpu-%u", k);
             assert_string_equal(gpu->id, id);
@@ -120,32 +121,32 @@ static void labels_tell_model_and_memory(void **state)
 {
     (void)state;
     start();
-    bench.facts.allocatable_milli = "2000";
-    bench.facts.label_product = " Tesla T4 ";
-    bench.facts.label_memory = "15360";
+    fixture.facts.allocatable_milli = "2000";
+    fixture.facts.label_product = " Tesla T4 ";
+    fixture.facts.label_memory = "15360";
     parse();
     assert_found(SOURCE_ALLOCATABLE, 2);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_string_equal(bench.out.gpu[i].model, "Tesla-T4");
-        assert_int_equal(bench.out.gpu[i].mib, 15360);
+        assert_string_equal(fixture.out.gpu[i].model, "Tesla-T4");
+        assert_int_equal(fixture.out.gpu[i].mib, 15360);
     }
     static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967297"};
     for (size_t i = 0; i < ARRAY_LEN(no_number); i++) {
-        bench.facts.label_memory = no_number[i];
+        fixture.facts.label_memory = no_number[i];
         parse();
         assert_found(SOURCE_ALLOCATABLE, 2);
-        assert_int_equal(bench.out.gpu[0].mib, 0);
+        assert_int_equal(fixture.out.gpu[0].mib, 0);
     }
-    bench.facts.label_memory = "4294967295";
+    fixture.facts.label_memory = "4294967295";
     static char huge[MODEL_BYTES_MAX + 2];
     memset(huge, 'a', sizeof huge - 1);
-    bench.facts.label_product = huge;
+    fixture.facts.label_product = huge;
     parse();
-    assert_int_equal(bench.out.gpu[0].mib, UINT32_MAX);
-    assert_string_equal(bench.out.gpu[0].model, "");
+    assert_int_equal(fixture.out.gpu[0].mib, UINT32_MAX);
+    assert_string_equal(fixture.out.gpu[0].model, "");
     huge[MODEL_BYTES_MAX] = '\0';
     parse();
-    assert_string_equal(bench.out.gpu[0].model, huge);
+    assert_string_equal(fixture.out.gpu[0].model, huge);
 }
 
 static void allocatable_that_is_no_amount_is_a_problem(void **state)
@@ -155,11 +156,11 @@ static void allocatable_that_is_no_amount_is_a_problem(void **state)
     char text[160];
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         start();
-        bench.facts.allocatable_milli = bad[i];
+        fixture.facts.allocatable_milli = bad[i];
         (void)snprintf(text, sizeof text,
                        "status.allocatable: \"%s\" is no whole number of thousandths", bad[i]);
         assert_left_out(PROBLEM_AMOUNT, text);
-        assert_int_equal(bench.out.source, SOURCE_ALLOCATABLE);
+        assert_int_equal(fixture.out.source, SOURCE_ALLOCATABLE);
     }
 }
 
@@ -167,14 +168,14 @@ static void more_gpus_than_the_limit_are_a_problem(void **state)
 {
     (void)state;
     start();
-    bench.facts.allocatable_milli = "64001";
+    fixture.facts.allocatable_milli = "64001";
     assert_left_out(PROBLEM_LIMIT, "status.allocatable: 65 GPUs, at most 64 can be kept");
-    bench.facts.allocatable_milli = "9223372036854775807";
+    fixture.facts.allocatable_milli = "9223372036854775807";
     parse();
-    assert_int_equal(bench.out.problem, PROBLEM_LIMIT);
+    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
     start();
-    bench.facts.label_count = "65";
-    bench.rules.advertise = true;
+    fixture.facts.label_count = "65";
+    fixture.rules.advertise = true;
     assert_left_out(PROBLEM_LIMIT, "label nvidia.com/gpu.count: 65 GPUs, at most 64 can be kept");
     start();
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -216,8 +217,8 @@ static void foreign_units_are_no_gpus(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
-        bench.facts.allocatable_milli = row[i].amount;
-        bench.facts.label_count = row[i].count;
+        fixture.facts.allocatable_milli = row[i].amount;
+        fixture.facts.label_count = row[i].count;
         parse();
         if (row[i].gpus != 99) {
             assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
@@ -236,27 +237,27 @@ static void the_label_counts_where_the_node_shows_nothing(void **state)
 {
     (void)state;
     start();
-    bench.facts.label_count = "4";
-    bench.facts.label_product = "NVIDIA-A100-SXM4-80GB";
-    bench.facts.label_memory = "81920";
+    fixture.facts.label_count = "4";
+    fixture.facts.label_product = "NVIDIA-A100-SXM4-80GB";
+    fixture.facts.label_memory = "81920";
     parse();
     assert_found(SOURCE_LABEL, 4);
-    assert_string_equal(bench.out.gpu[3].id, "n1/gpu-3");
-    assert_string_equal(bench.out.gpu[3].model, "NVIDIA-A100-SXM4-80GB");
-    assert_int_equal(bench.out.gpu[3].milli, 1000);
-    assert_int_equal(bench.out.gpu[3].mib, 81920);
-    assert_int_equal(bench.out.advertise_milli, 0);
+    assert_string_equal(fixture.out.gpu[3].id, "n1/gpu-3");
+    assert_string_equal(fixture.out.gpu[3].model, "NVIDIA-A100-SXM4-80GB");
+    assert_int_equal(fixture.out.gpu[3].milli, 1000);
+    assert_int_equal(fixture.out.gpu[3].mib, 81920);
+    assert_int_equal(fixture.out.advertise_milli, 0);
 
-    bench.rules.from_labels = false;
+    fixture.rules.from_labels = false;
     parse();
     assert_found(SOURCE_NONE, 0);
 
-    bench.rules.from_labels = true;
-    bench.facts.allocatable_milli = "0"; /* a plugin that restarts: shown, and nothing */
+    fixture.rules.from_labels = true;
+    fixture.facts.allocatable_milli = "0"; /* a plugin that restarts: shown, and nothing */
     parse();
     assert_found(SOURCE_ALLOCATABLE, 0);
-    bench.facts.allocatable_milli = NULL;
-    bench.facts.capacity_milli = "4000";
+    fixture.facts.allocatable_milli = NULL;
+    fixture.facts.capacity_milli = "4000";
     parse();
     assert_found(SOURCE_NONE, 0);
 }
@@ -265,26 +266,26 @@ static void the_label_counts_where_we_advertise(void **state)
 {
     (void)state;
     start();
-    bench.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
-    bench.facts.label_count = "4";
-    bench.facts.allocatable_milli = "0";
-    bench.facts.capacity_milli = "0";
+    fixture.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
+    fixture.facts.label_count = "4";
+    fixture.facts.allocatable_milli = "0";
+    fixture.facts.capacity_milli = "0";
     parse();
     assert_found(SOURCE_LABEL, 4);
-    assert_int_equal(bench.out.advertise_milli, 4000);
-    bench.facts.label_count = "0";
+    assert_int_equal(fixture.out.advertise_milli, 4000);
+    fixture.facts.label_count = "0";
     parse();
     assert_found(SOURCE_LABEL, 0);
-    assert_int_equal(bench.out.advertise_milli, 0);
-    bench.facts.label_count = "four"; /* then the next best source */
-    bench.facts.allocatable_milli = "3000";
+    assert_int_equal(fixture.out.advertise_milli, 0);
+    fixture.facts.label_count = "four"; /* then the next best source */
+    fixture.facts.allocatable_milli = "3000";
     parse();
     assert_found(SOURCE_ALLOCATABLE, 3);
-    assert_int_equal(bench.out.advertise_milli, 0);
-    bench.facts.allocatable_milli = NULL;
+    assert_int_equal(fixture.out.advertise_milli, 0);
+    fixture.facts.allocatable_milli = NULL;
     assert_left_out(PROBLEM_AMOUNT, "label nvidia.com/gpu.count: \"four\" is no whole number");
-    assert_int_equal(bench.out.source, SOURCE_LABEL);
-    bench.facts.label_count = NULL;
+    assert_int_equal(fixture.out.source, SOURCE_LABEL);
+    fixture.facts.label_count = NULL;
     parse();
     assert_found(SOURCE_NONE, 0);
 }
@@ -298,12 +299,12 @@ static void the_annotation_is_the_best_source(void **state)
     half->milli = 500;
     half->mib = 40960;
     half->cordoned = true; /* not for the annotation to say */
-    bench.facts.label_count = "7";
-    bench.facts.allocatable_milli = "99999";
-    bench.rules.advertise = true;
+    fixture.facts.label_count = "7";
+    fixture.facts.allocatable_milli = "99999";
+    fixture.rules.advertise = true;
     parse();
     assert_found(SOURCE_ANNOTATION, 2);
-    const struct gpu_facts *gpu = bench.out.gpu;
+    const struct gpu_facts *gpu = fixture.out.gpu;
     assert_string_equal(gpu[0].id, "GPU-1000");
     assert_string_equal(gpu[0].alias, "n1/gpu-0");
     assert_string_equal(gpu[0].model, "NVIDIA-A100-SXM4-80GB");
@@ -315,15 +316,15 @@ static void the_annotation_is_the_best_source(void **state)
     assert_string_equal(gpu[1].id, "GPU-1001");
     assert_string_equal(gpu[1].alias, "n1/gpu-1");
     assert_false(gpu[1].healthy);
-    assert_int_equal(bench.out.advertise_milli, 1500); /* as much as there is to give */
+    assert_int_equal(fixture.out.advertise_milli, 1500); /* as much as there is to give */
 }
 
 static void an_empty_annotation_says_that_there_are_none(void **state)
 {
     (void)state;
     start();
-    bench.facts.has_gpus = true;
-    bench.facts.allocatable_milli = "8000";
+    fixture.facts.has_gpus = true;
+    fixture.facts.allocatable_milli = "8000";
     parse();
     assert_found(SOURCE_ANNOTATION, 0);
 }
@@ -336,16 +337,16 @@ static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
     add(0)->id = "n2/gpu-3"; /* any other text is an id */
     parse();
     assert_found(SOURCE_ANNOTATION, 2);
-    assert_null(bench.out.gpu[1].alias);
-    assert_string_equal(bench.out.gpu[0].alias, "n1/gpu-0");
-    bench.gpu[0].id = "n1/gpu-0";
+    assert_null(fixture.out.gpu[1].alias);
+    assert_string_equal(fixture.out.gpu[0].alias, "n1/gpu-0");
+    fixture.gpu[0].id = "n1/gpu-0";
     assert_left_out(PROBLEM_ANNOTATION,
                     "annotation milligpu.io/gpus: [0].uuid: it is the made-up id of another index");
-    bench.gpu[0].id = "n1/gpu-03";
+    fixture.gpu[0].id = "n1/gpu-03";
     parse();
-    assert_int_equal(bench.out.problem, PROBLEM_ANNOTATION);
-    bench.gpu[0].id = "n1";
-    bench.gpu[1].id = "n1-gpu-3";
+    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
+    fixture.gpu[0].id = "n1";
+    fixture.gpu[1].id = "n1-gpu-3";
     parse();
     assert_found(SOURCE_ANNOTATION, 2);
 }
@@ -386,7 +387,7 @@ static void a_broken_annotation_names_the_field(void **state)
     char text[192];
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
-        bench.facts.allocatable_milli = "2000"; /* no way out: the annotation is what counts */
+        fixture.facts.allocatable_milli = "2000"; /* no way out: the annotation is what counts */
         add(0);
         struct gpu_facts *gpu = add(1);
         gpu->id = row[i].id;
@@ -396,12 +397,12 @@ static void a_broken_annotation_names_the_field(void **state)
         gpu->numa = row[i].numa;
         (void)snprintf(text, sizeof text, "annotation milligpu.io/gpus: [1].%s", row[i].what);
         assert_left_out(PROBLEM_ANNOTATION, text);
-        assert_int_equal(bench.out.source, SOURCE_ANNOTATION);
+        assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
     }
     start();
     add(0)->model = NULL; /* not known, which is no fault */
     parse();
-    assert_string_equal(bench.out.gpu[0].model, "");
+    assert_string_equal(fixture.out.gpu[0].model, "");
 }
 
 static void an_annotation_up_to_the_limits_is_believed(void **state)
@@ -420,11 +421,11 @@ static void an_annotation_up_to_the_limits_is_believed(void **state)
     last->numa = 32767;
     parse();
     assert_found(SOURCE_ANNOTATION, 2);
-    assert_int_equal(bench.out.gpu[0].milli, 1);
-    assert_string_equal(bench.out.gpu[1].id, id);
-    assert_string_equal(bench.out.gpu[1].alias, "n1/gpu-65535");
-    assert_string_equal(bench.out.gpu[1].model, model);
-    assert_int_equal(bench.out.gpu[1].numa, 32767);
+    assert_int_equal(fixture.out.gpu[0].milli, 1);
+    assert_string_equal(fixture.out.gpu[1].id, id);
+    assert_string_equal(fixture.out.gpu[1].alias, "n1/gpu-65535");
+    assert_string_equal(fixture.out.gpu[1].model, model);
+    assert_int_equal(fixture.out.gpu[1].numa, 32767);
 }
 
 static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
@@ -433,10 +434,10 @@ static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
     start();
     for (uint32_t i = 0; i < 3; i++)
         add(i);
-    bench.gpu[2].id = bench.gpu[1].id;
+    fixture.gpu[2].id = fixture.gpu[1].id;
     assert_left_out(PROBLEM_ANNOTATION,
                     "annotation milligpu.io/gpus: [2].uuid: another entry has it too");
-    bench.gpu[2].index = 1;
+    fixture.gpu[2].index = 1;
     assert_left_out(PROBLEM_ANNOTATION,
                     "annotation milligpu.io/gpus: [2].index: another entry has it too");
 }
@@ -445,61 +446,61 @@ static void an_annotation_that_is_no_json_is_a_problem(void **state)
 {
     (void)state;
     start();
-    bench.facts.gpus_error = "[2].milli: want a number";
-    bench.facts.allocatable_milli = "8000";
+    fixture.facts.gpus_error = "[2].milli: want a number";
+    fixture.facts.allocatable_milli = "8000";
     assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus: [2].milli: want a number");
-    assert_int_equal(bench.out.source, SOURCE_ANNOTATION);
+    assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
     static char huge[1000];
     memset(huge, 'x', sizeof huge - 1);
-    bench.facts.gpus_error = huge;
+    fixture.facts.gpus_error = huge;
     parse();
-    assert_int_equal(strlen(bench.out.problem_text), sizeof bench.out.problem_text - 1);
+    assert_int_equal(strlen(fixture.out.problem_text), sizeof fixture.out.problem_text - 1);
 }
 
 static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
 {
     (void)state;
     start();
-    bench.facts.allocatable_milli = "8000";
-    bench.facts.unreadable = "metadata.labels: expected an object";
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.unreadable = "metadata.labels: expected an object";
     assert_left_out(PROBLEM_ANNOTATION, "metadata.labels: expected an object");
-    assert_true(bench.out.silent);
+    assert_true(fixture.out.silent);
     start();
-    bench.facts.allocatable_milli = "8000x";
+    fixture.facts.allocatable_milli = "8000x";
     assert_left_out(PROBLEM_AMOUNT,
                     "status.allocatable: \"8000x\" is no whole number of thousandths");
-    assert_true(bench.out.silent);
+    assert_true(fixture.out.silent);
     start();
-    bench.facts.allocatable_milli = "65000";
+    fixture.facts.allocatable_milli = "65000";
     parse();
-    assert_int_equal(bench.out.problem, PROBLEM_LIMIT);
-    assert_true(bench.out.silent);
+    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
+    assert_true(fixture.out.silent);
     start();
-    bench.facts.allocatable_milli = "8000";
-    bench.facts.label_mig = "mixed"; /* that it is cut up can be read */
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.label_mig = "mixed"; /* that it is cut up can be read */
     parse();
-    assert_int_equal(bench.out.problem, PROBLEM_MIG);
-    assert_false(bench.out.silent);
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    assert_false(fixture.out.silent);
 }
 
 static void partitioned_gpus_are_left_out(void **state)
 {
     (void)state;
     start();
-    bench.facts.allocatable_milli = "8000";
-    bench.facts.label_mig = "mixed";
-    bench.facts.label_sharing = "time-slicing";
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.label_mig = "mixed";
+    fixture.facts.label_sharing = "time-slicing";
     assert_left_out(PROBLEM_MIG, "the node's labels say MIG: \"mixed\"");
-    bench.facts.label_mig = NULL;
+    fixture.facts.label_mig = NULL;
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"time-slicing\"");
-    bench.facts.label_sharing = "2"; /* replicas */
+    fixture.facts.label_sharing = "2"; /* replicas */
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"2\"");
     add(0); /* whatever the source */
     parse();
-    assert_int_equal(bench.out.problem, PROBLEM_SHARING);
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
     static const char *const no[] = {"none", "", "false", "0", "1"};
     for (size_t i = 0; i < ARRAY_LEN(no); i++) {
-        bench.facts.label_sharing = no[i];
+        fixture.facts.label_sharing = no[i];
         parse();
         assert_found(SOURCE_ANNOTATION, 1);
     }
@@ -531,19 +532,19 @@ static void cordons_name_gpus_or_all(void **state)
         start();
         for (uint32_t k = 0; k < 3; k++)
             add(k);
-        bench.facts.cordon = row[i].cordon;
+        fixture.facts.cordon = row[i].cordon;
         parse();
         assert_found(SOURCE_ANNOTATION, 3);
         for (uint32_t k = 0; k < 3; k++)
-            assert_int_equal(bench.out.gpu[k].cordoned,
+            assert_int_equal(fixture.out.gpu[k].cordoned,
                              strchr(row[i].which, (int)('0' + k)) != NULL);
     }
     start();
-    bench.facts.allocatable_milli = "2000";
-    bench.facts.cordon = "n1/gpu-1";
+    fixture.facts.allocatable_milli = "2000";
+    fixture.facts.cordon = "n1/gpu-1";
     parse();
-    assert_false(bench.out.gpu[0].cordoned);
-    assert_true(bench.out.gpu[1].cordoned);
+    assert_false(fixture.out.gpu[0].cordoned);
+    assert_true(fixture.out.gpu[1].cordoned);
 }
 
 static void memory_of_a_share_is_rounded_down(void **state)
@@ -613,19 +614,19 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
     uint32_t source[SOURCE_ALLOCATABLE + 1] = {0};
     for (int i = 0; i < walk_steps(50000, 2500); i++) {
         start();
-        bench.rules.advertise = draw(&seed, 2) > 0;
-        bench.rules.from_labels = draw(&seed, 2) > 0;
-        bench.facts.capacity_milli = amount[draw(&seed, ARRAY_LEN(amount))];
-        bench.facts.allocatable_milli = amount[draw(&seed, ARRAY_LEN(amount))];
-        bench.facts.label_count = word[draw(&seed, ARRAY_LEN(word))];
-        bench.facts.label_memory = word[draw(&seed, ARRAY_LEN(word))];
-        bench.facts.label_product = word[draw(&seed, ARRAY_LEN(word))];
-        bench.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
-        bench.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
-        bench.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
-        bench.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
-        bench.facts.has_gpus = draw(&seed, 2) > 0;
-        const uint32_t gpus = bench.facts.has_gpus ? draw(&seed, 3) : 0;
+        fixture.rules.advertise = draw(&seed, 2) > 0;
+        fixture.rules.from_labels = draw(&seed, 2) > 0;
+        fixture.facts.capacity_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        fixture.facts.allocatable_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        fixture.facts.label_count = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_memory = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_product = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
+        fixture.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
+        fixture.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
+        fixture.facts.has_gpus = draw(&seed, 2) > 0;
+        const uint32_t gpus = fixture.facts.has_gpus ? draw(&seed, 3) : 0;
         for (uint32_t k = 0; k < gpus; k++) {
             struct gpu_facts *gpu = add(draw(&seed, 3));
             if (draw(&seed, 2) > 0)
@@ -633,9 +634,9 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
             gpu->milli = draw(&seed, 1010);
         }
         parse();
-        assert_keeps_its_word(&bench.out);
-        problem[bench.out.problem]++;
-        source[bench.out.source]++;
+        assert_keeps_its_word(&fixture.out);
+        problem[fixture.out.problem]++;
+        source[fixture.out.source]++;
     }
     for (size_t i = 0; i < ARRAY_LEN(problem); i++)
         assert_true(problem[i] > 10);
@@ -646,7 +647,7 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
 static int clean(void **state)
 {
     (void)state;
-    arena_done(&bench.arena);
+    arena_done(&fixture.arena);
     return 0;
 }
 

@@ -10,332 +10,332 @@
 #include "milligpu/reconcile.h"
 
 #include "core/ledger_internal.h"
+#include "support/core_fixture.h"
 #include "support/walk.h"
-#include "support/world.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                               {.index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                              {.index = 1, .mib = 81920}};
 
 static void reserving_answers_in_order_of_precedence(void **state)
 {
-    struct world *world = *state;
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
 
-    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_SAME);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_SAME);
     /* A known pod: neither the node nor the room is looked at. */
-    assert_int_equal(world_reserve(world, "a", "nowhere", "9000"), VERDICT_ELSEWHERE);
-    assert_int_equal(world_reserve(world, "b", "nowhere", "300"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_UNKNOWN_NODE);
-    assert_int_equal(world_reserve(world, "b", "n1", "2000"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_ROOM);
-    assert_int_equal(world_reserve(world, "b", "n1", "3000"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_FEW);
-    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 1000); /* tightest hole */
+    assert_int_equal(core_reserve(core, "a", "nowhere", "9000"), VERDICT_ELSEWHERE);
+    assert_int_equal(core_reserve(core, "b", "nowhere", "300"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_UNKNOWN_NODE);
+    assert_int_equal(core_reserve(core, "b", "n1", "2000"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_ROOM);
+    assert_int_equal(core_reserve(core, "b", "n1", "3000"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_FEW);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000); /* tightest hole */
 }
 
 static void a_life_goes_reserved_bound_released(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
 
-    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+    const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
     assert_int_equal(a->is.state, STATE_RESERVED);
-    assert_int_equal(a->is.reserved_ms, world->now_ms);
-    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_SAME);
-    assert_true(ledger_find(world->ledger, TEXT("a"))->is.in_doubt);
+    assert_int_equal(a->is.reserved_ms, core->now_ms);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_SAME);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->is.in_doubt);
 
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_SAME);
-    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_SAME); /* nothing to doubt */
-    a = ledger_find(world->ledger, TEXT("a"));
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_SAME);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_SAME); /* nothing to doubt */
+    a = ledger_find(core->ledger, TEXT("a"));
     assert_int_equal(a->is.state, STATE_BOUND);
-    assert_int_equal(a->is.bound_ms, world->now_ms - 2);
+    assert_int_equal(a->is.bound_ms, core->now_ms - 2);
     assert_false(a->is.in_doubt);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 0);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 0);
 
     const struct command terminating = {
         .kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 777};
-    assert_int_equal(world_do(world, &terminating), VERDICT_OK);
-    assert_int_equal(world_do(world, &terminating), VERDICT_SAME);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300); /* frees nothing */
+    assert_int_equal(core_do(core, &terminating), VERDICT_OK);
+    assert_int_equal(core_do(core, &terminating), VERDICT_SAME);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300); /* frees nothing */
 
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    const struct change *last = &world->done[world->dones - 1];
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    const struct change *last = &core->done[core->dones - 1];
     assert_int_equal(last->after->is.state, STATE_RELEASED);
-    assert_int_equal(last->after->is.released_ms, world->now_ms);
+    assert_int_equal(last->after->is.released_ms, core->now_ms);
     assert_int_equal(last->after->is.terminating_ms, 777);
-    assert_null(ledger_find(world->ledger, TEXT("a")));
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 0);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
+    assert_null(ledger_find(core->ledger, TEXT("a")));
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 0);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
 }
 
 /* As in the database: nothing that is released is in doubt. */
 static void a_release_ends_every_doubt(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_int_equal(world_step(world, COMMAND_DOUBT, "a"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_false(world->done[world->dones - 1].after->is.in_doubt);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_false(core->done[core->dones - 1].after->is.in_doubt);
 }
 
 static void whoever_hears_same_is_shown_what_is_there(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct change change;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_step(world, COMMAND_CONFIRM, "a");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
     const struct command confirm = {.kind = COMMAND_CONFIRM, .at_ms = 1, .uid = "a"};
-    assert_int_equal(ledger_decide(world->ledger, &confirm, &change), VERDICT_SAME);
-    assert_ptr_equal(change.held, ledger_find(world->ledger, TEXT("a")));
+    assert_int_equal(ledger_decide(core->ledger, &confirm, &change), VERDICT_SAME);
+    assert_ptr_equal(change.held, ledger_find(core->ledger, TEXT("a")));
 }
 
 static void steps_of_what_is_not_there_are_unknown(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const enum command_kind kind[] = {COMMAND_CONFIRM, COMMAND_DOUBT, COMMAND_RELEASE,
                                              COMMAND_TERMINATING, COMMAND_NOTE};
     for (size_t i = 0; i < ARRAY_LEN(kind); i++)
-        assert_int_equal(world_step(world, kind[i], "a"), VERDICT_UNKNOWN);
+        assert_int_equal(core_step(core, kind[i], "a"), VERDICT_UNKNOWN);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_UNKNOWN);
+    assert_int_equal(core_do(core, &gone), VERDICT_UNKNOWN);
     const struct command again = {.kind = COMMAND_NODE, .node = "n1"};
-    assert_int_equal(world_do(world, &again), VERDICT_UNKNOWN);
+    assert_int_equal(core_do(core, &again), VERDICT_UNKNOWN);
 
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
     const struct command confirm = {.kind = COMMAND_CONFIRM, .uid = "a", .node = "n2"};
-    assert_int_equal(world_do(world, &confirm), VERDICT_UNKNOWN); /* not on that node */
+    assert_int_equal(core_do(core, &confirm), VERDICT_UNKNOWN); /* not on that node */
 }
 
 static void a_clock_step_changes_nothing(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
     const struct command clock = {.kind = COMMAND_CLOCK, .at_ms = 5, .clock_from_ms = 9};
-    assert_int_equal(world_do(world, &clock), VERDICT_OK);
-    assert_null(world->done[world->dones - 1].node_after);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    assert_int_equal(core_do(core, &clock), VERDICT_OK);
+    assert_null(core->done[core->dones - 1].node_after);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(before, after);
 }
 
 static void the_same_inventory_again_is_same(void **state)
 {
-    struct world *world = *state;
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_SAME);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_SAME);
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_SAME);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_SAME);
 
-    struct inventory *renamed = world_inventory(world, "n1", "node-uid", two_a100, 2);
+    struct inventory *renamed = core_inventory(core, "n1", "node-uid", two_a100, 2);
     renamed->gpu[1].model = "NVIDIA H100";
     const struct command other_model = {.kind = COMMAND_NODE, .inventory = renamed};
-    assert_int_equal(world_do(world, &other_model), VERDICT_OK);
-    assert_int_equal(world_do(world, &other_model), VERDICT_SAME);
-    assert_string_equal(world_gpu(world, "n1", "GPU-b")->model->text, "NVIDIA H100");
+    assert_int_equal(core_do(core, &other_model), VERDICT_OK);
+    assert_int_equal(core_do(core, &other_model), VERDICT_SAME);
+    assert_string_equal(core_gpu(core, "n1", "GPU-b")->model->text, "NVIDIA H100");
 
-    const int64_t since = ledger_node(world->ledger, TEXT("n1"))->since_ms;
-    struct world_gpu bigger[] = {two_a100[0], two_a100[1]};
+    const int64_t since = ledger_node(core->ledger, TEXT("n1"))->since_ms;
+    struct core_gpu bigger[] = {two_a100[0], two_a100[1]};
     bigger[0].mib++;
-    assert_int_equal(world_node(world, "n1", bigger, 2), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, since); /* no new trouble */
+    assert_int_equal(core_node(core, "n1", bigger, 2), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, since); /* no new trouble */
     bigger[0].sick = true;
-    assert_int_equal(world_node(world, "n1", bigger, 2), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->since_ms, world->now_ms);
+    assert_int_equal(core_node(core, "n1", bigger, 2), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, core->now_ms);
 }
 
 static void a_charged_gpu_stays_with_its_size_when_it_goes_missing(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu half = {.id = "GPU-h", .milli = 500, .mib = 40000};
-    (void)world_node(world, "n1", &half, 1);
-    (void)world_reserve(world, "a", "n1", "200");
-    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_SAME);
+    struct core_fixture *core = *state;
+    const struct core_gpu half = {.id = "GPU-h", .milli = 500, .mib = 40000};
+    (void)core_node(core, "n1", &half, 1);
+    (void)core_reserve(core, "a", "n1", "200");
+    assert_int_equal(core_node(core, "n1", NULL, 0), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", NULL, 0), VERDICT_SAME);
 
-    const struct gpu *gpu = world_gpu(world, "n1", "GPU-h");
+    const struct gpu *gpu = core_gpu(core, "n1", "GPU-h");
     assert_int_equal(gpu->flags, GPU_ABSENT);
     assert_int_equal(gpu->milli, 500);
     assert_int_equal(gpu->mib, 40000);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_ABSENT);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_ABSENT);
 
-    assert_int_equal(world_node(world, "n1", &half, 1), VERDICT_OK); /* itself again */
-    assert_int_equal(world_gpu(world, "n1", "GPU-h")->flags, 0);
-    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", &half, 1), VERDICT_OK); /* itself again */
+    assert_int_equal(core_gpu(core, "n1", "GPU-h")->flags, 0);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
 
-    (void)world_node(world, "n1", NULL, 0);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_non_null(world_gpu(world, "n1", "GPU-h"));
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "b"), VERDICT_OK);
-    assert_null(world_gpu(world, "n1", "GPU-h")); /* nobody holds it any more */
+    (void)core_node(core, "n1", NULL, 0);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_non_null(core_gpu(core, "n1", "GPU-h"));
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "b"), VERDICT_OK);
+    assert_null(core_gpu(core, "n1", "GPU-h")); /* nobody holds it any more */
 }
 
 static void made_up_names_become_aliases_and_back(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_counted, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->reserved_milli, 300);
 
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_ptr_equal(world_gpu(world, "n1", "n1/gpu-0"), world_gpu(world, "n1", "GPU-a"));
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
-    (void)world_reserve(world, "b", "n1", "700"); /* by UUID now */
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 1000);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_ptr_equal(core_gpu(core, "n1", "n1/gpu-0"), core_gpu(core, "n1", "GPU-a"));
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+    (void)core_reserve(core, "b", "n1", "700"); /* by UUID now */
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000);
 
     /* Counts again: the GPU keeps the UUID by which a pod holds it, or it would be given twice. */
-    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_SAME);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 1000);
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
+    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_SAME);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 2);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->reserved_milli, 1000);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
 
     /* Also by whom it is held by that name only; when nobody holds it, that is forgotten. */
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_SAME);
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)world_node(world, "n1", two_counted, 2);
-    assert_null(world_gpu(world, "n1", "GPU-a"));
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_SAME);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->reserved_milli, 300);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_node(core, "n1", two_counted, 2);
+    assert_null(core_gpu(core, "n1", "GPU-a"));
 }
 
 static void a_made_up_name_stays_with_its_gpu_when_indexes_move(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu swapped[] = {{.id = "GPU-b", .index = 0, .mib = 81920},
-                                        {.id = "GPU-a", .index = 1, .mib = 81920}};
-    const struct world_gpu alone = {.id = "GPU-a", .index = 1, .mib = 81920};
+    struct core_fixture *core = *state;
+    const struct core_gpu swapped[] = {{.id = "GPU-b", .index = 0, .mib = 81920},
+                                       {.id = "GPU-a", .index = 1, .mib = 81920}};
+    const struct core_gpu alone = {.id = "GPU-a", .index = 1, .mib = 81920};
 
-    (void)world_node(world, "n1", two_counted, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_node(world, "n1", swapped, 2), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", swapped, 2), VERDICT_SAME);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->reserved_milli, 0);
-    assert_int_equal(world_node(world, "n1", &alone, 1), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
-    assert_int_equal(world_node(world, "n1", &swapped[0], 1), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+    (void)core_node(core, "n1", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_node(core, "n1", swapped, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", swapped, 2), VERDICT_SAME);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->reserved_milli, 0);
+    assert_int_equal(core_node(core, "n1", &alone, 1), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(core_node(core, "n1", &swapped[0], 1), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
 }
 
-static enum verdict go(struct world *world, const char *node)
+static enum verdict go(struct core_fixture *core, const char *node)
 {
     const struct command command = {.kind = COMMAND_NODE_GONE, .node = node};
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
 /* As the writer does after every change. */
-static void heal(struct world *world)
+static void heal(struct core_fixture *core)
 {
     const struct node *node;
-    for (int i = 0; (node = ledger_stale_duplicate(world->ledger)) != NULL; i++) {
+    for (int i = 0; (node = ledger_stale_duplicate(core->ledger)) != NULL; i++) {
         const struct command again = {.kind = COMMAND_NODE, .node = node->name->text};
-        assert_int_equal(world_do(world, &again), VERDICT_OK);
+        assert_int_equal(core_do(core, &again), VERDICT_OK);
         assert_true(i < 100);
     }
 }
 
-static enum verdict node_of(struct world *world, const char *name, const char *uid,
-                            const struct world_gpu *gpu, uint32_t gpus)
+static enum verdict node_of(struct core_fixture *core, const char *name, const char *uid,
+                            const struct core_gpu *gpu, uint32_t gpus)
 {
     const struct command command = {.kind = COMMAND_NODE,
-                                    .inventory = world_inventory(world, name, uid, gpu, gpus)};
-    const enum verdict verdict = world_do(world, &command);
-    heal(world);
+                                    .inventory = core_inventory(core, name, uid, gpu, gpus)};
+    const enum verdict verdict = core_do(core, &command);
+    heal(core);
     return verdict;
 }
 
-static int flags_of(const struct world *world, const char *node, const char *id)
+static int flags_of(const struct core_fixture *core, const char *node, const char *id)
 {
-    const struct gpu *gpu = world_gpu(world, node, id);
+    const struct gpu *gpu = core_gpu(core, node, id);
     return gpu == NULL ? -1 : gpu->flags;
 }
 
 static void one_uuid_is_granted_on_one_node_only(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_node(world, "n2", two_a100, 2);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
-    assert_int_equal(world_gpu(world, "n2", "GPU-a")->flags, GPU_DUPLICATE);
-    assert_int_equal(world_node(world, "n2", two_a100, 2), VERDICT_SAME);
-    heal(world);
-    assert_int_equal(world_reserve(world, "a", "n2", "2000"), VERDICT_REFUSED);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "n2", two_a100, 2);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
+    assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_int_equal(core_node(core, "n2", two_a100, 2), VERDICT_SAME);
+    heal(core);
+    assert_int_equal(core_reserve(core, "a", "n2", "2000"), VERDICT_REFUSED);
 
     /* The first lets go when it is gone, but not while a pod holds it there. */
-    (void)world_reserve(world, "b", "n1", "100");
-    assert_int_equal(go(world, "n1"), VERDICT_OK);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    (void)core_reserve(core, "b", "n1", "100");
+    assert_int_equal(go(core, "n1"), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    const struct node *stale = ledger_stale_duplicate(core->ledger);
     assert_non_null(stale);
     assert_string_equal(stale->name->text, "n2");
     const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    assert_int_equal(world_do(world, &again), VERDICT_SAME);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    assert_int_equal(world_reserve(world, "a", "n2", "2000"), VERDICT_OK);
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_do(core, &again), VERDICT_SAME);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    assert_int_equal(core_reserve(core, "a", "n2", "2000"), VERDICT_OK);
 
-    (void)world_node(world, "n1", two_a100, 1); /* now the first is the later one */
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+    (void)core_node(core, "n1", two_a100, 1); /* now the first is the later one */
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
 /* Else whoever may write a pod could close the GPUs of another node. */
 static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu stray = {.id = "GPU-z", .mib = 81920};
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "forger", "n1");
-    world_note(world, pod, "c0 GPU-z 300 24576");
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
-    assert_null(ledger_stale_duplicate(world->ledger)); /* nor is there anything to heal */
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_node(world, "n1", two_a100, 2); /* whatever that node shows meanwhile */
-    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    struct core_fixture *core = *state;
+    const struct core_gpu stray = {.id = "GPU-z", .mib = 81920};
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "forger", "n1");
+    core_note(core, pod, "c0 GPU-z 300 24576");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_null(ledger_stale_duplicate(core->ledger)); /* nor is there anything to heal */
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "n1", two_a100, 2); /* whatever that node shows meanwhile */
+    assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
 
-    assert_int_equal(world_node(world, "n2", &stray, 1), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n2", "GPU-z")->flags, 0);
-    assert_int_equal(world_reserve(world, "a", "n2", "1000"), VERDICT_OK);
-    (void)world_node(world, "n1", two_a100, 1); /* whatever else becomes of that node */
-    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
-    assert_int_equal(world_gpu(world, "n2", "GPU-z")->flags, 0);
+    assert_int_equal(core_node(core, "n2", &stray, 1), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
+    assert_int_equal(core_reserve(core, "a", "n2", "1000"), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 1); /* whatever else becomes of that node */
+    assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
 
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)go(world, "n2");
-    assert_null(ledger_stale_duplicate(world->ledger));
-    (void)world_node(world, "n1", &stray, 1); /* it is there after all */
-    assert_int_equal(world_gpu(world, "n1", "GPU-z")->flags, 0);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)go(core, "n2");
+    assert_null(ledger_stale_duplicate(core->ledger));
+    (void)core_node(core, "n1", &stray, 1); /* it is there after all */
+    assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, 0);
 }
 
 static void a_stale_duplicate_is_found_wherever_it_is(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu again[] = {{.id = "GPU-x", .index = 0}, {.id = "GPU-a", .index = 1}};
-    (void)world_node(world, "n1", NULL, 0); /* in the first place */
-    (void)world_node(world, "n2", two_a100, 1);
-    (void)world_node(world, "n1", again, 2);
-    heal(world);
-    (void)go(world, "n2");
-    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    struct core_fixture *core = *state;
+    const struct core_gpu again[] = {{.id = "GPU-x", .index = 0}, {.id = "GPU-a", .index = 1}};
+    (void)core_node(core, "n1", NULL, 0); /* in the first place */
+    (void)core_node(core, "n2", two_a100, 1);
+    (void)core_node(core, "n1", again, 2);
+    heal(core);
+    (void)go(core, "n2");
+    const struct node *stale = ledger_stale_duplicate(core->ledger);
     assert_non_null(stale);
     assert_string_equal(stale->name->text, "n1");
 }
@@ -343,42 +343,42 @@ static void a_stale_duplicate_is_found_wherever_it_is(void **state)
 /* It is asked after every change, and looks at what changed hands only. */
 static void no_look_for_duplicates_is_made_in_vain(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world->ledger->undecided_count, 0);
-    (void)world_node(world, "n2", two_a100, 2);
-    assert_int_equal(world->ledger->undecided_count, 2);
-    heal(world);
-    assert_int_equal(world->ledger->undecided_count, 0);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_int_equal(world->ledger->undecided_count, 0);
-    (void)go(world, "n1");
-    assert_int_equal(world->ledger->undecided_count, 2);
-    assert_non_null(ledger_stale_duplicate(world->ledger));
-    assert_int_not_equal(world->ledger->undecided_count, 0); /* until there is none */
-    heal(world);
-    assert_int_equal(world->ledger->undecided_count, 0);
-    assert_int_equal(world->ledger->rivals.count, 0);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core->ledger->undecided_count, 0);
+    (void)core_node(core, "n2", two_a100, 2);
+    assert_int_equal(core->ledger->undecided_count, 2);
+    heal(core);
+    assert_int_equal(core->ledger->undecided_count, 0);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_int_equal(core->ledger->undecided_count, 0);
+    (void)go(core, "n1");
+    assert_int_equal(core->ledger->undecided_count, 2);
+    assert_non_null(ledger_stale_duplicate(core->ledger));
+    assert_int_not_equal(core->ledger->undecided_count, 0); /* until there is none */
+    heal(core);
+    assert_int_equal(core->ledger->undecided_count, 0);
+    assert_int_equal(core->ledger->rivals.count, 0);
 }
 
 static void an_id_waits_once_however_often_it_changes_hands(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
     for (uint32_t i = 0; i < 5; i++) {
-        (void)world_node(world, "n2", two_a100, 2);
-        (void)world_node(world, "n2", NULL, 0);
+        (void)core_node(core, "n2", two_a100, 2);
+        (void)core_node(core, "n2", NULL, 0);
     }
-    assert_int_equal(world->ledger->undecided_count, 2);
+    assert_int_equal(core->ledger->undecided_count, 2);
 }
 
 static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", &two_a100[1], 1);
-    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", &two_a100[1], 1);
+    const struct node *stale = ledger_stale_duplicate(core->ledger);
     assert_non_null(stale);
     assert_string_equal(stale->name->text, "n1");
 }
@@ -386,449 +386,449 @@ static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
 static void rivals_leave_one_by_one(void **state)
 {
     enum { RIVALS = 64 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[16];
-    (void)world_node(world, "owner", two_a100, 1);
+    (void)core_node(core, "owner", two_a100, 1);
     for (uint32_t i = 0; i < RIVALS; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
-        (void)world_node(world, name, two_a100, 1);
+        (void)core_node(core, name, two_a100, 1);
     }
     for (uint32_t i = 0; i < RIVALS; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
-        assert_int_equal(go(world, name), VERDICT_OK);
+        assert_int_equal(go(core, name), VERDICT_OK);
     }
-    assert_int_equal(world->ledger->rivals.count, 0);
+    assert_int_equal(core->ledger->rivals.count, 0);
 }
 
-static void say_again(struct world *world, const char *node)
+static void say_again(struct core_fixture *core, const char *node)
 {
     const struct command again = {.kind = COMMAND_NODE, .node = node};
-    const struct node *stale = ledger_stale_duplicate(world->ledger);
+    const struct node *stale = ledger_stale_duplicate(core->ledger);
 
     assert_non_null(stale);
     assert_string_equal(stale->name->text, node);
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_null(ledger_stale_duplicate(world->ledger));
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
 }
 
 /* A COMMIT fails: what the owner said of its rivals is taken back, and has to be said again. */
 static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "honest", "u1", two_a100, 1);
-    (void)world_node(world, "copier", two_a100, 1);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "honest", "u1", two_a100, 1);
+    (void)core_node(core, "copier", two_a100, 1);
     for (int i = 0; i < 2; i++) {
-        say_again(world, "honest");
-        assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_CONTESTED);
+        say_again(core, "honest");
+        assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_CONTESTED);
         if (i == 0)
-            world_undo(world);
+            core_undo(core);
     }
-    assert_int_equal(go(world, "copier"), VERDICT_OK);
+    assert_int_equal(go(core, "copier"), VERDICT_OK);
     for (int i = 0; i < 2; i++) {
-        say_again(world, "honest");
-        assert_int_equal(flags_of(world, "honest", "GPU-a"), 0);
+        say_again(core, "honest");
+        assert_int_equal(flags_of(core, "honest", "GPU-a"), 0);
         if (i == 0)
-            world_undo(world);
+            core_undo(core);
     }
 }
 
 static void a_word_about_the_second_gpu_that_is_undone_is_said_again(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "honest", "u1", two_a100, 2);
-    (void)world_node(world, "copier", &two_a100[1], 1);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "honest", "u1", two_a100, 2);
+    (void)core_node(core, "copier", &two_a100[1], 1);
     for (int i = 0; i < 3; i++) {
-        say_again(world, "honest");
-        assert_int_equal(flags_of(world, "honest", "GPU-a"), 0);
-        assert_int_equal(flags_of(world, "honest", "GPU-b"), GPU_CONTESTED);
+        say_again(core, "honest");
+        assert_int_equal(flags_of(core, "honest", "GPU-a"), 0);
+        assert_int_equal(flags_of(core, "honest", "GPU-b"), GPU_CONTESTED);
         if (i < 2)
-            world_undo(world);
+            core_undo(core);
     }
 }
 
 /* A device plugin restarts, an annotation cannot be read: a copier must not be waiting for that. */
 static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "honest", "u1", two_a100, 2);
-    (void)node_of(world, "copier", "u2", two_a100, 2);
-    (void)node_of(world, "honest", "u1", NULL, 0);
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    assert_int_equal(flags_of(world, "copier", "GPU-b"), GPU_DUPLICATE);
-    assert_int_equal(world_reserve(world, "x", "copier", "100"), VERDICT_REFUSED);
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 2);
-    (void)node_of(world, "copier", "u2", NULL, 0);
-    (void)node_of(world, "copier", "u2", two_a100, 2); /* however often it tries */
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    (void)node_of(world, "honest", "u1", two_a100, 2);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_CONTESTED);
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 0);
-    assert_int_equal(world_reserve(world, "x", "honest", "2000"), VERDICT_OK);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "honest", "u1", two_a100, 2);
+    (void)node_of(core, "copier", "u2", two_a100, 2);
+    (void)node_of(core, "honest", "u1", NULL, 0);
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(core, "copier", "GPU-b"), GPU_DUPLICATE);
+    assert_int_equal(core_reserve(core, "x", "copier", "100"), VERDICT_REFUSED);
+    assert_int_equal(ledger_node(core->ledger, TEXT("honest"))->owned_ids, 2);
+    (void)node_of(core, "copier", "u2", NULL, 0);
+    (void)node_of(core, "copier", "u2", two_a100, 2); /* however often it tries */
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
+    (void)node_of(core, "honest", "u1", two_a100, 2);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_CONTESTED);
+    assert_int_equal(ledger_node(core->ledger, TEXT("honest"))->owned_ids, 0);
+    assert_int_equal(core_reserve(core, "x", "honest", "2000"), VERDICT_OK);
 }
 
 /* An annotation that somebody wrote: it takes a UUID from nobody, from its own node least. */
 static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "honest", "u1", two_a100, 2);
-    (void)node_of(world, "copier", "u2", two_a100, 2);
-    (void)node_of(world, "honest", "u1", NULL, 0);
-    struct pod *pod = world_pod(world, "a", "honest");
-    world_note(world, pod, "c0 GPU-a 200 200,c1 GPU-b 300 300 1");
-    assert_int_equal(world_adopt(world, pod, "200+300"), VERDICT_OK);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_ABSENT);
-    assert_int_equal(flags_of(world, "honest", "GPU-b"), GPU_ABSENT);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    (void)node_of(world, "copier", "u2", two_a100, 2);
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    assert_int_equal(flags_of(world, "copier", "GPU-b"), GPU_DUPLICATE);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_null(ledger_stale_duplicate(world->ledger));
-    assert_int_equal(ledger_node(world->ledger, TEXT("honest"))->owned_ids, 2);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "honest", "u1", two_a100, 2);
+    (void)node_of(core, "copier", "u2", two_a100, 2);
+    (void)node_of(core, "honest", "u1", NULL, 0);
+    struct pod *pod = core_pod(core, "a", "honest");
+    core_note(core, pod, "c0 GPU-a 200 200,c1 GPU-b 300 300 1");
+    assert_int_equal(core_adopt(core, pod, "200+300"), VERDICT_OK);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_ABSENT);
+    assert_int_equal(flags_of(core, "honest", "GPU-b"), GPU_ABSENT);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    (void)node_of(core, "copier", "u2", two_a100, 2);
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(core, "copier", "GPU-b"), GPU_DUPLICATE);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_null(ledger_stale_duplicate(core->ledger));
+    assert_int_equal(ledger_node(core->ledger, TEXT("honest"))->owned_ids, 2);
 }
 
 static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "honest", "u1", two_a100, 1);
-    (void)node_of(world, "copier", "u2", two_a100, 1);
-    assert_int_equal(world_reserve(world, "x", "honest", "100"), VERDICT_OK);
-    (void)node_of(world, "honest", "u1", NULL, 0);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_ABSENT);
-    (void)world_step(world, COMMAND_RELEASE, "x");
-    heal(world);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), -1);
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    assert_ptr_equal(ledger_owner(world->ledger, TEXT("GPU-a")),
-                     ledger_node(world->ledger, TEXT("honest")));
-    world_undo(world);
-    heal(world);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_ABSENT);
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "honest", "u1", two_a100, 1);
+    (void)node_of(core, "copier", "u2", two_a100, 1);
+    assert_int_equal(core_reserve(core, "x", "honest", "100"), VERDICT_OK);
+    (void)node_of(core, "honest", "u1", NULL, 0);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_ABSENT);
+    (void)core_step(core, COMMAND_RELEASE, "x");
+    heal(core);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), -1);
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
+    assert_ptr_equal(ledger_owner(core->ledger, TEXT("GPU-a")),
+                     ledger_node(core->ledger, TEXT("honest")));
+    core_undo(core);
+    heal(core);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_ABSENT);
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
 }
 
 static void a_claim_lapses_with_its_node_and_goes_to_the_next(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "first", "u1", two_a100, 2);
-    (void)node_of(world, "third", "u3", two_a100, 1);
-    (void)node_of(world, "fourth", "u4", two_a100, 1);
-    (void)node_of(world, "first", "u1", NULL, 0);
-    assert_int_equal(go(world, "first"), VERDICT_OK);
-    heal(world);
-    assert_int_equal(flags_of(world, "third", "GPU-a"), GPU_CONTESTED);
-    assert_int_equal(flags_of(world, "fourth", "GPU-a"), GPU_DUPLICATE);
-    (void)node_of(world, "first", "u1", two_a100, 2); /* it was away */
-    assert_int_equal(flags_of(world, "first", "GPU-a"), GPU_DUPLICATE);
-    assert_int_equal(flags_of(world, "first", "GPU-b"), 0);
-    (void)node_of(world, "fourth", "u4", NULL, 0);
-    (void)node_of(world, "first", "u1", NULL, 0);
-    assert_int_equal(flags_of(world, "third", "GPU-a"), 0); /* nobody contests it any more */
+    struct core_fixture *core = *state;
+    (void)node_of(core, "first", "u1", two_a100, 2);
+    (void)node_of(core, "third", "u3", two_a100, 1);
+    (void)node_of(core, "fourth", "u4", two_a100, 1);
+    (void)node_of(core, "first", "u1", NULL, 0);
+    assert_int_equal(go(core, "first"), VERDICT_OK);
+    heal(core);
+    assert_int_equal(flags_of(core, "third", "GPU-a"), GPU_CONTESTED);
+    assert_int_equal(flags_of(core, "fourth", "GPU-a"), GPU_DUPLICATE);
+    (void)node_of(core, "first", "u1", two_a100, 2); /* it was away */
+    assert_int_equal(flags_of(core, "first", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(core, "first", "GPU-b"), 0);
+    (void)node_of(core, "fourth", "u4", NULL, 0);
+    (void)node_of(core, "first", "u1", NULL, 0);
+    assert_int_equal(flags_of(core, "third", "GPU-a"), 0); /* nobody contests it any more */
 }
 
 static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "n1", "u1", two_a100, 2);
-    (void)node_of(world, "n2", "u2", two_a100, 2);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "n1", "u1", two_a100, 2);
+    (void)node_of(core, "n2", "u2", two_a100, 2);
     /* Deleted and made anew before anybody looked: what it shows at once it keeps. */
-    (void)node_of(world, "n1", "u1-anew", two_a100, 1);
-    assert_int_equal(flags_of(world, "n1", "GPU-a"), GPU_CONTESTED);
-    assert_int_equal(flags_of(world, "n2", "GPU-a"), GPU_DUPLICATE);
-    assert_int_equal(flags_of(world, "n2", "GPU-b"), 0);
+    (void)node_of(core, "n1", "u1-anew", two_a100, 1);
+    assert_int_equal(flags_of(core, "n1", "GPU-a"), GPU_CONTESTED);
+    assert_int_equal(flags_of(core, "n2", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(core, "n2", "GPU-b"), 0);
     /* A pod of the Node before holds it: until it ends, and no longer. */
-    assert_int_equal(world_reserve(world, "x", "n1", "100"), VERDICT_OK);
-    (void)node_of(world, "n1", "u1-third", NULL, 0);
-    assert_int_equal(flags_of(world, "n1", "GPU-a"), GPU_ABSENT);
-    assert_int_equal(flags_of(world, "n2", "GPU-a"), GPU_DUPLICATE);
-    (void)world_step(world, COMMAND_RELEASE, "x");
-    heal(world);
-    assert_int_equal(flags_of(world, "n2", "GPU-a"), 0);
+    assert_int_equal(core_reserve(core, "x", "n1", "100"), VERDICT_OK);
+    (void)node_of(core, "n1", "u1-third", NULL, 0);
+    assert_int_equal(flags_of(core, "n1", "GPU-a"), GPU_ABSENT);
+    assert_int_equal(flags_of(core, "n2", "GPU-a"), GPU_DUPLICATE);
+    (void)core_step(core, COMMAND_RELEASE, "x");
+    heal(core);
+    assert_int_equal(flags_of(core, "n2", "GPU-a"), 0);
     /* What the Node before had claimed and did not show lapses with it. */
-    (void)node_of(world, "n2", "u2", NULL, 0);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->owned_ids, 2);
-    (void)node_of(world, "n2", "u2-anew", NULL, 0);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n2"))->owned_ids, 0);
-    assert_null(ledger_owner(world->ledger, TEXT("GPU-a")));
+    (void)node_of(core, "n2", "u2", NULL, 0);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n2"))->owned_ids, 2);
+    (void)node_of(core, "n2", "u2-anew", NULL, 0);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n2"))->owned_ids, 0);
+    assert_null(ledger_owner(core->ledger, TEXT("GPU-a")));
 }
 
 static void a_node_claims_no_more_than_a_node_can_have(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     for (int i = 0; i < 200; i++) {
         char id[32];
         (void)snprintf(id, sizeof id, "GPU-%03d", i);
-        const struct world_gpu gpu = {.id = id};
-        (void)node_of(world, "n1", "u1", &gpu, 1);
+        const struct core_gpu gpu = {.id = id};
+        (void)node_of(core, "n1", "u1", &gpu, 1);
     }
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, GPUS_PER_NODE_MAX);
-    assert_int_equal(world->ledger->owners.count, GPUS_PER_NODE_MAX + 1);
-    (void)go(world, "n1");
-    assert_int_equal(world->ledger->owners.count, 0);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, GPUS_PER_NODE_MAX);
+    assert_int_equal(core->ledger->owners.count, GPUS_PER_NODE_MAX + 1);
+    (void)go(core, "n1");
+    assert_int_equal(core->ledger->owners.count, 0);
 }
 
 /* Of a first list the order says nothing; which Node is older does. */
 static void where_a_ledger_begins_the_younger_node_gives_way(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "copier", "u2", two_a100, 2);
-    (void)node_of(world, "spare", "u3", &two_a100[1], 1);
-    (void)node_of(world, "copier", "u2", two_a100, 1); /* GPU-b is a claim only */
-    const struct inventory *honest = world_inventory(world, "honest", "u1", two_a100, 2);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "copier", "u2", two_a100, 2);
+    (void)node_of(core, "spare", "u3", &two_a100[1], 1);
+    (void)node_of(core, "copier", "u2", two_a100, 1); /* GPU-b is a claim only */
+    const struct inventory *honest = core_inventory(core, "honest", "u1", two_a100, 2);
     const struct command give_way = {.kind = COMMAND_NODE, .node = "copier", .elder = honest};
     const struct command comes = {.kind = COMMAND_NODE, .inventory = honest};
-    assert_int_equal(world_do(world, &give_way), VERDICT_OK);
-    assert_int_equal(world_do(world, &give_way), VERDICT_SAME);
-    assert_int_equal(world_do(world, &comes), VERDICT_OK);
-    heal(world);
-    assert_int_equal(flags_of(world, "honest", "GPU-a"), GPU_CONTESTED);
-    assert_int_equal(flags_of(world, "copier", "GPU-a"), GPU_DUPLICATE);
-    assert_int_equal(flags_of(world, "spare", "GPU-b"), GPU_DUPLICATE);
-    assert_int_equal(world_reserve(world, "x", "honest", "2000"), VERDICT_OK);
+    assert_int_equal(core_do(core, &give_way), VERDICT_OK);
+    assert_int_equal(core_do(core, &give_way), VERDICT_SAME);
+    assert_int_equal(core_do(core, &comes), VERDICT_OK);
+    heal(core);
+    assert_int_equal(flags_of(core, "honest", "GPU-a"), GPU_CONTESTED);
+    assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(flags_of(core, "spare", "GPU-b"), GPU_DUPLICATE);
+    assert_int_equal(core_reserve(core, "x", "honest", "2000"), VERDICT_OK);
 }
 
 static void what_a_pod_holds_gives_way_to_no_older_node(void **state)
 {
-    struct world *world = *state;
-    (void)node_of(world, "n1", "u1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "x", "n1", "100"), VERDICT_OK);
+    struct core_fixture *core = *state;
+    (void)node_of(core, "n1", "u1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "x", "n1", "100"), VERDICT_OK);
     const struct command give_way = {
         .kind = COMMAND_NODE,
         .node = "n1",
-        .elder = world_inventory(world, "n2", "u2", two_a100, 2),
+        .elder = core_inventory(core, "n2", "u2", two_a100, 2),
     };
-    assert_int_equal(world_do(world, &give_way), VERDICT_OK);
-    const bool on_a = world_gpu(world, "n1", "GPU-a")->charges > 0;
-    assert_int_equal(flags_of(world, "n1", on_a ? "GPU-a" : "GPU-b"), 0);
-    assert_int_equal(flags_of(world, "n1", on_a ? "GPU-b" : "GPU-a"), GPU_DUPLICATE);
+    assert_int_equal(core_do(core, &give_way), VERDICT_OK);
+    const bool on_a = core_gpu(core, "n1", "GPU-a")->charges > 0;
+    assert_int_equal(flags_of(core, "n1", on_a ? "GPU-a" : "GPU-b"), 0);
+    assert_int_equal(flags_of(core, "n1", on_a ? "GPU-b" : "GPU-a"), GPU_DUPLICATE);
 }
 
 static void only_reservations_are_gone_through_as_open(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     size_t at = 0;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_reserve(world, "b", "n1", "300");
-    (void)world_step(world, COMMAND_CONFIRM, "b");
-    assert_ptr_equal(ledger_next_open(world->ledger, &at), ledger_find(world->ledger, TEXT("a")));
-    assert_null(ledger_next_open(world->ledger, &at));
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_reserve(core, "b", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    assert_ptr_equal(ledger_next_open(core->ledger, &at), ledger_find(core->ledger, TEXT("a")));
+    assert_null(ledger_next_open(core->ledger, &at));
 }
 
-static enum verdict judge_again(struct world *world, uint64_t version,
+static enum verdict judge_again(struct core_fixture *core, uint64_t version,
                                 const struct request *request)
 {
     const struct command command = {.kind = COMMAND_VERSION,
-                                    .at_ms = world->now_ms,
+                                    .at_ms = core->now_ms,
                                     .uid = "a",
                                     .version = version,
                                     .request = request};
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
 static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct change change;
-    static const struct world_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
-                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
-    struct request *request = world_request(world, "300+200x2");
-    (void)world_node(world, "n1", gpu, 2);
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                          {.id = "GPU-b", .index = 1, .mib = 1000}};
+    struct request *request = core_request(core, "300+200x2");
+    (void)core_node(core, "n1", gpu, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
-                                    .at_ms = world->now_ms,
+                                    .at_ms = core->now_ms,
                                     .uid = "a",
                                     .namespace = "default",
                                     .name = "a",
                                     .node = "n1",
                                     .version = 1,
                                     .request = request};
-    assert_int_equal(world_do(world, &reserve), VERDICT_OK);
+    assert_int_equal(core_do(core, &reserve), VERDICT_OK);
     const struct command again = {
         .kind = COMMAND_VERSION, .uid = "a", .version = 1, .request = request};
-    assert_int_equal(ledger_decide(world->ledger, &again, &change), VERDICT_SAME);
-    assert_ptr_equal(change.held, ledger_find(world->ledger, TEXT("a")));
+    assert_int_equal(ledger_decide(core->ledger, &again, &change), VERDICT_SAME);
+    assert_ptr_equal(change.held, ledger_find(core->ledger, TEXT("a")));
 
-    assert_int_equal(judge_again(world, 2, request), VERDICT_OK);
+    assert_int_equal(judge_again(core, 2, request), VERDICT_OK);
     request->memory_mib = 200; /* as much as the smaller part comes with */
-    assert_int_equal(judge_again(world, 3, request), VERDICT_OK);
+    assert_int_equal(judge_again(core, 3, request), VERDICT_OK);
     request->memory_mib = 201;
-    assert_int_equal(judge_again(world, 4, request), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_CHANGED);
+    assert_int_equal(judge_again(core, 4, request), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_CHANGED);
     request->memory_mib = 0;
     request->whole = 1;
-    assert_int_equal(judge_again(world, 4, request), VERDICT_REFUSED);
+    assert_int_equal(judge_again(core, 4, request), VERDICT_REFUSED);
     request->whole = 0;
     static const char *const words[] = {"300+201x2", "300+200", "301+200x2", "300", "300+200x2+1"};
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        assert_int_equal(judge_again(world, 4, world_request(world, words[i])), VERDICT_REFUSED);
-    assert_int_equal(judge_again(world, 4, request), VERDICT_OK);
-    (void)world_node(world, "n1", gpu, 1); /* the other is missing */
-    assert_int_equal(judge_again(world, 5, request), VERDICT_REFUSED);
-    (void)go(world, "n1");
-    assert_int_equal(judge_again(world, 5, request), VERDICT_REFUSED);
+        assert_int_equal(judge_again(core, 4, core_request(core, words[i])), VERDICT_REFUSED);
+    assert_int_equal(judge_again(core, 4, request), VERDICT_OK);
+    (void)core_node(core, "n1", gpu, 1); /* the other is missing */
+    assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
+    (void)go(core, "n1");
+    assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
 }
 
 /* Of many that show the UUID of one, one is looked at when that one leaves. */
 static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **state)
 {
     enum { NODES = 100 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
-        (void)world_node(world, name, two_a100, 1);
+        (void)core_node(core, name, two_a100, 1);
     }
     for (uint32_t i = 0; i + 1 < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
-        heal(world);
-        assert_int_equal(world->ledger->undecided_count, 0);
-        assert_int_equal(go(world, name), VERDICT_OK);
-        assert_int_equal(world->ledger->undecided_count, 1);
+        heal(core);
+        assert_int_equal(core->ledger->undecided_count, 0);
+        assert_int_equal(go(core, name), VERDICT_OK);
+        assert_int_equal(core->ledger->undecided_count, 1);
         (void)snprintf(name, sizeof name, "n%u", i + 1);
-        assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, name);
+        assert_string_equal(ledger_stale_duplicate(core->ledger)->name->text, name);
     }
 }
 
 /* Lost with its batch, the heir's turn comes again. */
 static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_node(world, "n2", two_a100, 1);
-    (void)world_node(world, "n3", two_a100, 1);
-    (void)go(world, "n1");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "n2", two_a100, 1);
+    (void)core_node(core, "n3", two_a100, 1);
+    (void)go(core, "n1");
     const struct command again = {.kind = COMMAND_NODE, .node = "n2"};
-    assert_string_equal(ledger_stale_duplicate(world->ledger)->name->text, "n2");
-    world_run_until_idle(world);
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    world_undo(world);
-    const struct node *heir = ledger_stale_duplicate(world->ledger);
+    assert_string_equal(ledger_stale_duplicate(core->ledger)->name->text, "n2");
+    core_run_until_idle(core);
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    core_undo(core);
+    const struct node *heir = ledger_stale_duplicate(core->ledger);
     assert_non_null(heir);
     const struct command his_turn = {.kind = COMMAND_NODE, .node = heir->name->text};
-    assert_int_equal(world_do(world, &his_turn), VERDICT_OK);
-    assert_null(ledger_stale_duplicate(world->ledger));
-    ledger_assert_valid(world->ledger);
+    assert_int_equal(core_do(core, &his_turn), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    ledger_assert_valid(core->ledger);
 }
 
 /* A place that was left is taken again without a look at those that are not. */
 static void a_free_place_is_found_at_once(void **state)
 {
     enum { NODES = BOOK_NODES + 5 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
-        world_show_quickly(world, name, two_a100, 0);
+        core_show_quickly(core, name, two_a100, 0);
     }
-    const uint64_t indexed = world->ledger->indexed;
+    const uint64_t indexed = core->ledger->indexed;
     for (uint32_t i = 0; i < 100; i++) {
         (void)snprintf(name, sizeof name, "n%u", i * 7);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
-        assert_int_equal(world_do_quickly(world, &gone), VERDICT_OK);
-        assert_int_equal(world->ledger->frees, 1);
-        const struct snapshot *without = ledger_publish(world->ledger, NULL, 0);
+        assert_int_equal(core_do_quickly(core, &gone), VERDICT_OK);
+        assert_int_equal(core->ledger->frees, 1);
+        const struct snapshot *without = ledger_publish(core->ledger, NULL, 0);
         assert_null(snapshot_node(without, text_of(name)));
-        world_show_quickly(world, name, two_a100, 0);
-        const struct snapshot *with = ledger_publish(world->ledger, NULL, 0);
+        core_show_quickly(core, name, two_a100, 0);
+        const struct snapshot *with = ledger_publish(core->ledger, NULL, 0);
         assert_null(snapshot_node(without, text_of(name)));
         assert_non_null(snapshot_node(with, text_of(name)));
         snapshot_unref(without);
         snapshot_unref(with);
-        assert_int_equal(world->ledger->places, NODES);
+        assert_int_equal(core->ledger->places, NODES);
     }
-    ledger_assert_valid(world->ledger);
-    assert_int_equal(world->ledger->indexed - indexed, 100); /* one entry for each that came */
+    ledger_assert_valid(core->ledger);
+    assert_int_equal(core->ledger->indexed - indexed, 100); /* one entry for each that came */
 }
 
 static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_node(world, "GPU", two_a100, 1);
-    assert_int_equal(world_gpu(world, "GPU", "GPU-a")->flags, GPU_DUPLICATE);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "GPU", two_a100, 1);
+    assert_int_equal(core_gpu(core, "GPU", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
 static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_reserve(world, "b", "n1", "900");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_reserve(core, "b", "n1", "900");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_int_equal(world_do(world, &gone), VERDICT_SAME);
-    assert_true(ledger_node(world->ledger, TEXT("n1"))->gone);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->source, SOURCE_NONE);
-    assert_int_equal(world_reserve(world, "c", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_NO_GPU);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_do(core, &gone), VERDICT_SAME);
+    assert_true(ledger_node(core->ledger, TEXT("n1"))->gone);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->source, SOURCE_NONE);
+    assert_int_equal(core_reserve(core, "c", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_NO_GPU);
 
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 1);
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    assert_null(ledger_node(world->ledger, TEXT("n1")));
-    assert_null(world->done[world->dones - 1].node_after);
-    while (world->dones > 0)
-        world_undo(world);
-    assert_null(ledger_node(world->ledger, TEXT("n1")));
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 1);
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    assert_null(ledger_node(core->ledger, TEXT("n1")));
+    assert_null(core->done[core->dones - 1].node_after);
+    while (core->dones > 0)
+        core_undo(core);
+    assert_null(ledger_node(core->ledger, TEXT("n1")));
 }
 
 static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
     const struct command again = {.kind = COMMAND_NODE,
-                                  .inventory = world_inventory(world, "n1", "second", two_a100, 2)};
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_string_equal(ledger_node(world->ledger, TEXT("n1"))->uid->text, "second");
-    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+                                  .inventory = core_inventory(core, "n1", "second", two_a100, 2)};
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_string_equal(ledger_node(core->ledger, TEXT("n1"))->uid->text, "second");
+    const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
     assert_string_equal(a->is.node_uid->text, "node-uid"); /* where it was granted */
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_int_equal(world_do(world, &again), VERDICT_OK);
-    assert_false(ledger_node(world->ledger, TEXT("n1"))->gone);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_false(ledger_node(core->ledger, TEXT("n1"))->gone);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
 }
 
 static void a_believable_annotation_is_believed(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 555;
-    world_note(world, pod, "c0 GPU-b 300 24576");
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+    core_note(core, pod, "c0 GPU-b 300 24576");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
     assert_int_equal(a->is.state, STATE_BOUND);
     assert_int_equal(a->is.origin, ORIGIN_OBSERVED);
     assert_int_equal(a->is.bound_ms, 555);
     assert_false(a->is.presumed);
     assert_false(a->is.annotation_differs);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_mib, 24576);
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_SAME); /* a row always wins */
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_mib, 24576);
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_SAME); /* a row always wins */
 
     /* An alias is resolved; an id that is missing is kept, never moved. */
-    pod = world_pod(world, "b", "n1");
-    world_note(world, pod, "c0 n1/gpu-1 300 24576,c1 GPU-gone 200 9");
-    assert_int_equal(world_adopt(world, pod, "300+200"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 600);
-    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->flags, GPU_ABSENT | GPU_DUPLICATE);
-    assert_int_equal(world_gpu(world, "n1", "GPU-gone")->used_milli, 200);
-    assert_false(ledger_find(world->ledger, TEXT("b"))->is.presumed);
+    pod = core_pod(core, "b", "n1");
+    core_note(core, pod, "c0 n1/gpu-1 300 24576,c1 GPU-gone 200 9");
+    assert_int_equal(core_adopt(core, pod, "300+200"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 600);
+    assert_int_equal(core_gpu(core, "n1", "GPU-gone")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_int_equal(core_gpu(core, "n1", "GPU-gone")->used_milli, 200);
+    assert_false(ledger_find(core->ledger, TEXT("b"))->is.presumed);
 
-    pod = world_pod(world, "c", "n2");
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    pod = world_pod(world, "c", "n1");
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_ELSEWHERE);
+    pod = core_pod(core, "c", "n2");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    pod = core_pod(core, "c", "n1");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_ELSEWHERE);
 }
 
 static void what_cannot_be_believed_is_adopted(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const char *const note[] = {
         "",                              /* nothing */
         "c0 GPU-a 299 1",                /* another amount */
@@ -839,313 +839,313 @@ static void what_cannot_be_believed_is_adopted(void **state)
         "c0 GPU-a 300 4000000000",       /* more memory than there is in the world */
         "c0 GPU-a 300 99999",            /* more memory than the GPU has */
     };
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (size_t i = 0; i < ARRAY_LEN(note); i++) {
-        struct pod *pod = world_pod(world, "a", "n1");
-        world_note(world, pod, note[i]);
-        assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-        const struct allocation *a = ledger_find(world->ledger, TEXT("a"));
+        struct pod *pod = core_pod(core, "a", "n1");
+        core_note(core, pod, note[i]);
+        assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+        const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
         assert_true(a->is.presumed);
         assert_true(a->is.annotation_differs);
         assert_int_equal(a->charges, 1);
         assert_int_equal(allocation_milli(a), 300);
-        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-        assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+        assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 2);
     }
     /* Two names of one GPU are not two GPUs. */
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-a 300 1,c0 n1/gpu-0 300 1");
-    assert_int_equal(world_adopt(world, pod, "300x2"), VERDICT_OK);
-    assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
-    assert_int_equal(ledger_find(world->ledger, TEXT("a"))->charges, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1,c0 n1/gpu-0 300 1");
+    assert_int_equal(core_adopt(core, pod, "300x2"), VERDICT_OK);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->is.presumed);
+    assert_int_equal(ledger_find(core->ledger, TEXT("a"))->charges, 2);
 }
 
 static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "900");
-    (void)world_reserve(world, "b", "n1", "700");
-    assert_int_equal(world_adopt(world, world_pod(world, "c", "n1"), "400"), VERDICT_OK);
-    const struct gpu *gpu = world_gpu(world, "n1", "GPU-b"); /* overused by 100, not by 300 */
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "900");
+    (void)core_reserve(core, "b", "n1", "700");
+    assert_int_equal(core_adopt(core, core_pod(core, "c", "n1"), "400"), VERDICT_OK);
+    const struct gpu *gpu = core_gpu(core, "n1", "GPU-b"); /* overused by 100, not by 300 */
     assert_int_equal(gpu->used_milli, 400);
     assert_int_equal(gpu->flags, GPU_OVER);
-    assert_int_equal(ledger_find(world->ledger, TEXT("c"))->is.share[0].mib, 32768);
-    assert_int_equal(world_reserve(world, "d", "n1", "200"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_ROOM);
+    assert_int_equal(ledger_find(core->ledger, TEXT("c"))->is.share[0].mib, 32768);
+    assert_int_equal(core_reserve(core, "d", "n1", "200"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_ROOM);
 
     /* Three parts on two GPUs: the third it cannot have. */
-    assert_int_equal(world_adopt(world, world_pod(world, "e", "n1"), "100x3"), VERDICT_OK);
-    assert_int_equal(ledger_find(world->ledger, TEXT("e"))->charges, 2);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli, 0);
+    assert_int_equal(core_adopt(core, core_pod(core, "e", "n1"), "100x3"), VERDICT_OK);
+    assert_int_equal(ledger_find(core->ledger, TEXT("e"))->charges, 2);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli, 0);
 }
 
 static void several_containers_are_squeezed_in_one_by_one(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "900");
-    (void)world_reserve(world, "b", "n1", "900");
-    assert_int_equal(world_adopt(world, world_pod(world, "c", "n1"), "200+200"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 200);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 200);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "900");
+    (void)core_reserve(core, "b", "n1", "900");
+    assert_int_equal(core_adopt(core, core_pod(core, "c", "n1"), "200+200"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 200);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 200);
 }
 
 static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **state)
 {
-    struct world *world = *state;
-    assert_int_equal(world_adopt(world, world_pod(world, "a", "n1"), "300"), VERDICT_OK);
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    struct core_fixture *core = *state;
+    assert_int_equal(core_adopt(core, core_pod(core, "a", "n1"), "300"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     assert_true(node->gone);
     assert_int_equal(node->unplaced_milli, 300);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_NO_GPU);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_NO_GPU);
 
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_UNPLACED);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_UNPLACED);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
 }
 
 static void whole_gpus_of_another_resource_close_the_node(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME); /* asks nothing at all */
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME); /* asks nothing at all */
     pod->whole_gpus = 1;
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->held_gpus, 1);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_MIXED);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->held_gpus, 1);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_MIXED);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
 }
 
 static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct pod_container container[] = {{.name = "c0", .amount = "1500"},
                                         {.name = "c1", .amount = "nonsense"},
                                         {.name = "c2", .amount = "-4"},
                                         {.name = "c3"}};
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->ours = true;
     pod->containers = ARRAY_LEN(container);
     pod->container = container;
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->unplaced_milli,
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli,
                      1501); /* what is no number is no less than 1 */
-    assert_true(ledger_find(world->ledger, TEXT("a"))->is.presumed);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->is.presumed);
 
     container[0].amount = "9223372036854775807";
     pod->uid = "b";
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(world->ledger, TEXT("b"))->is.unplaced_milli,
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(core->ledger, TEXT("b"))->is.unplaced_milli,
                      2000); /* at most what the node has */
-    const struct world_gpu small = {.id = "GPU-s", .milli = 1};
-    (void)world_node(world, "n2", &small, 1);
+    const struct core_gpu small = {.id = "GPU-s", .milli = 1};
+    (void)core_node(core, "n2", &small, 1);
     pod->uid = "d";
     pod->node = "n2";
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(world->ledger, TEXT("d"))->is.unplaced_milli, 1);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(core->ledger, TEXT("d"))->is.unplaced_milli, 1);
     container[0].amount = "1e99";
     pod->uid = "e";
     pod->node = "n3"; /* of which nothing is known */
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(world->ledger, TEXT("e"))->is.unplaced_milli, 64000);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(ledger_find(core->ledger, TEXT("e"))->is.unplaced_milli, 64000);
     container[0].amount = "-1e99";
     container[1].amount = NULL;
     pod->uid = "c";
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME);
     container[0].amount = "0";
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_SAME);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME);
 }
 
 static void annotations_cannot_bring_gpus_without_end(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char uid[32];
     char note[64];
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 80; i++) {
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
         (void)snprintf(note, sizeof note, "c0 GPU-forged-%d 100 1", i);
-        struct pod *pod = world_pod(world, uid, "n1");
-        world_note(world, pod, note);
-        assert_int_equal(world_adopt(world, pod, "100"), VERDICT_OK);
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, note);
+        assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
     }
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
 }
 
 static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char id[2][GPUS_PER_NODE_MAX][32];
-    struct world_gpu gpu[2][GPUS_PER_NODE_MAX] = {{{0}}};
+    struct core_gpu gpu[2][GPUS_PER_NODE_MAX] = {{{0}}};
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
         for (int set = 0; set < 2; set++) {
             (void)snprintf(id[set][i], sizeof id[set][i], "GPU-%d-%u", set, i);
-            gpu[set][i] = (struct world_gpu){.id = id[set][i], .index = i};
+            gpu[set][i] = (struct core_gpu){.id = id[set][i], .index = i};
         }
-    assert_int_equal(world_node(world, "n1", gpu[0], GPUS_PER_NODE_MAX), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "64000"), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", gpu[1], GPUS_PER_NODE_MAX), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 2 * GPUS_PER_NODE_MAX);
-    assert_int_equal(world_reserve(world, "b", "n1", "64000"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "c", "n1", "1"), VERDICT_REFUSED);
-    struct pod *pod = world_pod(world, "d", "n1");
-    world_note(world, pod, "c0 GPU-forged 100 1"); /* there is no end of them otherwise */
-    assert_int_equal(world_adopt(world, pod, "100"), VERDICT_OK);
-    assert_true(ledger_find(world->ledger, TEXT("d"))->is.presumed);
+    assert_int_equal(core_node(core, "n1", gpu[0], GPUS_PER_NODE_MAX), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "64000"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", gpu[1], GPUS_PER_NODE_MAX), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 2 * GPUS_PER_NODE_MAX);
+    assert_int_equal(core_reserve(core, "b", "n1", "64000"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "c", "n1", "1"), VERDICT_REFUSED);
+    struct pod *pod = core_pod(core, "d", "n1");
+    core_note(core, pod, "c0 GPU-forged 100 1"); /* there is no end of them otherwise */
+    assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    assert_true(ledger_find(core->ledger, TEXT("d"))->is.presumed);
 }
 
 static void room_is_given_by_what_frees_and_repairs_only(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_true(change_gives_room(&world->done[world->dones - 1])); /* to a whole GPU */
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_true(change_gives_room(&core->done[core->dones - 1])); /* to a whole GPU */
     gpu.mib = 81921;
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
     gpu.cordoned = false;
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_step(world, COMMAND_CONFIRM, "a");
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
     gpu.mib = 1000;
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_OVER); /* 24576 MiB are held */
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_OVER); /* 24576 MiB are held */
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
 static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu = {.id = "GPU-a", .mib = 81920};
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = {.id = "GPU-a", .mib = 81920};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    (void)world_node(world, "n1", &gpu, 1);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_reserve(world, "b", "n1", "300");
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_reserve(core, "b", "n1", "300");
     gpu.cordoned = true;
-    (void)world_node(world, "n1", &gpu, 1);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_node(world, "n2", NULL, 0); /* of a node without GPUs of ours they may have some */
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    struct pod *whole = world_pod(world, "w", "n2");
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_node(core, "n2", NULL, 0); /* of a node without GPUs of ours they may have some */
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    struct pod *whole = core_pod(core, "w", "n2");
     whole->whole_gpus = 1;
-    (void)world_adopt(world, whole, NULL);
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    (void)world_node(world, "n2", NULL, 0);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_adopt(core, whole, NULL);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    (void)core_node(core, "n2", NULL, 0);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
 static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
-    (void)world_node(world, "n1", &gpu, 1);
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)core_node(core, "n1", &gpu, 1);
     gpu.mib = 900;
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
     gpu.milli = 500;
-    (void)world_node(world, "n1", &gpu, 1);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    struct inventory *other = world_inventory(world, "n1", "node-uid", &gpu, 1);
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    struct inventory *other = core_inventory(core, "n1", "node-uid", &gpu, 1);
     other->gpu[0].model = "NVIDIA H100";
     const struct command command = {.kind = COMMAND_NODE, .inventory = other};
-    (void)world_do(world, &command);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_do(core, &command);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
     other->gpu[0].numa = 1; /* which nobody asks for */
-    (void)world_do(world, &command);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
+    (void)core_do(core, &command);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
 }
 
 static void a_release_gives_room_though_no_memory_is_known(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu = {.id = "GPU-a"};
-    (void)world_node(world, "n1", &gpu, 1);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a"};
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
 static void a_release_gives_room_be_it_on_the_last_gpu(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "1000");
-    (void)world_reserve(world, "b", "n1", "300");
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->reserved_milli, 300);
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "1000");
+    (void)core_reserve(core, "b", "n1", "300");
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->reserved_milli, 300);
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
 static void a_release_gives_no_room_where_nothing_is_granted(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const char *const uid[] = {"a", "b"};
-    (void)world_node(world, "n1", two_a100, 2); /* will be gone */
-    (void)world_node(world, "n2", two_counted, 2);
+    (void)core_node(core, "n1", two_a100, 2); /* will be gone */
+    (void)core_node(core, "n2", two_counted, 2);
     for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
-        (void)world_reserve(world, uid[i], "n1", "300");
-        struct pod *whole = world_pod(world, i == 0 ? "x" : "y", "n2");
+        (void)core_reserve(core, uid[i], "n1", "300");
+        struct pod *whole = core_pod(core, i == 0 ? "x" : "y", "n2");
         whole->whole_gpus = 1;
-        (void)world_adopt(world, whole, NULL);
+        (void)core_adopt(core, whole, NULL);
     }
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "x"), VERDICT_OK);
-    assert_false(change_gives_room(&world->done[world->dones - 1]));
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "y"), VERDICT_OK);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "x"), VERDICT_OK);
+    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "y"), VERDICT_OK);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
 /* n1 as it is with a pod of 300 milli and so much memory; counted. */
-static const struct node *node_holding(struct world *world, uint32_t mib)
+static const struct node *node_holding(struct core_fixture *core, uint32_t mib)
 {
     char note[32];
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n1");
     (void)snprintf(note, sizeof note, "c0 GPU-a 300 %u", mib);
-    world_note(world, pod, note);
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_mib, mib);
-    const struct node *node = node_ref(ledger_node(world->ledger, TEXT("n1")));
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    core_note(core, pod, note);
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_mib, mib);
+    const struct node *node = node_ref(ledger_node(core->ledger, TEXT("n1")));
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     return node;
 }
 
 static void memory_alone_gives_room(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     static const struct {
         uint32_t from;
         uint32_t to;
         bool gives;
     } line[] = {{500, 400, true},   {400, 500, false},   {1000, 999, true},
                 {999, 1000, false}, {1000, 1000, false}, {400, 400, false}};
-    (void)world_node(world, "n1", &gpu, 1);
+    (void)core_node(core, "n1", &gpu, 1);
     for (size_t i = 0; i < ARRAY_LEN(line); i++) {
         struct change change = {.kind = COMMAND_NODE,
                                 .verdict = VERDICT_OK,
-                                .node_before = node_holding(world, line[i].from),
-                                .node_after = node_holding(world, line[i].to)};
+                                .node_before = node_holding(core, line[i].from),
+                                .node_after = node_holding(core, line[i].to)};
         assert_int_equal(change_gives_room(&change), line[i].gives);
         change_done(&change);
     }
@@ -1153,11 +1153,11 @@ static void memory_alone_gives_room(void **state)
 
 static void a_change_that_is_done_holds_nothing(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct change change;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .at_ms = 1, .node = "n1"};
-    assert_int_equal(ledger_decide(world->ledger, &gone, &change), VERDICT_OK);
+    assert_int_equal(ledger_decide(core->ledger, &gone, &change), VERDICT_OK);
     assert_non_null(change.node_before);
     change_done(&change);
     assert_null(change.node_before);
@@ -1169,14 +1169,14 @@ static void a_change_that_is_done_holds_nothing(void **state)
 
 static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu = {.id = "n1/gpu-0", .mib = 1000};
-    (void)world_node(world, "n1", two_counted, 1); /* its own: belongs to nobody else */
-    (void)world_node(world, "n2", &gpu, 1);
-    (void)world_node(world, "n3", &gpu, 1);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, 0);
-    assert_int_equal(world_gpu(world, "n2", "n1/gpu-0")->flags, 0);
-    assert_int_equal(world_gpu(world, "n3", "n1/gpu-0")->flags, GPU_DUPLICATE);
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "n1/gpu-0", .mib = 1000};
+    (void)core_node(core, "n1", two_counted, 1); /* its own: belongs to nobody else */
+    (void)core_node(core, "n2", &gpu, 1);
+    (void)core_node(core, "n3", &gpu, 1);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, 0);
+    assert_int_equal(core_gpu(core, "n2", "n1/gpu-0")->flags, 0);
+    assert_int_equal(core_gpu(core, "n3", "n1/gpu-0")->flags, GPU_DUPLICATE);
 }
 
 static void every_command_and_verdict_has_its_word(void **state)
@@ -1190,9 +1190,9 @@ static void every_command_and_verdict_has_its_word(void **state)
         assert_true(strlen(verdict_name((enum verdict)i)) > 1);
 }
 
-static int restore_one(struct world *world, struct allocation_facts facts, struct err *err)
+static int restore_one(struct core_fixture *core, struct allocation_facts facts, struct err *err)
 {
-    struct names *names = ledger_names(world->ledger);
+    struct names *names = ledger_names(core->ledger);
     const struct share share = {
         .container = "c0", .gpu = names_intern(names, TEXT("GPU-a")), .milli = 300, .mib = 1};
     if (facts.uid == NULL)
@@ -1204,16 +1204,16 @@ static int restore_one(struct world *world, struct allocation_facts facts, struc
     facts.namespace = "default";
     facts.name = "pod";
     facts.node_uid = names_intern(names, TEXT("u"));
-    return ledger_restore(world->ledger, &facts, err);
+    return ledger_restore(core->ledger, &facts, err);
 }
 
 static void rows_that_contradict_the_invariants_are_named(void **state)
 {
-    struct world *world = *state;
-    struct names *names = ledger_names(world->ledger);
+    struct core_fixture *core = *state;
+    struct names *names = ledger_names(core->ledger);
     struct err err;
-    (void)world_node(world, "n1", two_a100, 1);
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
+    (void)core_node(core, "n1", two_a100, 1);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
 
     const struct share twice[] = {
         {.container = "c", .gpu = names_intern(names, TEXT("GPU-a")), .milli = 1},
@@ -1239,26 +1239,25 @@ static void rows_that_contradict_the_invariants_are_named(void **state)
         {{.shares = 1, .share = &stranger}, "GPU-z"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(restore_one(world, bad[i].facts, &err), -ERR_CORRUPT);
+        assert_int_equal(restore_one(core, bad[i].facts, &err), -ERR_CORRUPT);
         assert_non_null(strstr(err.text, bad[i].says));
         assert_non_null(strstr(err.text, "allocation"));
     }
-    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(before, after);
-    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err), 0);
-    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
-                     -ERR_CORRUPT);
+    assert_int_equal(restore_one(core, (struct allocation_facts){.shares = 1}, &err), 0);
+    assert_int_equal(restore_one(core, (struct allocation_facts){.shares = 1}, &err), -ERR_CORRUPT);
     assert_non_null(strstr(err.text, "twice"));
-    ledger_assert_valid(world->ledger);
+    ledger_assert_valid(core->ledger);
 }
 
 static void node_rows_that_contradict_the_invariants_are_named(void **state)
 {
-    struct world *world = *state;
-    struct names *names = ledger_names(world->ledger);
+    struct core_fixture *core = *state;
+    struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct err err;
-    (void)world_node(world, "n1", two_a100, 1);
+    (void)core_node(core, "n1", two_a100, 1);
 
     const struct gpu good = {
         .id = names_intern(names, TEXT("GPU-q")), .model = empty, .milli = 500, .numa = -1};
@@ -1285,36 +1284,36 @@ static void node_rows_that_contradict_the_invariants_are_named(void **state)
             bad.name = names_intern(names, TEXT("n1"));
         else
             bad.name = empty;
-        assert_int_equal(ledger_restore_node(world->ledger, &bad, &err), -ERR_CORRUPT);
+        assert_int_equal(ledger_restore_node(core->ledger, &bad, &err), -ERR_CORRUPT);
         assert_non_null(strstr(err.text, says[i]));
     }
     gpu[0] = good;
-    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
-    ledger_assert_valid(world->ledger);
+    assert_int_equal(ledger_restore_node(core->ledger, &build, &err), 0);
+    ledger_assert_valid(core->ledger);
 }
 
 static void what_was_wrong_with_a_node_goes_with_it(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     broken->problem = PROBLEM_MIG;
     (void)snprintf(broken->problem_text, sizeof broken->problem_text, "MIG is on");
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->problem, PROBLEM_MIG);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->problem, PROBLEM_MIG);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     assert_int_equal(node->problem, PROBLEM_NONE);
     assert_string_equal(node->problem_text->text, "");
 }
 
 static void no_node_comes_beyond_the_most_there_may_be(void **state)
 {
-    struct world *world = *state;
-    struct names *names = ledger_names(world->ledger);
+    struct core_fixture *core = *state;
+    struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct node_build build = {.uid = empty, .problem_text = empty};
     struct change change;
@@ -1323,16 +1322,16 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
         char name[16];
         (void)snprintf(name, sizeof name, "n%u", i);
         build.name = names_intern(names, text_of(name));
-        assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
+        assert_int_equal(ledger_restore_node(core->ledger, &build, &err), 0);
     }
     build.name = names_intern(names, TEXT("more"));
-    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), -ERR_CORRUPT);
+    assert_int_equal(ledger_restore_node(core->ledger, &build, &err), -ERR_CORRUPT);
     assert_non_null(strstr(err.text, "one more than"));
 
     struct command command = {.kind = COMMAND_NODE,
                               .at_ms = 1,
-                              .inventory = world_inventory(world, "more", "uid", two_a100, 2)};
-    assert_int_equal(ledger_decide(world->ledger, &command, &change), VERDICT_REFUSED);
+                              .inventory = core_inventory(core, "more", "uid", two_a100, 2)};
+    assert_int_equal(ledger_decide(core->ledger, &command, &change), VERDICT_REFUSED);
     assert_int_equal(change.reason, REASON_LIMIT);
     struct command adopt = {.kind = COMMAND_ADOPT,
                             .at_ms = 1,
@@ -1340,20 +1339,20 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
                             .namespace = "default",
                             .name = "a",
                             .node = "more",
-                            .request = world_request(world, "300"),
-                            .pod = world_pod(world, "a", "more")};
-    assert_int_equal(ledger_decide(world->ledger, &adopt, &change), VERDICT_REFUSED);
+                            .request = core_request(core, "300"),
+                            .pod = core_pod(core, "a", "more")};
+    assert_int_equal(ledger_decide(core->ledger, &adopt, &change), VERDICT_REFUSED);
     assert_int_equal(change.reason, REASON_LIMIT);
 
     /* Those that are there are served as before. */
-    command.inventory = world_inventory(world, "n7", "uid", two_a100, 2);
-    assert_int_equal(ledger_decide(world->ledger, &command, &change), VERDICT_OK);
+    command.inventory = core_inventory(core, "n7", "uid", two_a100, 2);
+    assert_int_equal(ledger_decide(core->ledger, &command, &change), VERDICT_OK);
     change_done(&change);
     adopt.node = "n8";
-    adopt.pod = world_pod(world, "a", "n8");
-    assert_int_equal(ledger_decide(world->ledger, &adopt, &change), VERDICT_OK);
+    adopt.pod = core_pod(core, "a", "n8");
+    assert_int_equal(ledger_decide(core->ledger, &adopt, &change), VERDICT_OK);
     change_done(&change);
-    const struct snapshot *snapshot = ledger_publish(world->ledger, NULL, 0);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     assert_int_equal(snapshot->nodes, NODES_MAX);
     assert_non_null(snapshot_node(snapshot, TEXT("n65535")));
     snapshot_unref(snapshot);
@@ -1362,14 +1361,14 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
 /* What a stray write would do to the ledger in memory: found, and named, by the check. */
 static void a_wrong_word_in_memory_is_found_and_named(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_counted, 2);
-    (void)world_node(world, "n3", two_a100, 1); /* a duplicate */
-    (void)world_reserve(world, "a", "n1", "300+400");
-    (void)world_reserve(world, "b", "n1", "1000");
-    (void)world_step(world, COMMAND_CONFIRM, "b");
-    struct node *node = (struct node *)(uintptr_t)ledger_node(world->ledger, TEXT("n1"));
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_node(core, "n3", two_a100, 1); /* a duplicate */
+    (void)core_reserve(core, "a", "n1", "300+400");
+    (void)core_reserve(core, "b", "n1", "1000");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    struct node *node = (struct node *)(uintptr_t)ledger_node(core->ledger, TEXT("n1"));
     struct allocation *a = (struct allocation *)(uintptr_t)node->allocation[0];
     struct allocation *b = (struct allocation *)(uintptr_t)node->allocation[1];
     struct gpu *gpu = &node->gpu[0];
@@ -1385,7 +1384,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     enum allocation_state released = STATE_RELEASED;
     enum allocation_state bound = STATE_BOUND;
     enum allocation_origin observed = ORIGIN_OBSERVED;
-    const struct atom *other = ledger_node(world->ledger, TEXT("n2"))->name;
+    const struct atom *other = ledger_node(core->ledger, TEXT("n2"))->name;
 
     const struct {
         void *at;
@@ -1425,54 +1424,54 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
         assert_true(wrong[i].bytes <= sizeof kept);
         memcpy(kept, wrong[i].at, wrong[i].bytes);
         memcpy(wrong[i].at, wrong[i].put, wrong[i].bytes);
-        const int found = ledger_check(world->ledger, &err);
+        const int found = ledger_check(core->ledger, &err);
         memcpy(wrong[i].at, kept, wrong[i].bytes);
         assert_int_equal(found, -ERR_CORRUPT);
         assert_non_null(strstr(err.text, wrong[i].says));
         assert_non_null(strstr(err.text, "node n"));
     }
-    assert_int_equal(ledger_check(world->ledger, &err), 0);
+    assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
 /* A few nodes at a time, as the writer does it, meet each of them. */
 static void checking_piece_by_piece_misses_nothing(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[16];
     struct err err;
     for (int i = 0; i < 150; i++) {
         (void)snprintf(name, sizeof name, "n%d", i);
-        (void)world_node(world, name, two_counted, 2);
+        (void)core_node(core, name, two_counted, 2);
     }
-    const uint32_t places = ledger_places(world->ledger);
+    const uint32_t places = ledger_places(core->ledger);
     assert_true(places >= 150);
     size_t at = 0;
     const struct node *node;
-    while ((node = ledger_next_node(world->ledger, &at)) != NULL) {
+    while ((node = ledger_next_node(core->ledger, &at)) != NULL) {
         ((struct node *)(uintptr_t)node)->free_milli--;
         uint32_t found = 0;
         for (uint32_t from = 0; from < places; from += 50)
-            found += ledger_check_some(world->ledger, from, 50, &err) < 0;
+            found += ledger_check_some(core->ledger, from, 50, &err) < 0;
         ((struct node *)(uintptr_t)node)->free_milli++;
         assert_int_equal(found, 1);
         assert_non_null(strstr(err.text, node->name->text));
     }
-    assert_int_equal(ledger_check(world->ledger, &err), 0);
+    assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
 static void what_is_restored_is_what_was(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_counted, 2);
-    (void)world_node(world, "n3", two_a100, 1); /* a duplicate */
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_reserve(world, "b", "n2", "400+i700");
-    (void)world_adopt(world, world_pod(world, "c", "n9"), "300");
-    (void)world_node(world, "n1", &two_a100[1], 1); /* GPU-a is absent */
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
-    struct ledger *copy = world_copy(world->ledger);
-    CLEANUP(xfreep) char *after = world_dump(copy);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_node(core, "n3", two_a100, 1); /* a duplicate */
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_reserve(core, "b", "n2", "400+i700");
+    (void)core_adopt(core, core_pod(core, "c", "n9"), "300");
+    (void)core_node(core, "n1", &two_a100[1], 1); /* GPU-a is absent */
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    struct ledger *copy = core_copy(core->ledger);
+    CLEANUP(xfreep) char *after = core_dump(copy);
     assert_string_equal(before, after);
     assert_null(ledger_stale_duplicate(copy));
     const struct snapshot *snapshot = ledger_publish(copy, NULL, 0);
@@ -1483,8 +1482,8 @@ static void what_is_restored_is_what_was(void **state)
 
 static void a_missing_gpu_cannot_be_restored_beside_its_owner(void **state)
 {
-    struct world *world = *state;
-    struct names *names = ledger_names(world->ledger);
+    struct core_fixture *core = *state;
+    struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct err err;
     struct gpu gpu = {.id = names_intern(names, TEXT("GPU-a")),
@@ -1497,12 +1496,11 @@ static void a_missing_gpu_cannot_be_restored_beside_its_owner(void **state)
                                .problem_text = empty,
                                .gpus = 1,
                                .gpu = &gpu};
-    assert_int_equal(ledger_restore_node(world->ledger, &build, &err), 0);
-    (void)world_node(world, "n2", two_a100, 1);
-    assert_int_equal(restore_one(world, (struct allocation_facts){.shares = 1}, &err),
-                     -ERR_CORRUPT);
+    assert_int_equal(ledger_restore_node(core->ledger, &build, &err), 0);
+    (void)core_node(core, "n2", two_a100, 1);
+    assert_int_equal(restore_one(core, (struct allocation_facts){.shares = 1}, &err), -ERR_CORRUPT);
     assert_non_null(strstr(err.text, "GPU-a is another node's"));
-    ledger_assert_valid(world->ledger);
+    ledger_assert_valid(core->ledger);
 }
 
 /* ---- the random walk */
@@ -1521,9 +1519,9 @@ static const char *const walk_gpu[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d", "n1/g
 static const char *const walk_words[] = {"300",      "500",       "1000",      "2000",   "200x2",
                                          "400+i700", "s300+i600", "100+200x2", "1000+1", "100x3"};
 
-static struct inventory *walk_inventory(struct world *world)
+static struct inventory *walk_inventory(struct core_fixture *core)
 {
-    struct world_gpu gpu[3] = {{0}};
+    struct core_gpu gpu[3] = {{0}};
     const uint32_t node = draw(ARRAY_LEN(walk_node));
     const uint32_t gpus = draw(4);
     const uint32_t counted = draw(3);
@@ -1541,15 +1539,15 @@ static struct inventory *walk_inventory(struct world *world)
     }
     const uint32_t uid = draw(8);
     struct inventory *inventory =
-        world_inventory(world, walk_node[node], uid == 0 ? "second" : "first", gpu, gpus);
+        core_inventory(core, walk_node[node], uid == 0 ? "second" : "first", gpu, gpus);
     if (gpus == 0)
         inventory->problem = PROBLEM_MIG;
     return inventory;
 }
 
-static struct pod *walk_pod(struct world *world, const char *uid, const char *node)
+static struct pod *walk_pod(struct core_fixture *core, const char *uid, const char *node)
 {
-    struct pod *pod = world_pod(world, uid, node);
+    struct pod *pod = core_pod(core, uid, node);
     char note[256];
     const uint32_t kind = draw(4);
     const uint32_t gpu = draw(ARRAY_LEN(walk_gpu));
@@ -1561,13 +1559,13 @@ static struct pod *walk_pod(struct world *world, const char *uid, const char *no
     (void)snprintf(note, sizeof note,
                    kind == 1 ? "c0 %s 300 1024" : "c0 %s 200 1024,c0 %s 200 1024", walk_gpu[gpu],
                    walk_gpu[other]);
-    world_note(world, pod, note);
+    core_note(core, pod, note);
     for (uint32_t i = 0; i < pod->shares; i++)
         pod->share[i].index = draw(3);
     return pod;
 }
 
-static struct command walk_command(struct world *world)
+static struct command walk_command(struct core_fixture *core)
 {
     static const enum command_kind weighted[] = {
         COMMAND_RESERVE, COMMAND_RESERVE,     COMMAND_RESERVE, COMMAND_CONFIRM, COMMAND_CONFIRM,
@@ -1589,19 +1587,19 @@ static struct command walk_command(struct world *world)
         command.kind == COMMAND_NODE_GONE)
         command.node = name;
     if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_VERSION) {
-        struct request *request = world_request(world, odd == 0 ? NULL : walk_words[words]);
+        struct request *request = core_request(core, odd == 0 ? NULL : walk_words[words]);
         request->whole = odd < 2 ? 1 : 0;
         command.request = request;
         command.version = 1 + odd;
     }
     if (command.kind == COMMAND_ADOPT) {
-        command.request = odd == 0 ? NULL : world_request(world, walk_words[words]);
-        command.pod = walk_pod(world, command.uid, name);
+        command.request = odd == 0 ? NULL : core_request(core, walk_words[words]);
+        command.pod = walk_pod(core, command.uid, name);
     }
     if (command.kind == COMMAND_NODE && odd == 0)
         command.node = name;
     else if (command.kind == COMMAND_NODE)
-        command.inventory = walk_inventory(world);
+        command.inventory = walk_inventory(core);
     command.terminating_ms = odd;
     command.differs = odd % 2 == 0;
     return command;
@@ -1620,40 +1618,40 @@ static void forget(struct memory *memory)
 }
 
 /* A snapshot is what the ledger was, and stays so. */
-static void remember(struct world *world, struct memory *memory)
+static void remember(struct core_fixture *core, struct memory *memory)
 {
     if (memory->snapshot != NULL) {
-        CLEANUP(xfreep) char *now = world_dump_snapshot(memory->snapshot);
+        CLEANUP(xfreep) char *now = core_dump_snapshot(memory->snapshot);
         assert_string_equal(now, memory->dump);
         forget(memory);
     }
-    memory->snapshot = ledger_publish(world->ledger, NULL, 0);
-    memory->dump = world_dump_snapshot(memory->snapshot);
-    CLEANUP(xfreep) char *live = world_dump(world->ledger);
+    memory->snapshot = ledger_publish(core->ledger, NULL, 0);
+    memory->dump = core_dump_snapshot(memory->snapshot);
+    CLEANUP(xfreep) char *live = core_dump(core->ledger);
     assert_string_equal(live, memory->dump);
 }
 
-static void walk_undo(struct world *world)
+static void walk_undo(struct core_fixture *core)
 {
     /* Do up to three, take them back, and nothing is left of them. */
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
-    const size_t dones = world->dones;
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    const size_t dones = core->dones;
     const uint32_t steps = 1 + draw(3);
     for (uint32_t i = 0; i < steps; i++) {
-        const struct command command = walk_command(world);
-        (void)world_do(world, &command);
+        const struct command command = walk_command(core);
+        (void)core_do(core, &command);
     }
-    while (world->dones > dones)
-        world_undo(world);
-    CLEANUP(xfreep) char *after = world_dump(world->ledger);
+    while (core->dones > dones)
+        core_undo(core);
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(before, after);
 }
 
-static void walk_copy(struct world *world)
+static void walk_copy(struct core_fixture *core)
 {
-    CLEANUP(xfreep) char *before = world_dump(world->ledger);
-    struct ledger *copy = world_copy(world->ledger);
-    CLEANUP(xfreep) char *after = world_dump(copy);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    struct ledger *copy = core_copy(core->ledger);
+    CLEANUP(xfreep) char *after = core_dump(copy);
     assert_string_equal(before, after);
     ledger_free(copy);
 }
@@ -1670,10 +1668,9 @@ static bool walk_fits(const struct node *node, const struct request *request)
 }
 
 /* Whoever was refused on a node and fits there now is to be woken: what changed it gave room. */
-static uint32_t walk_room(struct world *world, const struct change *change, int turn)
+static uint32_t walk_room(struct core_fixture *core, const struct change *change, int turn)
 {
-    const struct request *words =
-        world_request(world, walk_words[turn % (int)ARRAY_LEN(walk_words)]);
+    const struct request *words = core_request(core, walk_words[turn % (int)ARRAY_LEN(walk_words)]);
     struct request request = *words;
     static const char *models[] = {"A100*"};
 
@@ -1691,7 +1688,7 @@ static uint32_t walk_room(struct world *world, const struct change *change, int 
 
 static void the_ledger_survives_a_random_walk(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const char *given = getenv("LEDGER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     seed = given != NULL ? strtoull(given, NULL, 10) : 42;
     print_message("LEDGER_SEED=%llu\n", (unsigned long long)seed);
@@ -1701,37 +1698,36 @@ static void the_ledger_survives_a_random_walk(void **state)
     struct memory memory[4] = {{0}};
     uint32_t woken = 0;
     for (int i = 0; i < walk_steps(200000, 12000); i++) {
-        const struct command command = walk_command(world);
-        const enum verdict verdict = world_do(world, &command);
+        const struct command command = walk_command(core);
+        const enum verdict verdict = core_do(core, &command);
         met[command.kind][verdict]++;
-        reason[world->reason]++;
+        reason[core->reason]++;
         if (verdict == VERDICT_OK && command.kind != COMMAND_CLOCK &&
             command.kind != COMMAND_RELEASE) {
             struct command again = command;
-            const enum verdict twice = world_do(world, &again);
-            assert_int_equal(twice,
-                             command.kind == COMMAND_NODE_GONE &&
-                                     ledger_node(world->ledger, text_of(command.node)) == NULL
-                                 ? VERDICT_UNKNOWN
-                                 : VERDICT_SAME);
+            const enum verdict twice = core_do(core, &again);
+            assert_int_equal(twice, command.kind == COMMAND_NODE_GONE &&
+                                            ledger_node(core->ledger, text_of(command.node)) == NULL
+                                        ? VERDICT_UNKNOWN
+                                        : VERDICT_SAME);
         }
         const uint32_t chance = draw(256);
         if (chance < 12)
-            walk_undo(world);
+            walk_undo(core);
         else if (chance < 16)
-            remember(world, &memory[chance - 12]);
+            remember(core, &memory[chance - 12]);
         else if (chance == 16)
-            walk_copy(world);
-        const struct node *stale = ledger_stale_duplicate(world->ledger);
+            walk_copy(core);
+        const struct node *stale = ledger_stale_duplicate(core->ledger);
         if (stale != NULL) {
             const struct command owned_id = {.kind = COMMAND_NODE, .node = stale->name->text};
-            assert_int_equal(world_do(world, &owned_id), VERDICT_OK);
+            assert_int_equal(core_do(core, &owned_id), VERDICT_OK);
         }
-        for (size_t done = 0; done < world->dones; done++)
-            woken += walk_room(world, &world->done[done], i);
-        world_run_until_idle(world);
+        for (size_t done = 0; done < core->dones; done++)
+            woken += walk_room(core, &core->done[done], i);
+        core_run_until_idle(core);
         if (i % 64 == 0)
-            arena_reset(&world->arena);
+            arena_reset(&core->arena);
     }
     for (size_t i = 0; i < ARRAY_LEN(memory); i++)
         forget(&memory[i]);
@@ -1757,7 +1753,7 @@ static void the_ledger_survives_a_random_walk(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(reserving_answers_in_order_of_precedence),
         IN_A_WORLD(a_life_goes_reserved_bound_released),

@@ -5,69 +5,69 @@
 
 #include <cmocka.h>
 
-#include "support/world.h"
+#include "support/core_fixture.h"
 
-static enum verdict adopt_annotated(struct world *world, const char *uid, const char *node,
+static enum verdict adopt_annotated(struct core_fixture *core, const char *uid, const char *node,
                                     const char *note, const char *words)
 {
-    struct pod *pod = world_pod(world, uid, node);
-    world_note(world, pod, note);
-    return world_adopt(world, pod, words);
+    struct pod *pod = core_pod(core, uid, node);
+    core_note(core, pod, note);
+    return core_adopt(core, pod, words);
 }
 
-static const struct allocation_facts *held(const struct world *world, const char *uid)
+static const struct allocation_facts *held(const struct core_fixture *core, const char *uid)
 {
-    const struct allocation *allocation = ledger_find(world->ledger, text_of(uid));
+    const struct allocation *allocation = ledger_find(core->ledger, text_of(uid));
     assert_non_null(allocation);
     return &allocation->is;
 }
 
 static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct pod_container container[] = {{.name = "c0", .amount = "1"},
                                         {.name = "c1", .amount = "nonsense"},
                                         {.name = "c2"},
                                         {.name = "c3", .amount = "1500"}};
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->ours = true;
     pod->containers = ARRAY_LEN(container);
     pod->container = container;
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(world, "a")->unplaced_milli, 1502);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "a")->unplaced_milli, 1502);
 
     pod->uid = "b";
     pod->containers = 1;
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(world, "b")->unplaced_milli, 1);
-    assert_true(held(world, "b")->presumed);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "b")->unplaced_milli, 1);
+    assert_true(held(core, "b")->presumed);
 }
 
 static void whole_gpus_are_no_guess(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct pod_container container = {.name = "c0", .amount = "0"};
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->ours = true;
     pod->containers = 1;
     pod->container = &container;
     pod->whole_gpus = 2;
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(world, "a")->held_gpus, 2);
-    assert_int_equal(held(world, "a")->unplaced_milli, 0);
-    assert_false(held(world, "a")->presumed);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "a")->held_gpus, 2);
+    assert_int_equal(held(core, "a")->unplaced_milli, 0);
+    assert_false(held(core, "a")->presumed);
 }
 
 /* What stands behind the last want and the last line is nobody's: the sanitizer would tell. */
 static void a_request_and_an_annotation_are_read_to_their_end(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     struct want want = {.container = "c0", .milli = 300, .parts = 1};
     const struct request nothing = {.want = &want};
     const struct request request = {.wants = 1, .want = &want};
     struct pod_share line = {.container = "c0", .gpu = "GPU-a", .milli = 300, .mib = 300};
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n1");
     struct command command = {.kind = COMMAND_ADOPT,
                               .uid = "a",
                               .namespace = "default",
@@ -77,49 +77,49 @@ static void a_request_and_an_annotation_are_read_to_their_end(void **state)
                               .request = &nothing};
     pod->annotation = NOTE_OK;
     pod->share = &line;
-    assert_int_equal(world_node(world, "n1", &gpu, 1), VERDICT_OK);
-    assert_int_equal(world_do(world, &command), VERDICT_SAME); /* nothing is asked for */
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_SAME); /* nothing is asked for */
 
     pod->shares = 1;
     command.request = &request;
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_false(held(world, "a")->presumed);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_false(held(core, "a")->presumed);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     line.mib = 1001;
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_true(held(world, "a")->presumed);
-    assert_true(held(world, "a")->annotation_differs);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_true(held(core, "a")->presumed);
+    assert_true(held(core, "a")->annotation_differs);
     command.uid = pod->uid = "b";
     want.milli = 1000; /* fits nowhere */
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 1300);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1300);
 }
 
 static void a_missing_gpu_is_as_its_annotation_says(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const uint32_t index[][2] = {{3, 3}, {65535, 65535}, {65536, 0}};
     char uid[2] = "a";
     for (size_t i = 0; i < ARRAY_LEN(index); i++, uid[0]++) {
-        struct pod *pod = world_pod(world, uid, "n1");
-        world_note(world, pod, "c0 GPU-gone 300 24576");
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, "c0 GPU-gone 300 24576");
         pod->share[0].index = index[i][0];
-        assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-        const struct gpu *gpu = world_gpu(world, "n1", "GPU-gone");
+        assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+        const struct gpu *gpu = core_gpu(core, "n1", "GPU-gone");
         assert_int_equal(gpu->index, index[i][1]);
         assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
         assert_int_equal(gpu->milli, GPU_MILLI);
         assert_int_equal(gpu->numa, -1);
         assert_string_equal(gpu->model->text, "");
-        assert_int_equal(world_step(world, COMMAND_RELEASE, uid), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
     }
 }
 
 static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
-                                    {.id = "GPU-b", .index = 1, .mib = 1000}};
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                   {.id = "GPU-b", .index = 1, .mib = 1000}};
     static const struct {
         const char *annotation;
         const char *words;
@@ -134,69 +134,68 @@ static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
         {"c0 GPU-b 100 1", "100", false}, /* its memory is all taken */
         {"c0 GPU-b 100 0", "100", true},
     };
-    (void)world_node(world, "n1", gpu, 2);
+    (void)core_node(core, "n1", gpu, 2);
     char uid[2] = "a";
     for (size_t i = 0; i < ARRAY_LEN(line); i++, uid[0]++) {
-        assert_int_equal(adopt_annotated(world, uid, "n1", line[i].annotation, line[i].words),
+        assert_int_equal(adopt_annotated(core, uid, "n1", line[i].annotation, line[i].words),
                          VERDICT_OK);
-        assert_int_equal(held(world, uid)->presumed, !line[i].believed);
-        assert_int_equal(held(world, uid)->annotation_differs, !line[i].believed);
+        assert_int_equal(held(core, uid)->presumed, !line[i].believed);
+        assert_int_equal(held(core, uid)->annotation_differs, !line[i].believed);
         if (!line[i].believed)
-            assert_int_equal(world_step(world, COMMAND_RELEASE, uid), VERDICT_OK);
+            assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
     }
 }
 
 /* A node that shows counts learns UUIDs from annotations; of one that lies it keeps none. */
 static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
-    (void)world_node(world, "n1", gpu, 2);
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
+    (void)core_node(core, "n1", gpu, 2);
     assert_int_equal(
-        adopt_annotated(world, "a", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1001 1", "100x2"),
+        adopt_annotated(core, "a", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1001 1", "100x2"),
         VERDICT_OK);
-    assert_true(held(world, "a")->presumed);
-    assert_null(world_gpu(world, "n1", "n1/gpu-0")->alias);
-    assert_null(world_gpu(world, "n1", "n1/gpu-1")->alias);
-    assert_int_equal(
-        adopt_annotated(world, "b", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1 1", "100x2"),
-        VERDICT_OK);
-    assert_false(held(world, "b")->presumed);
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->alias->text, "GPU-x");
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->alias->text, "GPU-y");
+    assert_true(held(core, "a")->presumed);
+    assert_null(core_gpu(core, "n1", "n1/gpu-0")->alias);
+    assert_null(core_gpu(core, "n1", "n1/gpu-1")->alias);
+    assert_int_equal(adopt_annotated(core, "b", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1 1", "100x2"),
+                     VERDICT_OK);
+    assert_false(held(core, "b")->presumed);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->alias->text, "GPU-x");
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->alias->text, "GPU-y");
 }
 
 static void an_annotation_differs_be_it_in_its_last_line(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu gpu = {.id = "GPU-a", .mib = 1000};
-    (void)world_node(world, "n1", &gpu, 1);
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)core_node(core, "n1", &gpu, 1);
     assert_int_equal(
-        adopt_annotated(world, "a", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 200", "100+200"),
+        adopt_annotated(core, "a", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 200", "100+200"),
         VERDICT_OK);
-    assert_false(held(world, "a")->annotation_differs);
+    assert_false(held(core, "a")->annotation_differs);
     assert_int_equal(
-        adopt_annotated(world, "b", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 900", "100+200"),
+        adopt_annotated(core, "b", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 900", "100+200"),
         VERDICT_OK);
-    assert_true(held(world, "b")->presumed);
-    assert_true(held(world, "b")->annotation_differs);
+    assert_true(held(core, "b")->presumed);
+    assert_true(held(core, "b")->annotation_differs);
 }
 
 static void a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen(void **state)
 {
-    struct world *world = *state;
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 1;
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    assert_int_equal(held(world, "a")->bound_ms, 1);
-    assert_int_equal(world_adopt(world, world_pod(world, "b", "n1"), "300"), VERDICT_OK);
-    assert_int_equal(held(world, "b")->bound_ms, world->now_ms);
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_int_equal(held(core, "a")->bound_ms, 1);
+    assert_int_equal(core_adopt(core, core_pod(core, "b", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(held(core, "b")->bound_ms, core->now_ms);
 }
 
 /* A node with whole GPUs of another resource gives no shares, yet there the pod is. */
 static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const struct {
         uint32_t milli[2];
         uint32_t taken[2];
@@ -214,9 +213,9 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
         char node[8];
         char id[2][32];
         (void)snprintf(node, sizeof node, "n%zu", i);
-        struct world_gpu gpu[2] = {{.index = 0, .milli = line[i].milli[0]},
-                                   {.index = 1, .milli = line[i].milli[1]}};
-        (void)world_node(world, node, gpu, 2);
+        struct core_gpu gpu[2] = {{.index = 0, .milli = line[i].milli[0]},
+                                  {.index = 1, .milli = line[i].milli[1]}};
+        (void)core_node(core, node, gpu, 2);
         for (uint32_t k = 0; k < 2; k++) {
             char uid[32];
             char note[64];
@@ -225,24 +224,24 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
             (void)snprintf(uid, sizeof uid, "%s-%u", node, k);
             (void)snprintf(words, sizeof words, "%u", line[i].taken[k]);
             (void)snprintf(note, sizeof note, "c0 %s %s 1", id[k], words);
-            (void)adopt_annotated(world, uid, node, note, words);
+            (void)adopt_annotated(core, uid, node, note, words);
         }
         char uid[2][16];
         (void)snprintf(uid[0], sizeof uid[0], "%s-whole", node);
         (void)snprintf(uid[1], sizeof uid[1], "%s-pod", node);
-        struct pod *whole = world_pod(world, uid[0], node);
+        struct pod *whole = core_pod(core, uid[0], node);
         whole->whole_gpus = 1;
-        assert_int_equal(world_adopt(world, whole, NULL), VERDICT_OK);
-        struct pod *pod = world_pod(world, uid[1], node);
-        assert_int_equal(world_adopt(world, pod, line[i].words), VERDICT_OK);
+        assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
+        struct pod *pod = core_pod(core, uid[1], node);
+        assert_int_equal(core_adopt(core, pod, line[i].words), VERDICT_OK);
         for (uint32_t k = 0; k < 2; k++)
-            assert_int_equal(world_gpu(world, node, id[k])->used_milli, line[i].used[k]);
+            assert_int_equal(core_gpu(core, node, id[k])->used_milli, line[i].used[k]);
     }
 }
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(amounts_that_nobody_may_ask_for_are_added_up),
         IN_A_WORLD(whole_gpus_are_no_guess),

@@ -7,65 +7,65 @@
 #include <cmocka.h>
 
 #include "core/ledger_internal.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
-static const struct world_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
-                                            {.id = "GPU-b", .index = 1, .mib = 1000}};
-static const struct world_gpu b_then_a[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
-                                            {.id = "GPU-a", .index = 1, .mib = 1000}};
-static const struct world_gpu counted[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
+static const struct core_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
+static const struct core_gpu b_then_a[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
+                                           {.id = "GPU-a", .index = 1, .mib = 1000}};
+static const struct core_gpu counted[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
 
 /* A pod of 300 milli on GPU-a, by that name. */
-static void hold_gpu_a(struct world *world)
+static void hold_gpu_a(struct core_fixture *core)
 {
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-a 300 300");
-    assert_int_equal(world_adopt(world, pod, "300"), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 300");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
 }
 
-static int64_t since(const struct world *world)
+static int64_t since(const struct core_fixture *core)
 {
-    return ledger_node(world->ledger, TEXT("n1"))->since_ms;
+    return ledger_node(core->ledger, TEXT("n1"))->since_ms;
 }
 
 static void a_gpu_that_is_shown_takes_no_other_gpus_place(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu made_up_first[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
-    const struct world_gpu made_up_last[] = {a_then_b[0], {.index = 1, .mib = 1000}};
-    (void)world_node(world, "n1", a_then_b, 2);
-    hold_gpu_a(world);
+    struct core_fixture *core = *state;
+    const struct core_gpu made_up_first[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
+    const struct core_gpu made_up_last[] = {a_then_b[0], {.index = 1, .mib = 1000}};
+    (void)core_node(core, "n1", a_then_b, 2);
+    hold_gpu_a(core);
     /* Index 0 has lost its UUID, and it is not GPU-a, which is at index 1 now. */
-    assert_int_equal(world_node(world, "n1", made_up_first, 2), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->index, 1);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->used_milli, 0);
+    assert_int_equal(core_node(core, "n1", made_up_first, 2), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->index, 1);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->used_milli, 0);
     /* And the other way round. */
-    assert_int_equal(world_node(world, "n1", made_up_last, 2), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->used_milli, 300);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->index, 0);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-1")->used_milli, 0);
+    assert_int_equal(core_node(core, "n1", made_up_last, 2), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->index, 0);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-1")->used_milli, 0);
 }
 
 static void a_made_up_name_that_is_shown_is_no_other_gpus_alias(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu mixed[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
-    (void)world_node(world, "n1", counted, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
-    (void)world_node(world, "n1", a_then_b, 2);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->reserved_milli, 300);
-    (void)world_node(world, "n1", mixed, 2);
-    assert_string_equal(world_gpu(world, "n1", "GPU-a")->alias->text, "n1/gpu-1");
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->reserved_milli, 300);
+    struct core_fixture *core = *state;
+    const struct core_gpu mixed[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
+    (void)core_node(core, "n1", counted, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    (void)core_node(core, "n1", a_then_b, 2);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+    (void)core_node(core, "n1", mixed, 2);
+    assert_string_equal(core_gpu(core, "n1", "GPU-a")->alias->text, "n1/gpu-1");
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->reserved_milli, 300);
 }
 
 /* "GPU-a 300, n1/gpu-1 absent 400": the GPUs of n1. */
-static const char *shown(const struct world *world)
+static const char *shown(const struct core_fixture *core)
 {
     static char text[256];
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     size_t at = 0;
 
     text[0] = '\0';
@@ -80,143 +80,144 @@ static const char *shown(const struct world *world)
 }
 
 /* A pod that is bound, and whose annotation says so, by an index of n1. */
-static void hold_index(struct world *world, const char *uid, const char *line, const char *milli)
+static void hold_index(struct core_fixture *core, const char *uid, const char *line,
+                       const char *milli)
 {
-    struct pod *pod = world_pod(world, uid, "n1");
-    world_note(world, pod, line);
-    assert_int_equal(world_adopt(world, pod, milli), VERDICT_OK);
+    struct pod *pod = core_pod(core, uid, "n1");
+    core_note(core, pod, line);
+    assert_int_equal(core_adopt(core, pod, milli), VERDICT_OK);
 }
 
 static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", counted, 2);
-    hold_index(world, "p0", "c0 n1/gpu-0 300 300", "300");
-    hold_index(world, "p1", "c0 n1/gpu-1 400 400", "400");
-    (void)world_node(world, "n1", a_then_b, 1); /* GPU-b is late */
-    assert_string_equal(shown(world), "GPU-a 300, n1/gpu-1 absent 400");
-    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_SAME);
-    assert_string_equal(shown(world), "GPU-b unsure 0, GPU-a 300, n1/gpu-1 absent 400");
-    assert_int_equal(world_reserve(world, "q", "n1", "900"), VERDICT_REFUSED);
-    assert_int_equal(world_reserve(world, "q", "n1", "700"), VERDICT_OK);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", counted, 2);
+    hold_index(core, "p0", "c0 n1/gpu-0 300 300", "300");
+    hold_index(core, "p1", "c0 n1/gpu-1 400 400", "400");
+    (void)core_node(core, "n1", a_then_b, 1); /* GPU-b is late */
+    assert_string_equal(shown(core), "GPU-a 300, n1/gpu-1 absent 400");
+    assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_SAME);
+    assert_string_equal(shown(core), "GPU-b unsure 0, GPU-a 300, n1/gpu-1 absent 400");
+    assert_int_equal(core_reserve(core, "q", "n1", "900"), VERDICT_REFUSED);
+    assert_int_equal(core_reserve(core, "q", "n1", "700"), VERDICT_OK);
 
     /* Who proved that indexes have moved ends; that they have is not forgotten. */
-    (void)world_step(world, COMMAND_RELEASE, "p0");
-    assert_int_equal(world_node(world, "n1", b_then_a, 2), VERDICT_SAME);
-    assert_string_equal(shown(world), "GPU-b unsure 0, GPU-a 700, n1/gpu-1 absent 400");
-    (void)world_step(world, COMMAND_RELEASE, "p1");
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    assert_string_equal(shown(world), "GPU-b 0, GPU-a 700");
-    assert_int_equal(world_reserve(world, "r", "n1", "900"), VERDICT_OK);
+    (void)core_step(core, COMMAND_RELEASE, "p0");
+    assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_SAME);
+    assert_string_equal(shown(core), "GPU-b unsure 0, GPU-a 700, n1/gpu-1 absent 400");
+    (void)core_step(core, COMMAND_RELEASE, "p1");
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 700");
+    assert_int_equal(core_reserve(core, "r", "n1", "900"), VERDICT_OK);
 }
 
 static void an_index_means_nothing_once_another_is_known_to_have_moved(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu three[] = {
+    struct core_fixture *core = *state;
+    const struct core_gpu three[] = {
         {.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}, {.index = 2, .mib = 1000}};
-    const struct world_gpu moved[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
-                                      {.id = "GPU-c", .index = 1, .mib = 1000},
-                                      {.id = "GPU-a", .index = 2, .mib = 1000}};
-    (void)world_node(world, "n1", three, 3);
-    hold_index(world, "p0", "c0 n1/gpu-0 300 300", "300");
-    (void)world_node(world, "n1", a_then_b, 1);
-    (void)world_node(world, "n1", moved, 3);
+    const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
+                                     {.id = "GPU-c", .index = 1, .mib = 1000},
+                                     {.id = "GPU-a", .index = 2, .mib = 1000}};
+    (void)core_node(core, "n1", three, 3);
+    hold_index(core, "p0", "c0 n1/gpu-0 300 300", "300");
+    (void)core_node(core, "n1", a_then_b, 1);
+    (void)core_node(core, "n1", moved, 3);
     /* That its index is 1 now does not make GPU-c what index 1 was. */
-    hold_index(world, "p1", "c0 n1/gpu-1 400 400 1", "400");
-    assert_string_equal(shown(world),
+    hold_index(core, "p1", "c0 n1/gpu-1 400 400 1", "400");
+    assert_string_equal(shown(core),
                         "GPU-b unsure 0, GPU-c unsure 0, GPU-a 300, n1/gpu-1 absent 400");
 }
 
 static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", counted, 2);
-    assert_int_equal(world_reserve(world, "p", "n1", "300"), VERDICT_OK);
-    (void)world_node(world, "n1", a_then_b, 2);
-    (void)world_node(world, "n1", counted, 2);
-    (void)world_node(world, "n1", b_then_a, 2);
-    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", counted, 2);
+    assert_int_equal(core_reserve(core, "p", "n1", "300"), VERDICT_OK);
+    (void)core_node(core, "n1", a_then_b, 2);
+    (void)core_node(core, "n1", counted, 2);
+    (void)core_node(core, "n1", b_then_a, 2);
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
     /* Counts that replace moved UUIDs count them where they were last. */
-    (void)world_node(world, "n1", counted, 2);
-    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
-    assert_int_equal(world_reserve(world, "q", "n1", "800"), VERDICT_OK);
-    assert_string_equal(shown(world), "GPU-b 800, GPU-a 300");
-    (void)world_node(world, "n1", a_then_b, 2);
-    assert_string_equal(shown(world), "GPU-a 300, GPU-b 800");
-    const struct world_gpu alone = b_then_a[1];
-    (void)world_node(world, "n1", &alone, 1);
-    (void)world_node(world, "n1", counted, 2);
-    assert_string_equal(shown(world), "GPU-a 300, GPU-b absent 800");
+    (void)core_node(core, "n1", counted, 2);
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
+    assert_int_equal(core_reserve(core, "q", "n1", "800"), VERDICT_OK);
+    assert_string_equal(shown(core), "GPU-b 800, GPU-a 300");
+    (void)core_node(core, "n1", a_then_b, 2);
+    assert_string_equal(shown(core), "GPU-a 300, GPU-b 800");
+    const struct core_gpu alone = b_then_a[1];
+    (void)core_node(core, "n1", &alone, 1);
+    (void)core_node(core, "n1", counted, 2);
+    assert_string_equal(shown(core), "GPU-a 300, GPU-b absent 800");
 }
 
 static void a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", counted, 2);
-    hold_index(world, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
-    (void)world_node(world, "n1", a_then_b, 1);
-    assert_string_equal(shown(world), "GPU-a 300, n1/gpu-1 absent 400");
-    (void)world_node(world, "n1", a_then_b, 2);
-    assert_string_equal(shown(world), "GPU-a 300, GPU-b 400");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", counted, 2);
+    hold_index(core, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
+    (void)core_node(core, "n1", a_then_b, 1);
+    assert_string_equal(shown(core), "GPU-a 300, n1/gpu-1 absent 400");
+    (void)core_node(core, "n1", a_then_b, 2);
+    assert_string_equal(shown(core), "GPU-a 300, GPU-b 400");
     /* And both stay when they have moved. */
-    (void)world_node(world, "n1", b_then_a, 2);
-    assert_string_equal(shown(world), "GPU-b 400, GPU-a 300");
+    (void)core_node(core, "n1", b_then_a, 2);
+    assert_string_equal(shown(core), "GPU-b 400, GPU-a 300");
 }
 
 static void who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu a_then_c[] = {a_then_b[0], {.id = "GPU-c", .index = 1, .mib = 1000}};
-    (void)world_node(world, "n1", counted, 2);
-    hold_index(world, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
-    (void)world_node(world, "n1", a_then_b, 2);
-    (void)world_node(world, "n1", a_then_c, 2);
-    assert_string_equal(shown(world), "GPU-a 300, GPU-c 0, GPU-b absent 400");
+    struct core_fixture *core = *state;
+    const struct core_gpu a_then_c[] = {a_then_b[0], {.id = "GPU-c", .index = 1, .mib = 1000}};
+    (void)core_node(core, "n1", counted, 2);
+    hold_index(core, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
+    (void)core_node(core, "n1", a_then_b, 2);
+    (void)core_node(core, "n1", a_then_c, 2);
+    assert_string_equal(shown(core), "GPU-a 300, GPU-c 0, GPU-b absent 400");
 }
 
 static void an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", counted, 2);
-    hold_index(world, "p", "c0 n1/gpu-0 300 300", "300");
-    (void)world_node(world, "n1", a_then_b, 2);
-    (void)world_node(world, "n1", b_then_a, 2);
-    assert_string_equal(shown(world), "GPU-b 0, GPU-a 300");
-    (void)world_step(world, COMMAND_RELEASE, "p");
-    (void)world_node(world, "n1", b_then_a, 2);
-    hold_index(world, "q", "c0 n1/gpu-1 100 100 1", "100");
-    assert_string_equal(shown(world), "GPU-b 0, GPU-a 100");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", counted, 2);
+    hold_index(core, "p", "c0 n1/gpu-0 300 300", "300");
+    (void)core_node(core, "n1", a_then_b, 2);
+    (void)core_node(core, "n1", b_then_a, 2);
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
+    (void)core_step(core, COMMAND_RELEASE, "p");
+    (void)core_node(core, "n1", b_then_a, 2);
+    hold_index(core, "q", "c0 n1/gpu-1 100 100 1", "100");
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 100");
 }
 
 /* GPU-b is held by its index, and another GPU came there before UUIDs were no longer shown. */
 static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     for (uint32_t index = 0; index < 2; index++) {
-        const struct world_gpu before[] = {{.id = "GPU-a", .index = 1 - index, .mib = 1000},
-                                           {.id = "GPU-b", .index = index, .mib = 1000}};
-        const struct world_gpu after[] = {before[0], {.id = "GPU-c", .index = index, .mib = 1000}};
+        const struct core_gpu before[] = {{.id = "GPU-a", .index = 1 - index, .mib = 1000},
+                                          {.id = "GPU-b", .index = index, .mib = 1000}};
+        const struct core_gpu after[] = {before[0], {.id = "GPU-c", .index = index, .mib = 1000}};
         const char *held = index == 0 ? "c0 n1/gpu-0 300 300" : "c0 n1/gpu-1 300 300 1";
-        (void)world_node(world, "n1", counted, 2);
-        hold_index(world, "p", held, "300");
-        (void)world_node(world, "n1", before, 2);
-        (void)world_node(world, "n1", after, 2);
-        (void)world_node(world, "n1", counted, 2);
-        assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 300);
-        assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, GPU_ABSENT);
-        assert_int_equal(world_gpu(world, "n1", "GPU-c")->index, index);
-        world_tear_down(state);
-        world_set_up(state);
-        world = *state;
+        (void)core_node(core, "n1", counted, 2);
+        hold_index(core, "p", held, "300");
+        (void)core_node(core, "n1", before, 2);
+        (void)core_node(core, "n1", after, 2);
+        (void)core_node(core, "n1", counted, 2);
+        assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 300);
+        assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, GPU_ABSENT);
+        assert_int_equal(core_gpu(core, "n1", "GPU-c")->index, index);
+        core_tear_down(state);
+        core_set_up(state);
+        core = *state;
     }
 }
 
 /* What stands behind the last of them is nobody's: the sanitizer would tell. */
 static void gpus_and_charges_are_read_to_their_end(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct want want = {.container = "c", .milli = 300, .parts = 1};
     const struct request request = {.wants = 1, .want = &want};
     const struct command command = {.kind = COMMAND_RESERVE,
@@ -225,115 +226,114 @@ static void gpus_and_charges_are_read_to_their_end(void **state)
                                     .name = "",
                                     .node = "n1",
                                     .request = &request};
-    (void)world_node(world, "n1", a_then_b, 2);
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
+    (void)core_node(core, "n1", a_then_b, 2);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
 
-    struct inventory *inventory = world_inventory(world, "n1", "node-uid", counted, 2);
+    struct inventory *inventory = core_inventory(core, "n1", "node-uid", counted, 2);
     struct gpu_facts exactly[2];
     memcpy(exactly, inventory->gpu, sizeof exactly);
     inventory->gpu = exactly;
     const struct command node = {.kind = COMMAND_NODE, .inventory = inventory};
-    assert_int_equal(world_do(world, &node), VERDICT_OK);
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-0")->id->text, "GPU-a");
-    assert_string_equal(world_gpu(world, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
+    assert_int_equal(core_do(core, &node), VERDICT_OK);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
 
-    inventory = world_inventory(world, "n2", "node-uid", a_then_b, 2);
+    inventory = core_inventory(core, "n2", "node-uid", a_then_b, 2);
     memcpy(exactly, inventory->gpu, sizeof exactly);
     inventory->gpu = exactly;
-    (void)world_node(world, "n2", counted, 2);
-    assert_int_equal(world_reserve(world, "b", "n2", "300"), VERDICT_OK);
-    (void)world_node(world, "n2", a_then_b, 2);
-    assert_int_equal(
-        world_do(world, &(struct command){.kind = COMMAND_NODE, .inventory = inventory}),
-        VERDICT_SAME);
+    (void)core_node(core, "n2", counted, 2);
+    assert_int_equal(core_reserve(core, "b", "n2", "300"), VERDICT_OK);
+    (void)core_node(core, "n2", a_then_b, 2);
+    assert_int_equal(core_do(core, &(struct command){.kind = COMMAND_NODE, .inventory = inventory}),
+                     VERDICT_SAME);
 }
 
 static void a_missing_gpu_is_missing_and_nothing_else(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu[] = {a_then_b[0], a_then_b[1]};
-    (void)world_node(world, "n1", gpu, 2);
-    hold_gpu_a(world);
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    hold_gpu_a(core);
     gpu[0].sick = gpu[0].cordoned = true;
-    (void)world_node(world, "n1", gpu, 2);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_UNHEALTHY | GPU_CORDONED);
-    (void)world_node(world, "n1", &gpu[1], 1);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_UNHEALTHY | GPU_CORDONED);
+    (void)core_node(core, "n1", &gpu[1], 1);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
 }
 
 static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu forged = {.id = "n1/gpu-0", .mib = 1000};
-    (void)world_node(world, "n1", counted, 1);
-    (void)world_node(world, "n2", &forged, 1);
-    assert_int_equal(world_node(world, "n1", counted, 1), VERDICT_SAME);
-    assert_int_equal(world_node(world, "n1", counted, 2), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, 0);
+    struct core_fixture *core = *state;
+    const struct core_gpu forged = {.id = "n1/gpu-0", .mib = 1000};
+    (void)core_node(core, "n1", counted, 1);
+    (void)core_node(core, "n2", &forged, 1);
+    assert_int_equal(core_node(core, "n1", counted, 1), VERDICT_SAME);
+    assert_int_equal(core_node(core, "n1", counted, 2), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, 0);
 }
 
 /* Nothing was said of its GPUs: they are there, and take nothing. */
 static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
 {
-    struct world *world = *state;
-    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    struct core_fixture *core = *state;
+    struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
     broken->problem = PROBLEM_ANNOTATION;
     broken->silent = true;
     (void)snprintf(broken->problem_text, sizeof broken->problem_text, "not JSON");
 
-    (void)world_node(world, "n1", counted, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_int_equal(world_do(world, &command), VERDICT_SAME);
-    const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+    (void)core_node(core, "n1", counted, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_SAME);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     assert_int_equal(node->gpus, 2);
     for (uint32_t i = 0; i < node->gpus; i++)
         assert_int_equal(node->gpu[i].flags, GPU_CORDONED);
     assert_int_equal(node->free_milli, 0);
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_REFUSED);
-    assert_int_equal(world->reason, REASON_CORDONED);
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_CORDONED);
 
-    assert_int_equal(world_node(world, "n1", counted, 2), VERDICT_OK);
-    assert_true(change_gives_room(&world->done[world->dones - 1]));
-    assert_int_equal(world_reserve(world, "b", "n1", "100"), VERDICT_OK);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)world_step(world, COMMAND_RELEASE, "b");
+    assert_int_equal(core_node(core, "n1", counted, 2), VERDICT_OK);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_step(core, COMMAND_RELEASE, "b");
     broken->silent = false; /* it says that there are none */
-    assert_int_equal(world_do(world, &command), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->gpus, 0);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 0);
 }
 
 /* As the file has it, and as it is read again. */
 static void
 a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read(void **state)
 {
-    struct world *world = *state;
-    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    struct core_fixture *core = *state;
+    struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
     broken->problem = PROBLEM_ANNOTATION;
     broken->silent = true;
 
-    (void)world_node(world, "n1", counted, 1);
-    (void)world_reserve(world, "a", "n1", "300");
-    (void)world_node(world, "n1", counted, 0);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
-    (void)world_do(world, &command);
-    assert_int_equal(world_gpu(world, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
+    (void)core_node(core, "n1", counted, 1);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_node(core, "n1", counted, 0);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
+    (void)core_do(core, &command);
+    assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
 }
 
 static void another_word_for_the_same_problem_is_a_change(void **state)
 {
-    struct world *world = *state;
-    struct inventory *broken = world_inventory(world, "n1", "node-uid", NULL, 0);
+    struct core_fixture *core = *state;
+    struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     broken->problem = PROBLEM_ANNOTATION;
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
     static const char *const text[] = {"[0].milli", "[1].milli"};
     for (size_t i = 0; i < ARRAY_LEN(text); i++) {
         (void)snprintf(broken->problem_text, sizeof broken->problem_text, "%s", text[i]);
-        assert_int_equal(world_do(world, &command), VERDICT_OK);
-        assert_int_equal(world_do(world, &command), VERDICT_SAME);
-        const struct node *node = ledger_node(world->ledger, TEXT("n1"));
+        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        assert_int_equal(core_do(core, &command), VERDICT_SAME);
+        const struct node *node = ledger_node(core->ledger, TEXT("n1"));
         assert_string_equal(node->problem_text->text, text[i]);
         assert_int_equal(node->source, SOURCE_ANNOTATION);
     }
@@ -341,88 +341,86 @@ static void another_word_for_the_same_problem_is_a_change(void **state)
 
 static void every_new_trouble_has_its_time(void **state)
 {
-    struct world *world = *state;
-    struct world_gpu gpu[] = {a_then_b[0], a_then_b[1]};
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
     /* Gone, and nobody knows its GPUs; then not gone, and still no GPUs. */
-    assert_int_equal(world_adopt(world, world_pod(world, "x", "n1"), "300"), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms);
-    assert_int_equal(world_node(world, "n1", NULL, 0), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms);
+    assert_int_equal(core_adopt(core, core_pod(core, "x", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
+    assert_int_equal(core_node(core, "n1", NULL, 0), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
 
-    assert_int_equal(world_node(world, "n1", gpu, 1), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms);
-    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms);
+    assert_int_equal(core_node(core, "n1", gpu, 1), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
     gpu[1].sick = true;
-    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
     gpu[1].mib++;
-    assert_int_equal(world_node(world, "n1", gpu, 2), VERDICT_OK);
-    assert_int_equal(since(world), world->now_ms - 1); /* no new trouble */
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms - 1); /* no new trouble */
 }
 
 static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(void **state)
 {
-    struct world *world = *state;
-    const struct world_gpu closed = {.id = "GPU-a", .mib = 1000, .sick = true, .cordoned = true};
+    struct core_fixture *core = *state;
+    const struct core_gpu closed = {.id = "GPU-a", .mib = 1000, .sick = true, .cordoned = true};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    (void)world_node(world, "n1", &closed, 1);
-    hold_gpu_a(world);
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_ABSENT);
+    (void)core_node(core, "n1", &closed, 1);
+    hold_gpu_a(core);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
 }
 
 /* That it has only one name is no reason to keep it. */
 static void what_nobody_holds_gives_way_to_an_older_node(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", a_then_b, 2);
-    const struct command give_way = {.kind = COMMAND_NODE,
-                                     .node = "n1",
-                                     .elder = world_inventory(world, "n2", "u2", a_then_b, 1)};
-    assert_int_equal(world_do(world, &give_way), VERDICT_OK);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, GPU_DUPLICATE);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->flags, 0);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", a_then_b, 2);
+    const struct command give_way = {
+        .kind = COMMAND_NODE, .node = "n1", .elder = core_inventory(core, "n2", "u2", a_then_b, 1)};
+    assert_int_equal(core_do(core, &give_way), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
 }
 
-static enum verdict show_anew(struct world *world, const char *uid)
+static enum verdict show_anew(struct core_fixture *core, const char *uid)
 {
     const struct command command = {.kind = COMMAND_NODE,
-                                    .inventory = world_inventory(world, "n1", uid, NULL, 0)};
-    return world_do(world, &command);
+                                    .inventory = core_inventory(core, "n1", uid, NULL, 0)};
+    return core_do(core, &command);
 }
 
 static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", a_then_b, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "2000"), VERDICT_OK);
-    assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, 0);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", a_then_b, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "2000"), VERDICT_OK);
+    assert_int_equal(show_anew(core, "anew"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
 /* The pod has its GPU by the name that it had when nobody knew its UUID. */
 static void what_a_pod_holds_by_another_name_it_holds(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", counted, 1);
-    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
-    (void)world_node(world, "n1", a_then_b, 1);
-    const struct command give_way = {.kind = COMMAND_NODE,
-                                     .node = "n1",
-                                     .elder = world_inventory(world, "n2", "u2", a_then_b, 1)};
-    assert_int_equal(world_do(world, &give_way), VERDICT_SAME);
-    assert_int_equal(world_gpu(world, "n1", "GPU-a")->flags, 0);
-    assert_int_equal(show_anew(world, "anew"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(ledger_node(world->ledger, TEXT("n1"))->owned_ids, 0);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", counted, 1);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    (void)core_node(core, "n1", a_then_b, 1);
+    const struct command give_way = {
+        .kind = COMMAND_NODE, .node = "n1", .elder = core_inventory(core, "n2", "u2", a_then_b, 1)};
+    assert_int_equal(core_do(core, &give_way), VERDICT_SAME);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
+    assert_int_equal(show_anew(core, "anew"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
 static void claims_that_differ_make_another_node_wherever_they_differ(void **state)
 {
-    struct world *world = *state;
-    struct names *names = world->ledger->names;
+    struct core_fixture *core = *state;
+    struct names *names = core->ledger->names;
     const struct atom *empty = names_intern(names, TEXT(""));
     const struct atom *one[] = {names_intern(names, TEXT("GPU-a")),
                                 names_intern(names, TEXT("GPU-c")),
@@ -450,7 +448,7 @@ static void claims_that_differ_make_another_node_wherever_they_differ(void **sta
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_gpu_that_is_shown_takes_no_other_gpus_place),
         IN_A_WORLD(a_made_up_name_that_is_shown_is_no_other_gpus_alias),

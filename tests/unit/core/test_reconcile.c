@@ -9,19 +9,19 @@
 #include "milligpu/alloc.h"
 #include "milligpu/reconcile.h"
 
+#include "support/core_fixture.h"
 #include "support/walk.h"
-#include "support/world.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
 
 /* Do what reconcile says, and say what it was: "release(ended) observe". */
-static const char *reconcile(struct world *world, const struct pod *pod, const char *words)
+static const char *reconcile(struct core_fixture *core, const struct pod *pod, const char *words)
 {
     static char said[128];
     struct command command[RECONCILE_MAX];
-    const struct request *request = words != NULL ? world_request(world, words) : NULL;
-    const size_t count = reconcile_pod(world->ledger, pod, request, ++world->now_ms, command);
+    const struct request *request = words != NULL ? core_request(core, words) : NULL;
+    const size_t count = reconcile_pod(core->ledger, pod, request, ++core->now_ms, command);
 
     said[0] = '\0';
     for (size_t i = 0; i < count; i++) {
@@ -30,112 +30,112 @@ static const char *reconcile(struct world *world, const struct pod *pod, const c
                        command_name(command[i].kind), command[i].why != NULL ? "(" : "",
                        command[i].why != NULL ? command[i].why : "",
                        command[i].why != NULL ? ")" : "");
-        assert_int_equal(world_do(world, &command[i]), VERDICT_OK);
+        assert_int_equal(core_do(core, &command[i]), VERDICT_OK);
     }
     return said;
 }
 
-static const struct allocation *row(const struct world *world, const char *uid)
+static const struct allocation *row(const struct core_fixture *core, const char *uid)
 {
-    return ledger_find(world->ledger, text_of(uid));
+    return ledger_find(core->ledger, text_of(uid));
 }
 
 static void a_reservation_is_confirmed_where_its_pod_is_bound(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_string_equal(reconcile(world, world_pod(world, "a", ""), "300"), "");
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-a 300 24576");
-    assert_string_equal(reconcile(world, pod, "300"), "confirm");
-    assert_int_equal(row(world, "a")->is.state, STATE_BOUND);
-    assert_string_equal(reconcile(world, pod, "300"), "");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "confirm");
+    assert_int_equal(row(core, "a")->is.state, STATE_BOUND);
+    assert_string_equal(reconcile(core, pod, "300"), "");
     /* An old event from before the Binding changes nothing. */
-    assert_string_equal(reconcile(world, world_pod(world, "a", ""), "300"), "");
-    assert_string_equal(reconcile(world, world_pod(world, "b", ""), "300"), "");
+    assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
+    assert_string_equal(reconcile(core, core_pod(core, "b", ""), "300"), "");
 }
 
 static void a_pod_that_ended_frees_and_a_deletion_timestamp_does_not(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_string_equal(reconcile(world, pod, "300"), "observe");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_string_equal(reconcile(core, pod, "300"), "observe");
     pod->terminating_ms = 99;
-    assert_string_equal(reconcile(world, pod, "300"), "terminating");
-    assert_string_equal(reconcile(world, pod, "300"), "");
-    assert_int_equal(row(world, "a")->is.terminating_ms, 99);
+    assert_string_equal(reconcile(core, pod, "300"), "terminating");
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    assert_int_equal(row(core, "a")->is.terminating_ms, 99);
     pod->terminating_ms = 0; /* an old event */
-    assert_string_equal(reconcile(world, pod, "300"), "");
+    assert_string_equal(reconcile(core, pod, "300"), "");
     pod->phase = POD_FAILED;
-    assert_string_equal(reconcile(world, pod, "300"), "release(ended)");
-    assert_string_equal(reconcile(world, pod, "300"), "");
+    assert_string_equal(reconcile(core, pod, "300"), "release(ended)");
+    assert_string_equal(reconcile(core, pod, "300"), "");
     pod->phase = POD_SUCCEEDED;
-    assert_string_equal(reconcile(world, pod, "300"), "");
+    assert_string_equal(reconcile(core, pod, "300"), "");
 }
 
 static void a_pod_that_is_gone_is_released(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct command command[RECONCILE_MAX];
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    assert_int_equal(reconcile_gone(world->ledger, "a", 5000, command), 1);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 1);
     assert_string_equal(command[0].why, "gone");
     assert_string_equal(command[0].name, "pod");
-    assert_int_equal(world_do(world, &command[0]), VERDICT_OK);
-    assert_int_equal(world->done[world->dones - 1].after->is.released_ms, 5000);
-    assert_int_equal(reconcile_gone(world->ledger, "a", 5000, command), 0);
+    assert_int_equal(core_do(core, &command[0]), VERDICT_OK);
+    assert_int_equal(core->done[core->dones - 1].after->is.released_ms, 5000);
+    assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 0);
 }
 
 static void the_api_server_is_the_truth_about_the_node(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", NULL, 0);
-    (void)world_reserve(world, "a", "n1", "300");
-    struct pod *pod = world_pod(world, "a", "n2");
-    assert_string_equal(reconcile(world, pod, "300"), "release(elsewhere) observe");
-    assert_string_equal(row(world, "a")->is.node->text, "n2");
-    assert_int_equal(row(world, "a")->is.origin, ORIGIN_OBSERVED);
-    assert_string_equal(reconcile(world, pod, "300"), "");
-    assert_string_equal(reconcile(world, world_pod(world, "a", "n1"), NULL), "release(elsewhere)");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", NULL, 0);
+    (void)core_reserve(core, "a", "n1", "300");
+    struct pod *pod = core_pod(core, "a", "n2");
+    assert_string_equal(reconcile(core, pod, "300"), "release(elsewhere) observe");
+    assert_string_equal(row(core, "a")->is.node->text, "n2");
+    assert_int_equal(row(core, "a")->is.origin, ORIGIN_OBSERVED);
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    assert_string_equal(reconcile(core, core_pod(core, "a", "n1"), NULL), "release(elsewhere)");
 }
 
 static void a_row_wins_over_the_annotation(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "300");
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-b 300 24576");
-    assert_string_equal(reconcile(world, pod, "300"), "confirm note");
-    assert_true(row(world, "a")->is.annotation_differs);
-    assert_int_equal(world_gpu(world, "n1", "GPU-b")->used_milli, 0);
-    assert_string_equal(reconcile(world, pod, "300"), "");
-    world_note(world, pod, "c0 n1/gpu-0 300 24576"); /* the same GPU by its other name */
-    assert_string_equal(reconcile(world, pod, "300"), "note");
-    assert_false(row(world, "a")->is.annotation_differs);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-b 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "confirm note");
+    assert_true(row(core, "a")->is.annotation_differs);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 0);
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    core_note(core, pod, "c0 n1/gpu-0 300 24576"); /* the same GPU by its other name */
+    assert_string_equal(reconcile(core, pod, "300"), "note");
+    assert_false(row(core, "a")->is.annotation_differs);
     pod->annotation = NOTE_BROKEN;
-    assert_string_equal(reconcile(world, pod, "300"), "note");
+    assert_string_equal(reconcile(core, pod, "300"), "note");
     pod->annotation = NOTE_NONE; /* granted pods have one */
-    assert_string_equal(reconcile(world, pod, "300"), "");
-    world_note(world, pod, "c0 GPU-a 300 24576,c1 GPU-b 1 1");
-    assert_string_equal(reconcile(world, pod, "300"), "");
-    world_note(world, pod, "c0 GPU-a 300 24576");
-    assert_string_equal(reconcile(world, pod, "300"), "note");
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    core_note(core, pod, "c0 GPU-a 300 24576,c1 GPU-b 1 1");
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "note");
 }
 
 static void what_asks_nothing_is_left_alone(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_string_equal(reconcile(world, pod, NULL), "");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_string_equal(reconcile(core, pod, NULL), "");
     pod->whole_gpus = 1;
-    assert_string_equal(reconcile(world, pod, NULL), "observe");
-    assert_string_equal(reconcile(world, pod, NULL), "");
+    assert_string_equal(reconcile(core, pod, NULL), "observe");
+    assert_string_equal(reconcile(core, pod, NULL), "");
 }
 
 static void no_drift(void *user, const struct drift *drift)
@@ -146,123 +146,123 @@ static void no_drift(void *user, const struct drift *drift)
 
 static void whole_gpus_that_we_bound_need_no_annotation(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
     const struct request whole = {.whole = 1};
-    assert_int_equal(world_reserve_for(world, "a", "n1", &whole), VERDICT_OK);
-    struct pod *pod = world_pod(world, "a", "n1");
+    assert_int_equal(core_reserve_for(core, "a", "n1", &whole), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->whole_gpus = 1;
-    assert_string_equal(reconcile(world, pod, NULL), "confirm");
-    assert_string_equal(reconcile(world, pod, NULL), "");
-    drift_of(ledger_node(world->ledger, TEXT("n1")), NULL, no_drift);
+    assert_string_equal(reconcile(core, pod, NULL), "confirm");
+    assert_string_equal(reconcile(core, pod, NULL), "");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, no_drift);
 }
 
 static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
 {
-    struct world *world = *state;
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_string_equal(reconcile(world, pod, "300x2"), "observe");
-    assert_int_equal(row(world, "a")->is.unplaced_milli, 600);
-    (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300x2"), "release(placed) observe");
-    assert_int_equal(row(world, "a")->is.unplaced_milli, 0);
-    assert_int_equal(row(world, "a")->charges, 1); /* more than there are it cannot have */
-    assert_string_equal(reconcile(world, pod, "300x2"), "");
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_string_equal(reconcile(world, pod, "300x2"), "release(placed) observe");
-    assert_int_equal(row(world, "a")->charges, 2);
-    assert_true(row(world, "a")->is.presumed);
-    assert_string_equal(reconcile(world, pod, "300x2"), "");
-    (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300x2"), ""); /* a row is not moved for less */
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_string_equal(reconcile(core, pod, "300x2"), "observe");
+    assert_int_equal(row(core, "a")->is.unplaced_milli, 600);
+    (void)core_node(core, "n1", two_a100, 1);
+    assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
+    assert_int_equal(row(core, "a")->is.unplaced_milli, 0);
+    assert_int_equal(row(core, "a")->charges, 1); /* more than there are it cannot have */
+    assert_string_equal(reconcile(core, pod, "300x2"), "");
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
+    assert_int_equal(row(core, "a")->charges, 2);
+    assert_true(row(core, "a")->is.presumed);
+    assert_string_equal(reconcile(core, pod, "300x2"), "");
+    (void)core_node(core, "n1", two_a100, 1);
+    assert_string_equal(reconcile(core, pod, "300x2"), ""); /* a row is not moved for less */
 }
 
 static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void **state)
 {
-    struct world *world = *state;
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_string_equal(reconcile(world, pod, "300+200x2"), "observe");
-    (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(world, "a")->is.shares, 2);
-    assert_string_equal(reconcile(world, pod, "300+200x2"), "");
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_string_equal(reconcile(world, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(world, "a")->is.shares, 3);
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_string_equal(reconcile(core, pod, "300+200x2"), "observe");
+    (void)core_node(core, "n1", two_a100, 1);
+    assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
+    assert_int_equal(row(core, "a")->is.shares, 2);
+    assert_string_equal(reconcile(core, pod, "300+200x2"), "");
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
+    assert_int_equal(row(core, "a")->is.shares, 3);
 }
 
 static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(void **state)
 {
-    struct world *world = *state;
-    struct pod *pod = world_pod(world, "a", "n1");
-    const struct request *request = world_request(world, "300x2");
-    (void)world_node(world, "n1", two_a100, 1);
-    assert_string_equal(reconcile(world, pod, "300x2"), "observe");
-    assert_true(reconcile_lacks(row(world, "a"), request));
-    assert_false(reconcile_lacks(row(world, "a"), NULL)); /* it asks what nobody may ask for */
-    assert_false(reconcile_lacks(row(world, "a"), &(struct request){.whole = 1}));
-    assert_false(reconcile_lacks(row(world, "a"), world_request(world, "600")));
-    pod = world_pod(world, "b", "n1");
-    world_note(world, pod, "c0 GPU-a 300 1");
-    assert_string_equal(reconcile(world, pod, "300"), "observe");
-    assert_false(reconcile_lacks(row(world, "b"), request)); /* that is written down */
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "a", "n1");
+    const struct request *request = core_request(core, "300x2");
+    (void)core_node(core, "n1", two_a100, 1);
+    assert_string_equal(reconcile(core, pod, "300x2"), "observe");
+    assert_true(reconcile_lacks(row(core, "a"), request));
+    assert_false(reconcile_lacks(row(core, "a"), NULL)); /* it asks what nobody may ask for */
+    assert_false(reconcile_lacks(row(core, "a"), &(struct request){.whole = 1}));
+    assert_false(reconcile_lacks(row(core, "a"), core_request(core, "600")));
+    pod = core_pod(core, "b", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1");
+    assert_string_equal(reconcile(core, pod, "300"), "observe");
+    assert_false(reconcile_lacks(row(core, "b"), request)); /* that is written down */
 }
 
 static void nothing_is_read_behind_the_last_container(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct command command[RECONCILE_MAX];
-    struct pod *pod = world_pod(world, "a", "n1");
-    assert_string_equal(reconcile(world, pod, "300"), "observe");
-    (void)world_node(world, "n1", two_a100, 1);
-    struct request *exact = request_clone(world_request(world, "300"));
-    assert_int_equal(reconcile_pod(world->ledger, pod, exact, 5000, command), 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    assert_string_equal(reconcile(core, pod, "300"), "observe");
+    (void)core_node(core, "n1", two_a100, 1);
+    struct request *exact = request_clone(core_request(core, "300"));
+    assert_int_equal(reconcile_pod(core->ledger, pod, exact, 5000, command), 2);
     xfree(exact);
 }
 
 static void a_name_of_one_letter_is_a_name(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n", two_a100, 2);
-    (void)world_reserve(world, "a", "n", "300");
-    struct pod *pod = world_pod(world, "a", "n");
-    world_note(world, pod, "c0 GPU-a 300 24576");
-    assert_string_equal(reconcile(world, pod, "300"), "confirm");
-    assert_string_equal(reconcile(world, world_pod(world, "b", "n"), "300"), "observe");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n", two_a100, 2);
+    (void)core_reserve(core, "a", "n", "300");
+    struct pod *pod = core_pod(core, "a", "n");
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "confirm");
+    assert_string_equal(reconcile(core, core_pod(core, "b", "n"), "300"), "observe");
 }
 
 static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **state)
 {
-    struct world *world = *state;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "row", "n1", "300");
-    struct pod *rowed = world_pod(world, "row", "n1");
-    struct pod *noted = world_pod(world, "x-noted", "n1");
-    world_note(world, noted, "c0 GPU-a 300 1");
-    struct pod *early = world_pod(world, "z", "n1");
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "row", "n1", "300");
+    struct pod *rowed = core_pod(core, "row", "n1");
+    struct pod *noted = core_pod(core, "x-noted", "n1");
+    core_note(core, noted, "c0 GPU-a 300 1");
+    struct pod *early = core_pod(core, "z", "n1");
     early->scheduled_ms = 10;
-    struct pod *late = world_pod(world, "c", "n1");
+    struct pod *late = core_pod(core, "c", "n1");
     late->scheduled_ms = 20;
-    struct pod *twin = world_pod(world, "d", "n1");
+    struct pod *twin = core_pod(core, "d", "n1");
     twin->scheduled_ms = 20;
-    struct pod *never = world_pod(world, "b", "n1");
-    struct pod *broken = world_pod(world, "zz", "n1");
+    struct pod *never = core_pod(core, "b", "n1");
+    struct pod *broken = core_pod(core, "zz", "n1");
     broken->annotation = NOTE_BROKEN;
     rowed->scheduled_ms = 900; /* its row counts, not its time */
     noted->scheduled_ms = 800;
-    struct pod *first = world_pod(world, "zzz", "n1");
+    struct pod *first = core_pod(core, "zzz", "n1");
     first->scheduled_ms = 1; /* is a time; 0 is none */
     const struct pod *order[] = {rowed, noted, first, early, late, twin, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {
-            const int cmp = reconcile_order(world->ledger, order[i], order[k]);
+            const int cmp = reconcile_order(core->ledger, order[i], order[k]);
             assert_true(i < k ? cmp < 0 : i > k ? cmp > 0 : cmp == 0);
         }
 }
 
 static void only_what_answers_the_request_is_believed(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const struct {
         const char *words;
         const char *annotation;
@@ -286,46 +286,46 @@ static void only_what_answers_the_request_is_believed(void **state)
         {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
     };
     for (size_t i = 0; i < ARRAY_LEN(annotated); i++) {
-        struct pod *pod = world_pod(world, "a", "n1");
-        const struct request *request = world_request(world, annotated[i].words);
+        struct pod *pod = core_pod(core, "a", "n1");
+        const struct request *request = core_request(core, annotated[i].words);
         assert_false(reconcile_believable(pod, request));
-        world_note(world, pod, annotated[i].annotation);
+        core_note(core, pod, annotated[i].annotation);
         if (reconcile_believable(pod, request) != annotated[i].believed)
             fail_msg("%s as an answer to %s", annotated[i].annotation, annotated[i].words);
         pod->annotation = NOTE_BROKEN;
         assert_false(reconcile_believable(pod, request));
     }
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-a 300 1");
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1");
     char id[GPU_ID_BYTES_MAX + 2];
     memset(id, 'x', sizeof id - 1);
     id[sizeof id - 1] = '\0';
     pod->share[0].gpu = id;
-    assert_false(reconcile_believable(pod, world_request(world, "300")));
+    assert_false(reconcile_believable(pod, core_request(core, "300")));
     id[GPU_ID_BYTES_MAX] = '\0';
-    assert_true(reconcile_believable(pod, world_request(world, "300")));
+    assert_true(reconcile_believable(pod, core_request(core, "300")));
     pod->share[0].gpu = "";
-    assert_false(reconcile_believable(pod, world_request(world, "300")));
+    assert_false(reconcile_believable(pod, core_request(core, "300")));
 }
 
 static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char id[GPU_ID_BYTES_MAX + NAME_BYTES_MAX + 2];
-    struct pod *pod = world_pod(world, "a", "n1");
-    world_note(world, pod, "c0 GPU-a 300 1");
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1");
     memset(id, 'x', sizeof id - 1);
     id[sizeof id - 1] = '\0';
     memcpy(id, "n1/", 3);
     pod->share[0].gpu = id;
-    assert_false(reconcile_believable(pod, world_request(world, "300")));
+    assert_false(reconcile_believable(pod, core_request(core, "300")));
     id[sizeof id - 2] = '\0';
-    assert_true(reconcile_believable(pod, world_request(world, "300")));
+    assert_true(reconcile_believable(pod, core_request(core, "300")));
 }
 
 static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     static const char *const words = "100x64+100x64+100x64+100x64+100x64+100x64+100x64+100x64";
     static struct pod_share share[PARTS_MAX];
     char name[PARTS_MAX / GPUS_PER_NODE_MAX][8];
@@ -338,13 +338,13 @@ static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
         share[i] = (struct pod_share){
             .container = name[container], .gpu = gpu[number], .milli = 100, .mib = 1};
     }
-    struct pod *pod = world_pod(world, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n1");
     pod->annotation = NOTE_OK;
     pod->share = share;
     pod->shares = PARTS_MAX;
-    assert_true(reconcile_believable(pod, world_request(world, words)));
+    assert_true(reconcile_believable(pod, core_request(core, words)));
     pod->shares--;
-    assert_false(reconcile_believable(pod, world_request(world, words)));
+    assert_false(reconcile_believable(pod, core_request(core, words)));
 }
 
 static uint64_t seed;
@@ -357,7 +357,7 @@ static uint32_t draw(uint32_t below)
 
 static const char *const walk_words[] = {"300", "500x2", "2000", "400+i700"};
 
-static struct pod *walk_pod(struct world *world, uint32_t number)
+static struct pod *walk_pod(struct core_fixture *core, uint32_t number)
 {
     static const char *const node[] = {"", "n1", "n2", "n3"};
     static const char *const note[] = {"c0 GPU-a 300 1024", "c0 n1/gpu-1 300 0",
@@ -371,9 +371,9 @@ static struct pod *walk_pod(struct world *world, uint32_t number)
     const uint32_t dying = draw(6);
     const uint32_t whole = draw(12);
     const uint32_t time = draw(5);
-    struct pod *pod = world_pod(world, uid, node[where]);
+    struct pod *pod = core_pod(core, uid, node[where]);
     if (noted < ARRAY_LEN(note))
-        world_note(world, pod, note[noted]);
+        core_note(core, pod, note[noted]);
     else if (noted == ARRAY_LEN(note))
         pod->annotation = NOTE_BROKEN;
     if (phase == 0)
@@ -384,21 +384,21 @@ static struct pod *walk_pod(struct world *world, uint32_t number)
     return pod;
 }
 
-static void walk_nodes(struct world *world)
+static void walk_nodes(struct core_fixture *core)
 {
     static const char *const node[] = {"n1", "n2", "n3"};
     const uint32_t which = draw(ARRAY_LEN(node));
     const uint32_t gone = draw(6);
     const uint32_t counted = draw(3);
     const uint32_t gpus = draw(3);
-    struct world_gpu gpu[] = {two_a100[0], two_a100[1]};
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     if (counted == 0)
         gpu[0].id = gpu[1].id = NULL;
     const struct command leave = {.kind = COMMAND_NODE_GONE, .node = node[which]};
     if (gone == 0)
-        (void)world_do(world, &leave);
+        (void)core_do(core, &leave);
     else
-        (void)world_node(world, node[which], gpu, gpus);
+        (void)core_node(core, node[which], gpu, gpus);
 }
 
 static struct ledger *ordered; /* qsort hands nothing through */
@@ -413,7 +413,7 @@ static int by_order(const void *a, const void *b)
 /* I7. */
 static void reconciling_twice_changes_nothing_the_second_time(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const char *given = getenv("RECONCILE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     seed = given != NULL ? strtoull(given, NULL, 10) : 7;
     print_message("RECONCILE_SEED=%llu\n", (unsigned long long)seed);
@@ -424,14 +424,14 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
         const char *words[ARRAY_LEN(pod)];
         const uint32_t changes = draw(3);
         for (uint32_t i = 0; i < changes; i++)
-            walk_nodes(world);
+            walk_nodes(core);
         const uint32_t reserved = draw(ARRAY_LEN(pod));
         char uid[16];
         (void)snprintf(uid, sizeof uid, "pod-%u", reserved);
-        (void)world_reserve(world, uid, "n1", "300");
+        (void)core_reserve(core, uid, "n1", "300");
         for (uint32_t i = 0; i < ARRAY_LEN(pod); i++)
-            pod[i] = walk_pod(world, i);
-        ordered = world->ledger;
+            pod[i] = walk_pod(core, i);
+        ordered = core->ledger;
         qsort(pod, ARRAY_LEN(pod), sizeof pod[0], by_order);
         for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
             const uint32_t asks = draw(ARRAY_LEN(walk_words) + 1);
@@ -439,15 +439,15 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
         }
         for (int pass = 0; pass < 2; pass++)
             for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
-                const size_t dones = world->dones;
-                const char *said = reconcile(world, pod[i], words[i]);
+                const size_t dones = core->dones;
+                const char *said = reconcile(core, pod[i], words[i]);
                 if (pass == 1 && said[0] != '\0')
                     fail_msg("%s again: %s", pod[i]->uid, said);
-                for (size_t k = dones; k < world->dones; k++)
-                    met[world->done[k].kind]++;
+                for (size_t k = dones; k < core->dones; k++)
+                    met[core->done[k].kind]++;
             }
-        world_run_until_idle(world);
-        arena_reset(&world->arena);
+        core_run_until_idle(core);
+        arena_reset(&core->arena);
     }
     static const enum command_kind expected[] = {COMMAND_CONFIRM, COMMAND_RELEASE, COMMAND_ADOPT,
                                                  COMMAND_TERMINATING, COMMAND_NOTE};
@@ -457,7 +457,7 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_reservation_is_confirmed_where_its_pod_is_bound),
         IN_A_WORLD(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),

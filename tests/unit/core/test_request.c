@@ -12,7 +12,7 @@
 #include "milligpu/request.h"
 
 /* One pod, its judgement, and the arena both live in. */
-struct bench {
+struct fixture {
     struct arena arena;
     struct pod pod;
     struct pod_container container[CONTAINERS_MAX + 2];
@@ -22,43 +22,44 @@ struct bench {
     struct refusal refusal;
 };
 
-static struct bench bench;
+static struct fixture fixture;
 
 static void start(void)
 {
-    arena_reset(&bench.arena);
-    bench.pod = (struct pod){.uid = "u", .namespace = "default", .name = "web", .node = ""};
-    bench.pod.container = bench.container;
-    bench.rules = (struct request_rules){"nvidia.com/vgpu", 1, 1};
+    arena_reset(&fixture.arena);
+    fixture.pod = (struct pod){.uid = "u", .namespace = "default", .name = "web", .node = ""};
+    fixture.pod.container = fixture.container;
+    fixture.rules = (struct request_rules){"nvidia.com/vgpu", 1, 1};
 }
 
 /* Name the resource in one more container. */
 static struct pod_container *add(enum container_kind kind, const char *amount)
 {
-    const uint32_t i = bench.pod.containers++;
-    (void)snprintf(bench.name[i], sizeof bench.name[i], "c%u", i);
-    bench.container[i] = (struct pod_container){bench.name[i], kind, amount, NULL};
-    return &bench.container[i];
+    const uint32_t i = fixture.pod.containers++;
+    (void)snprintf(fixture.name[i], sizeof fixture.name[i], "c%u", i);
+    fixture.container[i] = (struct pod_container){fixture.name[i], kind, amount, NULL};
+    return &fixture.container[i];
 }
 
 static enum request_verdict parse(void)
 {
-    return request_parse(&bench.pod, &bench.rules, &bench.arena, &bench.request, &bench.refusal);
+    return request_parse(&fixture.pod, &fixture.rules, &fixture.arena, &fixture.request,
+                         &fixture.refusal);
 }
 
 static void assert_refused(enum reason why, const char *text)
 {
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_string_equal(bench.refusal.text, text);
-    assert_string_equal(reason_name(bench.refusal.why), reason_name(why));
+    assert_string_equal(fixture.refusal.text, text);
+    assert_string_equal(reason_name(fixture.refusal.why), reason_name(why));
     assert_int_equal(reason_class(why), REASON_CLASS_REQUEST);
 }
 
 static void assert_want(uint32_t i, uint32_t parts, uint32_t milli)
 {
-    assert_true(i < bench.request.wants);
-    assert_int_equal(bench.request.want[i].parts, parts);
-    assert_int_equal(bench.request.want[i].milli, milli);
+    assert_true(i < fixture.request.wants);
+    assert_int_equal(fixture.request.want[i].parts, parts);
+    assert_int_equal(fixture.request.want[i].milli, milli);
 }
 
 static void amounts_become_parts(void **state)
@@ -80,12 +81,12 @@ static void amounts_become_parts(void **state)
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
         add(CONTAINER_APP, row[i].amount);
-        bench.pod.count = row[i].count;
+        fixture.pod.count = row[i].count;
         assert_int_equal(parse(), REQUEST_OK);
-        assert_int_equal(bench.request.wants, 1);
+        assert_int_equal(fixture.request.wants, 1);
         assert_want(0, row[i].parts, row[i].milli);
-        assert_int_equal(bench.request.models, 0);
-        assert_int_equal(bench.request.memory_mib, 0);
+        assert_int_equal(fixture.request.models, 0);
+        assert_int_equal(fixture.request.memory_mib, 0);
     }
 }
 
@@ -100,15 +101,15 @@ static void pods_that_ask_nothing_are_told_from_pods_that_ask_zero(void **state)
     assert_int_equal(parse(), REQUEST_ZERO);
     add(CONTAINER_APP, "0e5");
     assert_int_equal(parse(), REQUEST_ZERO);
-    bench.pod.count = "nonsense"; /* of no amount */
-    bench.pod.model = "";
-    bench.pod.memory = "x";
+    fixture.pod.count = "nonsense"; /* of no amount */
+    fixture.pod.model = "";
+    fixture.pod.memory = "x";
     assert_int_equal(parse(), REQUEST_ZERO);
-    bench.pod.count = bench.pod.model = bench.pod.memory = NULL;
+    fixture.pod.count = fixture.pod.model = fixture.pod.memory = NULL;
     add(CONTAINER_APP, "5");
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.request.wants, 1);
-    assert_string_equal(bench.request.want[0].container, "c3");
+    assert_int_equal(fixture.request.wants, 1);
+    assert_string_equal(fixture.request.want[0].container, "c3");
 }
 
 static void wants_stand_in_the_order_of_the_containers(void **state)
@@ -122,13 +123,13 @@ static void wants_stand_in_the_order_of_the_containers(void **state)
     add(CONTAINER_APP, "0");
     add(CONTAINER_APP, "2000");
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.request.wants, 4);
+    assert_int_equal(fixture.request.wants, 4);
     static const char *const name[] = {"c0", "c1", "c3", "c5"};
     static const enum container_kind kind[] = {CONTAINER_SIDECAR, CONTAINER_INIT, CONTAINER_APP,
                                                CONTAINER_APP};
     for (uint32_t i = 0; i < 4; i++) {
-        assert_string_equal(bench.request.want[i].container, name[i]);
-        assert_int_equal(bench.request.want[i].kind, kind[i]);
+        assert_string_equal(fixture.request.want[i].container, name[i]);
+        assert_int_equal(fixture.request.want[i].kind, kind[i]);
     }
     assert_want(3, 2, 1000);
 }
@@ -200,7 +201,7 @@ static void the_container_is_named_when_several_ask(void **state)
     add(CONTAINER_APP, "1500");
     assert_refused(REASON_AMOUNT, "container c1: nvidia.com/vgpu: 1500 is neither at most 1000 nor "
                                   "a multiple of 1000; ask for 1000 or 2000");
-    bench.container[0].amount = "0"; /* asks nothing, so there is nothing to confuse */
+    fixture.container[0].amount = "0"; /* asks nothing, so there is nothing to confuse */
     assert_refused(REASON_AMOUNT, "nvidia.com/vgpu: 1500 is neither at most 1000 nor "
                                   "a multiple of 1000; ask for 1000 or 2000");
 }
@@ -212,7 +213,7 @@ static void the_first_container_that_is_wrong_decides(void **state)
     add(CONTAINER_INIT, "x");
     add(CONTAINER_APP, "1500");
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_non_null(strstr(bench.refusal.text, "container c0: "));
+    assert_non_null(strstr(fixture.refusal.text, "container c0: "));
 }
 
 static void a_text_of_any_length_is_quoted_in_part(void **state)
@@ -223,61 +224,61 @@ static void a_text_of_any_length_is_quoted_in_part(void **state)
     start();
     add(CONTAINER_APP, amount);
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_non_null(strstr(bench.refusal.text, "zzz... is not a number; ask for 1 to 1000"));
-    bench.container[0].amount = "100";
-    bench.pod.count = bench.pod.model = bench.pod.memory = amount;
+    assert_non_null(strstr(fixture.refusal.text, "zzz... is not a number; ask for 1 to 1000"));
+    fixture.container[0].amount = "100";
+    fixture.pod.count = fixture.pod.model = fixture.pod.memory = amount;
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_COUNT);
-    assert_non_null(strstr(bench.refusal.text, "zzz...\" is not a number of GPUs"));
-    bench.pod.count = NULL;
+    assert_int_equal(fixture.refusal.why, REASON_COUNT);
+    assert_non_null(strstr(fixture.refusal.text, "zzz...\" is not a number of GPUs"));
+    fixture.pod.count = NULL;
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
-    bench.pod.model = NULL;
+    assert_int_equal(fixture.refusal.why, REASON_MODEL_SYNTAX);
+    fixture.pod.model = NULL;
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_MEMORY_SYNTAX);
-    bench.rules.resource = amount; /* a setting may be silly too */
+    assert_int_equal(fixture.refusal.why, REASON_MEMORY_SYNTAX);
+    fixture.rules.resource = amount; /* a setting may be silly too */
     assert_int_equal(parse(), REQUEST_REFUSED);
-    bench.container[0].amount = "1500";
+    fixture.container[0].amount = "1500";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(strlen(bench.refusal.text), REASON_BYTES_MAX - 1);
+    assert_int_equal(strlen(fixture.refusal.text), REASON_BYTES_MAX - 1);
 }
 
 static void minimum_and_step_are_settings(void **state)
 {
     (void)state;
     start();
-    bench.rules.min_milli = 50;
+    fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "1");
     assert_refused(REASON_MINIMUM,
                    "nvidia.com/vgpu: 1 is below the minimum of 50; 1000 is one whole GPU");
-    bench.container[0].amount = "49";
+    fixture.container[0].amount = "49";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    bench.container[0].amount = "50";
+    fixture.container[0].amount = "50";
     assert_int_equal(parse(), REQUEST_OK);
 
-    bench.rules.step_milli = 50;
-    bench.container[0].amount = "333";
+    fixture.rules.step_milli = 50;
+    fixture.container[0].amount = "333";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 333 is not a multiple of 50; ask for 300 or 350");
-    bench.container[0].amount = "350";
+    fixture.container[0].amount = "350";
     assert_int_equal(parse(), REQUEST_OK);
-    bench.rules.step_milli = 300; /* whole GPUs are always in step */
-    bench.container[0].amount = "2000";
+    fixture.rules.step_milli = 300; /* whole GPUs are always in step */
+    fixture.container[0].amount = "2000";
     assert_int_equal(parse(), REQUEST_OK);
-    bench.container[0].amount = "950";
+    fixture.container[0].amount = "950";
     assert_refused(REASON_STEP,
                    "nvidia.com/vgpu: 950 is not a multiple of 300; ask for 900 or 1000");
-    bench.container[0].amount = "200";
+    fixture.container[0].amount = "200";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
-    bench.rules.min_milli = 400;
-    bench.container[0].amount = "450";
+    fixture.rules.min_milli = 400;
+    fixture.container[0].amount = "450";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 600");
-    bench.rules.min_milli = 300; /* what is proposed may be the minimum itself */
+    fixture.rules.min_milli = 300; /* what is proposed may be the minimum itself */
     assert_refused(REASON_STEP,
                    "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 300 or 600");
-    bench.rules.min_milli = 0; /* and is never nothing */
-    bench.container[0].amount = "200";
+    fixture.rules.min_milli = 0; /* and is never nothing */
+    fixture.container[0].amount = "200";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
-    bench.rules.step_milli = 0; /* as good as 1 */
+    fixture.rules.step_milli = 0; /* as good as 1 */
     assert_int_equal(parse(), REQUEST_OK);
 }
 
@@ -285,13 +286,13 @@ static void minimum_and_step_judge_what_is_taken_of_one_gpu(void **state)
 {
     (void)state;
     start();
-    bench.rules.min_milli = 50;
+    fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "60");
-    bench.pod.count = "2";
+    fixture.pod.count = "2";
     assert_refused(REASON_MINIMUM, "nvidia.com/vgpu: 60 (30 on each of 2 GPUs) is below the "
                                    "minimum of 50; 1000 is one whole GPU");
-    bench.rules.step_milli = 50;
-    bench.container[0].amount = "260";
+    fixture.rules.step_milli = 50;
+    fixture.container[0].amount = "260";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 260 (130 on each of 2 GPUs) is not a multiple of "
                                 "50; ask for 200 or 300");
 }
@@ -301,19 +302,19 @@ static void count_annotations_split_evenly_or_say_how(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "500");
-    bench.pod.count = "3";
+    fixture.pod.count = "3";
     assert_refused(REASON_COUNT, "nvidia.com/vgpu: 500 cannot be split evenly over 3 GPUs "
                                  "(gpu-count); ask for 498 or 501");
-    bench.container[0].amount = "2";
+    fixture.container[0].amount = "2";
     assert_refused(REASON_COUNT,
                    "nvidia.com/vgpu: 2 cannot be split evenly over 3 GPUs (gpu-count); ask for 3");
-    bench.container[0].amount = "3003";
+    fixture.container[0].amount = "3003";
     assert_refused(REASON_COUNT, "nvidia.com/vgpu: 3003 on 3 GPUs (gpu-count) is more than 1000 on "
                                  "each; ask for at most 3000");
-    bench.container[0].amount = "4000"; /* not even, but too much in any case */
+    fixture.container[0].amount = "4000"; /* not even, but too much in any case */
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_non_null(strstr(bench.refusal.text, "more than 1000 on each"));
-    bench.pod.count = "1"; /* of one GPU, not of four */
+    assert_non_null(strstr(fixture.refusal.text, "more than 1000 on each"));
+    fixture.pod.count = "1"; /* of one GPU, not of four */
     assert_refused(REASON_COUNT, "nvidia.com/vgpu: 4000 on 1 GPUs (gpu-count) is more than 1000 on "
                                  "each; ask for at most 1000");
 }
@@ -327,21 +328,21 @@ static void count_annotations_that_are_no_count_are_refused(void **state)
     start();
     add(CONTAINER_APP, "600");
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        bench.pod.count = bad[i];
+        fixture.pod.count = bad[i];
         (void)snprintf(text, sizeof text,
                        "annotation milligpu.io/gpu-count: \"%s\" is not a number "
                        "of GPUs; write 1 to 64",
                        bad[i]);
         assert_refused(REASON_COUNT, text);
     }
-    bench.pod.count = "65";
+    fixture.pod.count = "65";
     assert_refused(REASON_COUNT,
                    "annotation milligpu.io/gpu-count: \"65\" is more than the 64 GPUs "
                    "that a container may ask for");
-    bench.pod.count = "99999999999999999999999999";
+    fixture.pod.count = "99999999999999999999999999";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    bench.pod.count = NULL;
-    bench.container[0].count = "4294967298"; /* 2, were it cut to 32 bits */
+    fixture.pod.count = NULL;
+    fixture.container[0].count = "4294967298"; /* 2, were it cut to 32 bits */
     assert_refused(REASON_COUNT, "annotation gpu-count.milligpu.io/c0: \"4294967298\" is more than "
                                  "the 64 GPUs that a container may ask for");
 }
@@ -353,12 +354,12 @@ static void a_containers_own_count_goes_before_the_pods(void **state)
     add(CONTAINER_APP, "600");
     add(CONTAINER_APP, "600")->count = "3";
     add(CONTAINER_APP, NULL)->count = "nonsense"; /* of a container that does not ask */
-    bench.pod.count = "2";
+    fixture.pod.count = "2";
     assert_int_equal(parse(), REQUEST_OK);
     assert_want(0, 2, 300);
     assert_want(1, 3, 200);
-    bench.pod.count = "nonsense";
-    bench.container[0].count = "1";
+    fixture.pod.count = "nonsense";
+    fixture.container[0].count = "1";
     assert_int_equal(parse(), REQUEST_OK);
     assert_want(0, 1, 600);
 }
@@ -368,7 +369,7 @@ static void limits_are_named(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "1");
-    while (bench.pod.containers < CONTAINERS_MAX)
+    while (fixture.pod.containers < CONTAINERS_MAX)
         add(CONTAINER_APP, "1");
     assert_int_equal(parse(), REQUEST_OK);
     add(CONTAINER_APP, NULL); /* many containers are no matter of ours */
@@ -391,17 +392,17 @@ static void what_cannot_be_read_is_refused_with_the_field(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "300");
-    bench.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
+    fixture.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
     assert_refused(REASON_UNREADABLE,
                    "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
                    "not hold a NUL");
-    bench.container[0].amount = ""; /* of a container that cannot be read */
+    fixture.container[0].amount = ""; /* of a container that cannot be read */
     assert_refused(REASON_UNREADABLE,
                    "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
                    "not hold a NUL");
-    bench.container[0].amount = "0"; /* whatever stands there: it asks for nothing */
+    fixture.container[0].amount = "0"; /* whatever stands there: it asks for nothing */
     assert_int_equal(parse(), REQUEST_ZERO);
-    bench.container[0].amount = NULL;
+    fixture.container[0].amount = NULL;
     assert_int_equal(parse(), REQUEST_NOT_OURS);
 }
 
@@ -410,12 +411,12 @@ static void models_are_globs(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "300");
-    bench.pod.model = "A100-SXM4-80GB, NVIDIA H100*\t,nvidia-tesla t4";
+    fixture.pod.model = "A100-SXM4-80GB, NVIDIA H100*\t,nvidia-tesla t4";
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.request.models, 3);
-    assert_string_equal(bench.request.model[0], "A100-SXM4-80GB");
-    assert_string_equal(bench.request.model[1], "H100*");
-    assert_string_equal(bench.request.model[2], "tesla-t4");
+    assert_int_equal(fixture.request.models, 3);
+    assert_string_equal(fixture.request.model[0], "A100-SXM4-80GB");
+    assert_string_equal(fixture.request.model[1], "H100*");
+    assert_string_equal(fixture.request.model[2], "tesla-t4");
     static const struct {
         const char *model;
         bool takes;
@@ -435,18 +436,19 @@ static void models_are_globs(void **state)
         {"NVIDIA-", false},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        assert_int_equal(request_takes_model(&bench.request, text_of(row[i].model)), row[i].takes);
+        assert_int_equal(request_takes_model(&fixture.request, text_of(row[i].model)),
+                         row[i].takes);
     static char huge[MODEL_BYTES_MAX + 1];
     memset(huge, 'a', sizeof huge);
-    bench.pod.model = "*";
+    fixture.pod.model = "*";
     assert_int_equal(parse(), REQUEST_OK);
-    assert_true(request_takes_model(&bench.request, TEXT("")));
-    assert_true(request_takes_model(&bench.request, (struct text){huge, MODEL_BYTES_MAX}));
-    assert_false(request_takes_model(&bench.request, (struct text){huge, sizeof huge}));
-    bench.pod.model = NULL;
+    assert_true(request_takes_model(&fixture.request, TEXT("")));
+    assert_true(request_takes_model(&fixture.request, (struct text){huge, MODEL_BYTES_MAX}));
+    assert_false(request_takes_model(&fixture.request, (struct text){huge, sizeof huge}));
+    fixture.pod.model = NULL;
     assert_int_equal(parse(), REQUEST_OK);
-    assert_true(request_takes_model(&bench.request, (struct text){huge, sizeof huge}));
-    assert_true(request_takes_model(&bench.request, (struct text){0}));
+    assert_true(request_takes_model(&fixture.request, (struct text){huge, sizeof huge}));
+    assert_true(request_takes_model(&fixture.request, (struct text){0}));
 }
 
 static void a_glob_may_name_the_maker(void **state)
@@ -454,14 +456,14 @@ static void a_glob_may_name_the_maker(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "300");
-    bench.pod.model = "Nvidia*";
+    fixture.pod.model = "Nvidia*";
     assert_int_equal(parse(), REQUEST_OK);
-    assert_true(request_takes_model(&bench.request, TEXT("NVIDIA-A100")));
-    assert_true(request_takes_model(&bench.request, TEXT("A100")));
-    bench.pod.model = "*V*"; /* of "NVIDIA-" no more than of nothing */
+    assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-A100")));
+    assert_true(request_takes_model(&fixture.request, TEXT("A100")));
+    fixture.pod.model = "*V*"; /* of "NVIDIA-" no more than of nothing */
     assert_int_equal(parse(), REQUEST_OK);
-    assert_false(request_takes_model(&bench.request, TEXT("NVIDIA-A100")));
-    assert_true(request_takes_model(&bench.request, TEXT("NVIDIA-V100")));
+    assert_false(request_takes_model(&fixture.request, TEXT("NVIDIA-A100")));
+    assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-V100")));
 }
 
 static void models_that_are_none_are_refused(void **state)
@@ -494,20 +496,20 @@ static void models_that_are_none_are_refused(void **state)
     start();
     add(CONTAINER_APP, "300");
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        bench.pod.model = row[i].given;
+        fixture.pod.model = row[i].given;
         assert_int_equal(parse(), REQUEST_REFUSED);
-        assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
-        assert_non_null(strstr(bench.refusal.text, row[i].what));
-        assert_non_null(strstr(bench.refusal.text, "annotation milligpu.io/gpu-model: \""));
+        assert_int_equal(fixture.refusal.why, REASON_MODEL_SYNTAX);
+        assert_non_null(strstr(fixture.refusal.text, row[i].what));
+        assert_non_null(strstr(fixture.refusal.text, "annotation milligpu.io/gpu-model: \""));
     }
-    bench.pod.model = "A 1~"; /* the first and the last that a model may have */
+    fixture.pod.model = "A 1~"; /* the first and the last that a model may have */
     assert_int_equal(parse(), REQUEST_OK);
-    bench.pod.model = "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2";
+    fixture.pod.model = "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2";
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.request.models, MODELS_MAX);
+    assert_int_equal(fixture.request.models, MODELS_MAX);
     static char huge[MODEL_BYTES_MAX + 2];
     memset(huge, 'a', sizeof huge - 1);
-    bench.pod.model = huge;
+    fixture.pod.model = huge;
     assert_int_equal(parse(), REQUEST_REFUSED);
     huge[MODEL_BYTES_MAX] = '\0';
     assert_int_equal(parse(), REQUEST_OK);
@@ -529,9 +531,9 @@ static void memory_is_a_quantity_rounded_up_to_mib(void **state)
     start();
     add(CONTAINER_APP, "300");
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        bench.pod.memory = row[i].given;
+        fixture.pod.memory = row[i].given;
         assert_int_equal(parse(), REQUEST_OK);
-        assert_int_equal(bench.request.memory_mib, row[i].mib);
+        assert_int_equal(fixture.request.memory_mib, row[i].mib);
     }
     static const char *const bad[][2] = {
         {"", "is not a quantity"},     {"16GB", "is not a quantity"},
@@ -541,7 +543,7 @@ static void memory_is_a_quantity_rounded_up_to_mib(void **state)
     };
     char text[REASON_BYTES_MAX];
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        bench.pod.memory = bad[i][0];
+        fixture.pod.memory = bad[i][0];
         (void)snprintf(text, sizeof text,
                        "annotation milligpu.io/gpu-memory: \"%s\" %s; write a "
                        "quantity of bytes, such as 16Gi",
@@ -555,23 +557,23 @@ static void reasons_are_judged_in_the_order_of_their_table(void **state)
     (void)state;
     start();
     add(CONTAINER_APP, "1500");
-    bench.pod.model = "";
-    bench.pod.memory = "x";
+    fixture.pod.model = "";
+    fixture.pod.memory = "x";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_AMOUNT);
-    bench.container[0].amount = "300";
+    assert_int_equal(fixture.refusal.why, REASON_AMOUNT);
+    fixture.container[0].amount = "300";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_MODEL_SYNTAX);
-    bench.pod.model = "T4";
+    assert_int_equal(fixture.refusal.why, REASON_MODEL_SYNTAX);
+    fixture.pod.model = "T4";
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_MEMORY_SYNTAX);
+    assert_int_equal(fixture.refusal.why, REASON_MEMORY_SYNTAX);
 }
 
 static const char *refused(enum reason why)
 {
-    request_refuse(&bench.request, why, &bench.refusal);
-    assert_int_equal(bench.refusal.why, why);
-    return bench.refusal.text;
+    request_refuse(&fixture.request, why, &fixture.refusal);
+    assert_int_equal(fixture.refusal.why, why);
+    return fixture.refusal.text;
 }
 
 static void texts_of_refusals_have_the_requests_numbers(void **state)
@@ -588,23 +590,23 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_string_equal(refused(REASON_ELSEWHERE), reason_help(REASON_ELSEWHERE));
     assert_string_equal(refused(REASON_COUNT), reason_help(REASON_COUNT));
 
-    bench.pod.model = "A100*, H100*";
-    bench.pod.memory = "16Gi";
+    fixture.pod.model = "A100*, H100*";
+    fixture.pod.memory = "16Gi";
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or H100*");
     assert_string_equal(refused(REASON_MEMORY), "no GPU on which 300 milli come with 16384 MiB");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or H100*");
-    bench.pod.model = "A100*";
+    fixture.pod.model = "A100*";
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100*");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100*");
-    bench.pod.model = NULL; /* which cannot be; then at least nothing wrong is said */
+    fixture.pod.model = NULL; /* which cannot be; then at least nothing wrong is said */
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), reason_help(REASON_MODEL));
 
     start();
     add(CONTAINER_APP, "600");
-    bench.pod.count = "2";
+    fixture.pod.count = "2";
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_ROOM), "no 2 GPUs with 300 milli free each");
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
@@ -617,7 +619,7 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     add(CONTAINER_SIDECAR, "100");
     add(CONTAINER_APP, "400");
     add(CONTAINER_APP, "2000");
-    bench.pod.memory = "1Gi";
+    fixture.pod.memory = "1Gi";
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(
         refused(REASON_ROOM),
@@ -636,46 +638,46 @@ static void requests_are_told_to_people(void **state)
     start();
     add(CONTAINER_APP, "300");
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "300 milli of one GPU");
-    bench.container[0].amount = "1000";
+    fixture.container[0].amount = "1000";
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "1 whole GPU");
-    bench.container[0].amount = "2000";
+    fixture.container[0].amount = "2000";
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 whole GPUs");
-    bench.container[0].amount = "600";
-    bench.container[0].count = "2";
+    fixture.container[0].amount = "600";
+    fixture.container[0].count = "2";
     add(CONTAINER_INIT, "700");
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 x 300 milli and 700 milli (init)");
-    bench.pod.model = "T4";
-    bench.pod.memory = "2Gi";
+    fixture.pod.model = "T4";
+    fixture.pod.memory = "2Gi";
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 x 300 milli and 700 milli (init), model T4, "
                               "at least 2048 MiB in each share");
-    bench.pod.memory = "1Mi";
+    fixture.pod.memory = "1Mi";
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_non_null(strstr(text, ", at least 1 MiB in each share"));
-    request_format(&bench.request, text, 8);
+    request_format(&fixture.request, text, 8);
     assert_string_equal(text, "2 x ...");
-    bench.pod.memory = NULL;
-    bench.pod.model = NULL;
-    bench.pod.whole_gpus = 1;
+    fixture.pod.memory = NULL;
+    fixture.pod.model = NULL;
+    fixture.pod.whole_gpus = 1;
     assert_int_equal(parse(), REQUEST_OK);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 x 300 milli and 700 milli (init), beside 1 whole GPU of the "
                               "other resource");
     start();
     add(CONTAINER_APP, NULL);
-    bench.pod.whole_gpus = 2;
+    fixture.pod.whole_gpus = 2;
     assert_int_equal(parse(), REQUEST_WHOLE);
-    request_format(&bench.request, text, sizeof text);
+    request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 whole GPUs of the other resource");
 }
 
@@ -685,15 +687,15 @@ static void a_clone_is_equal_and_stands_alone(void **state)
     start();
     add(CONTAINER_APP, "600")->count = "2";
     add(CONTAINER_INIT, "700");
-    bench.pod.model = "A100*,H100*";
-    bench.pod.memory = "16Gi";
+    fixture.pod.model = "A100*,H100*";
+    fixture.pod.memory = "16Gi";
     assert_int_equal(parse(), REQUEST_OK);
-    struct request *clone = request_clone(&bench.request);
-    const uint32_t hash = request_hash(&bench.request);
-    assert_true(request_eq(clone, &bench.request));
+    struct request *clone = request_clone(&fixture.request);
+    const uint32_t hash = request_hash(&fixture.request);
+    assert_true(request_eq(clone, &fixture.request));
     assert_int_equal(request_hash(clone), hash);
-    arena_done(&bench.arena); /* the original is gone */
-    memset(bench.name, 0, sizeof bench.name);
+    arena_done(&fixture.arena); /* the original is gone */
+    memset(fixture.name, 0, sizeof fixture.name);
     assert_string_equal(clone->want[1].container, "c1");
     assert_string_equal(clone->model[1], "H100*");
     assert_int_equal(clone->memory_mib, 16384);
@@ -707,23 +709,23 @@ static void requests_differ_in_everything_they_have(void **state)
     start();
     add(CONTAINER_APP, "600");
     add(CONTAINER_INIT, "600");
-    bench.pod.model = "A100*";
-    bench.pod.memory = "16Gi";
+    fixture.pod.model = "A100*";
+    fixture.pod.memory = "16Gi";
     assert_int_equal(parse(), REQUEST_OK);
-    struct request *first = request_clone(&bench.request);
+    struct request *first = request_clone(&fixture.request);
     for (int change = 0; change < 7; change++) {
         start();
         add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "601" : "600");
         add(CONTAINER_INIT, "600")->count = change == 2 ? "2" : NULL;
-        bench.pod.model = change == 3 ? "A100?" : "A100*";
-        bench.pod.memory = change == 4 ? "17Gi" : "16Gi";
+        fixture.pod.model = change == 3 ? "A100?" : "A100*";
+        fixture.pod.memory = change == 4 ? "17Gi" : "16Gi";
         if (change == 5)
             add(CONTAINER_APP, "600");
         if (change == 6)
-            bench.pod.model = "A100*,T4";
+            fixture.pod.model = "A100*,T4";
         assert_int_equal(parse(), REQUEST_OK);
-        assert_false(request_eq(first, &bench.request));
-        assert_int_not_equal(request_hash(first), request_hash(&bench.request));
+        assert_false(request_eq(first, &fixture.request));
+        assert_int_not_equal(request_hash(first), request_hash(&fixture.request));
     }
     xfree(first);
 }
@@ -766,23 +768,23 @@ static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **stat
 {
     (void)state;
     start();
-    bench.pod.whole_gpus = 1;
+    fixture.pod.whole_gpus = 1;
     assert_int_equal(parse(), REQUEST_WHOLE);
-    bench.pod.whole_gpus = 2;
+    fixture.pod.whole_gpus = 2;
     assert_int_equal(parse(), REQUEST_WHOLE); /* no container names ours */
-    assert_int_equal(bench.request.wants, 0);
-    assert_int_equal(bench.request.whole, 2);
-    assert_true(request_asks(&bench.request));
+    assert_int_equal(fixture.request.wants, 0);
+    assert_int_equal(fixture.request.whole, 2);
+    assert_true(request_asks(&fixture.request));
     add(CONTAINER_APP, "0");
     assert_int_equal(parse(), REQUEST_WHOLE);
     add(CONTAINER_APP, "300");
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.request.whole, 2);
+    assert_int_equal(fixture.request.whole, 2);
     add(CONTAINER_APP, "1500");
     assert_int_equal(parse(), REQUEST_REFUSED);
     start();
     assert_int_equal(parse(), REQUEST_NOT_OURS);
-    assert_false(request_asks(&bench.request));
+    assert_false(request_asks(&fixture.request));
 }
 
 static void requests_that_differ_in_whole_gpus_are_two(void **state)
@@ -830,17 +832,17 @@ static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
 
 static enum request_verdict parse_bound(void)
 {
-    bench.pod.node = "n1";
-    return request_parse_bound(&bench.pod, &bench.rules, &bench.arena, &bench.request,
-                               &bench.refusal);
+    fixture.pod.node = "n1";
+    return request_parse_bound(&fixture.pod, &fixture.rules, &fixture.arena, &fixture.request,
+                               &fixture.refusal);
 }
 
 static void policy_is_not_asked_about_what_runs(void **state)
 {
     (void)state;
     start();
-    bench.rules.min_milli = 500;
-    bench.rules.step_milli = 250;
+    fixture.rules.min_milli = 500;
+    fixture.rules.step_milli = 250;
     add(CONTAINER_APP, "301");
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_int_equal(parse_bound(), REQUEST_OK);
@@ -852,25 +854,25 @@ static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void 
     (void)state;
     start();
     add(CONTAINER_APP, "600");
-    bench.pod.count = "two";
-    bench.pod.model = "A100*,,";
-    bench.pod.memory = "plenty";
+    fixture.pod.count = "two";
+    fixture.pod.model = "A100*,,";
+    fixture.pod.memory = "plenty";
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 1, 600);
-    assert_int_equal(bench.request.models, 0);
-    assert_int_equal(bench.request.memory_mib, 0);
-    assert_int_equal(bench.refusal.why, REASON_NONE);
-    bench.pod.count = "7"; /* which does not divide it */
+    assert_int_equal(fixture.request.models, 0);
+    assert_int_equal(fixture.request.memory_mib, 0);
+    assert_int_equal(fixture.refusal.why, REASON_NONE);
+    fixture.pod.count = "7"; /* which does not divide it */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 1, 600);
-    bench.pod.count = "3";
-    bench.pod.model = "A100*";
-    bench.pod.memory = "1Gi";
+    fixture.pod.count = "3";
+    fixture.pod.model = "A100*";
+    fixture.pod.memory = "1Gi";
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 200);
-    assert_int_equal(bench.request.models, 1);
-    assert_int_equal(bench.request.memory_mib, 1024);
+    assert_int_equal(fixture.request.models, 1);
+    assert_int_equal(fixture.request.memory_mib, 1024);
 }
 
 static void a_bound_pod_is_split_as_its_allocation_says(void **state)
@@ -885,13 +887,13 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     start();
     add(CONTAINER_APP, "1500"); /* gpu-count: "2", which is gone */
     assert_int_equal(parse_bound(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_AMOUNT);
-    bench.pod.annotation = NOTE_OK;
-    bench.pod.share = line;
-    bench.pod.shares = 3;
+    assert_int_equal(fixture.refusal.why, REASON_AMOUNT);
+    fixture.pod.annotation = NOTE_OK;
+    fixture.pod.share = line;
+    fixture.pod.shares = 3;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 750);
-    bench.pod.count = "3"; /* written later */
+    fixture.pod.count = "3"; /* written later */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 750);
     line[2].milli = 749;
@@ -901,35 +903,35 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     line[2].milli = 750;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
-    bench.pod.container[0].amount = "600"; /* which the lines are not, nor their number */
+    fixture.pod.container[0].amount = "600"; /* which the lines are not, nor their number */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 200);
     line[1].milli = 750;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 200);
-    bench.pod.container[0].amount = "1500";
+    fixture.pod.container[0].amount = "1500";
     line[2].gpu = name[1];
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
     line[2].gpu = name[2];
-    bench.pod.annotation = NOTE_BROKEN;
+    fixture.pod.annotation = NOTE_BROKEN;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
-    bench.pod.annotation = NOTE_OK;
-    bench.pod.container[0].amount = "2000"; /* one part of it, on one GPU: there is none such */
-    bench.pod.count = NULL;
-    bench.pod.shares = 2;
+    fixture.pod.annotation = NOTE_OK;
+    fixture.pod.container[0].amount = "2000"; /* one part of it, on one GPU: there is none such */
+    fixture.pod.count = NULL;
+    fixture.pod.shares = 2;
     line[1].milli = 2000;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 1000);
-    bench.pod.container[0].amount = "640";
-    bench.pod.shares = 65; /* 64 of it */
+    fixture.pod.container[0].amount = "640";
+    fixture.pod.shares = 65; /* 64 of it */
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
         line[i].milli = 10;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 64, 10);
-    bench.pod.container[0].amount = "650";
-    bench.pod.shares = 66; /* 65 of it */
+    fixture.pod.container[0].amount = "650";
+    fixture.pod.shares = 66; /* 65 of it */
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
         line[i].milli = 10;
     assert_int_equal(parse_bound(), REQUEST_OK);
@@ -944,12 +946,12 @@ static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tel
                                {.container = "c0", .gpu = "GPU-b", .milli = 300}};
     start();
     add(CONTAINER_APP, "600");
-    bench.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
+    fixture.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
     assert_int_equal(parse_bound(), REQUEST_REFUSED);
-    assert_int_equal(bench.refusal.why, REASON_UNREADABLE);
-    bench.pod.annotation = NOTE_OK;
-    bench.pod.share = line;
-    bench.pod.shares = 2;
+    assert_int_equal(fixture.refusal.why, REASON_UNREADABLE);
+    fixture.pod.annotation = NOTE_OK;
+    fixture.pod.share = line;
+    fixture.pod.shares = 2;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 300);
 }
@@ -960,10 +962,10 @@ static void what_is_not_refused_has_no_reason(void **state)
     start();
     add(CONTAINER_APP, "x");
     assert_int_equal(parse(), REQUEST_REFUSED);
-    bench.container[0].amount = "300";
+    fixture.container[0].amount = "300";
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(bench.refusal.why, REASON_NONE);
-    assert_string_equal(bench.refusal.text, "");
+    assert_int_equal(fixture.refusal.why, REASON_NONE);
+    assert_string_equal(fixture.refusal.text, "");
 }
 
 static void the_peak_is_that_of_the_pods_life(void **state)
@@ -1000,7 +1002,7 @@ static void the_peak_is_that_of_the_pods_life(void **state)
 static int clean(void **state)
 {
     (void)state;
-    arena_done(&bench.arena);
+    arena_done(&fixture.arena);
     return 0;
 }
 

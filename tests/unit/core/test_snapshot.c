@@ -10,36 +10,36 @@
 
 #include "core/ledger_internal.h"
 #include "core/snapshot_internal.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
-static const struct world_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
-                                            {.id = NULL, .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
+                                           {.id = NULL, .index = 1, .mib = 81920}};
 
-static const struct snapshot *publish(struct world *world)
+static const struct snapshot *publish(struct core_fixture *core)
 {
-    return ledger_publish(world->ledger, NULL, 0);
+    return ledger_publish(core->ledger, NULL, 0);
 }
 
 enum { AHEAD_OF_ALL = 40 };
 
-static void add_nodes_from(struct world *world, uint32_t first, uint32_t count)
+static void add_nodes_from(struct core_fixture *core, uint32_t first, uint32_t count)
 {
     char name[32];
     for (uint32_t i = first; i < count; i++) {
         (void)snprintf(name, sizeof name, "node-%u", i);
-        world_show_quickly(world, name, two_a100, 2);
+        core_show_quickly(core, name, two_a100, 2);
     }
 }
 
-static void add_nodes(struct world *world, uint32_t count)
+static void add_nodes(struct core_fixture *core, uint32_t count)
 {
-    add_nodes_from(world, 0, count);
+    add_nodes_from(core, 0, count);
 }
 
 static void an_empty_ledger_has_an_empty_snapshot(void **state)
 {
-    struct world *world = *state;
-    const struct snapshot *snapshot = publish(world);
+    struct core_fixture *core = *state;
+    const struct snapshot *snapshot = publish(core);
     uint32_t at = 0;
     assert_int_equal(snapshot->nodes, 0);
     assert_null(snapshot_next(snapshot, &at));
@@ -54,10 +54,10 @@ static void an_empty_ledger_has_an_empty_snapshot(void **state)
 
 static void every_node_is_found_by_name_over_many_pages(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[32];
-    add_nodes(world, BOOK_NODES + 5);
-    const struct snapshot *snapshot = publish(world);
+    add_nodes(core, BOOK_NODES + 5);
+    const struct snapshot *snapshot = publish(core);
     assert_int_equal(snapshot->nodes, BOOK_NODES + 5);
     assert_int_equal(snapshot->books, 2);
     for (uint32_t i = 0; i < snapshot->nodes; i++) {
@@ -87,17 +87,17 @@ static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
 static void many_are_found_together_as_they_are_one_by_one(void **state)
 {
     enum { ASKED = 150 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char bytes[ASKED][32];
     struct text name[ASKED];
     uint32_t hash[ASKED];
     uint32_t known = 0;
-    add_nodes(world, 100);
-    assert_int_equal(world_do(world, &(struct command){.kind = COMMAND_NODE_GONE,
-                                                       .at_ms = world->now_ms,
-                                                       .node = "node-3"}),
+    add_nodes(core, 100);
+    assert_int_equal(core_do(core, &(struct command){.kind = COMMAND_NODE_GONE,
+                                                     .at_ms = core->now_ms,
+                                                     .node = "node-3"}),
                      VERDICT_OK);
-    const struct snapshot *snapshot = publish(world);
+    const struct snapshot *snapshot = publish(core);
     for (uint32_t i = 0; i < ASKED; i++) { /* some twice, some that are not there */
         const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i * 7 % 130);
         name[i] = (struct text){bytes[i], (size_t)len};
@@ -114,7 +114,7 @@ static void many_are_found_together_as_they_are_one_by_one(void **state)
 static void many_are_looked_for_among_none_and_among_few(void **state)
 {
     enum { ASKED = 40, NODES = 20 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char bytes[ASKED][32];
     struct text name[ASKED];
     uint32_t hash[ASKED];
@@ -124,23 +124,23 @@ static void many_are_looked_for_among_none_and_among_few(void **state)
         hash[i] = text_hash(name[i]);
     }
     for (uint32_t nodes = 0; nodes < NODES; nodes++) {
-        const struct snapshot *snapshot = publish(world);
+        const struct snapshot *snapshot = publish(core);
         assert_int_equal(snapshot->nodes, nodes);
         assert_found_alike(snapshot, ASKED, name, hash);
         snapshot_unref(snapshot);
-        assert_int_equal(world_node(world, bytes[nodes], two_a100, 2), VERDICT_OK);
+        assert_int_equal(core_node(core, bytes[nodes], two_a100, 2), VERDICT_OK);
     }
 }
 
 static void a_change_copies_its_page_and_shares_the_others(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 2 * BOOK_NODES + 1);
-    const struct snapshot *before = publish(world);
+    struct core_fixture *core = *state;
+    add_nodes(core, 2 * BOOK_NODES + 1);
+    const struct snapshot *before = publish(core);
     char name[32];
     (void)snprintf(name, sizeof name, "node-%u", BOOK_NODES + PAGE_NODES);
-    assert_int_equal(world_reserve(world, "a", name, "300"), VERDICT_OK);
-    const struct snapshot *after = publish(world);
+    assert_int_equal(core_reserve(core, "a", name, "300"), VERDICT_OK);
+    const struct snapshot *after = publish(core);
     assert_true(after->generation > before->generation);
     assert_ptr_equal(before->book[0], after->book[0]);
     assert_ptr_not_equal(before->book[1], after->book[1]);
@@ -158,16 +158,16 @@ static void a_change_copies_its_page_and_shares_the_others(void **state)
 
 static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
-    add_nodes(world, 3);
-    const struct snapshot *before = publish(world);
-    assert_int_equal(world_node(world, "new", two_a100, 2), VERDICT_OK);
-    const struct snapshot *more = publish(world);
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    const struct snapshot *less = publish(world);
-    assert_int_equal(world_node(world, "heir", two_a100, 2), VERDICT_OK);
-    const struct snapshot *after = publish(world);
+    add_nodes(core, 3);
+    const struct snapshot *before = publish(core);
+    assert_int_equal(core_node(core, "new", two_a100, 2), VERDICT_OK);
+    const struct snapshot *more = publish(core);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    const struct snapshot *less = publish(core);
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK);
+    const struct snapshot *after = publish(core);
     assert_ptr_equal(before->index, more->index);
     assert_ptr_equal(before->index, after->index);
     assert_null(snapshot_node(before, TEXT("new")));
@@ -186,41 +186,41 @@ static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
 static void an_index_is_made_anew_seldom(void **state)
 {
     enum { NODES = 1500 };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "come-and-go-%u", i);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
-        world_show_quickly(world, name, two_a100, 1);
-        const struct snapshot *snapshot = publish(world);
+        core_show_quickly(core, name, two_a100, 1);
+        const struct snapshot *snapshot = publish(core);
         assert_non_null(snapshot_node(snapshot, text_of(name)));
         snapshot_unref(snapshot);
-        assert_int_equal(world_do_quickly(world, &gone), VERDICT_OK);
+        assert_int_equal(core_do_quickly(core, &gone), VERDICT_OK);
     }
-    assert_in_range(world->ledger->indexed, NODES, NODES + 100);
-    add_nodes(world, NODES);
-    assert_in_range(world->ledger->indexed, 2 * NODES, 5 * NODES);
+    assert_in_range(core->ledger->indexed, NODES, NODES + 100);
+    add_nodes(core, NODES);
+    assert_in_range(core->ledger->indexed, 2 * NODES, 5 * NODES);
 }
 
 static void a_publication_touches_what_changed_and_no_more(void **state)
 {
     enum { NODES = 2 * BOOK_NODES };
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct node *before;
     const struct node *after;
     uint32_t at = 0;
-    add_nodes(world, NODES);
-    const struct snapshot *first = publish(world);
+    add_nodes(core, NODES);
+    const struct snapshot *first = publish(core);
     uint32_t seen = 0;
     while (snapshot_next_change(NULL, first, &at, &before, &after)) {
         assert_null(before);
         seen++;
     }
     assert_int_equal(seen, NODES);
-    assert_int_equal(world_reserve(world, "a", "node-7", "300"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "node-2000", "300"), VERDICT_OK);
-    assert_int_equal(world_node(world, "last", two_a100, 2), VERDICT_OK); /* on a new book */
-    const struct snapshot *second = publish(world);
+    assert_int_equal(core_reserve(core, "a", "node-7", "300"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "node-2000", "300"), VERDICT_OK);
+    assert_int_equal(core_node(core, "last", two_a100, 2), VERDICT_OK); /* on a new book */
+    const struct snapshot *second = publish(core);
     at = 0;
     assert_true(snapshot_next_change(first, second, &at, &before, &after));
     assert_string_equal(after->name->text, "node-7");
@@ -251,20 +251,20 @@ static void every_place_that_differs_is_found_wherever_it_is(void **state)
                                       2 * BOOK_NODES - 1,
                                       2 * BOOK_NODES,
                                       2 * BOOK_NODES + PAGE_NODES + 7};
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct node *before;
     const struct node *after;
-    add_nodes(world, 2 * BOOK_NODES + 3 * PAGE_NODES);
-    const struct snapshot *old = publish(world);
+    add_nodes(core, 2 * BOOK_NODES + 3 * PAGE_NODES);
+    const struct snapshot *old = publish(core);
     for (uint32_t set = 1; set < 1U << ARRAY_LEN(places); set = set * 2 + set % 3) {
         uint32_t at = 0;
         for (uint32_t i = 0; i < ARRAY_LEN(places); i++) {
             char name[32];
             (void)snprintf(name, sizeof name, "node-%u", places[i]);
             if ((set >> i & 1) != 0)
-                world_show_quickly(world, name, two_a100, set % 2 + places[i] % 2);
+                core_show_quickly(core, name, two_a100, set % 2 + places[i] % 2);
         }
-        const struct snapshot *new = publish(world);
+        const struct snapshot *new = publish(core);
         for (uint32_t slot = 0; slot < new->slots; slot++) {
             if (slot_node(old->book, slot) == slot_node(new->book, slot))
                 continue;
@@ -282,16 +282,16 @@ static void every_place_that_differs_is_found_wherever_it_is(void **state)
 /* The index is everybody's, so it tells of places that an older snapshot does not have. */
 static void an_older_snapshot_knows_no_node_of_later_books(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct text name[AHEAD_OF_ALL];
     uint32_t hash[AHEAD_OF_ALL];
     const struct node *node[AHEAD_OF_ALL];
     char bytes[AHEAD_OF_ALL][32];
-    add_nodes(world, BOOK_NODES - 4);
-    const struct snapshot *old = publish(world);
-    add_nodes_from(world, BOOK_NODES - 4, BOOK_NODES + 476);
-    (void)world_reserve(world, "late", "node-1400", "300");
-    const struct snapshot *new = publish(world);
+    add_nodes(core, BOOK_NODES - 4);
+    const struct snapshot *old = publish(core);
+    add_nodes_from(core, BOOK_NODES - 4, BOOK_NODES + 476);
+    (void)core_reserve(core, "late", "node-1400", "300");
+    const struct snapshot *new = publish(core);
     assert_ptr_equal(old->index, new->index);
     for (uint32_t i = 0; i < AHEAD_OF_ALL; i++) {
         const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", BOOK_NODES + 3 * i);
@@ -329,16 +329,16 @@ static void an_index_has_room_for_three_quarters_and_counts_each_once(void **sta
 
 static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 2);
-    (void)world_reserve(world, "a", "node-1", "300");
-    const struct snapshot *snapshot = publish(world);
-    CLEANUP(xfreep) char *before = world_dump_snapshot(snapshot);
-    (void)world_step(world, COMMAND_RELEASE, "a");
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-1", "300");
+    const struct snapshot *snapshot = publish(core);
+    CLEANUP(xfreep) char *before = core_dump_snapshot(snapshot);
+    (void)core_step(core, COMMAND_RELEASE, "a");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
-    (void)world_do(world, &gone);
-    world_run_until_idle(world);
-    CLEANUP(xfreep) char *after = world_dump_snapshot(snapshot);
+    (void)core_do(core, &gone);
+    core_run_until_idle(core);
+    CLEANUP(xfreep) char *after = core_dump_snapshot(snapshot);
     assert_string_equal(before, after);
     assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
     snapshot_unref(snapshot);
@@ -346,13 +346,13 @@ static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
 
 static void only_open_reservations_are_listed(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 2);
-    (void)world_reserve(world, "a", "node-0", "300");
-    (void)world_reserve(world, "b", "node-1", "300");
-    (void)world_reserve(world, "c", "node-1", "300");
-    (void)world_step(world, COMMAND_CONFIRM, "a");
-    const struct snapshot *snapshot = publish(world);
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-0", "300");
+    (void)core_reserve(core, "b", "node-1", "300");
+    (void)core_reserve(core, "c", "node-1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    const struct snapshot *snapshot = publish(core);
     assert_int_equal(snapshot->opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
     assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.uid, "b");
@@ -364,13 +364,13 @@ static void only_open_reservations_are_listed(void **state)
 
 static void every_open_reservation_is_listed(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     char uid[16];
-    add_nodes(world, 1);
+    add_nodes(core, 1);
     for (uint32_t i = 1; i <= 100; i++) {
         (void)snprintf(uid, sizeof uid, "pod-%u", i);
-        assert_int_equal(world_reserve(world, uid, "node-0", "1"), VERDICT_OK);
-        const struct snapshot *snapshot = publish(world);
+        assert_int_equal(core_reserve(core, uid, "node-0", "1"), VERDICT_OK);
+        const struct snapshot *snapshot = publish(core);
         assert_int_equal(snapshot->opens, i);
         assert_non_null(snapshot_open(snapshot, text_of(uid)));
         snapshot_unref(snapshot);
@@ -379,17 +379,17 @@ static void every_open_reservation_is_listed(void **state)
 
 static void room_tells_when_a_refused_pod_may_ask_again(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 1);
-    const struct snapshot *first = publish(world);
+    struct core_fixture *core = *state;
+    add_nodes(core, 1);
+    const struct snapshot *first = publish(core);
     assert_int_equal(first->capacity_generation, first->generation); /* a node came */
-    (void)world_reserve(world, "a", "node-0", "300");
-    const struct snapshot *less = publish(world);
+    (void)core_reserve(core, "a", "node-0", "300");
+    const struct snapshot *less = publish(core);
     assert_int_equal(less->capacity_generation, first->capacity_generation);
-    world_undo(world); /* the grant is taken back: that gives room, too */
-    const struct snapshot *undone = publish(world);
+    core_undo(core); /* the grant is taken back: that gives room, too */
+    const struct snapshot *undone = publish(core);
     assert_int_equal(undone->capacity_generation, undone->generation);
-    const struct snapshot *same = publish(world);
+    const struct snapshot *same = publish(core);
     assert_int_equal(same->capacity_generation, undone->capacity_generation);
     assert_true(same->generation > undone->generation);
     snapshot_unref(first);
@@ -400,20 +400,20 @@ static void room_tells_when_a_refused_pod_may_ask_again(void **state)
 
 static void what_gives_room_is_held_back_until_it_is_committed(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 2);
-    (void)world_reserve(world, "a", "node-0", "1000");
-    (void)world_reserve(world, "b", "node-1", "1000");
-    const struct snapshot *first = publish(world);
-    world_run_until_idle(world);
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-0", "1000");
+    (void)core_reserve(core, "b", "node-1", "1000");
+    const struct snapshot *first = publish(core);
+    core_run_until_idle(core);
 
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)world_reserve(world, "c", "node-1", "300");
-    (void)world_node(world, "new", two_a100, 2);
-    const struct change *const held[] = {&world->done[0], &world->done[2]};
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_reserve(core, "c", "node-1", "300");
+    (void)core_node(core, "new", two_a100, 2);
+    const struct change *const held[] = {&core->done[0], &core->done[2]};
     assert_true(change_gives_room(held[0]));
     assert_true(change_gives_room(held[1]));
-    const struct snapshot *less = ledger_publish(world->ledger, held, 2);
+    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
     assert_int_equal(less->capacity_generation, first->capacity_generation);
     assert_non_null(node_allocation(snapshot_node(less, TEXT("node-0")), TEXT("a")));
     assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("c")));
@@ -421,7 +421,7 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     assert_int_equal(less->nodes, 2);
     assert_int_equal(less->allocations, 3);
 
-    const struct snapshot *all = publish(world);
+    const struct snapshot *all = publish(core);
     assert_int_equal(all->capacity_generation, all->generation);
     assert_null(node_allocation(snapshot_node(all, TEXT("node-0")), TEXT("a")));
     assert_non_null(snapshot_node(all, TEXT("new")));
@@ -434,15 +434,15 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
 
 static void of_several_held_changes_of_a_node_the_first_decides(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 1);
-    (void)world_reserve(world, "a", "node-0", "300");
-    (void)world_reserve(world, "b", "node-0", "300");
-    world_run_until_idle(world);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)world_step(world, COMMAND_RELEASE, "b");
-    const struct change *const held[] = {&world->done[0], &world->done[1]};
-    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
+    struct core_fixture *core = *state;
+    add_nodes(core, 1);
+    (void)core_reserve(core, "a", "node-0", "300");
+    (void)core_reserve(core, "b", "node-0", "300");
+    core_run_until_idle(core);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
     assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
     assert_int_equal(snapshot->allocations, 2);
     assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* as the node shows it */
@@ -452,16 +452,16 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
 
 static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
-    add_nodes(world, 2);
-    (void)world_reserve(world, "a", "node-1", "300");
-    world_run_until_idle(world);
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    assert_int_equal(world_do(world, &clock), VERDICT_OK); /* of no node: nothing to hold */
-    const struct change *const held[] = {&world->done[0], &world->done[1]};
-    const struct snapshot *less = ledger_publish(world->ledger, held, 2);
-    const struct snapshot *all = publish(world);
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-1", "300");
+    core_run_until_idle(core);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* of no node: nothing to hold */
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
+    const struct snapshot *all = publish(core);
     assert_ptr_equal(less->index, all->index);
     assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("a")));
     assert_int_equal(less->allocations, 1);
@@ -472,16 +472,16 @@ static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **
 
 static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state)
 {
-    struct world *world = *state;
-    add_nodes(world, 2);
-    world_run_until_idle(world);
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    core_run_until_idle(core);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_int_equal(world_node(world, "heir", two_a100, 2), VERDICT_OK); /* takes the slot */
-    (void)world_reserve(world, "a", "heir", "300");
-    assert_int_equal(world->done[0].slot, world->done[1].slot);
-    const struct change *const held[] = {&world->done[0], &world->done[1]};
-    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 2);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the slot */
+    (void)core_reserve(core, "a", "heir", "300");
+    assert_int_equal(core->done[0].slot, core->done[1].slot);
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
     assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
     assert_null(snapshot_node(snapshot, TEXT("heir")));
     assert_null(snapshot_open(snapshot, TEXT("a"))); /* its node is not shown */
@@ -501,7 +501,7 @@ static uint32_t first_pod(void)
 }
 
 /* Reserves pods up to so many, and all of them are found. */
-static void reserve_up_to(struct world *world, uint32_t *pods, uint32_t most)
+static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t most)
 {
     const uint32_t first = first_pod();
     char uid[16];
@@ -514,10 +514,10 @@ static void reserve_up_to(struct world *world, uint32_t *pods, uint32_t most)
                                         .namespace = "default",
                                         .name = uid,
                                         .node = node,
-                                        .request = world_request(world, "1")};
-        assert_int_equal(world_do_quickly(world, &command), VERDICT_OK);
+                                        .request = core_request(core, "1")};
+        assert_int_equal(core_do_quickly(core, &command), VERDICT_OK);
     }
-    const struct snapshot *snapshot = publish(world);
+    const struct snapshot *snapshot = publish(core);
     for (uint32_t i = 0; i < *pods; i++) {
         (void)snprintf(uid, sizeof uid, "pod-%u", first + i);
         assert_non_null(snapshot_open(snapshot, text_of(uid)));
@@ -529,48 +529,48 @@ static void reserve_up_to(struct world *world, uint32_t *pods, uint32_t most)
 static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **state)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };
-    struct world *world = *state;
-    struct slot_index *index = slot_index_ref(world->ledger->open_index);
+    struct core_fixture *core = *state;
+    struct slot_index *index = slot_index_ref(core->ledger->open_index);
     uint32_t pods = 0;
     size_t at = 0;
-    add_nodes(world, 40);
+    add_nodes(core, 40);
     for (uint32_t i = 0; i < ENDED; i++) {
         char uid[16];
         (void)snprintf(uid, sizeof uid, "ended-%u", i);
-        assert_int_equal(world_reserve(world, uid, "node-0", "1"), VERDICT_OK);
-        assert_int_equal(world_step(world, COMMAND_RELEASE, uid), VERDICT_OK);
+        assert_int_equal(core_reserve(core, uid, "node-0", "1"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
     }
-    reserve_up_to(world, &pods, ROOM);
-    assert_ptr_equal(world->ledger->open_index, index);
-    assert_non_null(map_next(&world->ledger->open, &at));
+    reserve_up_to(core, &pods, ROOM);
+    assert_ptr_equal(core->ledger->open_index, index);
+    assert_non_null(map_next(&core->ledger->open, &at));
     assert_int_equal(at, 1);
-    reserve_up_to(world, &pods, ROOM + 1);
-    assert_ptr_not_equal(world->ledger->open_index, index);
+    reserve_up_to(core, &pods, ROOM + 1);
+    assert_ptr_not_equal(core->ledger->open_index, index);
     slot_index_unref(index);
 }
 
 static void the_index_of_names_is_made_anew_where_it_has_no_room(void **state)
 {
-    struct world *world = *state;
-    struct slot_index *index = slot_index_ref(world->ledger->index);
-    add_nodes(world, 768);
-    assert_ptr_equal(world->ledger->index, index);
-    world_show_quickly(world, "one-more", two_a100, 2);
-    assert_ptr_not_equal(world->ledger->index, index);
+    struct core_fixture *core = *state;
+    struct slot_index *index = slot_index_ref(core->ledger->index);
+    add_nodes(core, 768);
+    assert_ptr_equal(core->ledger->index, index);
+    core_show_quickly(core, "one-more", two_a100, 2);
+    assert_ptr_not_equal(core->ledger->index, index);
     slot_index_unref(index);
 }
 
 static void what_is_held_back_has_its_room_in_the_index(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
-    struct slot_index *index = slot_index_ref(world->ledger->index);
-    add_nodes(world, 768);
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    assert_ptr_equal(world->ledger->index, index);
-    const struct change *const held[] = {&world->done[0]};
-    const struct snapshot *snapshot = ledger_publish(world->ledger, held, 1);
-    assert_ptr_not_equal(world->ledger->index, index); /* made anew, without the one that left */
+    struct slot_index *index = slot_index_ref(core->ledger->index);
+    add_nodes(core, 768);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_ptr_equal(core->ledger->index, index);
+    const struct change *const held[] = {&core->done[0]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 1);
+    assert_ptr_not_equal(core->ledger->index, index); /* made anew, without the one that left */
     assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
     snapshot_unref(snapshot);
     slot_index_unref(index);
@@ -578,7 +578,7 @@ static void what_is_held_back_has_its_room_in_the_index(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
         IN_A_WORLD(every_node_is_found_by_name_over_many_pages),

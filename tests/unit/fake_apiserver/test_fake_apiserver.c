@@ -9,7 +9,7 @@
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/reflector.h"
 
-struct bench {
+struct fixture {
     struct fake_apiserver *fake;
     struct strbuf out;
     int status;
@@ -23,60 +23,61 @@ static int64_t fixed_wall(void *ctx)
 
 static int set_up(void **state)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
-    bench->fake = fake_apiserver_new("test");
-    fake_apiserver_set_clock(bench->fake, fixed_wall, NULL);
-    strbuf_init(&bench->out);
-    *state = bench;
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    fixture->fake = fake_apiserver_new("test");
+    fake_apiserver_set_clock(fixture->fake, fixed_wall, NULL);
+    strbuf_init(&fixture->out);
+    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct bench *bench = *state;
-    fake_apiserver_free(bench->fake);
-    strbuf_done(&bench->out);
-    xfree(bench);
+    struct fixture *fixture = *state;
+    fake_apiserver_free(fixture->fake);
+    strbuf_done(&fixture->out);
+    xfree(fixture);
     return 0;
 }
 
-static int ask(struct bench *bench, const char *method, const char *path, const char *body)
+static int ask(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
-    bench->status = fake_apiserver_request(bench->fake, method, path, text_of(body), &bench->out);
-    return bench->status;
+    fixture->status =
+        fake_apiserver_request(fixture->fake, method, path, text_of(body), &fixture->out);
+    return fixture->status;
 }
 
-static void expect(struct bench *bench, int status, const char *part)
+static void expect(struct fixture *fixture, int status, const char *part)
 {
-    if (bench->status != status || strstr(bench->out.data, part) == NULL)
-        fail_msg("expected %d and \"%s\", got %d and %s", status, part, bench->status,
-                 bench->out.data);
+    if (fixture->status != status || strstr(fixture->out.data, part) == NULL)
+        fail_msg("expected %d and \"%s\", got %d and %s", status, part, fixture->status,
+                 fixture->out.data);
 }
 
-static void lacks(struct bench *bench, const char *part)
+static void lacks(struct fixture *fixture, const char *part)
 {
-    if (strstr(bench->out.data, part) != NULL)
-        fail_msg("\"%s\" is in %s", part, bench->out.data);
+    if (strstr(fixture->out.data, part) != NULL)
+        fail_msg("\"%s\" is in %s", part, fixture->out.data);
 }
 
 /* The value of the first "key":"value". */
-static const char *field(struct bench *bench, const char *key)
+static const char *field(struct fixture *fixture, const char *key)
 {
     static char value[512];
     char sought[64];
 
     (void)snprintf(sought, sizeof sought, "\"%s\":\"", key);
-    const char *at = strstr(bench->out.data, sought);
+    const char *at = strstr(fixture->out.data, sought);
     assert_non_null(at);
     at += strlen(sought);
     (void)snprintf(value, sizeof value, "%.*s", (int)strcspn(at, "\""), at);
     return value;
 }
 
-static unsigned count(struct bench *bench, const char *part)
+static unsigned count(struct fixture *fixture, const char *part)
 {
     unsigned found = 0;
-    for (const char *at = bench->out.data; (at = strstr(at, part)) != NULL; at++)
+    for (const char *at = fixture->out.data; (at = strstr(at, part)) != NULL; at++)
         found++;
     return found;
 }
@@ -87,16 +88,16 @@ static const char vgpu_pod[] =
     "{\"metadata\":{\"name\":\"a\",\"labels\":{\"app\":\"x\"}},\"spec\":{\"containers\":[{\"name\":"
     "\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":300,\"cpu\":\"500m\"}}}]}}";
 
-static void add_pod(struct bench *bench, const char *name)
+static void add_pod(struct fixture *fixture, const char *name)
 {
     char body[256];
     (void)snprintf(body, sizeof body,
                    "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}",
                    name);
-    assert_int_equal(ask(bench, "POST", PODS, body), 201);
+    assert_int_equal(ask(fixture, "POST", PODS, body), 201);
 }
 
-static int bind_to(struct bench *bench, const char *name, const char *node)
+static int bind_to(struct fixture *fixture, const char *name, const char *node)
 {
     char path[256];
     char body[512];
@@ -105,39 +106,39 @@ static int bind_to(struct bench *bench, const char *name, const char *node)
                    "{\"metadata\":{\"name\":\"%s\",\"annotations\":{\"milligpu.io/x\":\"1\"}},"
                    "\"target\":{\"kind\":\"Node\",\"name\":\"%s\"}}",
                    name, node);
-    return ask(bench, "POST", path, body);
+    return ask(fixture, "POST", path, body);
 }
 
 /* ---- objects ---- */
 
 static void a_created_pod_is_what_the_api_server_makes_of_it(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, vgpu_pod);
-    expect(bench, 201, "\"phase\":\"Pending\"");
-    expect(bench, 201, "\"namespace\":\"default\"");
-    expect(bench, 201, "\"creationTimestamp\":\"2026-01-02T03:04:05Z\"");
-    expect(bench, 201, "\"schedulerName\":\"default-scheduler\"");
-    expect(bench, 201, "\"requests\":{\"nvidia.com/vgpu\":\"300\",\"cpu\":\"500m\"}");
-    assert_int_equal(strlen(field(bench, "uid")), 36);
-    assert_true(strtoull(field(bench, "resourceVersion"), NULL, 10) > 1);
-    ask(bench, "GET", PODS "/a", "");
-    expect(bench, 200, "\"kind\":\"Pod\",\"apiVersion\":\"v1\"");
-    ask(bench, "POST", PODS, vgpu_pod);
-    expect(bench, 409, "pods \\\"a\\\" already exists");
+    ask(fixture, "POST", PODS, vgpu_pod);
+    expect(fixture, 201, "\"phase\":\"Pending\"");
+    expect(fixture, 201, "\"namespace\":\"default\"");
+    expect(fixture, 201, "\"creationTimestamp\":\"2026-01-02T03:04:05Z\"");
+    expect(fixture, 201, "\"schedulerName\":\"default-scheduler\"");
+    expect(fixture, 201, "\"requests\":{\"nvidia.com/vgpu\":\"300\",\"cpu\":\"500m\"}");
+    assert_int_equal(strlen(field(fixture, "uid")), 36);
+    assert_true(strtoull(field(fixture, "resourceVersion"), NULL, 10) > 1);
+    ask(fixture, "GET", PODS "/a", "");
+    expect(fixture, 200, "\"kind\":\"Pod\",\"apiVersion\":\"v1\"");
+    ask(fixture, "POST", PODS, vgpu_pod);
+    expect(fixture, 409, "pods \\\"a\\\" already exists");
 }
 
 static void uids_are_the_same_in_every_run_and_differ_within_one(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     void *other = NULL;
     char first[64];
 
-    add_pod(bench, "a");
-    (void)snprintf(first, sizeof first, "%s", field(bench, "uid"));
-    add_pod(bench, "b");
-    assert_string_not_equal(field(bench, "uid"), first);
+    add_pod(fixture, "a");
+    (void)snprintf(first, sizeof first, "%s", field(fixture, "uid"));
+    add_pod(fixture, "b");
+    assert_string_not_equal(field(fixture, "uid"), first);
     assert_int_equal(set_up(&other), 0);
     add_pod(other, "z");
     assert_string_equal(field(other, "uid"), first);
@@ -146,7 +147,7 @@ static void uids_are_the_same_in_every_run_and_differ_within_one(void **state)
 
 static void amounts_become_canonical(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const struct {
         const char *given;
         const char *stored;
@@ -160,15 +161,15 @@ static void amounts_become_canonical(void **state)
                        "{\"metadata\":{\"generateName\":\"p-\"},\"spec\":{\"containers\":[{"
                        "\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":%s}}}]}}",
                        row[i].given);
-        ask(bench, "POST", PODS, body);
+        ask(fixture, "POST", PODS, body);
         (void)snprintf(part, sizeof part, "\"limits\":{\"nvidia.com/vgpu\":%s}", row[i].stored);
-        expect(bench, 201, part);
+        expect(fixture, 201, part);
     }
 }
 
 static void amounts_that_the_api_server_refuses_are_refused(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const struct {
         const char *given;
         int status;
@@ -191,16 +192,16 @@ static void amounts_that_the_api_server_refuses_are_refused(void **state)
                        "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{"
                        "\"name\":\"c\",\"resources\":{%s}}]}}",
                        row[i].given);
-        ask(bench, "POST", PODS, body);
-        expect(bench, row[i].status, row[i].text);
+        ask(fixture, "POST", PODS, body);
+        expect(fixture, row[i].status, row[i].text);
     }
-    ask(bench, "GET", PODS, "");
-    expect(bench, 200, "\"items\":[]");
+    ask(fixture, "GET", PODS, "");
+    expect(fixture, 200, "\"items\":[]");
 }
 
 static void bad_bodies_are_refused_with_a_reason(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const struct {
         const char *body;
         int status;
@@ -225,14 +226,14 @@ static void bad_bodies_are_refused_with_a_reason(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        ask(bench, "POST", PODS, row[i].body);
-        expect(bench, row[i].status, row[i].text);
+        ask(fixture, "POST", PODS, row[i].body);
+        expect(fixture, row[i].status, row[i].text);
     }
 }
 
 static void paths_and_methods_that_are_not_there_say_so(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const struct {
         const char *method;
         const char *path;
@@ -264,262 +265,262 @@ static void paths_and_methods_that_are_not_there_say_so(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        ask(bench, row[i].method, row[i].path, "");
-        if (bench->status != row[i].status)
-            fail_msg("%s %s: %d", row[i].method, row[i].path, bench->status);
-        expect(bench, row[i].status, "\"kind\":\"Status\"");
+        ask(fixture, row[i].method, row[i].path, "");
+        if (fixture->status != row[i].status)
+            fail_msg("%s %s: %d", row[i].method, row[i].path, fixture->status);
+        expect(fixture, row[i].status, "\"kind\":\"Status\"");
     }
 }
 
 static void the_cluster_has_an_identity_and_a_version(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char first[64];
     struct fake_apiserver *other = fake_apiserver_new("other");
 
-    ask(bench, "GET", "/api/v1/namespaces/kube-system", "");
-    (void)snprintf(first, sizeof first, "%s", field(bench, "uid"));
+    ask(fixture, "GET", "/api/v1/namespaces/kube-system", "");
+    (void)snprintf(first, sizeof first, "%s", field(fixture, "uid"));
     assert_int_equal(strlen(first), 36);
     (void)fake_apiserver_request(other, "GET", "/api/v1/namespaces/kube-system", TEXT(""),
-                                 &bench->out);
-    assert_string_not_equal(field(bench, "uid"), first);
+                                 &fixture->out);
+    assert_string_not_equal(field(fixture, "uid"), first);
     fake_apiserver_free(other);
-    ask(bench, "GET", "/version", "");
-    expect(bench, 200, "gitVersion");
-    ask(bench, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    ask(fixture, "GET", "/version", "");
+    expect(fixture, 200, "gitVersion");
+    ask(fixture, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         "{\"spec\":{\"resourceAttributes\":{\"verb\":\"list\"}}}");
-    expect(bench, 201, "\"status\":{\"allowed\":true}");
+    expect(fixture, 201, "\"status\":{\"allowed\":true}");
 }
 
 /* ---- binding ---- */
 
 static void a_binding_is_one_write(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    const unsigned long long before = strtoull(field(bench, "resourceVersion"), NULL, 10);
-    bind_to(bench, "a", "n1");
-    expect(bench, 201, "\"status\":\"Success\",\"code\":201");
+    add_pod(fixture, "a");
+    const unsigned long long before = strtoull(field(fixture, "resourceVersion"), NULL, 10);
+    bind_to(fixture, "a", "n1");
+    expect(fixture, 201, "\"status\":\"Success\",\"code\":201");
     char path[128];
     (void)snprintf(path, sizeof path, "/api/v1/pods?watch=1&resourceVersion=%llu", before);
-    ask(bench, "GET", path, "");
-    assert_int_equal(count(bench, "\"type\":\"MODIFIED\""), 1);
-    assert_int_equal(count(bench, "\n"), 1);
-    expect(bench, 200, "\"nodeName\":\"n1\"");
-    expect(bench, 200, "\"annotations\":{\"milligpu.io/x\":\"1\"}");
-    expect(bench, 200,
+    ask(fixture, "GET", path, "");
+    assert_int_equal(count(fixture, "\"type\":\"MODIFIED\""), 1);
+    assert_int_equal(count(fixture, "\n"), 1);
+    expect(fixture, 200, "\"nodeName\":\"n1\"");
+    expect(fixture, 200, "\"annotations\":{\"milligpu.io/x\":\"1\"}");
+    expect(fixture, 200,
            "{\"type\":\"PodScheduled\",\"status\":\"True\",\"lastTransitionTime\":"
            "\"2026-01-02T03:04:05Z\"}");
 }
 
 static void annotations_of_a_binding_are_merged(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS,
+    ask(fixture, "POST", PODS,
         "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"old\",\"kept\":\"yes\"}},\"spec\":{"
         "\"containers\":[{\"name\":\"c\"}]}}");
-    ask(bench, "POST", PODS "/a/binding",
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"new\"}},"
         "\"target\":{\"name\":\"n\"}}");
-    ask(bench, "GET", PODS "/a", "");
-    expect(bench, 200, "\"annotations\":{\"k\":\"new\",\"kept\":\"yes\"}");
+    ask(fixture, "GET", PODS "/a", "");
+    expect(fixture, 200, "\"annotations\":{\"k\":\"new\",\"kept\":\"yes\"}");
 }
 
 static void a_bound_pod_is_not_bound_again(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    bind_to(bench, "a", "n1");
-    bind_to(bench, "a", "n1");
-    expect(bench, 409, "pod a is already assigned to node \\\"n1\\\"");
-    expect(bench, 409, "\"reason\":\"Conflict\"");
-    expect(bench, 409, "pods/binding");
+    add_pod(fixture, "a");
+    bind_to(fixture, "a", "n1");
+    bind_to(fixture, "a", "n1");
+    expect(fixture, 409, "pod a is already assigned to node \\\"n1\\\"");
+    expect(fixture, 409, "\"reason\":\"Conflict\"");
+    expect(fixture, 409, "pods/binding");
 }
 
 static void a_binding_for_another_uid_is_a_conflict(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    ask(bench, "POST", PODS "/a/binding",
+    add_pod(fixture, "a");
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"uid\":\"other\"},\"target\":{\"name\":\"n\"}}");
-    expect(bench, 409, "Precondition failed: UID in precondition: other");
-    ask(bench, "POST", PODS "/a/binding",
+    expect(fixture, 409, "Precondition failed: UID in precondition: other");
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"},\"target\":{\"name\":\"n\"}}");
     expect(
-        bench, 409,
+        fixture, 409,
         "Operation cannot be fulfilled on pods \\\"a\\\": StorageError: invalid object, Code: 4, "
         "Key: /registry/pods/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
         "failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ");
-    ask(bench, "GET", PODS "/a", "");
-    lacks(bench, "nodeName");
+    ask(fixture, "GET", PODS "/a", "");
+    lacks(fixture, "nodeName");
 }
 
 static void a_binding_is_judged_before_the_pod_is(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    ask(bench, "POST", PODS "/none/binding",
+    add_pod(fixture, "a");
+    ask(fixture, "POST", PODS "/none/binding",
         "{\"metadata\":{\"name\":\"none\"},\"target\":{\"name\":\"n\"}}");
-    expect(bench, 404, "pods \\\"none\\\" not found");
-    ask(bench, "POST", PODS "/a/binding",
+    expect(fixture, 404, "pods \\\"none\\\" not found");
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"b\"},\"target\":{\"name\":\"n\"}}");
-    expect(bench, 400, "name in URL does not match");
-    ask(bench, "POST", PODS "/a/binding",
+    expect(fixture, 400, "name in URL does not match");
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"namespace\":\"x\"},\"target\":{\"name\":\"n\"}}");
-    expect(bench, 400, "namespace");
-    ask(bench, "POST", PODS "/a/binding", "{\"metadata\":{\"name\":\"a\"}}");
-    expect(bench, 500, "target.name: Required value");
-    ask(bench, "POST", PODS "/a/binding",
+    expect(fixture, 400, "namespace");
+    ask(fixture, "POST", PODS "/a/binding", "{\"metadata\":{\"name\":\"a\"}}");
+    expect(fixture, 500, "target.name: Required value");
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\"},\"target\":{\"kind\":\"Pod\",\"name\":\"n\"}}");
-    expect(bench, 500, "target.kind");
-    ask(bench, "POST", PODS "/a/binding", "{");
-    expect(bench, 400, "Binding");
+    expect(fixture, 500, "target.kind");
+    ask(fixture, "POST", PODS "/a/binding", "{");
+    expect(fixture, 400, "Binding");
 }
 
 static void a_pod_that_waits_for_its_gates_or_its_end_is_not_bound(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS,
+    ask(fixture, "POST", PODS,
         "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingGates\":[{\"name\":\"x\"}],"
         "\"containers\":[{\"name\":\"c\"}]}}");
-    bind_to(bench, "g", "n");
-    expect(bench, 409, "non-empty .spec.schedulingGates");
-    add_pod(bench, "a");
-    bind_to(bench, "a", "n");
-    ask(bench, "DELETE", PODS "/a", "");
-    expect(bench, 200, "\"deletionTimestamp\":\"2026-01-02T03:04:05Z\"");
-    bind_to(bench, "a", "n");
-    expect(bench, 409, "is being deleted");
+    bind_to(fixture, "g", "n");
+    expect(fixture, 409, "non-empty .spec.schedulingGates");
+    add_pod(fixture, "a");
+    bind_to(fixture, "a", "n");
+    ask(fixture, "DELETE", PODS "/a", "");
+    expect(fixture, 200, "\"deletionTimestamp\":\"2026-01-02T03:04:05Z\"");
+    bind_to(fixture, "a", "n");
+    expect(fixture, 409, "is being deleted");
 }
 
 /* ---- patches ---- */
 
 static void a_patch_of_status_leaves_the_rest_alone(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    ask(bench, "PATCH", PODS "/a/status",
+    add_pod(fixture, "a");
+    ask(fixture, "PATCH", PODS "/a/status",
         "{\"status\":{\"phase\":\"Running\"},\"spec\":{\"nodeName\":\"x\"}}");
-    expect(bench, 200, "\"phase\":\"Running\"");
-    lacks(bench, "nodeName");
-    ask(bench, "PATCH", PODS "/a",
+    expect(fixture, 200, "\"phase\":\"Running\"");
+    lacks(fixture, "nodeName");
+    ask(fixture, "PATCH", PODS "/a",
         "{\"status\":{\"phase\":\"Failed\"},"
         "\"metadata\":{\"name\":\"b\",\"labels\":{\"l\":\"1\"}}}");
-    expect(bench, 200, "\"phase\":\"Running\"");
-    expect(bench, 200, "\"labels\":{\"l\":\"1\"}");
-    expect(bench, 200, "\"name\":\"a\"");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":null}}}");
-    expect(bench, 200, "\"labels\":{}");
+    expect(fixture, 200, "\"phase\":\"Running\"");
+    expect(fixture, 200, "\"labels\":{\"l\":\"1\"}");
+    expect(fixture, 200, "\"name\":\"a\"");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":null}}}");
+    expect(fixture, 200, "\"labels\":{}");
 }
 
 static void a_patch_that_changes_nothing_writes_nothing(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char rv[32];
 
-    add_pod(bench, "a");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
-    (void)snprintf(rv, sizeof rv, "%s", field(bench, "resourceVersion"));
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
-    assert_string_equal(field(bench, "resourceVersion"), rv);
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"2\"}}}");
-    assert_string_not_equal(field(bench, "resourceVersion"), rv);
+    add_pod(fixture, "a");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
+    (void)snprintf(rv, sizeof rv, "%s", field(fixture, "resourceVersion"));
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"1\"}}}");
+    assert_string_equal(field(fixture, "resourceVersion"), rv);
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":\"2\"}}}");
+    assert_string_not_equal(field(fixture, "resourceVersion"), rv);
 }
 
 static void the_version_grows_with_every_write_and_with_nothing_else(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    const uint64_t version = fake_apiserver_version(bench->fake);
-    assert_int_equal(version, strtoull(field(bench, "resourceVersion"), NULL, 10));
-    ask(bench, "GET", PODS "/a", "");
-    ask(bench, "PATCH", PODS "/a", "{}");
-    ask(bench, "DELETE", PODS "/b", "");
-    assert_int_equal(fake_apiserver_version(bench->fake), version);
-    bind_to(bench, "a", "n");
-    assert_int_equal(fake_apiserver_version(bench->fake), version + 1);
+    add_pod(fixture, "a");
+    const uint64_t version = fake_apiserver_version(fixture->fake);
+    assert_int_equal(version, strtoull(field(fixture, "resourceVersion"), NULL, 10));
+    ask(fixture, "GET", PODS "/a", "");
+    ask(fixture, "PATCH", PODS "/a", "{}");
+    ask(fixture, "DELETE", PODS "/b", "");
+    assert_int_equal(fake_apiserver_version(fixture->fake), version);
+    bind_to(fixture, "a", "n");
+    assert_int_equal(fake_apiserver_version(fixture->fake), version + 1);
 }
 
 static void patches_have_preconditions_and_limits(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    ask(bench, "PATCH", PODS "/none", "{}");
-    expect(bench, 404, "not found");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"resourceVersion\":\"1\"}}");
-    expect(bench, 409, "has been modified");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"uid\":\"x\"}}");
-    expect(bench, 409, "UID in precondition");
-    ask(bench, "PATCH", PODS "/a", "{\"spec\":{\"nodeName\":\"n\"}}");
-    expect(bench, 422, "spec: Forbidden");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":1}}}");
-    expect(bench, 400, "annotations");
-    ask(bench, "PATCH", PODS "/a", "[]");
-    expect(bench, 400, "expected an object");
+    add_pod(fixture, "a");
+    ask(fixture, "PATCH", PODS "/none", "{}");
+    expect(fixture, 404, "not found");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"resourceVersion\":\"1\"}}");
+    expect(fixture, 409, "has been modified");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"uid\":\"x\"}}");
+    expect(fixture, 409, "UID in precondition");
+    ask(fixture, "PATCH", PODS "/a", "{\"spec\":{\"nodeName\":\"n\"}}");
+    expect(fixture, 422, "spec: Forbidden");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"k\":1}}}");
+    expect(fixture, 400, "annotations");
+    ask(fixture, "PATCH", PODS "/a", "[]");
+    expect(fixture, 400, "expected an object");
 }
 
 static void advertised_capacity_shows_in_allocatable(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", "/api/v1/nodes",
+    ask(fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"n1\"},\"status\":{\"capacity\":{\"cpu\":\"8\"}}}");
-    expect(bench, 201, "\"allocatable\":{\"cpu\":\"8\"}");
-    ask(bench, "PATCH", "/api/v1/nodes/n1/status",
+    expect(fixture, 201, "\"allocatable\":{\"cpu\":\"8\"}");
+    ask(fixture, "PATCH", "/api/v1/nodes/n1/status",
         "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8k\"}}}");
-    expect(bench, 200, "\"allocatable\":{\"cpu\":\"8\",\"nvidia.com/vgpu\":\"8k\"}");
-    ask(bench, "PATCH", "/api/v1/nodes/n1",
+    expect(fixture, 200, "\"allocatable\":{\"cpu\":\"8\",\"nvidia.com/vgpu\":\"8k\"}");
+    ask(fixture, "PATCH", "/api/v1/nodes/n1",
         "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
-    expect(bench, 200, "\"milligpu.io/bell\":\"1\"");
-    ask(bench, "DELETE", "/api/v1/nodes/n1", "");
-    assert_int_equal(bench->status, 200);
-    ask(bench, "GET", "/api/v1/nodes/n1", "");
-    expect(bench, 404, "nodes \\\"n1\\\" not found");
+    expect(fixture, 200, "\"milligpu.io/bell\":\"1\"");
+    ask(fixture, "DELETE", "/api/v1/nodes/n1", "");
+    assert_int_equal(fixture->status, 200);
+    ask(fixture, "GET", "/api/v1/nodes/n1", "");
+    expect(fixture, 404, "nodes \\\"n1\\\" not found");
 }
 
 static void the_wake_up_object_is_created_once_and_patched_often(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const char path[] = "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities";
     static const char body[] = "{\"metadata\":{\"name\":\"bell\"},\"storageClassName\":\"none\"}";
 
-    ask(bench, "POST", path, body);
-    expect(bench, 201, "\"kind\":\"CSIStorageCapacity\"");
-    ask(bench, "POST", path, body);
-    expect(bench, 409, "AlreadyExists");
-    ask(bench, "PATCH", "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities/bell",
+    ask(fixture, "POST", path, body);
+    expect(fixture, 201, "\"kind\":\"CSIStorageCapacity\"");
+    ask(fixture, "POST", path, body);
+    expect(fixture, 409, "AlreadyExists");
+    ask(fixture, "PATCH", "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities/bell",
         "{\"metadata\":{\"annotations\":{\"ring\":\"2\"}}}");
-    expect(bench, 200, "\"ring\":\"2\"");
-    ask(bench, "GET", path, "");
-    expect(bench, 200, "\"kind\":\"CSIStorageCapacityList\"");
+    expect(fixture, 200, "\"ring\":\"2\"");
+    ask(fixture, "GET", path, "");
+    expect(fixture, 200, "\"kind\":\"CSIStorageCapacityList\"");
 }
 
 static void only_the_last_thousand_events_are_kept(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (int i = 0; i < 1010; i++) {
         char body[128];
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"name\":\"e%d\"},\"note\":\"n\"}", i);
         assert_int_equal(
-            ask(bench, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", body), 201);
+            ask(fixture, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", body), 201);
     }
-    ask(bench, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "");
-    assert_int_equal(count(bench, "\"note\""), 1000);
-    lacks(bench, "\"name\":\"e9\"");
-    expect(bench, 200, "\"name\":\"e10\"");
+    ask(fixture, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "");
+    assert_int_equal(count(fixture, "\"note\""), 1000);
+    lacks(fixture, "\"name\":\"e9\"");
+    expect(fixture, 200, "\"name\":\"e10\"");
 }
 
-static void bind_version(struct bench *bench, uint64_t version)
+static void bind_version(struct fixture *fixture, uint64_t version)
 {
     char body[128];
 
@@ -527,15 +528,15 @@ static void bind_version(struct bench *bench, uint64_t version)
                    "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"%llu\"},\"target\":{"
                    "\"name\":\"n\"}}",
                    (unsigned long long)version);
-    ask(bench, "POST", PODS "/a/binding", body);
+    ask(fixture, "POST", PODS "/a/binding", body);
 }
 
-static uint64_t version_of_a(struct bench *bench)
+static uint64_t version_of_a(struct fixture *fixture)
 {
     unsigned long long version = 0;
 
-    ask(bench, "GET", PODS "/a", "");
-    const char *at = strstr(bench->out.data, "\"resourceVersion\":\"");
+    ask(fixture, "GET", PODS "/a", "");
+    const char *at = strstr(fixture->out.data, "\"resourceVersion\":\"");
     assert_non_null(at);
     assert_int_equal(sscanf(at, "\"resourceVersion\":\"%llu\"", &version), 1);
     return version;
@@ -543,168 +544,171 @@ static uint64_t version_of_a(struct bench *bench)
 
 static void a_binding_lands_on_the_version_that_it_names_and_no_other(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    const uint64_t judged = version_of_a(bench);
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"x\":\"1\"}}}");
-    bind_version(bench, judged);
-    expect(bench, 409, "ResourceVersion in precondition");
-    bind_version(bench, judged + 100); /* nor on one that is to come */
-    expect(bench, 409, "ResourceVersion in precondition");
-    const uint64_t now = version_of_a(bench);
+    add_pod(fixture, "a");
+    const uint64_t judged = version_of_a(fixture);
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"x\":\"1\"}}}");
+    bind_version(fixture, judged);
+    expect(fixture, 409, "ResourceVersion in precondition");
+    bind_version(fixture, judged + 100); /* nor on one that is to come */
+    expect(fixture, 409, "ResourceVersion in precondition");
+    const uint64_t now = version_of_a(fixture);
     assert_true(now > judged);
-    bind_version(bench, now);
-    expect(bench, 201, "");
-    bind_version(bench, now); /* the very same again: the precondition comes first */
-    expect(bench, 409, "ResourceVersion in precondition");
+    bind_version(fixture, now);
+    expect(fixture, 201, "");
+    bind_version(fixture, now); /* the very same again: the precondition comes first */
+    expect(fixture, 409, "ResourceVersion in precondition");
 }
 
 /* ---- deletion ---- */
 
 static void a_pod_that_runs_ends_in_two_steps(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    bind_to(bench, "a", "n");
-    ask(bench, "DELETE", PODS "/a", "{\"preconditions\":{\"uid\":\"other\"}}");
-    expect(bench, 409, "Precondition failed");
-    ask(bench, "DELETE", PODS "/a", "");
-    expect(bench, 200, "\"deletionGracePeriodSeconds\":30");
-    ask(bench, "GET", PODS "/a", "");
-    expect(bench, 200, "deletionTimestamp");
-    ask(bench, "DELETE", PODS "/a?gracePeriodSeconds=0", "");
-    assert_int_equal(bench->status, 200);
-    ask(bench, "GET", PODS "/a", "");
-    assert_int_equal(bench->status, 404);
+    add_pod(fixture, "a");
+    bind_to(fixture, "a", "n");
+    ask(fixture, "DELETE", PODS "/a", "{\"preconditions\":{\"uid\":\"other\"}}");
+    expect(fixture, 409, "Precondition failed");
+    ask(fixture, "DELETE", PODS "/a", "");
+    expect(fixture, 200, "\"deletionGracePeriodSeconds\":30");
+    ask(fixture, "GET", PODS "/a", "");
+    expect(fixture, 200, "deletionTimestamp");
+    ask(fixture, "DELETE", PODS "/a?gracePeriodSeconds=0", "");
+    assert_int_equal(fixture->status, 200);
+    ask(fixture, "GET", PODS "/a", "");
+    assert_int_equal(fixture->status, 404);
 }
 
 static void a_pod_that_no_kubelet_saw_is_gone_at_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    ask(bench, "DELETE", PODS "/a", "");
-    assert_int_equal(bench->status, 200);
-    ask(bench, "DELETE", PODS "/a", "");
-    expect(bench, 404, "not found");
-    add_pod(bench, "b");
-    bind_to(bench, "b", "n");
-    ask(bench, "DELETE", PODS "/b", "{\"gracePeriodSeconds\":0}");
-    ask(bench, "GET", PODS "/b", "");
-    assert_int_equal(bench->status, 404);
+    add_pod(fixture, "a");
+    ask(fixture, "DELETE", PODS "/a", "");
+    assert_int_equal(fixture->status, 200);
+    ask(fixture, "DELETE", PODS "/a", "");
+    expect(fixture, 404, "not found");
+    add_pod(fixture, "b");
+    bind_to(fixture, "b", "n");
+    ask(fixture, "DELETE", PODS "/b", "{\"gracePeriodSeconds\":0}");
+    ask(fixture, "GET", PODS "/b", "");
+    assert_int_equal(fixture->status, 404);
 }
 
 /* ---- lists and watches ---- */
 
 static void a_list_in_pages_is_one_snapshot(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[256];
 
     for (int i = 0; i < 5; i++) {
         const char name[] = {(char)('e' - i), '\0'};
-        add_pod(bench, name);
+        add_pod(fixture, name);
     }
-    ask(bench, "GET", "/api/v1/pods?limit=2", "");
-    assert_int_equal(count(bench, "\"kind\":\"Pod\","), 2);
-    expect(bench, 200, "\"name\":\"a\"");
+    ask(fixture, "GET", "/api/v1/pods?limit=2", "");
+    assert_int_equal(count(fixture, "\"kind\":\"Pod\","), 2);
+    expect(fixture, 200, "\"name\":\"a\"");
     char rv[32];
-    (void)snprintf(rv, sizeof rv, "%s", field(bench, "resourceVersion"));
-    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s", field(bench, "continue"));
-    ask(bench, "DELETE", PODS "/d", "");
-    add_pod(bench, "cc");
-    ask(bench, "GET", path, "");
-    expect(bench, 200, "\"name\":\"c\"");
-    expect(bench, 200, "\"name\":\"d\"");
-    lacks(bench, "\"name\":\"cc\"");
-    assert_string_equal(field(bench, "resourceVersion"), rv);
-    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s", field(bench, "continue"));
-    ask(bench, "GET", path, "");
-    expect(bench, 200, "\"name\":\"e\"");
-    lacks(bench, "continue");
+    (void)snprintf(rv, sizeof rv, "%s", field(fixture, "resourceVersion"));
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s",
+                   field(fixture, "continue"));
+    ask(fixture, "DELETE", PODS "/d", "");
+    add_pod(fixture, "cc");
+    ask(fixture, "GET", path, "");
+    expect(fixture, 200, "\"name\":\"c\"");
+    expect(fixture, 200, "\"name\":\"d\"");
+    lacks(fixture, "\"name\":\"cc\"");
+    assert_string_equal(field(fixture, "resourceVersion"), rv);
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s",
+                   field(fixture, "continue"));
+    ask(fixture, "GET", path, "");
+    expect(fixture, 200, "\"name\":\"e\"");
+    lacks(fixture, "continue");
 }
 
 static void an_old_continue_token_is_expired(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[256];
 
-    add_pod(bench, "a");
-    add_pod(bench, "b");
-    ask(bench, "GET", "/api/v1/pods?limit=1", "");
-    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=1&continue=%s", field(bench, "continue"));
-    fake_apiserver_compact(bench->fake);
-    ask(bench, "GET", path, "");
-    expect(bench, 410, "\"reason\":\"Expired\"");
+    add_pod(fixture, "a");
+    add_pod(fixture, "b");
+    ask(fixture, "GET", "/api/v1/pods?limit=1", "");
+    (void)snprintf(path, sizeof path, "/api/v1/pods?limit=1&continue=%s",
+                   field(fixture, "continue"));
+    fake_apiserver_compact(fixture->fake);
+    ask(fixture, "GET", path, "");
+    expect(fixture, 410, "\"reason\":\"Expired\"");
 }
 
 static void field_selectors_select(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    add_pod(bench, "b");
-    bind_to(bench, "b", "n1");
-    ask(bench, "PATCH", PODS "/b/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
-    ask(bench, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "");
-    lacks(bench, "\"name\":\"a\"");
-    expect(bench, 200, "\"name\":\"b\"");
-    ask(bench, "GET",
+    add_pod(fixture, "a");
+    add_pod(fixture, "b");
+    bind_to(fixture, "b", "n1");
+    ask(fixture, "PATCH", PODS "/b/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
+    ask(fixture, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "");
+    lacks(fixture, "\"name\":\"a\"");
+    expect(fixture, 200, "\"name\":\"b\"");
+    ask(fixture, "GET",
         "/api/v1/pods?fieldSelector=status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed", "");
-    expect(bench, 200, "\"name\":\"a\"");
-    lacks(bench, "\"name\":\"b\"");
-    ask(bench, "GET", "/api/v1/pods?fieldSelector=metadata.name%3D%3Da", "");
-    assert_int_equal(count(bench, "\"uid\""), 1);
-    ask(bench, "GET", "/api/v1/namespaces/other/pods", "");
-    expect(bench, 200, "\"items\":[]");
+    expect(fixture, 200, "\"name\":\"a\"");
+    lacks(fixture, "\"name\":\"b\"");
+    ask(fixture, "GET", "/api/v1/pods?fieldSelector=metadata.name%3D%3Da", "");
+    assert_int_equal(count(fixture, "\"uid\""), 1);
+    ask(fixture, "GET", "/api/v1/namespaces/other/pods", "");
+    expect(fixture, 200, "\"items\":[]");
 }
 
 static void leaving_a_selection_is_being_deleted(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const char path[] =
         "/api/v1/pods?watch=1&resourceVersion=1&fieldSelector=status.phase!%3DSucceeded";
 
-    add_pod(bench, "a");
-    ask(bench, "PATCH", PODS "/a/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}");
-    ask(bench, "GET", path, "");
-    assert_int_equal(count(bench, "\n"), 2);
-    expect(bench, 200, "{\"type\":\"ADDED\"");
-    expect(bench, 200, "{\"type\":\"DELETED\"");
+    add_pod(fixture, "a");
+    ask(fixture, "PATCH", PODS "/a/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}");
+    ask(fixture, "GET", path, "");
+    assert_int_equal(count(fixture, "\n"), 2);
+    expect(fixture, 200, "{\"type\":\"ADDED\"");
+    expect(fixture, 200, "{\"type\":\"DELETED\"");
 }
 
 static void a_watch_from_before_the_compaction_is_gone(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
-    fake_apiserver_compact(bench->fake);
-    ask(bench, "GET", "/api/v1/pods?watch=true&resourceVersion=1", "");
-    expect(bench, 200, "{\"type\":\"ERROR\"");
-    expect(bench, 200, "\"reason\":\"Expired\",\"code\":410");
-    ask(bench, "GET", "/api/v1/pods?watch=true", "");
-    expect(bench, 200, "{\"type\":\"ADDED\"");
-    ask(bench, "GET", "/api/v1/pods?watch=true&resourceVersion=99999", "");
-    expect(bench, 200, "\"code\":504");
+    add_pod(fixture, "a");
+    fake_apiserver_compact(fixture->fake);
+    ask(fixture, "GET", "/api/v1/pods?watch=true&resourceVersion=1", "");
+    expect(fixture, 200, "{\"type\":\"ERROR\"");
+    expect(fixture, 200, "\"reason\":\"Expired\",\"code\":410");
+    ask(fixture, "GET", "/api/v1/pods?watch=true", "");
+    expect(fixture, 200, "{\"type\":\"ADDED\"");
+    ask(fixture, "GET", "/api/v1/pods?watch=true&resourceVersion=99999", "");
+    expect(fixture, 200, "\"code\":504");
 }
 
 static void the_oldest_events_are_compacted_away_by_themselves(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    add_pod(bench, "a");
+    add_pod(fixture, "a");
     for (int i = 0; i <= FAKE_EVENTS_MAX; i++) {
         char body[96];
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{\"i\":\"%d\"}}}", i);
-        assert_int_equal(ask(bench, "PATCH", PODS "/a", body), 200);
+        assert_int_equal(ask(fixture, "PATCH", PODS "/a", body), 200);
     }
-    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=2", "");
-    expect(bench, 200, "\"code\":410");
-    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=8000", "");
-    expect(bench, 200, "MODIFIED");
+    ask(fixture, "GET", "/api/v1/pods?watch=1&resourceVersion=2", "");
+    expect(fixture, 200, "\"code\":410");
+    ask(fixture, "GET", "/api/v1/pods?watch=1&resourceVersion=8000", "");
+    expect(fixture, 200, "MODIFIED");
 }
 
 /* ---- kube_ops ---- */
@@ -750,11 +754,11 @@ static void begin(struct heard *heard, uint64_t id, const char *path)
 
 static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct heard heard = {.start_more = true};
 
     strbuf_init(&heard.text);
-    fake_apiserver_ops(bench->fake, &heard.ops);
+    fake_apiserver_ops(fixture->fake, &heard.ops);
     assert_string_equal(heard.ops.name(heard.ops.ctx), "test");
     begin(&heard, 1, "/api/v1/nodes");
     heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
@@ -768,23 +772,23 @@ static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **sta
 
 static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
-    fake_apiserver_ops(bench->fake, &heard.ops);
+    fake_apiserver_ops(fixture->fake, &heard.ops);
     begin(&heard, 1, "/api/v1/pods?watch=1&resourceVersion=1");
     heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
     assert_int_equal(heard.pieces, 1);
     heard.ops.poll(heard.ops.ctx, 1, &heard, hear);
     assert_int_equal(heard.pieces, 1);
-    add_pod(bench, "a");
+    add_pod(fixture, "a");
     heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
     assert_int_equal(heard.pieces, 2);
     heard.cancel_at_data = 1;
-    add_pod(bench, "b");
+    add_pod(fixture, "b");
     heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
-    add_pod(bench, "unheard");
+    add_pod(fixture, "unheard");
     heard.ops.wake(heard.ops.ctx);
     heard.ops.poll(heard.ops.ctx, 60000, &heard, hear);
     assert_int_equal(heard.pieces, 3);
@@ -796,11 +800,11 @@ static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
 
 static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
-    fake_apiserver_ops(bench->fake, &heard.ops);
+    fake_apiserver_ops(fixture->fake, &heard.ops);
     begin(&heard, 1,
           "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true");
     for (int i = 0; i < 50 && !heard.done; i++)
@@ -813,7 +817,7 @@ static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
 
 static void one_request_can_be_fetched(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const struct kube_request request = {.id = 5,
                                          .method = "GET",
                                          .path = "/api/v1/namespaces/kube-system",
@@ -822,9 +826,9 @@ static void one_request_can_be_fetched(void **state)
     struct kube_ops ops;
     struct err err;
 
-    fake_apiserver_ops(bench->fake, &ops);
-    assert_int_equal(kube_fetch(&ops, &request, &bench->out, &err), 200);
-    assert_int_equal(strlen(field(bench, "uid")), 36);
+    fake_apiserver_ops(fixture->fake, &ops);
+    assert_int_equal(kube_fetch(&ops, &request, &fixture->out, &err), 200);
+    assert_int_equal(strlen(field(fixture, "uid")), 36);
     ops.free(ops.ctx);
 }
 

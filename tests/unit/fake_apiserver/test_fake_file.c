@@ -8,33 +8,33 @@
 
 #include "milligpu/fake_apiserver.h"
 
-struct bench {
+struct fixture {
     struct fake_apiserver *fake;
     struct strbuf out;
     struct err err;
 };
 
-static struct bench bench;
+static struct fixture fixture;
 
 static int set_up(void **state)
 {
     (void)state;
-    bench.fake = fake_apiserver_new("file");
-    strbuf_init(&bench.out);
+    fixture.fake = fake_apiserver_new("file");
+    strbuf_init(&fixture.out);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fake_apiserver_free(bench.fake);
-    strbuf_done(&bench.out);
+    fake_apiserver_free(fixture.fake);
+    strbuf_done(&fixture.out);
     return 0;
 }
 
 static int load(const char *text)
 {
-    return fake_apiserver_load_text(bench.fake, "cluster", text_of(text), &bench.err);
+    return fake_apiserver_load_text(fixture.fake, "cluster", text_of(text), &fixture.err);
 }
 
 static void refuses(const char *text, const char *why)
@@ -43,19 +43,19 @@ static void refuses(const char *text, const char *why)
 
     if (load(text) >= 0)
         fail_msg("accepted: %s", text);
-    if (strstr(bench.err.text, "cluster: ") != bench.err.text ||
-        strstr(bench.err.text, why) == NULL)
-        fail_msg("expected \"%s\", got \"%s\"", why, bench.err.text);
-    fake_apiserver_counts(bench.fake, &counts);
+    if (strstr(fixture.err.text, "cluster: ") != fixture.err.text ||
+        strstr(fixture.err.text, why) == NULL)
+        fail_msg("expected \"%s\", got \"%s\"", why, fixture.err.text);
+    fake_apiserver_counts(fixture.fake, &counts);
     assert_int_equal(counts.nodes + counts.pods + counts.ignored, 0);
-    (void)fake_apiserver_request(bench.fake, "GET", "/api/v1/pods", TEXT(""), &bench.out);
-    assert_non_null(strstr(bench.out.data, "\"items\":[]"));
+    (void)fake_apiserver_request(fixture.fake, "GET", "/api/v1/pods", TEXT(""), &fixture.out);
+    assert_non_null(strstr(fixture.out.data, "\"items\":[]"));
 }
 
 static bool shows(const char *path, const char *part)
 {
-    const int status = fake_apiserver_request(bench.fake, "GET", path, TEXT(""), &bench.out);
-    return status == 200 && strstr(bench.out.data, part) != NULL;
+    const int status = fake_apiserver_request(fixture.fake, "GET", path, TEXT(""), &fixture.out);
+    return status == 200 && strstr(fixture.out.data, part) != NULL;
 }
 
 #define NODE                                                                                       \
@@ -76,7 +76,7 @@ static void what_kubectl_prints_is_read(void **state)
                           ",{\"kind\":\"Service\",\"metadata\":{}}],\"kind\":\"List\","
                           "\"metadata\":{\"resourceVersion\":\"\"}}\n"),
                      0);
-    fake_apiserver_counts(bench.fake, &counts);
+    fake_apiserver_counts(fixture.fake, &counts);
     assert_int_equal(counts.nodes, 1);
     assert_int_equal(counts.pods, 1);
     assert_int_equal(counts.ignored, 1);
@@ -84,7 +84,7 @@ static void what_kubectl_prints_is_read(void **state)
     assert_true(shows("/api/v1/nodes/n1", "\"uid\":\"u-n1\""));
     assert_true(
         shows("/api/v1/namespaces/ns/pods/p", "\"requests\":{\"nvidia.com/vgpu\":\"300\"}"));
-    assert_null(strstr(bench.out.data, "\"999\""));
+    assert_null(strstr(fixture.out.data, "\"999\""));
 }
 
 static void yaml_says_the_same(void **state)
@@ -198,7 +198,7 @@ static void one_name_twice_is_refused(void **state)
     refuses("{\"kind\":\"List\",\"items\":[" POD "," POD "]}", "the Pod ns/p is there twice");
     assert_int_equal(load(NODE), 0);
     assert_true(load(NODE) < 0);
-    assert_non_null(strstr(bench.err.text, "the Node n1 is there twice"));
+    assert_non_null(strstr(fixture.err.text, "the Node n1 is there twice"));
 }
 
 static void a_key_twice_is_refused(void **state)
@@ -268,16 +268,16 @@ static void a_file_is_read_and_named(void **state)
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, NODE, sizeof NODE - 1), sizeof NODE - 1);
-    assert_int_equal(fake_apiserver_load(bench.fake, path, &bench.err), 0);
+    assert_int_equal(fake_apiserver_load(fixture.fake, path, &fixture.err), 0);
     assert_true(shows("/api/v1/nodes", "n1"));
     assert_int_equal(ftruncate(fd, 20), 0);
-    assert_true(fake_apiserver_load(bench.fake, path, &bench.err) < 0);
-    assert_non_null(strstr(bench.err.text, path));
+    assert_true(fake_apiserver_load(fixture.fake, path, &fixture.err) < 0);
+    assert_non_null(strstr(fixture.err.text, path));
     (void)close(fd);
     (void)unlink(path);
-    assert_true(fake_apiserver_load(bench.fake, path, &bench.err) < 0);
-    assert_int_equal(bench.err.code, ERR_NOT_FOUND);
-    assert_true(fake_apiserver_load(bench.fake, "/", &bench.err) < 0);
+    assert_true(fake_apiserver_load(fixture.fake, path, &fixture.err) < 0);
+    assert_int_equal(fixture.err.code, ERR_NOT_FOUND);
+    assert_true(fake_apiserver_load(fixture.fake, "/", &fixture.err) < 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

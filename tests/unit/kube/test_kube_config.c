@@ -13,7 +13,7 @@
 #include "kube/config.h"
 
 /* A folder of its own for each test. */
-struct bench {
+struct fixture {
     char folder[64];
     char path[128];
     struct kube_config *config;
@@ -23,70 +23,70 @@ struct bench {
 
 static int set_up(void **state)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
-    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/milligpu-config-XXXXXX");
-    assert_non_null(mkdtemp(bench->folder));
-    *state = bench;
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-config-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const char *const name[] = {"config", "token", "ca.crt", "namespace",
                                        "plugin", "count", "cert",   "key"};
-    kube_config_free(bench->config);
-    kube_auth_done(&bench->auth);
+    kube_config_free(fixture->config);
+    kube_auth_done(&fixture->auth);
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {
-        (void)snprintf(bench->path, sizeof bench->path, "%s/%s", bench->folder, name[i]);
-        (void)unlink(bench->path);
+        (void)snprintf(fixture->path, sizeof fixture->path, "%s/%s", fixture->folder, name[i]);
+        (void)unlink(fixture->path);
     }
-    assert_int_equal(rmdir(bench->folder), 0);
-    xfree(bench);
+    assert_int_equal(rmdir(fixture->folder), 0);
+    xfree(fixture);
     return 0;
 }
 
-static const char *put(struct bench *bench, const char *name, const char *text)
+static const char *put(struct fixture *fixture, const char *name, const char *text)
 {
-    (void)snprintf(bench->path, sizeof bench->path, "%s/%s", bench->folder, name);
-    FILE *file = fopen(bench->path, "w");
+    (void)snprintf(fixture->path, sizeof fixture->path, "%s/%s", fixture->folder, name);
+    FILE *file = fopen(fixture->path, "w");
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    return bench->path;
+    return fixture->path;
 }
 
-static int parse(struct bench *bench, const char *text)
+static int parse(struct fixture *fixture, const char *text)
 {
-    kube_config_free(bench->config);
-    bench->config = NULL;
-    return kube_config_parse(text_of(text), "kubeconfig", NULL, &bench->config, &bench->err);
+    kube_config_free(fixture->config);
+    fixture->config = NULL;
+    return kube_config_parse(text_of(text), "kubeconfig", NULL, &fixture->config, &fixture->err);
 }
 
-static enum auth_verdict take(struct bench *bench, int64_t now_ms)
+static enum auth_verdict take(struct fixture *fixture, int64_t now_ms)
 {
-    kube_auth_done(&bench->auth);
-    return kube_auth_take(bench->config, now_ms, &bench->auth, &bench->err);
+    kube_auth_done(&fixture->auth);
+    return kube_auth_take(fixture->config, now_ms, &fixture->auth, &fixture->err);
 }
 
 /* A plugin runs in its thread: ask until it has ended. */
-static enum auth_verdict take_patiently(struct bench *bench, int64_t now_ms)
+static enum auth_verdict take_patiently(struct fixture *fixture, int64_t now_ms)
 {
-    enum auth_verdict verdict = take(bench, now_ms);
+    enum auth_verdict verdict = take(fixture, now_ms);
     for (int i = 0; i < 500 && verdict == AUTH_WAIT; i++) {
         (void)poll(NULL, 0, 20);
-        verdict = take(bench, now_ms);
+        verdict = take(fixture, now_ms);
     }
     return verdict;
 }
 
-static void refuses(struct bench *bench, const char *text, const char *why)
+static void refuses(struct fixture *fixture, const char *text, const char *why)
 {
-    if (parse(bench, text) >= 0)
+    if (parse(fixture, text) >= 0)
         fail_msg("accepted: %s", text);
-    if (strstr(bench->err.text, why) == NULL)
-        fail_msg("expected \"%s\", got \"%s\"", why, bench->err.text);
-    assert_non_null(strstr(bench->err.text, "kubeconfig: "));
+    if (strstr(fixture->err.text, why) == NULL)
+        fail_msg("expected \"%s\", got \"%s\"", why, fixture->err.text);
+    assert_non_null(strstr(fixture->err.text, "kubeconfig: "));
 }
 
 #define HEAD                                                                                       \
@@ -99,244 +99,251 @@ static void refuses(struct bench *bench, const char *text, const char *why)
 
 static void the_current_context_is_used(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(parse(bench, "preferences: {}\n" HEAD CLUSTER USER "    token: abc\n"), 0);
-    assert_string_equal(kube_config_server(bench->config), "https://10.0.0.1:6443");
-    assert_string_equal(kube_config_namespace(bench->config), "space");
-    assert_int_equal(take(bench, 0), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer abc");
-    assert_null(bench->auth.ca);
-    assert_null(bench->auth.cert);
+    assert_int_equal(parse(fixture, "preferences: {}\n" HEAD CLUSTER USER "    token: abc\n"), 0);
+    assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:6443");
+    assert_string_equal(kube_config_namespace(fixture->config), "space");
+    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer abc");
+    assert_null(fixture->auth.ca);
+    assert_null(fixture->auth.cert);
 }
 
 static void another_context_can_be_named(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const struct text text =
         TEXT("contexts:\n- name: a\n  context: {cluster: x}\n- name: b\n"
              "  context: {cluster: y}\nclusters:\n- name: x\n  cluster: {server: "
              "\"http://x\"}\n- name: y\n  cluster: {server: \"http://y\"}\n");
 
-    assert_int_equal(kube_config_parse(text, "f", "b", &bench->config, &bench->err), 0);
-    assert_string_equal(kube_config_server(bench->config), "http://y");
-    assert_string_equal(kube_config_namespace(bench->config), "");
-    assert_int_equal(take(bench, 0), AUTH_READY);
-    assert_null(bench->auth.header);
-    kube_config_free(bench->config);
-    bench->config = NULL;
-    assert_true(kube_config_parse(text, "f", "z", &bench->config, &bench->err) < 0);
-    assert_non_null(strstr(bench->err.text, "contexts: there is none with the name \"z\""));
+    assert_int_equal(kube_config_parse(text, "f", "b", &fixture->config, &fixture->err), 0);
+    assert_string_equal(kube_config_server(fixture->config), "http://y");
+    assert_string_equal(kube_config_namespace(fixture->config), "");
+    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_null(fixture->auth.header);
+    kube_config_free(fixture->config);
+    fixture->config = NULL;
+    assert_true(kube_config_parse(text, "f", "z", &fixture->config, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.text, "contexts: there is none with the name \"z\""));
 }
 
 static void json_is_a_kubeconfig_too(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(parse(bench,
+    assert_int_equal(parse(fixture,
                            "{\"current-context\":\"a\",\"contexts\":[{\"name\":\"a\",\"context\":{"
                            "\"cluster\":\"c\"}}],\"clusters\":[{\"name\":\"c\",\"cluster\":{"
                            "\"server\":\"https://h\"}}]}"),
                      0);
-    assert_string_equal(kube_config_server(bench->config), "https://h");
+    assert_string_equal(kube_config_server(fixture->config), "https://h");
 }
 
 static void data_is_decoded_and_names_a_certificate(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(parse(bench, HEAD CLUSTER "    certificate-authority-data: Q0EgUEVN\n" USER
-                                               "    client-certificate-data: Q0VSVA==\n"
-                                               "    client-key-data: S0VZ\n"),
+    assert_int_equal(parse(fixture, HEAD CLUSTER "    certificate-authority-data: Q0EgUEVN\n" USER
+                                                 "    client-certificate-data: Q0VSVA==\n"
+                                                 "    client-key-data: S0VZ\n"),
                      0);
-    assert_int_equal(take(bench, 0), AUTH_READY);
-    assert_string_equal(bench->auth.ca, "CA PEM");
-    assert_string_equal(bench->auth.cert, "CERT");
-    assert_string_equal(bench->auth.key, "KEY");
-    assert_null(bench->auth.header);
+    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_string_equal(fixture->auth.ca, "CA PEM");
+    assert_string_equal(fixture->auth.cert, "CERT");
+    assert_string_equal(fixture->auth.key, "KEY");
+    assert_null(fixture->auth.header);
 }
 
 static void a_user_and_a_password_are_basic_authentication(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(parse(bench, HEAD CLUSTER USER "    username: admin\n    password: s3:cret\n"),
-                     0);
-    assert_int_equal(take(bench, 0), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Basic YWRtaW46czM6Y3JldA==");
+    assert_int_equal(
+        parse(fixture, HEAD CLUSTER USER "    username: admin\n    password: s3:cret\n"), 0);
+    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Basic YWRtaW46czM6Y3JldA==");
 }
 
 static void paths_are_relative_to_the_file_and_files_are_read_again(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[128];
 
-    (void)put(bench, "token", "first\n");
-    (void)put(bench, "ca.crt", "CA 1\n");
+    (void)put(fixture, "token", "first\n");
+    (void)put(fixture, "ca.crt", "CA 1\n");
     (void)snprintf(path, sizeof path, "%s",
-                   put(bench, "config",
+                   put(fixture, "config",
                        HEAD CLUSTER "    certificate-authority: ca.crt\n" USER
                                     "    tokenFile: token\n"
                                     "    token: not-this\n"));
-    assert_int_equal(kube_config_load(path, NULL, &bench->config, &bench->err), 0);
-    const int64_t now_ms = bench->config->token.read_ms;
-    assert_int_equal(take(bench, now_ms), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer first");
-    assert_string_equal(bench->auth.ca, "CA 1");
-    (void)put(bench, "token", "second");
-    (void)put(bench, "ca.crt", "CA 2");
-    assert_int_equal(take(bench, now_ms + 59999), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer first");
-    assert_int_equal(take(bench, now_ms + 60000), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer second");
-    assert_string_equal(bench->auth.ca, "CA 2");
+    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
+    const int64_t now_ms = fixture->config->token.read_ms;
+    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
+    assert_string_equal(fixture->auth.ca, "CA 1");
+    (void)put(fixture, "token", "second");
+    (void)put(fixture, "ca.crt", "CA 2");
+    assert_int_equal(take(fixture, now_ms + 59999), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
+    assert_int_equal(take(fixture, now_ms + 60000), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
+    assert_string_equal(fixture->auth.ca, "CA 2");
 }
 
 static void a_refused_token_is_read_again_at_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[128];
 
-    (void)put(bench, "token", "first");
+    (void)put(fixture, "token", "first");
     (void)snprintf(path, sizeof path, "%s",
-                   put(bench, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
-    assert_int_equal(kube_config_load(path, NULL, &bench->config, &bench->err), 0);
-    const int64_t now_ms = bench->config->token.read_ms;
-    assert_int_equal(take(bench, now_ms), AUTH_READY);
-    (void)put(bench, "token", "second");
-    assert_true(kube_auth_refuse(bench->config, bench->auth.generation, now_ms));
-    assert_int_equal(take(bench, now_ms), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer second");
+                   put(fixture, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
+    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
+    const int64_t now_ms = fixture->config->token.read_ms;
+    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    (void)put(fixture, "token", "second");
+    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation, now_ms));
+    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
 static void a_file_that_is_being_replaced_leaves_the_old_one_in_use(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[128];
 
-    (void)put(bench, "token", "first");
+    (void)put(fixture, "token", "first");
     (void)snprintf(path, sizeof path, "%s",
-                   put(bench, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
-    assert_int_equal(kube_config_load(path, NULL, &bench->config, &bench->err), 0);
-    const int64_t now_ms = bench->config->token.read_ms;
-    (void)put(bench, "token", "");
-    assert_int_equal(take(bench, now_ms + 100000), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer first");
-    (void)put(bench, "token", "second");
-    assert_int_equal(take(bench, now_ms + 100000), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer second");
+                   put(fixture, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
+    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
+    const int64_t now_ms = fixture->config->token.read_ms;
+    (void)put(fixture, "token", "");
+    assert_int_equal(take(fixture, now_ms + 100000), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
+    (void)put(fixture, "token", "second");
+    assert_int_equal(take(fixture, now_ms + 100000), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
 static void a_static_token_cannot_be_renewed(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(parse(bench, HEAD CLUSTER USER "    token: abc\n"), 0);
-    assert_false(kube_auth_refuse(bench->config, 0, 0));
+    assert_int_equal(parse(fixture, HEAD CLUSTER USER "    token: abc\n"), 0);
+    assert_false(kube_auth_refuse(fixture->config, 0, 0));
 }
 
 static void mistakes_are_named_with_key_and_line(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    refuses(bench, "", "expected one kubeconfig, found nothing");
-    refuses(bench, "hello", "expected one kubeconfig, found a string");
-    refuses(bench, "a: 1\n---\nb: 2\n", "several documents");
-    refuses(bench, "{}", "current-context: is not set");
-    refuses(bench, "kind: Pod\ncurrent-context: a\n", "line 1: kind: expected \"Config\"");
-    refuses(bench, "current-context: [x]\n", "line 1: current-context: expected a string");
-    refuses(bench, "current-context: \"a\\0b\"\n", "line 1: current-context: must not hold a NUL");
-    refuses(bench, "current-context: here\n", "contexts: there is none with the name \"here\"");
-    refuses(bench, "current-context: a\ncontexts: {a: b}\n", "line 2: contexts: expected an array");
-    refuses(bench, "current-context: a\ncontexts: [7]\n", "contexts[0]: expected an object");
-    refuses(bench, "current-context: a\ncontexts:\n- name: a\n", "contexts[0].context");
-    refuses(bench, "current-context: a\ncontexts:\n- name: a\n  context: {}\n",
+    refuses(fixture, "", "expected one kubeconfig, found nothing");
+    refuses(fixture, "hello", "expected one kubeconfig, found a string");
+    refuses(fixture, "a: 1\n---\nb: 2\n", "several documents");
+    refuses(fixture, "{}", "current-context: is not set");
+    refuses(fixture, "kind: Pod\ncurrent-context: a\n", "line 1: kind: expected \"Config\"");
+    refuses(fixture, "current-context: [x]\n", "line 1: current-context: expected a string");
+    refuses(fixture, "current-context: \"a\\0b\"\n",
+            "line 1: current-context: must not hold a NUL");
+    refuses(fixture, "current-context: here\n", "contexts: there is none with the name \"here\"");
+    refuses(fixture, "current-context: a\ncontexts: {a: b}\n",
+            "line 2: contexts: expected an array");
+    refuses(fixture, "current-context: a\ncontexts: [7]\n", "contexts[0]: expected an object");
+    refuses(fixture, "current-context: a\ncontexts:\n- name: a\n", "contexts[0].context");
+    refuses(fixture, "current-context: a\ncontexts:\n- name: a\n  context: {}\n",
             "contexts[0].context.cluster: expected the name of a cluster");
-    refuses(bench, HEAD, "clusters: there is none with the name \"c\"");
-    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {server: 7}\n",
+    refuses(fixture, HEAD, "clusters: there is none with the name \"c\"");
+    refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {server: 7}\n",
             "line 9: clusters[0].cluster.server: expected a string, found a number");
-    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {}\n",
+    refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {}\n",
             "cluster.server: expected the address");
-    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {server: ftp://x}\n",
+    refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {server: ftp://x}\n",
             "expected https://");
-    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {server: \"https://u:p@x\"}\n",
+    refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {server: \"https://u:p@x\"}\n",
             "without user");
-    refuses(bench, HEAD CLUSTER "    insecure-skip-tls-verify: \"yes\"\n",
+    refuses(fixture, HEAD CLUSTER "    insecure-skip-tls-verify: \"yes\"\n",
             "insecure-skip-tls-verify: expected true or false, found a string");
-    refuses(bench, HEAD CLUSTER "    certificate-authority-data: \"%%\"\n",
+    refuses(fixture, HEAD CLUSTER "    certificate-authority-data: \"%%\"\n",
             "certificate-authority-data: is not base64");
-    refuses(bench, HEAD CLUSTER, "users: there is none with the name \"u\"");
-    refuses(bench, HEAD CLUSTER USER "    token: 123\n", "users[0].user.token: expected a string");
-    refuses(bench, HEAD CLUSTER USER "    token: \"a\\nb\"\n", "token: a line break inside");
-    refuses(bench, HEAD CLUSTER USER "    client-certificate: x\n", "user.client-key: a client");
-    refuses(bench, HEAD CLUSTER USER "    auth-provider: {name: gcp}\n", "removed from Kubernetes");
-    refuses(bench, HEAD CLUSTER USER "    as: root\n", "impersonation is not supported");
-    refuses(bench, HEAD CLUSTER USER "    token: a\n    token: b\n",
+    refuses(fixture, HEAD CLUSTER, "users: there is none with the name \"u\"");
+    refuses(fixture, HEAD CLUSTER USER "    token: 123\n",
+            "users[0].user.token: expected a string");
+    refuses(fixture, HEAD CLUSTER USER "    token: \"a\\nb\"\n", "token: a line break inside");
+    refuses(fixture, HEAD CLUSTER USER "    client-certificate: x\n", "user.client-key: a client");
+    refuses(fixture, HEAD CLUSTER USER "    auth-provider: {name: gcp}\n",
+            "removed from Kubernetes");
+    refuses(fixture, HEAD CLUSTER USER "    as: root\n", "impersonation is not supported");
+    refuses(fixture, HEAD CLUSTER USER "    token: a\n    token: b\n",
             "the key \"token\" is there twice");
-    refuses(bench, HEAD "server: https://x\n", "line 7: server: unknown key; known are");
-    refuses(bench, HEAD "clusters:\n- name: c\n  cluster: {sever: \"https://x\"}\n",
+    refuses(fixture, HEAD "server: https://x\n", "line 7: server: unknown key; known are");
+    refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {sever: \"https://x\"}\n",
             "line 9: clusters[0].cluster.sever: unknown key; known are server");
-    refuses(bench, HEAD CLUSTER USER "    tokn: abc\n", "users[0].user.tokn: unknown key");
-    refuses(bench, HEAD CLUSTER USER "    exec: {comand: x}\n", "exec.comand: unknown key");
-    refuses(bench, HEAD "x: &x [1]\ny: *x\n", "alias");
-    refuses(bench, "a: [", "line 2: did not find");
-    refuses(bench, "\x01", "control characters");
+    refuses(fixture, HEAD CLUSTER USER "    tokn: abc\n", "users[0].user.tokn: unknown key");
+    refuses(fixture, HEAD CLUSTER USER "    exec: {comand: x}\n", "exec.comand: unknown key");
+    refuses(fixture, HEAD "x: &x [1]\ny: *x\n", "alias");
+    refuses(fixture, "a: [", "line 2: did not find");
+    refuses(fixture, "\x01", "control characters");
 }
 
 static void files_that_are_missing_are_named(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[128];
 
-    assert_true(kube_config_load("/nowhere/config", NULL, &bench->config, &bench->err) < 0);
-    assert_int_equal(bench->err.code, ERR_NOT_FOUND);
-    assert_non_null(strstr(bench->err.text, "/nowhere/config: No such file"));
+    assert_true(kube_config_load("/nowhere/config", NULL, &fixture->config, &fixture->err) < 0);
+    assert_int_equal(fixture->err.code, ERR_NOT_FOUND);
+    assert_non_null(strstr(fixture->err.text, "/nowhere/config: No such file"));
     (void)snprintf(path, sizeof path, "%s",
-                   put(bench, "config", HEAD CLUSTER USER "    tokenFile: gone\n"));
-    assert_true(kube_config_load(path, NULL, &bench->config, &bench->err) < 0);
-    assert_non_null(strstr(bench->err.text, "/gone: No such file"));
-    assert_null(bench->config);
+                   put(fixture, "config", HEAD CLUSTER USER "    tokenFile: gone\n"));
+    assert_true(kube_config_load(path, NULL, &fixture->config, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.text, "/gone: No such file"));
+    assert_null(fixture->config);
 }
 
 /* ---- in a cluster ---- */
 
 static void a_pod_finds_its_cluster(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    (void)put(bench, "token", "tok\n");
-    (void)put(bench, "ca.crt", "CA");
-    (void)put(bench, "namespace", "milligpu\n");
+    (void)put(fixture, "token", "tok\n");
+    (void)put(fixture, "ca.crt", "CA");
+    (void)put(fixture, "namespace", "milligpu\n");
     assert_int_equal(
-        kube_config_in_cluster(bench->folder, "10.0.0.1", "443", &bench->config, &bench->err), 0);
-    assert_string_equal(kube_config_server(bench->config), "https://10.0.0.1:443");
-    assert_string_equal(kube_config_namespace(bench->config), "milligpu");
-    assert_int_equal(take(bench, bench->config->token.read_ms), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer tok");
-    assert_string_equal(bench->auth.ca, "CA");
+        kube_config_in_cluster(fixture->folder, "10.0.0.1", "443", &fixture->config, &fixture->err),
+        0);
+    assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:443");
+    assert_string_equal(kube_config_namespace(fixture->config), "milligpu");
+    assert_int_equal(take(fixture, fixture->config->token.read_ms), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer tok");
+    assert_string_equal(fixture->auth.ca, "CA");
 }
 
 static void an_ipv6_address_gets_its_brackets(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    (void)put(bench, "token", "tok");
-    (void)put(bench, "ca.crt", "CA");
+    (void)put(fixture, "token", "tok");
+    (void)put(fixture, "ca.crt", "CA");
     assert_int_equal(
-        kube_config_in_cluster(bench->folder, "fd00::1", "443", &bench->config, &bench->err), 0);
-    assert_string_equal(kube_config_server(bench->config), "https://[fd00::1]:443");
-    assert_string_equal(kube_config_namespace(bench->config), "");
+        kube_config_in_cluster(fixture->folder, "fd00::1", "443", &fixture->config, &fixture->err),
+        0);
+    assert_string_equal(kube_config_server(fixture->config), "https://[fd00::1]:443");
+    assert_string_equal(kube_config_namespace(fixture->config), "");
 }
 
 static void outside_of_a_cluster_it_says_so(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_true(kube_config_in_cluster(bench->folder, NULL, "443", &bench->config, &bench->err) <
+    assert_true(
+        kube_config_in_cluster(fixture->folder, NULL, "443", &fixture->config, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.text, "name a kubeconfig"));
+    assert_true(kube_config_in_cluster(fixture->folder, "h", "1", &fixture->config, &fixture->err) <
                 0);
-    assert_non_null(strstr(bench->err.text, "name a kubeconfig"));
-    assert_true(kube_config_in_cluster(bench->folder, "h", "1", &bench->config, &bench->err) < 0);
-    assert_non_null(strstr(bench->err.text, "No such file"));
+    assert_non_null(strstr(fixture->err.text, "No such file"));
 }
 
 /* ---- exec plugins ---- */
@@ -345,96 +352,96 @@ static void outside_of_a_cluster_it_says_so(void **state)
     "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","             \
     "\"status\":{" status "}}"
 
-static int load_plugin(struct bench *bench, const char *script, const char *more)
+static int load_plugin(struct fixture *fixture, const char *script, const char *more)
 {
     char text[1024];
     char path[128];
 
-    (void)put(bench, "plugin", script);
-    assert_int_equal(chmod(bench->path, 0755), 0);
+    (void)put(fixture, "plugin", script);
+    assert_int_equal(chmod(fixture->path, 0755), 0);
     (void)snprintf(text, sizeof text,
                    HEAD CLUSTER USER
                    "    exec:\n      apiVersion: client.authentication.k8s.io/v1\n"
                    "      command: ./plugin\n%s",
                    more);
-    (void)snprintf(path, sizeof path, "%s", put(bench, "config", text));
-    kube_config_free(bench->config);
-    bench->config = NULL;
-    return kube_config_load(path, NULL, &bench->config, &bench->err);
+    (void)snprintf(path, sizeof path, "%s", put(fixture, "config", text));
+    kube_config_free(fixture->config);
+    fixture->config = NULL;
+    return kube_config_load(path, NULL, &fixture->config, &fixture->err);
 }
 
 static void a_plugin_gives_a_token(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     assert_int_equal(
-        load_plugin(bench,
+        load_plugin(fixture,
                     "#!/bin/sh\n"
                     "case $KUBERNETES_EXEC_INFO in *'\"interactive\":false'*) ;; *) exit 3;; esac\n"
                     "echo noise >&2\n"
                     "echo '" ANSWER("\"token\":\"'$1-$WHO'\"") "'\n",
                     "      args: [one]\n      env: [{name: WHO, value: me}]\n"),
         0);
-    assert_int_equal(take_patiently(bench, 1000), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer one-me");
+    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer one-me");
 }
 
 static void a_plugin_gives_a_certificate(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     assert_int_equal(
-        load_plugin(bench,
+        load_plugin(fixture,
                     "#!/bin/sh\necho '" ANSWER(
                         "\"clientCertificateData\":\"CERT\",\"clientKeyData\":\"KEY\"") "'\n",
                     ""),
         0);
-    assert_int_equal(take_patiently(bench, 1000), AUTH_READY);
-    assert_null(bench->auth.header);
-    assert_string_equal(bench->auth.cert, "CERT");
-    assert_string_equal(bench->auth.key, "KEY");
+    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
+    assert_null(fixture->auth.header);
+    assert_string_equal(fixture->auth.cert, "CERT");
+    assert_string_equal(fixture->auth.key, "KEY");
 }
 
 static void a_plugin_is_told_the_cluster_if_it_asks(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     assert_int_equal(
-        load_plugin(bench,
+        load_plugin(fixture,
                     "#!/bin/sh\n"
                     "case $KUBERNETES_EXEC_INFO in *'\"server\":\"https://10.0.0.1:6443\"'*) ;; *) "
                     "exit 3;; esac\n"
                     "echo '" ANSWER("\"token\":\"t\"") "'\n",
                     "      provideClusterInfo: true\n"),
         0);
-    assert_int_equal(take_patiently(bench, 1000), AUTH_READY);
+    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
 }
 
 static void a_plugin_runs_again_when_its_token_ends_or_is_refused(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const char script[] =
         "#!/bin/sh\ncd \"${0%/*}\"; echo x >>count\n"
         "echo '" ANSWER("\"token\":\"'$(wc -l <count)'\",\"expirationTimestamp\":\"'$1'\"") "'\n";
 
-    assert_int_equal(load_plugin(bench, script, "      args: [\"2099-01-01T00:00:00Z\"]\n"), 0);
-    assert_int_equal(take_patiently(bench, 1000), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer 1");
-    assert_int_equal(take(bench, 1001), AUTH_READY);
-    assert_true(kube_auth_refuse(bench->config, bench->auth.generation, 1002));
-    assert_int_equal(take_patiently(bench, 1003), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer 2");
+    assert_int_equal(load_plugin(fixture, script, "      args: [\"2099-01-01T00:00:00Z\"]\n"), 0);
+    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer 1");
+    assert_int_equal(take(fixture, 1001), AUTH_READY);
+    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation, 1002));
+    assert_int_equal(take_patiently(fixture, 1003), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer 2");
     /* A late refusal of the first token changes nothing. */
-    assert_true(kube_auth_refuse(bench->config, bench->auth.generation - 1, 1004));
-    assert_int_equal(take(bench, 1005), AUTH_READY);
-    assert_string_equal(bench->auth.header, "Authorization: Bearer 2");
-    assert_int_equal(load_plugin(bench, script, "      args: [\"2001-01-01T00:00:00Z\"]\n"), 0);
-    assert_int_equal(take(bench, 1000), AUTH_WAIT);
+    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation - 1, 1004));
+    assert_int_equal(take(fixture, 1005), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer 2");
+    assert_int_equal(load_plugin(fixture, script, "      args: [\"2001-01-01T00:00:00Z\"]\n"), 0);
+    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
 }
 
 static void a_plugin_that_fails_is_quoted(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     static const struct {
         const char *script;
         const char *why;
@@ -454,55 +461,56 @@ static void a_plugin_that_fails_is_quoted(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        assert_int_equal(load_plugin(bench, row[i].script, ""), 0);
-        const enum auth_verdict verdict = take_patiently(bench, bench->config->token.read_ms);
+        assert_int_equal(load_plugin(fixture, row[i].script, ""), 0);
+        const enum auth_verdict verdict = take_patiently(fixture, fixture->config->token.read_ms);
         assert_int_equal(verdict, AUTH_FAILED);
-        if (strstr(bench->err.text, row[i].why) == NULL)
-            fail_msg("expected \"%s\", got \"%s\"", row[i].why, bench->err.text);
-        assert_non_null(strstr(bench->err.text, "exec plugin ./plugin"));
+        if (strstr(fixture->err.text, row[i].why) == NULL)
+            fail_msg("expected \"%s\", got \"%s\"", row[i].why, fixture->err.text);
+        assert_non_null(strstr(fixture->err.text, "exec plugin ./plugin"));
     }
 }
 
 static void a_plugin_that_hangs_does_not_hold_up_the_end(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(load_plugin(bench, "#!/bin/sh\nexec sleep 60\n", ""), 0);
-    assert_int_equal(take(bench, 1000), AUTH_WAIT);
-    assert_int_equal(take(bench, 1001), AUTH_WAIT);
+    assert_int_equal(load_plugin(fixture, "#!/bin/sh\nexec sleep 60\n", ""), 0);
+    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
+    assert_int_equal(take(fixture, 1001), AUTH_WAIT);
 }
 
 static void a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_int_equal(load_plugin(bench, "#!/bin/sh\nexec sleep 600 >&- 2>&-\n", ""), 0);
-    assert_int_equal(take(bench, 1000), AUTH_WAIT);
+    assert_int_equal(load_plugin(fixture, "#!/bin/sh\nexec sleep 600 >&- 2>&-\n", ""), 0);
+    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
     /* Long enough for it to have closed them. */
     (void)poll(NULL, 0, 200);
-    assert_int_equal(take(bench, 1001), AUTH_WAIT);
+    assert_int_equal(take(fixture, 1001), AUTH_WAIT);
     (void)alarm(20);
-    kube_config_free(bench->config);
-    bench->config = NULL;
+    kube_config_free(fixture->config);
+    fixture->config = NULL;
     (void)alarm(0);
 }
 
 static void wrong_plugins_are_named(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    refuses(bench, HEAD CLUSTER USER "    exec: {command: x}\n", "user.exec.apiVersion: expected");
-    refuses(bench, HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1}\n",
+    refuses(fixture, HEAD CLUSTER USER "    exec: {command: x}\n",
+            "user.exec.apiVersion: expected");
+    refuses(fixture, HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1}\n",
             "user.exec.command: expected the program");
-    refuses(bench,
+    refuses(fixture,
             HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
                               "interactiveMode: Always}\n",
             "nobody to answer");
-    refuses(bench,
+    refuses(fixture,
             HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
                               "args: [1]}\n",
             "user.exec.args: expected a string, found a number");
-    refuses(bench,
+    refuses(fixture,
             HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
                               "env: [{value: a}]}\n",
             "expected a list of name and value");

@@ -20,7 +20,7 @@
 enum { PATIENCE_MS = 20 * 1000 };
 
 /* A fake API server, served over loopback, and a client of it. */
-struct bench {
+struct fixture {
     struct fake_apiserver *fake;
     struct fake_api *api;
     struct kube_config *config;
@@ -43,7 +43,7 @@ static int64_t clock_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void connect_to(struct bench *bench, const char *url, const char *user)
+static void connect_to(struct fixture *fixture, const char *url, const char *user)
 {
     struct strbuf text;
 
@@ -54,98 +54,98 @@ static void connect_to(struct bench *bench, const char *url, const char *user)
         "clusters: [{name: x, cluster: {server: \"%s\"}}]\nusers: [{name: x, user: {%s}}]\n",
         url, user);
     char path[128];
-    (void)snprintf(path, sizeof path, "%s/config", bench->folder);
-    const int rc = kube_config_parse((struct text){text.data, text.len}, path, NULL, &bench->config,
-                                     &bench->err);
+    (void)snprintf(path, sizeof path, "%s/config", fixture->folder);
+    const int rc = kube_config_parse((struct text){text.data, text.len}, path, NULL,
+                                     &fixture->config, &fixture->err);
     if (rc < 0)
-        fail_msg("%s\n%s", bench->err.text, text.data);
+        fail_msg("%s\n%s", fixture->err.text, text.data);
     strbuf_done(&text);
-    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &bench->err), 0);
+    assert_int_equal(kube_curl_new(fixture->config, &fixture->ops, &fixture->err), 0);
 }
 
-static struct bench *bench_new(void)
+static struct fixture *fixture_new(void)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/milligpu-curl-XXXXXX");
-    assert_non_null(mkdtemp(bench->folder));
-    strbuf_init(&bench->text);
-    strbuf_init(&bench->pieces);
-    bench->fake = fake_apiserver_new("fake");
-    return bench;
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-curl-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    strbuf_init(&fixture->text);
+    strbuf_init(&fixture->pieces);
+    fixture->fake = fake_apiserver_new("fake");
+    return fixture;
 }
 
 static int set_up(void **state)
 {
-    struct bench *bench = bench_new();
-    bench->api = fake_api_new(bench->fake, NULL);
-    connect_to(bench, fake_api_url(bench->api), "token: t1");
-    *state = bench;
+    struct fixture *fixture = fixture_new();
+    fixture->api = fake_api_new(fixture->fake, NULL);
+    connect_to(fixture, fake_api_url(fixture->api), "token: t1");
+    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char path[128];
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    fake_api_free(bench->api);
-    fake_apiserver_free(bench->fake);
-    strbuf_done(&bench->text);
-    strbuf_done(&bench->pieces);
-    (void)snprintf(path, sizeof path, "%s/token", bench->folder);
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    fake_api_free(fixture->api);
+    fake_apiserver_free(fixture->fake);
+    strbuf_done(&fixture->text);
+    strbuf_done(&fixture->pieces);
+    (void)snprintf(path, sizeof path, "%s/token", fixture->folder);
     (void)unlink(path);
-    (void)snprintf(path, sizeof path, "%s/ca", bench->folder);
+    (void)snprintf(path, sizeof path, "%s/ca", fixture->folder);
     (void)unlink(path);
-    assert_int_equal(rmdir(bench->folder), 0);
-    xfree(bench);
+    assert_int_equal(rmdir(fixture->folder), 0);
+    xfree(fixture);
     return 0;
 }
 
 static void hear(void *user, const struct kube_answer *answer)
 {
-    struct bench *bench = user;
+    struct fixture *fixture = user;
 
-    strbuf_char(&bench->pieces, "HDEF"[answer->piece]);
-    bench->status = answer->status;
-    bench->retry_after_s = answer->retry_after_s;
+    strbuf_char(&fixture->pieces, "HDEF"[answer->piece]);
+    fixture->status = answer->status;
+    fixture->retry_after_s = answer->retry_after_s;
     if (answer->piece == KUBE_DATA)
-        strbuf_text(&bench->text, answer->data);
-    if (answer->piece == KUBE_DATA && bench->cancel_id == answer->id)
-        bench->ops.cancel(bench->ops.ctx, answer->id);
+        strbuf_text(&fixture->text, answer->data);
+    if (answer->piece == KUBE_DATA && fixture->cancel_id == answer->id)
+        fixture->ops.cancel(fixture->ops.ctx, answer->id);
     if (answer->piece == KUBE_FAILED) {
-        bench->unsent = answer->unsent;
-        bench->err = *answer->err;
+        fixture->unsent = answer->unsent;
+        fixture->err = *answer->err;
     }
-    bench->ended += answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
+    fixture->ended += answer->piece == KUBE_DONE || answer->piece == KUBE_FAILED;
 }
 
-static void begin(struct bench *bench, const struct kube_request *request)
+static void begin(struct fixture *fixture, const struct kube_request *request)
 {
-    if (bench->ops.start(bench->ops.ctx, request, &bench->err) != 0)
-        fail_msg("%s", bench->err.text);
+    if (fixture->ops.start(fixture->ops.ctx, request, &fixture->err) != 0)
+        fail_msg("%s", fixture->err.text);
 }
 
-static void poll_until(struct bench *bench, unsigned ended)
+static void poll_until(struct fixture *fixture, unsigned ended)
 {
     const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
-    while (bench->ended < ended && clock_now_ms() < until_ms)
-        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
-    assert_int_equal(bench->ended, ended);
+    while (fixture->ended < ended && clock_now_ms() < until_ms)
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+    assert_int_equal(fixture->ended, ended);
 }
 
-static void forget(struct bench *bench)
+static void forget(struct fixture *fixture)
 {
-    strbuf_reset(&bench->text);
-    strbuf_reset(&bench->pieces);
-    bench->ended = 0;
-    bench->status = 0;
-    bench->unsent = false;
+    strbuf_reset(&fixture->text);
+    strbuf_reset(&fixture->pieces);
+    fixture->ended = 0;
+    fixture->status = 0;
+    fixture->unsent = false;
 }
 
-static void ask(struct bench *bench, const char *method, const char *path, const char *body)
+static void ask(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
     const struct kube_request request = {.id = 1,
                                          .method = method,
@@ -154,231 +154,232 @@ static void ask(struct bench *bench, const char *method, const char *path, const
                                              body[0] != '\0' ? "application/json" : NULL,
                                          .body = text_of(body),
                                          .timeout_ms = 10000};
-    forget(bench);
-    begin(bench, &request);
-    poll_until(bench, 1);
+    forget(fixture);
+    begin(fixture, &request);
+    poll_until(fixture, 1);
 }
 
 static const char a_pod[] =
     "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}";
 
 #define PODS       "/api/v1/namespaces/default/pods"
-#define FAULT(...) fake_api_fault(bench->api, &(struct fault){__VA_ARGS__})
+#define FAULT(...) fake_api_fault(fixture->api, &(struct fault){__VA_ARGS__})
 
 /* ---- the plain way ---- */
 
 static void requests_come_back_answered(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    assert_string_equal(bench->ops.name(bench->ops.ctx), fake_api_url(bench->api));
-    ask(bench, "POST", PODS, a_pod);
-    assert_int_equal(bench->status, 201);
-    assert_non_null(strstr(bench->text.data, "\"uid\""));
-    ask(bench, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":\"v\"}}}");
-    assert_int_equal(bench->status, 200);
-    ask(bench, "GET", "/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DFailed", "");
-    assert_int_equal(bench->status, 200);
-    assert_non_null(strstr(bench->text.data, "\"l\":\"v\""));
-    ask(bench, "DELETE", PODS "/a", "");
-    assert_int_equal(bench->status, 200);
-    ask(bench, "GET", PODS "/a", "");
-    assert_int_equal(bench->status, 404);
-    assert_int_equal(bench->pieces.data[0], 'H');
-    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'E');
-    assert_int_equal(fake_api_connections(bench->api), 1);
-    assert_int_equal(fake_api_seen(bench->api, "Authorization: Bearer t1"), 5);
+    assert_string_equal(fixture->ops.name(fixture->ops.ctx), fake_api_url(fixture->api));
+    ask(fixture, "POST", PODS, a_pod);
+    assert_int_equal(fixture->status, 201);
+    assert_non_null(strstr(fixture->text.data, "\"uid\""));
+    ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"labels\":{\"l\":\"v\"}}}");
+    assert_int_equal(fixture->status, 200);
+    ask(fixture, "GET", "/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DFailed", "");
+    assert_int_equal(fixture->status, 200);
+    assert_non_null(strstr(fixture->text.data, "\"l\":\"v\""));
+    ask(fixture, "DELETE", PODS "/a", "");
+    assert_int_equal(fixture->status, 200);
+    ask(fixture, "GET", PODS "/a", "");
+    assert_int_equal(fixture->status, 404);
+    assert_int_equal(fixture->pieces.data[0], 'H');
+    assert_int_equal(fixture->pieces.data[fixture->pieces.len - 1], 'E');
+    assert_int_equal(fake_api_connections(fixture->api), 1);
+    assert_int_equal(fake_api_seen(fixture->api, "Authorization: Bearer t1"), 5);
 }
 
 static void one_request_can_be_fetched(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const struct kube_request request = {
         .id = 9, .method = "GET", .path = "/version", .body = TEXT(""), .timeout_ms = 5000};
 
-    assert_int_equal(kube_fetch(&bench->ops, &request, &bench->text, &bench->err), 200);
-    assert_non_null(strstr(bench->text.data, "gitVersion"));
+    assert_int_equal(kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err), 200);
+    assert_non_null(strstr(fixture->text.data, "gitVersion"));
     FAULT(.match = "GET /version", .kind = FAULT_REFUSE, .times = 9);
-    assert_true(kube_fetch(&bench->ops, &request, &bench->text, &bench->err) < 0);
+    assert_true(kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err) < 0);
 }
 
 static void many_requests_fly_at_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    forget(bench);
+    forget(fixture);
     for (uint64_t id = 1; id <= 20; id++)
-        begin(bench, &(struct kube_request){
-                         .id = id, .method = "GET", .path = "/version", .timeout_ms = 10000});
-    poll_until(bench, 20);
-    assert_true(fake_api_connections(bench->api) > 1);
+        begin(fixture, &(struct kube_request){
+                           .id = id, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    poll_until(fixture, 20);
+    assert_true(fake_api_connections(fixture->api) > 1);
 }
 
 static void a_watch_brings_events_as_they_happen(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct strbuf out;
 
-    begin(bench, &(struct kube_request){
-                     .id = 1, .method = "GET", .path = "/api/v1/pods?watch=1&resourceVersion=1"});
-    for (int i = 0; i < 200 && bench->status == 0; i++)
-        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
-    assert_int_equal(bench->status, 200);
-    assert_string_equal(bench->pieces.data, "H");
+    begin(fixture, &(struct kube_request){
+                       .id = 1, .method = "GET", .path = "/api/v1/pods?watch=1&resourceVersion=1"});
+    for (int i = 0; i < 200 && fixture->status == 0; i++)
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+    assert_int_equal(fixture->status, 200);
+    assert_string_equal(fixture->pieces.data, "H");
     strbuf_init(&out);
-    assert_int_equal(fake_apiserver_request(bench->fake, "POST", PODS, text_of(a_pod), &out), 201);
+    assert_int_equal(fake_apiserver_request(fixture->fake, "POST", PODS, text_of(a_pod), &out),
+                     201);
     strbuf_done(&out);
-    for (int i = 0; i < 200 && strchr(bench->text.data, '\n') == NULL; i++)
-        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
-    assert_non_null(strstr(bench->text.data, "{\"type\":\"ADDED\""));
+    for (int i = 0; i < 200 && strchr(fixture->text.data, '\n') == NULL; i++)
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+    assert_non_null(strstr(fixture->text.data, "{\"type\":\"ADDED\""));
     /* Other requests do not wait for it. */
-    begin(bench, &(struct kube_request){
-                     .id = 2, .method = "GET", .path = "/version", .timeout_ms = 10000});
-    poll_until(bench, 1);
+    begin(fixture, &(struct kube_request){
+                       .id = 2, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    poll_until(fixture, 1);
 }
 
 static void cancelling_inside_an_answer_is_the_last_of_it(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 5);
-    bench->cancel_id = 1;
-    begin(bench, &(struct kube_request){
-                     .id = 1, .method = "GET", .path = "/version", .timeout_ms = 10000});
+    fixture->cancel_id = 1;
+    begin(fixture, &(struct kube_request){
+                       .id = 1, .method = "GET", .path = "/version", .timeout_ms = 10000});
     const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
-    while (bench->text.len == 0 && clock_now_ms() < until_ms)
-        bench->ops.poll(bench->ops.ctx, 100, bench, hear);
+    while (fixture->text.len == 0 && clock_now_ms() < until_ms)
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
     for (int i = 0; i < 5; i++)
-        bench->ops.poll(bench->ops.ctx, 20, bench, hear);
-    assert_string_equal(bench->pieces.data, "HD");
+        fixture->ops.poll(fixture->ops.ctx, 20, fixture, hear);
+    assert_string_equal(fixture->pieces.data, "HD");
     /* The id is free again. */
-    bench->cancel_id = 0;
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
-    bench->ops.cancel(bench->ops.ctx, 1);
-    bench->ops.cancel(bench->ops.ctx, 77);
+    fixture->cancel_id = 0;
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
+    fixture->ops.cancel(fixture->ops.ctx, 1);
+    fixture->ops.cancel(fixture->ops.ctx, 77);
 }
 
 static void a_wake_ends_a_poll(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const int64_t begin_ms = clock_now_ms();
 
-    bench->ops.wake(bench->ops.ctx);
-    bench->ops.poll(bench->ops.ctx, PATIENCE_MS, bench, hear);
+    fixture->ops.wake(fixture->ops.ctx);
+    fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, hear);
     assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
 }
 
 static void a_path_with_a_blank_is_refused(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const struct kube_request request = {.id = 1, .method = "GET", .path = "/a b"};
 
-    assert_true(bench->ops.start(bench->ops.ctx, &request, &bench->err) < 0);
-    assert_int_equal(bench->err.code, ERR_INVALID);
+    assert_true(fixture->ops.start(fixture->ops.ctx, &request, &fixture->err) < 0);
+    assert_int_equal(fixture->err.code, ERR_INVALID);
 }
 
 /* ---- what goes wrong ---- */
 
 static void dripping_is_slow_but_whole(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 2);
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
-    assert_int_equal(bench->text.data[bench->text.len - 1], '}');
-    assert_true(bench->pieces.len > 10);
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
+    assert_int_equal(fixture->text.data[fixture->text.len - 1], '}');
+    assert_true(fixture->pieces.len > 10);
 }
 
 static void dripping_does_not_outlive_the_timeout(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 100);
-    begin(bench,
+    begin(fixture,
           &(struct kube_request){
               .id = 1, .method = "GET", .path = "/version", .timeout_ms = 400, .silence_ms = 5000});
-    poll_until(bench, 1);
-    assert_int_equal(bench->err.code, ERR_TIMEOUT);
-    assert_false(bench->unsent);
+    poll_until(fixture, 1);
+    assert_int_equal(fixture->err.code, ERR_TIMEOUT);
+    assert_false(fixture->unsent);
 }
 
 static void a_cut_body_is_a_failure(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_TRUNCATE, .times = 1, .number = 10);
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'F');
-    assert_int_equal(bench->err.code, ERR_IO);
-    assert_false(bench->unsent);
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->pieces.data[fixture->pieces.len - 1], 'F');
+    assert_int_equal(fixture->err.code, ERR_IO);
+    assert_false(fixture->unsent);
 }
 
 static void a_chunk_that_is_cut_is_a_failure(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "?watch", .kind = FAULT_TRUNCATE, .times = 1, .number = 0);
-    ask(bench, "GET", "/api/v1/pods?watch=1&resourceVersion=1", "");
-    assert_int_equal(bench->pieces.data[bench->pieces.len - 1], 'F');
-    assert_false(bench->unsent);
+    ask(fixture, "GET", "/api/v1/pods?watch=1&resourceVersion=1", "");
+    assert_int_equal(fixture->pieces.data[fixture->pieces.len - 1], 'F');
+    assert_false(fixture->unsent);
 }
 
 static void half_open_is_noticed_by_its_silence(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_HALF_OPEN, .times = 1, .number = 5);
     const int64_t begin_ms = clock_now_ms();
-    begin(bench,
+    begin(fixture,
           &(struct kube_request){.id = 1, .method = "GET", .path = "/version", .silence_ms = 300});
-    poll_until(bench, 1);
+    poll_until(fixture, 1);
     assert_true(clock_now_ms() - begin_ms >= 300);
-    assert_string_equal(bench->pieces.data, "HDF");
-    assert_int_equal(bench->err.code, ERR_TIMEOUT);
-    assert_non_null(strstr(bench->err.text, "not a byte for"));
-    assert_false(bench->unsent);
+    assert_string_equal(fixture->pieces.data, "HDF");
+    assert_int_equal(fixture->err.code, ERR_TIMEOUT);
+    assert_non_null(strstr(fixture->err.text, "not a byte for"));
+    assert_false(fixture->unsent);
 }
 
 static void a_binding_whose_answer_is_lost_is_not_called_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, a_pod);
+    ask(fixture, "POST", PODS, a_pod);
     /* curl tries again by itself on a kept connection: each of its tries must fail. */
     FAULT(.match = "/binding", .kind = FAULT_LOSE, .times = 5);
-    ask(bench, "POST", PODS "/a/binding",
+    ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}");
-    assert_int_equal(bench->pieces.data[0], 'F');
-    assert_false(bench->unsent);
-    ask(bench, "GET", PODS "/a", "");
-    assert_non_null(strstr(bench->text.data, "\"nodeName\":\"n\""));
+    assert_int_equal(fixture->pieces.data[0], 'F');
+    assert_false(fixture->unsent);
+    ask(fixture, "GET", PODS "/a", "");
+    assert_non_null(strstr(fixture->text.data, "\"nodeName\":\"n\""));
 }
 
 static void a_server_that_goes_away_after_the_request_is_not_called_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "POST", PODS, a_pod);
+    ask(fixture, "POST", PODS, a_pod);
     FAULT(.match = "/binding", .kind = FAULT_SILENT, .times = 1);
-    forget(bench);
-    begin(bench, &(struct kube_request){
-                     .id = 1,
-                     .method = "POST",
-                     .path = PODS "/a/binding",
-                     .content_type = "application/json",
-                     .body = TEXT("{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}"),
-                     .timeout_ms = 300});
-    poll_until(bench, 1);
-    assert_int_equal(bench->err.code, ERR_TIMEOUT);
-    assert_false(bench->unsent);
-    fake_api_release(bench->api);
+    forget(fixture);
+    begin(fixture, &(struct kube_request){
+                       .id = 1,
+                       .method = "POST",
+                       .path = PODS "/a/binding",
+                       .content_type = "application/json",
+                       .body = TEXT("{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}"),
+                       .timeout_ms = 300});
+    poll_until(fixture, 1);
+    assert_int_equal(fixture->err.code, ERR_TIMEOUT);
+    assert_false(fixture->unsent);
+    fake_api_release(fixture->api);
 }
 
 static void nobody_there_is_certainly_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof here;
     char url[64];
@@ -387,154 +388,154 @@ static void nobody_there_is_certainly_unsent(void **state)
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &len), 0);
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
     (void)snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(here.sin_port));
-    connect_to(bench, url, "token: t1");
-    ask(bench, "POST", PODS, a_pod);
-    assert_string_equal(bench->pieces.data, "F");
-    assert_int_equal(bench->err.code, ERR_UNAVAILABLE);
-    assert_true(bench->unsent);
+    connect_to(fixture, url, "token: t1");
+    ask(fixture, "POST", PODS, a_pod);
+    assert_string_equal(fixture->pieces.data, "F");
+    assert_int_equal(fixture->err.code, ERR_UNAVAILABLE);
+    assert_true(fixture->unsent);
     (void)close(fd);
 }
 
 static void a_name_that_is_none_is_certainly_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    connect_to(bench, "http://no-such-host.invalid", "token: t1");
-    ask(bench, "POST", PODS, a_pod);
-    assert_true(bench->unsent);
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    connect_to(fixture, "http://no-such-host.invalid", "token: t1");
+    ask(fixture, "POST", PODS, a_pod);
+    assert_true(fixture->unsent);
 }
 
 static void a_kept_connection_that_died_is_replaced(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, "GET", "/version", "");
+    ask(fixture, "GET", "/version", "");
     FAULT(.match = "/version", .kind = FAULT_REFUSE, .times = 1);
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
-    assert_int_equal(fake_api_connections(bench->api), 2);
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
+    assert_int_equal(fake_api_connections(fixture->api), 2);
 }
 
 static void statuses_and_retry_after_come_through(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 429, .text = "slow down",
           .retry_after_s = 7);
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 429);
-    assert_int_equal(bench->retry_after_s, 7);
-    assert_string_equal(bench->text.data, "slow down");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 429);
+    assert_int_equal(fixture->retry_after_s, 7);
+    assert_string_equal(fixture->text.data, "slow down");
     FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 503);
-    assert_int_equal(bench->retry_after_s, 0);
-    assert_string_equal(bench->pieces.data, "HE");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 503);
+    assert_int_equal(fixture->retry_after_s, 0);
+    assert_string_equal(fixture->pieces.data, "HE");
     FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 307, .text = "");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 307);
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 307);
 }
 
 /* ---- credentials ---- */
 
-static void put(struct bench *bench, const char *name, const char *text)
+static void put(struct fixture *fixture, const char *name, const char *text)
 {
     char path[128];
-    (void)snprintf(path, sizeof path, "%s/%s", bench->folder, name);
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
 }
 
-static void use_token_file(struct bench *bench)
+static void use_token_file(struct fixture *fixture)
 {
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    put(bench, "token", "first");
-    connect_to(bench, fake_api_url(bench->api), "tokenFile: token");
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    put(fixture, "token", "first");
+    connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");
 }
 
 static void a_rotated_token_is_read_after_a_401_unseen_by_the_caller(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    use_token_file(bench);
-    fake_api_token(bench->api, "first");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
-    fake_api_token(bench->api, "second");
-    put(bench, "token", "second\n");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
-    assert_non_null(strstr(bench->text.data, "gitVersion"));
-    assert_null(strstr(bench->text.data, "Unauthorized"));
-    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 3);
+    use_token_file(fixture);
+    fake_api_token(fixture->api, "first");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
+    fake_api_token(fixture->api, "second");
+    put(fixture, "token", "second\n");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
+    assert_non_null(strstr(fixture->text.data, "gitVersion"));
+    assert_null(strstr(fixture->text.data, "Unauthorized"));
+    assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 3);
 }
 
 static void a_second_401_is_the_answer(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    use_token_file(bench);
-    fake_api_token(bench->api, "other");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 401);
-    assert_non_null(strstr(bench->text.data, "Unauthorized"));
-    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 2);
+    use_token_file(fixture);
+    fake_api_token(fixture->api, "other");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 401);
+    assert_non_null(strstr(fixture->text.data, "Unauthorized"));
+    assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 2);
 }
 
 static void a_401_for_a_fixed_token_is_the_answer_at_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    fake_api_token(bench->api, "other");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 401);
-    assert_int_equal(fake_api_seen(bench->api, "GET /version"), 1);
+    fake_api_token(fixture->api, "other");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 401);
+    assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 1);
 }
 
 static void credentials_that_cannot_be_had_are_an_unsent_failure(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    connect_to(bench, fake_api_url(bench->api), "tokenFile: token");
-    ask(bench, "GET", "/version", "");
-    assert_string_equal(bench->pieces.data, "F");
-    assert_true(bench->unsent);
-    assert_non_null(strstr(bench->err.text, "/token: No such file"));
-    put(bench, "token", "t");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");
+    ask(fixture, "GET", "/version", "");
+    assert_string_equal(fixture->pieces.data, "F");
+    assert_true(fixture->unsent);
+    assert_non_null(strstr(fixture->err.text, "/token: No such file"));
+    put(fixture, "token", "t");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
 }
 
 static void a_plugin_is_waited_for(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    connect_to(bench, fake_api_url(bench->api),
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    connect_to(fixture, fake_api_url(fixture->api),
                "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [\"-c\", "
                "\"sleep 0.2; echo '{\\\"kind\\\":\\\"ExecCredential\\\",\\\"apiVersion\\\":"
                "\\\"client.authentication.k8s.io/v1\\\",\\\"status\\\":{\\\"token\\\":"
                "\\\"made\\\"}}'\"]}");
-    fake_api_token(bench->api, "made");
-    ask(bench, "GET", "/version", "");
-    assert_int_equal(bench->status, 200);
+    fake_api_token(fixture->api, "made");
+    ask(fixture, "GET", "/version", "");
+    assert_int_equal(fixture->status, 200);
 }
 
 /* ---- the whole way: a reflector over the wire ---- */
 
 struct mirror {
-    struct bench *bench;
+    struct fixture *fixture;
     struct reflector *reflector;
     unsigned objects;
     unsigned lists;
@@ -586,7 +587,7 @@ static void on_answer(void *user, const struct kube_answer *answer)
 
 static void turn(struct mirror *mirror)
 {
-    struct kube_ops *ops = &mirror->bench->ops;
+    struct kube_ops *ops = &mirror->fixture->ops;
     const int64_t wait_ms = reflector_step(mirror->reflector, clock_now_ms() * HASTE);
 
     ops->poll(ops->ctx, wait_ms < 20 ? wait_ms : 20, mirror, on_answer);
@@ -613,7 +614,7 @@ static void turn_until_watches(struct mirror *mirror, uint64_t watches)
     assert_true(stats.watches >= watches);
 }
 
-static void create_pods(struct bench *bench, unsigned from, unsigned to)
+static void create_pods(struct fixture *fixture, unsigned from, unsigned to)
 {
     struct strbuf out;
     strbuf_init(&out);
@@ -622,7 +623,7 @@ static void create_pods(struct bench *bench, unsigned from, unsigned to)
         (void)snprintf(
             body, sizeof body,
             "{\"metadata\":{\"name\":\"p%u\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}", i);
-        assert_int_equal(fake_apiserver_request(bench->fake, "POST", PODS, text_of(body), &out),
+        assert_int_equal(fake_apiserver_request(fixture->fake, "POST", PODS, text_of(body), &out),
                          201);
     }
     strbuf_done(&out);
@@ -630,8 +631,8 @@ static void create_pods(struct bench *bench, unsigned from, unsigned to)
 
 static void a_reflector_keeps_up_over_a_bad_wire(void **state)
 {
-    struct bench *bench = *state;
-    struct mirror mirror = {.bench = bench};
+    struct fixture *fixture = *state;
+    struct mirror mirror = {.fixture = fixture};
     const struct reflector_sink sink = {&mirror,        on_list_begin, on_object, on_list_end,
                                         on_list_failed, on_object,     on_object, on_trouble};
     const struct reflector_rules rules = {.path = "/api/v1/pods",
@@ -642,26 +643,26 @@ static void a_reflector_keeps_up_over_a_bad_wire(void **state)
                                           .seed = 1,
                                           .id_base = 100};
 
-    create_pods(bench, 0, 10);
-    mirror.reflector = reflector_new(&rules, &bench->ops, &sink);
+    create_pods(fixture, 0, 10);
+    mirror.reflector = reflector_new(&rules, &fixture->ops, &sink);
     FAULT(.match = "GET /api/v1/pods", .kind = FAULT_TRUNCATE, .times = 1, .number = 50);
     turn_until(&mirror, &mirror.lists, 1);
     assert_int_equal(mirror.objects, 10);
     assert_int_equal(mirror.troubles, 1);
-    create_pods(bench, 10, 12);
+    create_pods(fixture, 10, 12);
     turn_until(&mirror, &mirror.objects, 12);
     /* Silence: the watch is begun anew, again and again, and that is no trouble. */
     turn_until_watches(&mirror, 4);
     assert_int_equal(mirror.troubles, 1);
     assert_int_equal(mirror.lists, 1);
-    create_pods(bench, 12, 13);
+    create_pods(fixture, 12, 13);
     turn_until(&mirror, &mirror.objects, 13);
     /* Compaction while we are away: everything is listed anew. */
-    fake_api_release(bench->api);
+    fake_api_release(fixture->api);
     FAULT(.match = "?watch", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
     turn_until(&mirror, &mirror.troubles, 2);
-    create_pods(bench, 13, 14);
-    fake_apiserver_compact(bench->fake);
+    create_pods(fixture, 13, 14);
+    fake_apiserver_compact(fixture->fake);
     turn_until(&mirror, &mirror.lists, 2);
     assert_int_equal(mirror.objects, 14);
     reflector_free(mirror.reflector);

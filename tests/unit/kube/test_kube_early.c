@@ -34,7 +34,7 @@ enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
     "\x08\x03"                                                                                     \
     "201"
 
-struct bench {
+struct fixture {
     struct client client;
     int listener;
     unsigned port;
@@ -76,7 +76,7 @@ static void give(gnutls_session_t session, unsigned type, unsigned flags, unsign
 }
 
 /* Until the other end has enough: each stream is answered at its head. */
-static void converse(struct bench *bench, gnutls_session_t session)
+static void converse(struct fixture *fixture, gnutls_session_t session)
 {
     static const char no_window[] = {0, 4, 0, 0, 0, 0};
     unsigned char head[FRAME_HEAD_BYTES];
@@ -85,7 +85,7 @@ static void converse(struct bench *bench, gnutls_session_t session)
     if (!take(session, rest, PREFACE_BYTES))
         return;
     give(session, FRAME_SETTINGS, 0, 0,
-         (struct text){no_window, bench->second != NULL ? sizeof no_window : 0});
+         (struct text){no_window, fixture->second != NULL ? sizeof no_window : 0});
     while (take(session, head, sizeof head)) {
         const size_t bytes = (size_t)head[1] << 8 | head[2];
         const unsigned stream = head[8];
@@ -95,19 +95,19 @@ static void converse(struct bench *bench, gnutls_session_t session)
         if (head[3] == FRAME_SETTINGS && head[4] != FLAG_ACK)
             give(session, FRAME_SETTINGS, FLAG_ACK, 0, TEXT(""));
         if (head[3] == FRAME_DATA && (head[4] & FLAG_END) != 0) {
-            atomic_fetch_add(&bench->copies, 1);
+            atomic_fetch_add(&fixture->copies, 1);
             return;
         }
-        if (head[3] != FRAME_HEADERS || (stream > 1 && bench->second == NULL))
+        if (head[3] != FRAME_HEADERS || (stream > 1 && fixture->second == NULL))
             continue;
         give(session, FRAME_HEADERS, FLAG_END | FLAG_END_HEADERS, stream,
-             text_of(stream == 1 ? HEAD_200 : bench->second));
+             text_of(stream == 1 ? HEAD_200 : fixture->second));
         if (stream > 1)
             give(session, FRAME_RST, 0, stream, (struct text){"\0\0\0\0", 4}); /* no error */
     }
 }
 
-static void serve_one(struct bench *bench, int fd)
+static void serve_one(struct fixture *fixture, int fd)
 {
     static const gnutls_datum_t h2 = {(unsigned char *)(uintptr_t) "h2", 2};
     static const struct linger abruptly = {1, 0};
@@ -115,13 +115,13 @@ static void serve_one(struct bench *bench, int fd)
 
     assert_int_equal(gnutls_init(&session, GNUTLS_SERVER), 0);
     assert_int_equal(gnutls_set_default_priority(session), 0);
-    assert_int_equal(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, bench->credentials),
+    assert_int_equal(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, fixture->credentials),
                      0);
     assert_int_equal(gnutls_alpn_set_protocols(session, &h2, 1, 0), 0);
     gnutls_transport_set_int(session, fd);
     if (gnutls_handshake(session) == 0)
-        converse(bench, session);
-    if (bench->abruptly) /* a reset, not an orderly end */
+        converse(fixture, session);
+    if (fixture->abruptly) /* a reset, not an orderly end */
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &abruptly, sizeof abruptly);
     gnutls_deinit(session);
     (void)close(fd);
@@ -129,96 +129,96 @@ static void serve_one(struct bench *bench, int fd)
 
 static void *serve(void *arg)
 {
-    struct bench *bench = arg;
+    struct fixture *fixture = arg;
     int fd;
 
-    while ((fd = accept(bench->listener, NULL, NULL)) >= 0)
-        serve_one(bench, fd);
+    while ((fd = accept(fixture->listener, NULL, NULL)) >= 0)
+        serve_one(fixture, fd);
     return NULL;
 }
 
-static void start_server(struct bench *bench)
+static void start_server(struct fixture *fixture)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof here;
 
-    assert_int_equal(gnutls_certificate_allocate_credentials(&bench->credentials), 0);
+    assert_int_equal(gnutls_certificate_allocate_credentials(&fixture->credentials), 0);
     assert_int_equal(gnutls_certificate_set_x509_key_file(
-                         bench->credentials, client_at(&bench->client, "server.crt"),
-                         client_at(&bench->client, "server.key"), GNUTLS_X509_FMT_PEM),
+                         fixture->credentials, client_at(&fixture->client, "server.crt"),
+                         client_at(&fixture->client, "server.key"), GNUTLS_X509_FMT_PEM),
                      0);
-    bench->listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(bench->listener, (struct sockaddr *)&here, sizeof here), 0);
-    assert_int_equal(getsockname(bench->listener, (struct sockaddr *)&here, &len), 0);
-    assert_int_equal(listen(bench->listener, 8), 0);
-    bench->port = ntohs(here.sin_port);
-    assert_int_equal(pthread_create(&bench->server, NULL, serve, bench), 0);
+    fixture->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fixture->listener, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(getsockname(fixture->listener, (struct sockaddr *)&here, &len), 0);
+    assert_int_equal(listen(fixture->listener, 8), 0);
+    fixture->port = ntohs(here.sin_port);
+    assert_int_equal(pthread_create(&fixture->server, NULL, serve, fixture), 0);
 }
 
 static int set_up(void **state)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
 
-    client_init(&bench->client);
-    *state = bench;
+    client_init(&fixture->client);
+    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    client_close(&bench->client);
-    (void)shutdown(bench->listener, SHUT_RDWR);
-    assert_int_equal(pthread_join(bench->server, NULL), 0);
-    (void)close(bench->listener);
-    gnutls_certificate_free_credentials(bench->credentials);
-    client_remove(&bench->client);
-    xfree(bench);
+    client_close(&fixture->client);
+    (void)shutdown(fixture->listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(fixture->server, NULL), 0);
+    (void)close(fixture->listener);
+    gnutls_certificate_free_credentials(fixture->credentials);
+    client_remove(&fixture->client);
+    xfree(fixture);
     return 0;
 }
 
 /* ---- requests ---- */
 
 /* One connection, on which the client has heard that it may send no body. */
-static void ask(struct bench *bench, const char *answer, unsigned many)
+static void ask(struct fixture *fixture, const char *answer, unsigned many)
 {
-    bench->second = answer;
-    start_server(bench);
-    client_connect(&bench->client, bench->port);
-    client_begin(&bench->client, 1, "", TIMEOUT_MS);
-    client_until(&bench->client, 1);
-    assert_int_equal(bench->client.done, 1);
+    fixture->second = answer;
+    start_server(fixture);
+    client_connect(&fixture->client, fixture->port);
+    client_begin(&fixture->client, 1, "", TIMEOUT_MS);
+    client_until(&fixture->client, 1);
+    assert_int_equal(fixture->client.done, 1);
     for (uint64_t id = 2; id <= many + 1; id++)
-        client_begin(&bench->client, id, "{\"kind\":\"Binding\"}", TIMEOUT_MS);
-    client_until(&bench->client, many + 1);
+        client_begin(&fixture->client, id, "{\"kind\":\"Binding\"}", TIMEOUT_MS);
+    client_until(&fixture->client, many + 1);
 }
 
 /* What libcurl heard of an answer it keeps to itself, now and then; but nothing was asked yet. */
 static void a_refusal_at_the_head_is_heard_or_nothing_was_sent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, HEAD_429, MANY);
-    assert_int_equal(bench->client.failed, bench->client.unsent);
+    ask(fixture, HEAD_429, MANY);
+    assert_int_equal(fixture->client.failed, fixture->client.unsent);
 }
 
 /* Nobody takes what he has not heard. */
 static void a_success_at_the_head_is_none(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    ask(bench, HEAD_201, MANY);
-    assert_int_equal(bench->client.failed, MANY);
+    ask(fixture, HEAD_201, MANY);
+    assert_int_equal(fixture->client.failed, MANY);
 }
 
-static void is_sent_once(struct bench *bench, bool abruptly)
+static void is_sent_once(struct fixture *fixture, bool abruptly)
 {
-    bench->abruptly = abruptly;
-    ask(bench, NULL, 1);
-    assert_int_equal(bench->client.failed, 1);
-    assert_int_equal(bench->client.unsent, 0);
-    assert_int_equal(atomic_load(&bench->copies), 1);
+    fixture->abruptly = abruptly;
+    ask(fixture, NULL, 1);
+    assert_int_equal(fixture->client.failed, 1);
+    assert_int_equal(fixture->client.unsent, 0);
+    assert_int_equal(atomic_load(&fixture->copies), 1);
 }
 
 /* libcurl begins again on a new connection if the one before has served it once. */

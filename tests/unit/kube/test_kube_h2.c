@@ -26,7 +26,7 @@
 
 enum { MANY = 1000, ANSWER_BYTES = 200 };
 
-struct bench {
+struct fixture {
     struct client client;
     pid_t server;
     unsigned port;
@@ -39,12 +39,12 @@ static void sum_up(void *user, const char *labels, int64_t value)
     *(int64_t *)user += value;
 }
 
-static unsigned connections(const struct bench *bench)
+static unsigned connections(const struct fixture *fixture)
 {
     int64_t sum = 0;
 
     metric_each(M_API_CONNECTIONS, &sum, sum_up);
-    return (unsigned)(sum - bench->connections);
+    return (unsigned)(sum - fixture->connections);
 }
 
 /* ---- the server ---- */
@@ -73,16 +73,16 @@ static bool answers(unsigned port)
     return connected;
 }
 
-static void start_server(struct bench *bench, const char *streams)
+static void start_server(struct fixture *fixture, const char *streams)
 {
     char port[16], root[96], key[128], crt[128];
     posix_spawn_file_actions_t files;
 
-    bench->port = free_port();
-    (void)snprintf(port, sizeof port, "%u", bench->port);
-    (void)snprintf(root, sizeof root, "--htdocs=%s/www", bench->client.folder);
-    (void)snprintf(key, sizeof key, "%s/server.key", bench->client.folder);
-    (void)snprintf(crt, sizeof crt, "%s/server.crt", bench->client.folder);
+    fixture->port = free_port();
+    (void)snprintf(port, sizeof port, "%u", fixture->port);
+    (void)snprintf(root, sizeof root, "--htdocs=%s/www", fixture->client.folder);
+    (void)snprintf(key, sizeof key, "%s/server.key", fixture->client.folder);
+    (void)snprintf(crt, sizeof crt, "%s/server.crt", fixture->client.folder);
     const char *const args[] = {
         "nghttpd", "--address=127.0.0.1", "--echo-upload", streams, root, port, key, crt, NULL};
     union {
@@ -95,30 +95,30 @@ static void start_server(struct bench *bench, const char *streams)
     (void)posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
     (void)posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
     assert_int_equal(setenv("PATH", path + 5, 1), 0); /* where Debian puts it */
-    assert_int_equal(posix_spawnp(&bench->server, "nghttpd", &files, NULL, argv.wanted, env), 0);
+    assert_int_equal(posix_spawnp(&fixture->server, "nghttpd", &files, NULL, argv.wanted, env), 0);
     (void)posix_spawn_file_actions_destroy(&files);
-    for (int i = 0; i < 500 && !answers(bench->port); i++)
+    for (int i = 0; i < 500 && !answers(fixture->port); i++)
         (void)poll(NULL, 0, 20);
-    assert_true(answers(bench->port));
+    assert_true(answers(fixture->port));
 }
 
 static int set_up_with(void **state, const char *streams)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
     char answer[ANSWER_BYTES + 1];
 
-    client_init(&bench->client);
-    assert_int_equal(mkdir(client_at(&bench->client, "www"), 0700), 0);
-    FILE *file = fopen(client_at(&bench->client, "www/version"), "w");
+    client_init(&fixture->client);
+    assert_int_equal(mkdir(client_at(&fixture->client, "www"), 0700), 0);
+    FILE *file = fopen(client_at(&fixture->client, "www/version"), "w");
     assert_non_null(file);
     memset(answer, 'v', ANSWER_BYTES);
     answer[ANSWER_BYTES] = '\0';
     assert_true(fputs(answer, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    start_server(bench, streams);
-    client_connect(&bench->client, bench->port);
-    bench->connections = connections(bench);
-    *state = bench;
+    start_server(fixture, streams);
+    client_connect(&fixture->client, fixture->port);
+    fixture->connections = connections(fixture);
+    *state = fixture;
     return 0;
 }
 
@@ -134,16 +134,16 @@ static int set_up_few_streams(void **state)
 
 static int tear_down(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     int status;
 
-    client_close(&bench->client);
-    assert_int_equal(kill(bench->server, SIGKILL), 0);
-    assert_int_equal(waitpid(bench->server, &status, 0), bench->server);
-    (void)unlink(client_at(&bench->client, "www/version"));
-    (void)rmdir(client_at(&bench->client, "www"));
-    client_remove(&bench->client);
-    xfree(bench);
+    client_close(&fixture->client);
+    assert_int_equal(kill(fixture->server, SIGKILL), 0);
+    assert_int_equal(waitpid(fixture->server, &status, 0), fixture->server);
+    (void)unlink(client_at(&fixture->client, "www/version"));
+    (void)rmdir(client_at(&fixture->client, "www"));
+    client_remove(&fixture->client);
+    xfree(fixture);
     return 0;
 }
 
@@ -151,124 +151,124 @@ static int tear_down(void **state)
 
 static void a_thousand_requests_take_few_connections(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (uint64_t id = 1; id <= MANY; id++)
-        client_begin(&bench->client, id, "", 20000);
-    client_until(&bench->client, MANY);
-    assert_int_equal(bench->client.done, MANY);
-    assert_int_equal(bench->client.text.len, MANY * ANSWER_BYTES);
+        client_begin(&fixture->client, id, "", 20000);
+    client_until(&fixture->client, MANY);
+    assert_int_equal(fixture->client.done, MANY);
+    assert_int_equal(fixture->client.text.len, MANY * ANSWER_BYTES);
     /* The server allows fewer streams than that: more connections, but few. */
-    assert_in_range(connections(bench), 1, 16);
+    assert_in_range(connections(fixture), 1, 16);
 }
 
 static void a_hundred_at_a_time_take_exactly_one(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (unsigned round = 0; round < 10; round++) {
         for (uint64_t id = 1; id <= 100; id++)
-            client_begin(&bench->client, id, "", 20000);
-        client_until(&bench->client, (round + 1) * 100);
+            client_begin(&fixture->client, id, "", 20000);
+        client_until(&fixture->client, (round + 1) * 100);
     }
-    assert_int_equal(bench->client.done, 1000);
-    assert_int_equal(connections(bench), 1);
+    assert_int_equal(fixture->client.done, 1000);
+    assert_int_equal(connections(fixture), 1);
 }
 
 static void bodies_arrive_whole(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct strbuf body;
 
     strbuf_init(&body);
     for (int i = 0; i < 5000; i++)
         strbuf_printf(&body, "%d,", i);
-    client_begin(&bench->client, 1, body.data, 20000);
-    client_until(&bench->client, 1);
-    assert_int_equal(bench->client.done, 1);
-    assert_int_equal(bench->client.text.len, body.len);
-    assert_memory_equal(bench->client.text.data, body.data, body.len);
-    client_begin(&bench->client, 2, "{\"small\":1}", 20000);
-    client_until(&bench->client, 2);
-    assert_int_equal(bench->client.text.len, body.len + 11);
+    client_begin(&fixture->client, 1, body.data, 20000);
+    client_until(&fixture->client, 1);
+    assert_int_equal(fixture->client.done, 1);
+    assert_int_equal(fixture->client.text.len, body.len);
+    assert_memory_equal(fixture->client.text.data, body.data, body.len);
+    client_begin(&fixture->client, 2, "{\"small\":1}", 20000);
+    client_until(&fixture->client, 2);
+    assert_int_equal(fixture->client.text.len, body.len + 11);
     strbuf_done(&body);
 }
 
 static void a_handle_that_posted_can_get(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (uint64_t id = 1; id <= 20; id++) {
-        client_begin(&bench->client, id, id % 2 == 0 ? "{}" : "", 20000);
-        client_until(&bench->client, (unsigned)id);
-        assert_int_equal(bench->client.status, 200);
+        client_begin(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
+        client_until(&fixture->client, (unsigned)id);
+        assert_int_equal(fixture->client.status, 200);
     }
-    assert_int_equal(bench->client.text.len, 10 * 2 + 10 * ANSWER_BYTES);
-    assert_int_equal(connections(bench), 1);
+    assert_int_equal(fixture->client.text.len, 10 * 2 + 10 * ANSWER_BYTES);
+    assert_int_equal(connections(fixture), 1);
 }
 
 static void what_a_silent_server_was_sent_is_not_called_unsent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    client_begin(&bench->client, 1, "", 20000);
-    client_until(&bench->client, 1);
-    assert_int_equal(kill(bench->server, SIGSTOP), 0);
+    client_begin(&fixture->client, 1, "", 20000);
+    client_until(&fixture->client, 1);
+    assert_int_equal(kill(fixture->server, SIGSTOP), 0);
     for (uint64_t id = 2; id <= 11; id++)
-        client_begin(&bench->client, id, "{\"kind\":\"Binding\"}", 400);
-    client_until(&bench->client, 11);
-    assert_int_equal(bench->client.failed, 10);
-    assert_int_equal(bench->client.unsent, 0);
+        client_begin(&fixture->client, id, "{\"kind\":\"Binding\"}", 400);
+    client_until(&fixture->client, 11);
+    assert_int_equal(fixture->client.failed, 10);
+    assert_int_equal(fixture->client.unsent, 0);
 }
 
 static void after_a_silence_comes_a_new_connection(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    client_begin(&bench->client, 1, "", 20000);
-    client_until(&bench->client, 1);
-    assert_int_equal(kill(bench->server, SIGSTOP), 0);
-    client_begin(&bench->client, 2, "", 300);
-    client_until(&bench->client, 2);
-    assert_int_equal(bench->client.failed, 1);
-    assert_int_equal(kill(bench->server, SIGCONT), 0);
-    client_begin(&bench->client, 3, "", 20000);
-    client_until(&bench->client, 3);
-    assert_int_equal(bench->client.done, 2);
-    assert_int_equal(connections(bench), 2);
+    client_begin(&fixture->client, 1, "", 20000);
+    client_until(&fixture->client, 1);
+    assert_int_equal(kill(fixture->server, SIGSTOP), 0);
+    client_begin(&fixture->client, 2, "", 300);
+    client_until(&fixture->client, 2);
+    assert_int_equal(fixture->client.failed, 1);
+    assert_int_equal(kill(fixture->server, SIGCONT), 0);
+    client_begin(&fixture->client, 3, "", 20000);
+    client_until(&fixture->client, 3);
+    assert_int_equal(fixture->client.done, 2);
+    assert_int_equal(connections(fixture), 2);
 }
 
 static void with_few_streams_there_are_more_connections_but_not_many(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
     for (unsigned round = 0; round < 5; round++) {
         for (uint64_t id = 1; id <= 200; id++)
-            client_begin(&bench->client, id, "", 20000);
-        client_until(&bench->client, (round + 1) * 200);
+            client_begin(&fixture->client, id, "", 20000);
+        client_until(&fixture->client, (round + 1) * 200);
     }
-    assert_int_equal(bench->client.done, 1000);
+    assert_int_equal(fixture->client.done, 1000);
     /* Sixteen at once; one that is idle gives way now and then. */
-    assert_in_range(connections(bench), 1, 50);
+    assert_in_range(connections(fixture), 1, 50);
 }
 
 static void a_cancelled_request_leaves_the_others_alone(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
 
-    client_begin(&bench->client, 1000, "", 20000);
-    client_until(&bench->client, 1);
+    client_begin(&fixture->client, 1000, "", 20000);
+    client_until(&fixture->client, 1);
     for (uint64_t id = 1; id <= 100; id++)
-        client_begin(&bench->client, id, "", 20000);
-    client_poll(&bench->client, 0);
-    const unsigned early = bench->client.done;
+        client_begin(&fixture->client, id, "", 20000);
+    client_poll(&fixture->client, 0);
+    const unsigned early = fixture->client.done;
     for (uint64_t id = 1; id <= 100; id += 2)
-        bench->client.ops.cancel(bench->client.ops.ctx, id);
+        fixture->client.ops.cancel(fixture->client.ops.ctx, id);
     for (int i = 0; i < 20; i++)
-        client_poll(&bench->client, 50);
-    assert_in_range(bench->client.done, 51, early + 50);
-    assert_int_equal(bench->client.failed, 0);
-    assert_int_equal(connections(bench), 1);
+        client_poll(&fixture->client, 50);
+    assert_in_range(fixture->client.done, 51, early + 50);
+    assert_int_equal(fixture->client.failed, 0);
+    assert_int_equal(connections(fixture), 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -81,7 +81,7 @@ static int remove_all(void **state)
     return rmdir(folder);
 }
 
-struct bench {
+struct fixture {
     struct fake_apiserver *fake;
     struct fake_api *api;
     struct kube_config *config;
@@ -90,194 +90,194 @@ struct bench {
     struct err err;
 };
 
-static void serve(struct bench *bench, const char *client_ca)
+static void serve(struct fixture *fixture, const char *client_ca)
 {
     CLEANUP(xfreep) char *cert = text_at("server.crt");
     CLEANUP(xfreep) char *key = text_at("server.key");
     CLEANUP(xfreep) char *ca = client_ca != NULL ? text_at(client_ca) : NULL;
     const struct fake_tls tls = {cert, key, ca};
 
-    *bench = (struct bench){.fake = fake_apiserver_new("tls")};
-    bench->api = fake_api_new(bench->fake, &tls);
-    strbuf_init(&bench->text);
+    *fixture = (struct fixture){.fake = fake_apiserver_new("tls")};
+    fixture->api = fake_api_new(fixture->fake, &tls);
+    strbuf_init(&fixture->text);
 }
 
-static void hang_up(struct bench *bench)
+static void hang_up(struct fixture *fixture)
 {
-    if (bench->config == NULL)
+    if (fixture->config == NULL)
         return;
-    bench->ops.free(bench->ops.ctx);
-    kube_config_free(bench->config);
-    bench->config = NULL;
+    fixture->ops.free(fixture->ops.ctx);
+    kube_config_free(fixture->config);
+    fixture->config = NULL;
 }
 
-static void finish(struct bench *bench)
+static void finish(struct fixture *fixture)
 {
-    hang_up(bench);
-    fake_api_free(bench->api);
-    fake_apiserver_free(bench->fake);
-    strbuf_done(&bench->text);
+    hang_up(fixture);
+    fake_api_free(fixture->api);
+    fake_apiserver_free(fixture->fake);
+    strbuf_done(&fixture->text);
 }
 
-static void connect_as(struct bench *bench, const char *cluster, const char *user)
+static void connect_as(struct fixture *fixture, const char *cluster, const char *user)
 {
     struct strbuf text;
 
-    hang_up(bench);
+    hang_up(fixture);
     strbuf_init(&text);
     strbuf_printf(
         &text,
         "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
         "clusters: [{name: x, cluster: {server: \"%s\", %s}}]\nusers: [{name: x, user: {%s}}]\n",
-        fake_api_url(bench->api), cluster, user);
-    if (kube_config_parse((struct text){text.data, text.len}, at("config"), NULL, &bench->config,
-                          &bench->err) < 0)
-        fail_msg("%s", bench->err.text);
+        fake_api_url(fixture->api), cluster, user);
+    if (kube_config_parse((struct text){text.data, text.len}, at("config"), NULL, &fixture->config,
+                          &fixture->err) < 0)
+        fail_msg("%s", fixture->err.text);
     strbuf_done(&text);
-    assert_int_equal(kube_curl_new(bench->config, &bench->ops, &bench->err), 0);
+    assert_int_equal(kube_curl_new(fixture->config, &fixture->ops, &fixture->err), 0);
 }
 
-static int get(struct bench *bench)
+static int get(struct fixture *fixture)
 {
     static const struct kube_request request = {
         .id = 1, .method = "GET", .path = "/version", .body = {"", 0}, .timeout_ms = 10000};
-    return kube_fetch(&bench->ops, &request, &bench->text, &bench->err);
+    return kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err);
 }
 
 /* ---- the server's certificate ---- */
 
 static void the_clusters_ca_is_believed(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
-    connect_as(&bench, "certificate-authority: ca.crt", "token: t");
-    assert_int_equal(get(&bench), 200);
+    serve(&fixture, NULL);
+    connect_as(&fixture, "certificate-authority: ca.crt", "token: t");
+    assert_int_equal(get(&fixture), 200);
     CLEANUP(xfreep) char *pem = text_at("ca.crt");
     CLEANUP(xfreep) char *data = base64_encode(text_of(pem));
     struct strbuf cluster;
     strbuf_init(&cluster);
     strbuf_printf(&cluster, "certificate-authority-data: %s", data);
-    connect_as(&bench, cluster.data, "token: t");
-    assert_int_equal(get(&bench), 200);
+    connect_as(&fixture, cluster.data, "token: t");
+    assert_int_equal(get(&fixture), 200);
     strbuf_done(&cluster);
-    finish(&bench);
+    finish(&fixture);
 }
 
 static void another_ca_is_not_and_nothing_is_sent(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
-    connect_as(&bench, "certificate-authority: other-ca.crt", "token: t");
-    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
-    assert_non_null(strstr(bench.err.text, "certificate"));
-    connect_as(&bench, "disable-compression: true", "token: t");
-    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
-    assert_int_equal(fake_api_seen(bench.api, ""), 0);
-    finish(&bench);
+    serve(&fixture, NULL);
+    connect_as(&fixture, "certificate-authority: other-ca.crt", "token: t");
+    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
+    assert_non_null(strstr(fixture.err.text, "certificate"));
+    connect_as(&fixture, "disable-compression: true", "token: t");
+    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
+    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
+    finish(&fixture);
 }
 
 static void verification_can_be_switched_off(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
-    connect_as(&bench, "insecure-skip-tls-verify: true", "token: t");
-    assert_int_equal(get(&bench), 200);
-    finish(&bench);
+    serve(&fixture, NULL);
+    connect_as(&fixture, "insecure-skip-tls-verify: true", "token: t");
+    assert_int_equal(get(&fixture), 200);
+    finish(&fixture);
 }
 
 static void the_name_that_is_verified_can_be_said(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
-    connect_as(&bench, "certificate-authority: ca.crt, tls-server-name: kube.test", "token: t");
-    assert_int_equal(get(&bench), 200);
-    connect_as(&bench, "certificate-authority: ca.crt, tls-server-name: evil.test", "token: t");
-    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
-    finish(&bench);
+    serve(&fixture, NULL);
+    connect_as(&fixture, "certificate-authority: ca.crt, tls-server-name: kube.test", "token: t");
+    assert_int_equal(get(&fixture), 200);
+    connect_as(&fixture, "certificate-authority: ca.crt, tls-server-name: evil.test", "token: t");
+    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
+    finish(&fixture);
 }
 
 static void a_renewed_ca_is_read_after_a_failure(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
+    serve(&fixture, NULL);
     copy_at("other-ca.crt", "used.crt");
-    connect_as(&bench, "certificate-authority: used.crt", "token: t");
-    assert_int_equal(get(&bench), -ERR_UNAUTHORIZED);
+    connect_as(&fixture, "certificate-authority: used.crt", "token: t");
+    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
     copy_at("ca.crt", "used.crt");
-    assert_int_equal(get(&bench), 200);
-    finish(&bench);
+    assert_int_equal(get(&fixture), 200);
+    finish(&fixture);
 }
 
 static void a_ca_that_is_none_is_an_error(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, NULL);
+    serve(&fixture, NULL);
     write_at("used.crt", "not a certificate\n");
-    connect_as(&bench, "certificate-authority: used.crt", "token: t");
-    assert_true(get(&bench) < 0);
-    assert_int_equal(fake_api_seen(bench.api, ""), 0);
-    finish(&bench);
+    connect_as(&fixture, "certificate-authority: used.crt", "token: t");
+    assert_true(get(&fixture) < 0);
+    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
+    finish(&fixture);
 }
 
 /* ---- ours ---- */
 
 static void a_client_certificate_opens_the_door(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, "ca.crt");
-    connect_as(&bench, "certificate-authority: ca.crt",
+    serve(&fixture, "ca.crt");
+    connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: client.key");
-    assert_int_equal(get(&bench), 200);
-    connect_as(&bench, "certificate-authority: ca.crt", "token: t");
-    assert_int_not_equal(get(&bench), 200);
-    connect_as(&bench, "certificate-authority: ca.crt",
+    assert_int_equal(get(&fixture), 200);
+    connect_as(&fixture, "certificate-authority: ca.crt", "token: t");
+    assert_int_not_equal(get(&fixture), 200);
+    connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: stranger.crt, client-key: stranger.key");
-    assert_int_not_equal(get(&bench), 200);
-    finish(&bench);
+    assert_int_not_equal(get(&fixture), 200);
+    finish(&fixture);
 }
 
 static void a_renewed_client_certificate_gets_a_new_connection(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, "ca.crt");
+    serve(&fixture, "ca.crt");
     copy_at("stranger.crt", "mine.crt");
     copy_at("stranger.key", "mine.key");
-    connect_as(&bench, "certificate-authority: ca.crt",
+    connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: mine.crt, client-key: mine.key");
-    assert_int_equal(get(&bench), 401);
+    assert_int_equal(get(&fixture), 401);
     copy_at("client.crt", "mine.crt");
     copy_at("client.key", "mine.key");
-    assert_int_equal(get(&bench), 200);
-    finish(&bench);
+    assert_int_equal(get(&fixture), 200);
+    finish(&fixture);
 }
 
 static void a_key_of_another_certificate_is_an_error(void **state)
 {
-    struct bench bench;
+    struct fixture fixture;
 
     (void)state;
-    serve(&bench, "ca.crt");
-    connect_as(&bench, "certificate-authority: ca.crt",
+    serve(&fixture, "ca.crt");
+    connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: server.key");
-    assert_true(get(&bench) < 0);
-    assert_int_equal(fake_api_seen(bench.api, ""), 0);
-    finish(&bench);
+    assert_true(get(&fixture) < 0);
+    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
+    finish(&fixture);
 }
 
 int main(void)

@@ -34,7 +34,7 @@ void shelf_init(struct shelf *shelf)
     must(length > 0 && (size_t)length < sizeof shelf->path);
     shelf->rules = (struct store_rules){.path = shelf->path, .user = shelf, .notice = take_notice};
     strbuf_init(&shelf->notices);
-    world_init(&shelf->world);
+    core_init(&shelf->core);
 }
 
 static void empty_folder(const struct shelf *shelf)
@@ -51,7 +51,7 @@ static void empty_folder(const struct shelf *shelf)
 void shelf_done(struct shelf *shelf)
 {
     shelf_close(shelf);
-    world_done(&shelf->world);
+    core_done(&shelf->core);
     strbuf_done(&shelf->notices);
     empty_folder(shelf);
     must(rmdir(shelf->folder) == 0);
@@ -80,11 +80,11 @@ void shelf_close(struct shelf *shelf)
     shelf->store = NULL;
 }
 
-static struct command asked(const struct world *world, const struct change *change)
+static struct command asked(const struct core_fixture *core, const struct change *change)
 {
     const struct allocation *allocation = change->after;
     const struct node *node = change->node_after != NULL ? change->node_after : change->node_before;
-    struct command command = {.kind = change->kind, .at_ms = world->now_ms, .why = "test"};
+    struct command command = {.kind = change->kind, .at_ms = core->now_ms, .why = "test"};
     if (allocation != NULL) {
         command.uid = allocation->is.uid;
         command.namespace = allocation->is.namespace;
@@ -97,11 +97,11 @@ static struct command asked(const struct world *world, const struct change *chan
 
 enum store_outcome shelf_write(struct shelf *shelf, struct err *err)
 {
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     enum store_outcome outcome = STORE_OK;
-    while (shelf->written < world->dones && outcome == STORE_OK) {
-        const struct change *change = &world->done[shelf->written];
-        const struct command command = asked(world, change);
+    while (shelf->written < core->dones && outcome == STORE_OK) {
+        const struct change *change = &core->done[shelf->written];
+        const struct command command = asked(core, change);
         outcome = shelf->ops.write(shelf->ops.ctx, &command, change, err);
         if (outcome == STORE_OK)
             shelf->written++;
@@ -115,7 +115,7 @@ void shelf_save(struct shelf *shelf)
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
         shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         fail(&err);
-    world_run_until_idle(&shelf->world);
+    core_run_until_idle(&shelf->core);
     shelf->written = 0;
 }
 
@@ -127,8 +127,8 @@ void shelf_same(struct shelf *shelf)
     if (store_load(shelf->store, loaded, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
         fail(&err);
     ledger_assert_valid(loaded);
-    CLEANUP(xfreep) char *is = world_dump(loaded);
-    CLEANUP(xfreep) char *should = world_dump(shelf->world.ledger);
+    CLEANUP(xfreep) char *is = core_dump(loaded);
+    CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
     if (strcmp(is, should) != 0) {
         (void)fprintf(stderr, "on disk:\n%s\nin memory:\n%s\n", is, should);
         must_fail(__FILE__, __LINE__, "disk and memory differ");

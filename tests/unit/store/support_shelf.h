@@ -9,10 +9,10 @@
 
 #include "milligpu/store.h"
 
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 struct shelf {
-    struct world world;
+    struct core_fixture core;
     struct store *store; /* NULL: closed */
     struct store_ops ops;
     struct store_rules rules;

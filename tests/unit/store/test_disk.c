@@ -229,7 +229,7 @@ static void a_cut_keeps_every_acknowledged_row(void **state)
 }
 
 /* All bytes of both files after a cut and a restart by this seed. */
-static char *platter(uint64_t seed)
+static char *image(uint64_t seed)
 {
     struct strbuf all;
     struct text bytes;
@@ -257,9 +257,9 @@ static void the_same_seed_leaves_the_same_platter(void **state)
     int differ = 0;
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
-        CLEANUP(xfreep) char *one = platter(seed);
-        CLEANUP(xfreep) char *again = platter(seed);
-        CLEANUP(xfreep) char *other = platter(seed + 100);
+        CLEANUP(xfreep) char *one = image(seed);
+        CLEANUP(xfreep) char *again = image(seed);
+        CLEANUP(xfreep) char *other = image(seed + 100);
         assert_string_equal(one, again);
         differ += strcmp(one, other) != 0;
     }

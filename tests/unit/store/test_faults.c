@@ -20,32 +20,32 @@
 #include "support/disk.h"
 #include "support_shelf.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
 
 enum { BATCHES = 4, CHANGES = DISK_WRITE | DISK_SYNC | DISK_TRUNCATE };
 
-static void play(struct world *world, int batch)
+static void play(struct core_fixture *core, int batch)
 {
     char uid[16];
     if (batch == 0)
-        (void)world_node(world, "n1", two_a100, 2);
+        (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 3; i++) {
         (void)snprintf(uid, sizeof uid, "p%d-%d", batch, i);
-        (void)world_reserve(world, uid, "n1", "50");
+        (void)core_reserve(core, uid, "n1", "50");
         if (i != 1)
-            (void)world_step(world, COMMAND_CONFIRM, uid);
+            (void)core_step(core, COMMAND_CONFIRM, uid);
     }
     (void)snprintf(uid, sizeof uid, "p%d-0", batch);
     if (batch % 2 == 1)
-        (void)world_step(world, COMMAND_RELEASE, uid);
+        (void)core_step(core, COMMAND_RELEASE, uid);
 }
 
 static void take_back(struct shelf *shelf)
 {
     shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->world.dones > 0)
-        world_undo(&shelf->world);
+    while (shelf->core.dones > 0)
+        core_undo(&shelf->core);
     shelf->written = 0;
 }
 
@@ -56,7 +56,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
 
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
         return 0;
-    play(&shelf->world, batch);
+    play(&shelf->core, batch);
     const enum store_outcome outcome = shelf_write(shelf, &err);
     /* A healthy database never contradicts the ledger, however ill the disk is. */
     assert_int_not_equal(outcome, STORE_REFUSED);
@@ -66,7 +66,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
     }
     if (shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return -1;
-    world_run_until_idle(&shelf->world);
+    core_run_until_idle(&shelf->core);
     shelf->written = 0;
     (*acknowledged)++;
     return 0;
@@ -79,7 +79,7 @@ static bool tells(struct shelf *shelf, const char *dump)
     struct ledger *ledger = ledger_new();
     if (store_load(shelf->store, ledger, &err) < 0 || store_verify(shelf->store, &err) < 0)
         fail_msg("%s", err.text);
-    CLEANUP(xfreep) char *is = world_dump(ledger);
+    CLEANUP(xfreep) char *is = core_dump(ledger);
     ledger_free(ledger);
     return strcmp(is, dump) == 0;
 }
@@ -97,11 +97,11 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
         store_retain(shelf->store, 1);
         for (int i = 0; i < BATCHES; i++) {
             if (one_batch(shelf, i, &acknowledged) < 0) {
-                maybe = world_dump(shelf->world.ledger);
+                maybe = core_dump(shelf->core.ledger);
                 take_back(shelf);
                 break;
             }
-            (void)shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, &err);
+            (void)shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->core.now_ms / 2, &err);
         }
         shelf_close(shelf);
     }
@@ -109,7 +109,7 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
     disk_fail(0, 0, SQLITE_OK, false);
 
     shelf_open(shelf);
-    CLEANUP(xfreep) char *surely = world_dump(shelf->world.ledger);
+    CLEANUP(xfreep) char *surely = core_dump(shelf->core.ledger);
     if (!tells(shelf, surely) && (maybe == NULL || !tells(shelf, maybe)))
         fail_msg("failure %d (SQLite %d, %s): another state on disk", n, rc,
                  lasting ? "lasting" : "passing");
@@ -158,13 +158,13 @@ static void a_full_disk_says_so(void **state)
     shelf_init(&shelf);
     shelf_open(&shelf);
     assert_int_equal(shelf.ops.begin(shelf.ops.ctx, &err), 0);
-    play(&shelf.world, 0);
+    play(&shelf.core, 0);
     assert_int_equal(shelf_write(&shelf, &err), STORE_OK);
     disk_fail(CHANGES, 1, SQLITE_FULL, false);
     assert_int_equal(shelf.ops.commit(shelf.ops.ctx, &err), -(int)ERR_FULL);
     assert_non_null(strstr(err.text, "full"));
     take_back(&shelf);
-    play(&shelf.world, 0);
+    play(&shelf.core, 0);
     shelf_save(&shelf);
     shelf_turn(&shelf);
     disk_fail(0, 0, SQLITE_OK, false);
@@ -179,7 +179,7 @@ static void a_backup_that_fails_leaves_no_half_of_a_file(void **state)
     (void)state;
     shelf_init(&shelf);
     shelf_open(&shelf);
-    play(&shelf.world, 0);
+    play(&shelf.core, 0);
     shelf_save(&shelf);
     (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf.folder);
     for (int n = 1;; n++) {

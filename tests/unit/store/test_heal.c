@@ -26,24 +26,24 @@ struct fault {
     bool lasting;
 };
 
-static void play(struct world *world, int batch)
+static void play(struct core_fixture *core, int batch)
 {
-    static const struct world_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+    static const struct core_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
     char uid[16];
     if (batch == 0)
-        (void)world_node(world, "n1", one_a100, 1);
+        (void)core_node(core, "n1", one_a100, 1);
     (void)snprintf(uid, sizeof uid, "p%d", batch);
-    (void)world_reserve(world, uid, "n1", "50");
-    (void)world_step(world, COMMAND_CONFIRM, uid);
+    (void)core_reserve(core, uid, "n1", "50");
+    (void)core_step(core, COMMAND_CONFIRM, uid);
     if (batch == 1)
-        (void)world_step(world, COMMAND_RELEASE, "p0");
+        (void)core_step(core, COMMAND_RELEASE, "p0");
 }
 
 static bool take_back(struct shelf *shelf)
 {
     shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->world.dones > 0)
-        world_undo(&shelf->world);
+    while (shelf->core.dones > 0)
+        core_undo(&shelf->core);
     shelf->written = 0;
     return false;
 }
@@ -54,12 +54,12 @@ static bool one_batch(struct shelf *shelf, int batch)
     struct err err;
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
         return false;
-    play(&shelf->world, batch);
+    play(&shelf->core, batch);
     const enum store_outcome outcome = shelf_write(shelf, &err);
     assert_int_not_equal(outcome, STORE_REFUSED);
     if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return take_back(shelf);
-    world_run_until_idle(&shelf->world);
+    core_run_until_idle(&shelf->core);
     shelf->written = 0;
     return true;
 }
@@ -72,7 +72,7 @@ static void limit(struct shelf *shelf)
 
 static int maintain(struct shelf *shelf, struct err *err)
 {
-    return shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->world.now_ms / 2, err);
+    return shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->core.now_ms / 2, err);
 }
 
 /* A disk that fails is no corrupt ledger: that would be moved aside. */
@@ -110,7 +110,7 @@ static void go_on(struct shelf *shelf)
         shelf_open(shelf);
         limit(shelf);
     }
-    if (ledger_node(shelf->world.ledger, text_of("n1")) == NULL)
+    if (ledger_node(shelf->core.ledger, text_of("n1")) == NULL)
         assert_true(one_batch(shelf, 0));
     assert_true(one_batch(shelf, BATCHES));
     if (maintain(shelf, &err) < 0)

@@ -15,10 +15,10 @@
 #include "store/store_internal.h"
 #include "support_shelf.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                               {.index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                              {.index = 1, .mib = 81920}};
 static const int64_t day = 24 * 60 * 60 * 1000;
 
 static int set_up(void **state)
@@ -74,25 +74,25 @@ static void answers(struct shelf *shelf, const struct store_history_query *query
     strbuf_done(&piece.text);
 }
 
-static void at(struct world *world, int64_t ms)
+static void at(struct core_fixture *core, int64_t ms)
 {
-    world->now_ms = ms - 1; /* the world counts before it acts */
+    core->now_ms = ms - 1; /* the world counts before it acts */
 }
 
 static void it_says_who_held_a_gpu_when(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    at(world, 100);
-    (void)world_node(world, "n1", two_a100, 2);
-    at(world, 1000);
-    assert_int_equal(world_reserve(world, "a", "n1", "600x2"), VERDICT_OK);
-    at(world, 2000);
-    assert_int_equal(world_reserve(world, "b", "n1", "300"), VERDICT_OK);
-    at(world, 3000);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    at(world, 4000);
-    assert_int_equal(world_reserve(world, "a", "n1", "100"), VERDICT_OK); /* the same pod again */
+    struct core_fixture *core = &shelf->core;
+    at(core, 100);
+    (void)core_node(core, "n1", two_a100, 2);
+    at(core, 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
+    at(core, 2000);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    at(core, 3000);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    at(core, 4000);
+    assert_int_equal(core_reserve(core, "a", "n1", "100"), VERDICT_OK); /* the same pod again */
     shelf_save(shelf);
 
     struct store_history_query query = {.gpu = "GPU-a"};
@@ -124,11 +124,11 @@ static void it_says_who_held_a_gpu_when(void **state)
 static void it_knows_a_gpu_by_both_names(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_counted, 2);
-    (void)world_reserve(world, "a", "n1", "700");
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "b", "n1", "300");
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "700");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "b", "n1", "300");
     shelf_save(shelf);
     const char *wanted =
         "b/pod on n1/GPU-a 300 24576 reserved;a/pod on n1/n1/gpu-0 700 57344 reserved;";
@@ -141,11 +141,11 @@ static void it_knows_a_gpu_by_both_names(void **state)
 static void a_pod_without_a_gpu_has_a_row(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    struct pod *pod = world_pod(world, "w", "n1");
+    struct core_fixture *core = &shelf->core;
+    struct pod *pod = core_pod(core, "w", "n1");
     pod->whole_gpus = 1;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_adopt(world, pod, NULL), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
     shelf_save(shelf);
     const struct store_history_query query = {.namespace = "default", .pod = "pod-w"};
     answers(shelf, &query, "w/pod-w on n1/ 0 0 bound;");
@@ -154,11 +154,11 @@ static void a_pod_without_a_gpu_has_a_row(void **state)
 static void history_does_not_see_an_open_batch(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    (void)world_reserve(world, "a", "n1", "700");
+    (void)core_reserve(core, "a", "n1", "700");
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     const struct store_history_query query = {.gpu = "GPU-a"};
@@ -171,7 +171,7 @@ static void history_does_not_see_an_open_batch(void **state)
 static void retention_forgets_the_old_and_keeps_the_present(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     char uid[16];
@@ -179,18 +179,18 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
     shelf->rules.retention_days = 30;
     shelf_open(shelf);
 
-    at(world, day);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_counted, 2);
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    (void)world_reserve(world, "stays", "n1", "100");
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    (void)core_reserve(core, "stays", "n1", "100");
     shelf_save(shelf);
     for (int i = 0; i < 10; i++) {
-        at(world, (i + 1) * 10 * day);
+        at(core, (i + 1) * 10 * day);
         (void)snprintf(uid, sizeof uid, "p%d", i);
-        assert_int_equal(world_reserve(world, uid, "n1", "50"), VERDICT_OK);
-        assert_int_equal(world_step(world, COMMAND_RELEASE, uid), VERDICT_OK);
+        assert_int_equal(core_reserve(core, uid, "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
         shelf_save(shelf);
     }
 
@@ -209,8 +209,8 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
-    at(world, 1001 * day);
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "stays"), VERDICT_OK);
+    at(core, 1001 * day);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "stays"), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT seq FROM journal"), 25);
@@ -219,16 +219,16 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
 static void retention_takes_a_little_at_a_time(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     char uid[16];
     shelf->store->limits.fold = 4;
     store_retain(shelf->store, 1);
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 10; i++) {
         (void)snprintf(uid, sizeof uid, "p%d", i);
-        (void)world_reserve(world, uid, "n1", "50");
-        (void)world_step(world, COMMAND_RELEASE, uid);
+        (void)core_reserve(core, uid, "n1", "50");
+        (void)core_step(core, COMMAND_RELEASE, uid);
     }
     shelf_save(shelf);
     for (int round = 0; round < 6; round++) {
@@ -244,12 +244,12 @@ static void retention_takes_a_little_at_a_time(void **state)
 static void the_past_is_kept_for_all_of_its_days(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 30);
-    (void)world_node(world, "n1", two_a100, 1);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     const int64_t released = shelf_number(shelf->path, "SELECT released_ms FROM allocation");
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 30 * day, &err), 0);
@@ -262,18 +262,18 @@ static void the_past_is_kept_for_all_of_its_days(void **state)
 static void a_round_of_retention_may_end_with_any_entry(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     shelf->store->limits.fold = 1;
     store_retain(shelf->store, 1);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_counted, 2);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_CONFIRM, "a");
-    (void)world_reserve(world, "b", "n1", "50");
-    (void)world_step(world, COMMAND_RELEASE, "b");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    (void)core_reserve(core, "b", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "b");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
     shelf_save(shelf);
     for (int left = 7; left > 0; left--) {
         assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), left);
@@ -287,17 +287,17 @@ static void a_round_of_retention_may_end_with_any_entry(void **state)
 static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 1);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_counted, 2);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
-    (void)world_node(world, "n2", two_counted, 2);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_RELEASE, "a");
-    (void)world_reserve(world, "a", "n1", "70");
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_reserve(core, "a", "n1", "70");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
@@ -310,7 +310,7 @@ static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
 static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     static const struct {
         const char *node;
@@ -318,8 +318,8 @@ static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
     } entry[] = {{"n1", 1}, {"n2", 1000}, {"n3", 2}};
     store_retain(shelf->store, 30);
     for (size_t i = 0; i < ARRAY_LEN(entry); i++) {
-        at(world, entry[i].day * day);
-        assert_int_equal(world_node(world, entry[i].node, NULL, 0), VERDICT_OK);
+        at(core, entry[i].day * day);
+        assert_int_equal(core_node(core, entry[i].node, NULL, 0), VERDICT_OK);
         shelf_save(shelf);
     }
     const int64_t now = 1000 * day;
@@ -332,11 +332,11 @@ static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
 static void no_retention_forgets_nothing(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_RELEASE, "a");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
@@ -346,14 +346,14 @@ static void no_retention_forgets_nothing(void **state)
 static void a_clock_set_back_loses_nothing_young(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 10);
-    at(world, 100 * day);
-    (void)world_node(world, "n1", two_a100, 2);
+    at(core, 100 * day);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    at(world, 5 * day); /* set back: entries that only look old */
-    (void)world_reserve(world, "a", "n1", "50");
+    at(core, 5 * day); /* set back: entries that only look old */
+    (void)core_reserve(core, "a", "n1", "50");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 101 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
@@ -367,13 +367,13 @@ static void a_clock_set_back_loses_nothing_young(void **state)
 static void a_clock_that_is_doubted_drops_nothing(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 10);
-    at(world, day);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_RELEASE, "a");
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     store_doubt_clock(shelf->store, true);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 401 * day, &err), 0);
@@ -389,24 +389,24 @@ static void a_clock_that_is_doubted_drops_nothing(void **state)
 static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     store_retain(shelf->store, 10);
-    at(world, day);
-    (void)world_node(world, "n1", two_a100, 2);
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    at(world, 401 * day);
-    (void)world_reserve(world, "a", "n1", "50");
-    (void)world_step(world, COMMAND_CONFIRM, "a");
+    at(core, 401 * day);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* as yet */
-    at(world, 2 * day);
-    (void)world_reserve(world, "b", "n1", "50");
+    at(core, 2 * day);
+    (void)core_reserve(core, "b", "n1", "50");
     shelf_save(shelf);
-    at(world, 9 * day);
-    (void)world_reserve(world, "c", "n1", "50");
+    at(core, 9 * day);
+    (void)core_reserve(core, "c", "n1", "50");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 13 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 1);
@@ -420,7 +420,7 @@ static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
     const struct command step = {.kind = COMMAND_CLOCK, .at_ms = to_ms, .clock_from_ms = from_ms};
     struct change change;
     struct err err;
-    assert_int_equal(ledger_decide(shelf->world.ledger, &step, &change), VERDICT_OK);
+    assert_int_equal(ledger_decide(shelf->core.ledger, &step, &change), VERDICT_OK);
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &step, &change, &err), STORE_OK);
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
@@ -474,15 +474,15 @@ static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
 static void the_log_is_taken_in_between_batches(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     shelf->store->limits.wal_soft = 8;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     for (int i = 0; i < 200; i++) {
-        assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
-        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+        assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
         assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
     }
@@ -499,13 +499,13 @@ static void the_log_is_taken_in_between_batches(void **state)
 static void a_log_without_end_is_refused(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct reader reader;
     struct err err;
     shelf->store->limits.wal_soft = 4;
     shelf->store->limits.wal_hard = 8;
     shelf->store->limits.wal_max = 40;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(reader_open(shelf->store, &reader, &err), 0);
     assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
@@ -513,8 +513,8 @@ static void a_log_without_end_is_refused(void **state)
     for (; i < 100; i++) {
         if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
             break;
-        (void)world_reserve(world, "a", "n1", "50");
-        (void)world_step(world, COMMAND_RELEASE, "a");
+        (void)core_reserve(core, "a", "n1", "50");
+        (void)core_step(core, COMMAND_RELEASE, "a");
         assert_int_equal(shelf_write(shelf, &err), STORE_OK);
         assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
         assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
@@ -524,9 +524,9 @@ static void a_log_without_end_is_refused(void **state)
     assert_non_null(strstr(err.text, "somebody reads the ledger"));
     reader_done(&reader);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000, &err), 0);
-    world_run_until_idle(world);
+    core_run_until_idle(core);
     shelf->written = 0;
-    (void)world_reserve(world, "a", "n1", "50");
+    (void)core_reserve(core, "a", "n1", "50");
     shelf_save(shelf);
     shelf_turn(shelf);
 }
@@ -534,12 +534,12 @@ static void a_log_without_end_is_refused(void **state)
 static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     char copy[128];
     (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "600x2");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
     shelf_save(shelf);
     assert_int_equal(store_set_cluster(shelf->store, "one", &err), 0);
     assert_int_equal(store_backup(shelf->store, copy, &err), 0);
@@ -593,19 +593,19 @@ static void *ask(void *user)
 
 static void read_and_write_at_once(struct shelf *shelf)
 {
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct asking asking = {.shelf = shelf};
     pthread_t thread;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     store_retain(shelf->store, 1);
     assert_int_equal(pthread_create(&thread, NULL, ask, &asking), 0);
     for (int i = 0; i < 100; i++) {
         struct err err;
-        assert_int_equal(world_reserve(world, "a", "n1", "50"), VERDICT_OK);
-        assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+        assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, day + world->now_ms / 2, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, day + core->now_ms / 2, &err), 0);
     }
     atomic_store(&asking.enough, true);
     assert_int_equal(pthread_join(thread, NULL), 0);

@@ -15,8 +15,8 @@
 #include "store/store_internal.h"
 #include "support_shelf.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
 
 static int set_up(void **state)
 {
@@ -35,14 +35,14 @@ static int tear_down(void **state)
 /* A closed ledger with a node and three pods, one of them released. */
 static void fill(struct shelf *shelf)
 {
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     shelf_open(shelf);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_reserve(world, "a", "n1", "600x2");
-    (void)world_reserve(world, "b", "n1", "i200+300");
-    (void)world_step(world, COMMAND_CONFIRM, "b");
-    (void)world_reserve(world, "c", "n1", "100");
-    (void)world_step(world, COMMAND_RELEASE, "c");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    (void)core_reserve(core, "b", "n1", "i200+300");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    (void)core_reserve(core, "c", "n1", "100");
+    (void)core_step(core, COMMAND_RELEASE, "c");
     shelf_save(shelf);
     shelf_close(shelf);
 }
@@ -237,8 +237,8 @@ static void tables_that_are_not_quite_ours_are_seen(void **state)
         spoil(shelf, spoilt[i]);
         refused(shelf, ERR_CORRUPT, "its tables are not those");
         assert_int_equal(unlink(shelf->path), 0);
-        world_done(&shelf->world);
-        world_init(&shelf->world);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
     }
 }
 
@@ -286,8 +286,8 @@ static void rows_that_contradict_each_other_are_seen(void **state)
         shelf_spoil(shelf, spoilt[i].sql);
         refused(shelf, ERR_CORRUPT, spoilt[i].words);
         assert_int_equal(unlink(shelf->path), 0);
-        world_done(&shelf->world);
-        world_init(&shelf->world);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
     }
 }
 
@@ -338,8 +338,8 @@ static void a_past_that_contradicts_itself_is_seen(void **state)
             fail_msg("%s: %s", spoilt[i].sql, err.text);
         shelf_close(shelf);
         assert_int_equal(unlink(shelf->path), 0);
-        world_done(&shelf->world);
-        world_init(&shelf->world);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
     }
 }
 
@@ -349,8 +349,8 @@ static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
     struct err err;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     for (int times = 1; times <= 2; times++) {
-        world_done(&shelf->world);
-        world_init(&shelf->world);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
         fill(shelf);
         const int fd = open(shelf->path, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);

@@ -16,24 +16,24 @@
 
 #include "support_shelf.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
 
 /* An open ledger with two nodes and three pods, one of them released. */
 static int set_up(void **state)
 {
     static struct shelf shelf;
-    struct world *world = &shelf.world;
+    struct core_fixture *core = &shelf.core;
 
     shelf_init(&shelf);
     shelf_open(&shelf);
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", NULL, 0);
-    (void)world_reserve(world, "a", "n1", "600x2");
-    (void)world_reserve(world, "b", "n1", "i200+300");
-    (void)world_step(world, COMMAND_CONFIRM, "b");
-    (void)world_reserve(world, "c", "n1", "100");
-    (void)world_step(world, COMMAND_RELEASE, "c");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", NULL, 0);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    (void)core_reserve(core, "b", "n1", "i200+300");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    (void)core_reserve(core, "c", "n1", "100");
+    (void)core_step(core, COMMAND_RELEASE, "c");
     shelf_save(&shelf);
     *state = &shelf;
     return 0;
@@ -54,7 +54,7 @@ static int compare(struct shelf *shelf, struct err *err)
     int failed = store_read_open(shelf->store, &look, err);
     if (failed == 0)
         failed = store_read_pin(look, err);
-    const struct snapshot *snapshot = ledger_publish(shelf->world.ledger, NULL, 0);
+    const struct snapshot *snapshot = ledger_publish(shelf->core.ledger, NULL, 0);
     if (failed == 0)
         failed = store_read_compare(look, snapshot, err);
     snapshot_unref(snapshot);
@@ -120,11 +120,11 @@ static void a_look_stays_where_it_was_pinned(void **state)
 
     assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
     assert_int_equal(store_read_pin(look, &err), 0);
-    const struct snapshot *then = ledger_publish(shelf->world.ledger, NULL, 0);
-    (void)world_reserve(&shelf->world, "d", "n1", "100");
-    (void)world_step(&shelf->world, COMMAND_RELEASE, "b");
+    const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
+    (void)core_reserve(&shelf->core, "d", "n1", "100");
+    (void)core_step(&shelf->core, COMMAND_RELEASE, "b");
     shelf_save(shelf);
-    const struct snapshot *now = ledger_publish(shelf->world.ledger, NULL, 0);
+    const struct snapshot *now = ledger_publish(shelf->core.ledger, NULL, 0);
     assert_int_equal(store_read_compare(look, then, &err), 0);
     assert_int_equal(store_read_compare(look, now, &err), -(int)ERR_CORRUPT);
     assert_int_equal(store_read_verify(look, &which, &err), 0);
@@ -143,15 +143,15 @@ static void a_ledger_in_memory_is_looked_at_as_a_copy(void **state)
     shelf_close(shelf);
     shelf->rules.path = ":memory:";
     shelf_open(shelf);
-    world_done(&shelf->world);
-    world_init(&shelf->world);
-    (void)world_node(&shelf->world, "n1", two_a100, 2);
-    (void)world_reserve(&shelf->world, "a", "n1", "600");
+    core_done(&shelf->core);
+    core_init(&shelf->core);
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_reserve(&shelf->core, "a", "n1", "600");
     shelf_save(shelf);
     assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
     assert_int_equal(store_read_pin(look, &err), 0);
-    const struct snapshot *then = ledger_publish(shelf->world.ledger, NULL, 0);
-    (void)world_reserve(&shelf->world, "b", "n1", "100");
+    const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
+    (void)core_reserve(&shelf->core, "b", "n1", "100");
     shelf_save(shelf);
     assert_int_equal(store_read_compare(look, then, &err), 0);
     assert_int_equal(store_read_verify(look, &which, &err), 0);

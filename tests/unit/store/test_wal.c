@@ -54,19 +54,19 @@ static void end_without_warning(struct shelf *shelf)
 /* A ledger whose log has commits, the last of which the world has not settled. */
 static void leave_log(struct shelf *shelf, int commits)
 {
-    static const struct world_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+    static const struct core_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
     struct err err;
     char uid[16];
 
     shelf_open(shelf);
-    (void)world_node(&shelf->world, "n1", one_a100, 1);
+    (void)core_node(&shelf->core, "n1", one_a100, 1);
     shelf_save(shelf);
     shelf_turn(shelf); /* an orderly end, which leaves no log */
     for (int i = 0; i < commits; i++) {
-        world_run_until_idle(&shelf->world);
+        core_run_until_idle(&shelf->core);
         shelf->written = 0;
         (void)snprintf(uid, sizeof uid, "p%d", i);
-        (void)world_reserve(&shelf->world, uid, "n1", "50");
+        (void)core_reserve(&shelf->core, uid, "n1", "50");
         assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
         assert_int_equal(shelf_write(shelf, &err), STORE_OK);
         assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
@@ -76,8 +76,8 @@ static void leave_log(struct shelf *shelf, int commits)
 
 static void take_back(struct shelf *shelf)
 {
-    while (shelf->world.dones > 0)
-        world_undo(&shelf->world);
+    while (shelf->core.dones > 0)
+        core_undo(&shelf->core);
     shelf->written = 0;
 }
 
@@ -111,7 +111,7 @@ static void opens_without_the_last(struct shelf *shelf)
     shelf_open(shelf);
     shelf_same(shelf);
     assert_non_null(strstr(shelf->notices.data, "without the last commit of its log it is sound"));
-    (void)world_reserve(&shelf->world, "next", "n1", "50");
+    (void)core_reserve(&shelf->core, "next", "n1", "50");
     shelf_save(shelf);
     shelf_turn(shelf);
 }

@@ -33,7 +33,7 @@ static uint32_t draw(struct walk *walk, uint32_t below)
 
 static enum verdict show_node(struct walk *walk, const char *node)
 {
-    struct world_gpu gpu[3] = {
+    struct core_gpu gpu[3] = {
         {.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}, {.index = 2, .mib = 81920}};
     static const char *const ids[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"};
     const uint32_t gpus = draw(walk, 4);
@@ -46,37 +46,37 @@ static enum verdict show_node(struct walk *walk, const char *node)
         gpu[i].cordoned = draw(walk, 8) == 0;
         gpu[i].milli = draw(walk, 8) == 0 ? 500 : 0;
     }
-    return world_node(&walk->shelf.world, node, gpu, gpus);
+    return core_node(&walk->shelf.core, node, gpu, gpus);
 }
 
 static enum verdict see_pod(struct walk *walk, const char *uid, const char *node)
 {
-    struct pod *pod = world_pod(&walk->shelf.world, uid, node);
+    struct pod *pod = core_pod(&walk->shelf.core, uid, node);
     pod->whole_gpus = draw(walk, 8) == 0;
     pod->ours = true;
     if (draw(walk, 2) == 0)
-        world_note(&walk->shelf.world, pod, "c0 GPU-b 300 24576");
-    return world_adopt(&walk->shelf.world, pod, draw(walk, 6) == 0 ? NULL : "300");
+        core_note(&walk->shelf.core, pod, "c0 GPU-b 300 24576");
+    return core_adopt(&walk->shelf.core, pod, draw(walk, 6) == 0 ? NULL : "300");
 }
 
 /* Of the version that was judged; 0: as an older ledger has it. */
 static enum verdict reserve(struct walk *walk, const char *uid, const char *node, const char *wants)
 {
-    struct world *world = &walk->shelf.world;
+    struct core_fixture *core = &walk->shelf.core;
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .uid = uid,
                                     .namespace = "default",
                                     .name = "pod",
                                     .node = node,
-                                    .request = world_request(world, wants),
+                                    .request = core_request(core, wants),
                                     .version = draw(walk, 4)};
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
 static void step(struct walk *walk)
 {
     static const char *const wants[] = {"100", "300", "600x2", "i700+s100+400", "1000"};
-    struct world *world = &walk->shelf.world;
+    struct core_fixture *core = &walk->shelf.core;
     char uid[8];
     char node[8];
     const uint32_t pod = draw(walk, PODS);
@@ -94,7 +94,7 @@ static void step(struct walk *walk)
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
         {.kind = COMMAND_VERSION,
          .uid = uid,
-         .request = world_request(world, draw(walk, 8) == 0 ? wants[0] : asks),
+         .request = core_request(core, draw(walk, 8) == 0 ? wants[0] : asks),
          .version = 2 + draw(walk, 8)},
     };
     const uint32_t what = draw(walk, 24);
@@ -105,13 +105,13 @@ static void step(struct walk *walk)
     else if (what < 12)
         (void)see_pod(walk, uid, node);
     else
-        (void)world_do(world, &others[what < 20 ? what - 12 : 8]);
+        (void)core_do(core, &others[what < 20 ? what - 12 : 8]);
 
     /* The heir of a UUID gets its turn, as the writer would give it. */
-    const struct node *heir = ledger_stale_duplicate(world->ledger);
+    const struct node *heir = ledger_stale_duplicate(core->ledger);
     if (heir != NULL) {
         const struct command again = {.kind = COMMAND_NODE, .node = heir->name->text};
-        (void)world_do(world, &again);
+        (void)core_do(core, &again);
     }
 }
 
@@ -123,8 +123,8 @@ static void drop_batch(struct walk *walk)
     if (shelf_write(shelf, &err) != STORE_OK)
         fail_msg("%s", err.text);
     shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->world.dones > 0)
-        world_undo(&shelf->world);
+    while (shelf->core.dones > 0)
+        core_undo(&shelf->core);
     shelf->written = 0;
 }
 
@@ -134,7 +134,7 @@ static void maintain(struct walk *walk)
     struct err err;
     const int64_t day = 24 * 60 * 60 * 1000;
     /* A day passes for half of what there is. */
-    if (shelf->ops.maintain(shelf->ops.ctx, shelf->world.now_ms / 2 + day, &err) < 0)
+    if (shelf->ops.maintain(shelf->ops.ctx, shelf->core.now_ms / 2 + day, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -146,8 +146,8 @@ static void walk_on(struct walk *walk)
         const uint32_t batch = 1 + draw(walk, 6);
         for (uint32_t k = 0; k < batch; k++)
             step(walk);
-        for (size_t k = 0; k < shelf->world.dones; k++)
-            walk->seen[shelf->world.done[k].kind] = true;
+        for (size_t k = 0; k < shelf->core.dones; k++)
+            walk->seen[shelf->core.done[k].kind] = true;
         const uint32_t end = draw(walk, 40);
         if (end == 0)
             drop_batch(walk);

@@ -14,10 +14,10 @@
 #include "core/ledger_internal.h"
 #include "support_shelf.h"
 
-static const struct world_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct world_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                               {.index = 1, .mib = 81920}};
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                              {.index = 1, .mib = 81920}};
 
 static int set_up(void **state)
 {
@@ -46,7 +46,7 @@ static void a_new_file_is_ours_and_empty(void **state)
 static void the_writer_uses_a_log_and_leaves_one_file(void **state)
 {
     struct shelf *shelf = *state;
-    (void)world_node(&shelf->world, "n1", two_a100, 2);
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(shelf_files(shelf, "ledger.db-wal"), 1);
     shelf_close(shelf);
@@ -59,25 +59,25 @@ static void the_writer_uses_a_log_and_leaves_one_file(void **state)
 static void every_command_comes_back(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     bool seen[COMMANDS] = {false};
-    struct pod *pod = world_pod(world, "seen", "n1");
-    world_note(world, pod, "c0 GPU-b 200 100");
-    struct pod *whole = world_pod(world, "whole", "n3");
+    struct pod *pod = core_pod(core, "seen", "n1");
+    core_note(core, pod, "c0 GPU-b 200 100");
+    struct pod *whole = core_pod(core, "whole", "n3");
     whole->whole_gpus = 2;
     const struct command commands[] = {
-        {.kind = COMMAND_NODE, .inventory = world_inventory(world, "n1", "u1", two_a100, 2)},
+        {.kind = COMMAND_NODE, .inventory = core_inventory(core, "n1", "u1", two_a100, 2)},
         {.kind = COMMAND_RESERVE,
          .uid = "a",
          .namespace = "ns",
          .name = "a",
          .node = "n1",
-         .request = world_request(world, "i700+s100+400+300x2"),
+         .request = core_request(core, "i700+s100+400+300x2"),
          .version = 190},
         {.kind = COMMAND_DOUBT, .uid = "a"},
         {.kind = COMMAND_VERSION,
          .uid = "a",
-         .request = world_request(world, "i700+s100+400+300x2"),
+         .request = core_request(core, "i700+s100+400+300x2"),
          .version = 191},
         {.kind = COMMAND_CONFIRM, .uid = "a"},
         {.kind = COMMAND_NOTE, .uid = "a", .differs = true},
@@ -88,7 +88,7 @@ static void every_command_comes_back(void **state)
          .name = "pod-seen",
          .node = "n1",
          .pod = pod,
-         .request = world_request(world, "200")},
+         .request = core_request(core, "200")},
         {.kind = COMMAND_ADOPT,
          .uid = "whole",
          .namespace = "default",
@@ -102,7 +102,7 @@ static void every_command_comes_back(void **state)
         {.kind = COMMAND_RELEASE, .uid = "whole", .why = "gone"},
     };
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        assert_int_equal(world_do(world, &commands[i]), VERDICT_OK);
+        assert_int_equal(core_do(core, &commands[i]), VERDICT_OK);
         seen[commands[i].kind] = true;
         shelf_save(shelf);
         shelf_turn(shelf);
@@ -122,20 +122,20 @@ static void every_command_comes_back(void **state)
 static void what_a_node_showed_first_comes_back(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_a100, 2);
-    (void)world_node(world, "n2", two_a100, 2);
-    (void)world_node(world, "n1", two_a100, 1); /* GPU-b is a claim now */
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 1); /* GPU-b is a claim now */
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim WHERE node = 'n1'"
                                                " AND gpu = 'GPU-b'"),
                      1);
-    (void)world_node(world, "n1", NULL, 0);
+    (void)core_node(core, "n1", NULL, 0);
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 2);
-    (void)world_node(world, "n1", &two_a100[1], 1);
+    (void)core_node(core, "n1", &two_a100[1], 1);
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 1);
@@ -144,7 +144,7 @@ static void what_a_node_showed_first_comes_back(void **state)
                                   " json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'"),
                      1);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    assert_int_equal(world_do(world, &gone), VERDICT_OK);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 0);
@@ -153,7 +153,7 @@ static void what_a_node_showed_first_comes_back(void **state)
 /* The change that a command would bring which raises the version: the same, but for it. */
 static void raise_version(struct shelf *shelf, const char *uid, uint64_t version)
 {
-    struct ledger *ledger = shelf->world.ledger;
+    struct ledger *ledger = shelf->core.ledger;
     const struct allocation *held = ledger_find(ledger, text_of(uid));
     const struct node *node = ledger_node(ledger, atom_text(held->is.node));
     const struct command command = {.kind = COMMAND_DOUBT, .at_ms = 1, .uid = uid};
@@ -178,11 +178,11 @@ static void raise_version(struct shelf *shelf, const char *uid, uint64_t version
 static void the_version_of_a_binding_is_the_reservations(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(ledger_find(world->ledger, TEXT("a"))->is.version, 0);
+    assert_int_equal(ledger_find(core->ledger, TEXT("a"))->is.version, 0);
     static const uint64_t versions[] = {1, 4711, UINT64_C(1) << 53, VERSION_MAX};
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         raise_version(shelf, "a", versions[i]);
@@ -194,10 +194,10 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
         ledger_free(loaded);
     }
     /* It stays with the row: bound, released, and in what is folded. */
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT version = 9223372036854775807"
@@ -212,21 +212,21 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
 static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_a100, 2);
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = 77,
                                     .uid = "a",
                                     .namespace = "ns",
                                     .name = "web \"0\"",
                                     .node = "n1",
-                                    .request = world_request(world, "600x2")};
-    assert_int_equal(world_do(world, &reserve), VERDICT_OK);
+                                    .request = core_request(core, "600x2")};
+    assert_int_equal(core_do(core, &reserve), VERDICT_OK);
     struct err err;
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
     const struct command node = {.kind = COMMAND_NODE, .at_ms = 76, .node = "n1"};
-    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &world->done[0], &err), STORE_OK);
-    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &world->done[1], &err), STORE_OK);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &core->done[0], &err), STORE_OK);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &core->done[1], &err), STORE_OK);
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
     static const char *const true_of_it[] = {
         "at = 77",
@@ -249,22 +249,22 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
 static void counts_become_uuids_while_they_are_held(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_counted, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "700"), VERDICT_OK);
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_counted, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
     /* The same GPU by another name, filled up. */
-    assert_int_equal(world_reserve(world, "c", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "c", "n1", "300"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(world_node(world, "n1", two_counted, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "c"), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", two_a100, 2), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "c"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
 }
@@ -273,23 +273,23 @@ static void counts_become_uuids_while_they_are_held(void **state)
 static void a_write_that_fails_is_rolled_back_alone(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     /* Somebody else's hand: what memory believes free is taken on disk. */
     assert_int_equal(shelf_sql(shelf->path, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'"),
                      SQLITE_OK);
 
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
-    assert_int_equal(world_reserve(world, "fits", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "fits", "n1", "500"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
-    assert_int_equal(world_reserve(world, "beyond", "n1", "400"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "beyond", "n1", "400"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
     assert_int_equal(err.code, ERR_CONFLICT);
     assert_non_null(strstr(err.text, "a grant beyond the GPU"));
-    world_undo(world);
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "fits"), VERDICT_OK);
+    core_undo(core);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "fits"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
 
@@ -302,15 +302,15 @@ static void a_write_that_fails_is_rolled_back_alone(void **state)
 static void a_change_of_something_unknown_is_refused(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'released',"
                                             " released_ms = 1"),
                      SQLITE_OK);
-    assert_int_equal(world_step(world, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
     assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
     assert_non_null(strstr(err.text, "allocation a otherwise"));
@@ -322,11 +322,11 @@ static void a_change_of_something_unknown_is_refused(void **state)
 static void a_change_of_something_that_is_otherwise_is_refused(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'bound' WHERE uid = 'a';"
                                             "PRAGMA foreign_keys=OFF;"
@@ -335,12 +335,12 @@ static void a_change_of_something_that_is_otherwise_is_refused(void **state)
                      SQLITE_OK);
     static const char *const uid[] = {"a", "b"};
     for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
-        assert_int_equal(world_step(world, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
         assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
         assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
         assert_non_null(strstr(err.text, "otherwise than the ledger in memory"));
         assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
-        world_undo(world);
+        core_undo(core);
     }
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
 }
@@ -348,22 +348,22 @@ static void a_change_of_something_that_is_otherwise_is_refused(void **state)
 static void a_batch_rolled_back_leaves_nothing(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "b", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     shelf->ops.rollback(shelf->ops.ctx);
     shelf->ops.rollback(shelf->ops.ctx); /* again is nothing */
-    world_undo(world);
-    world_undo(world);
+    core_undo(core);
+    core_undo(core);
     shelf->written = 0;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 1);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 2);
     shelf_turn(shelf);
@@ -373,7 +373,7 @@ static void closing_within_a_batch_drops_it(void **state)
 {
     struct shelf *shelf = *state;
     struct err err;
-    (void)world_node(&shelf->world, "n1", two_a100, 2);
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     shelf_close(shelf);
@@ -383,13 +383,13 @@ static void closing_within_a_batch_drops_it(void **state)
 static void many_changes_are_one_commit(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     char uid[16];
-    (void)world_node(world, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 100; i++) {
         (void)snprintf(uid, sizeof uid, "p%d", i);
-        assert_int_equal(world_reserve(world, uid, "n1", "10"), VERDICT_OK);
-        assert_int_equal(world_step(world, COMMAND_CONFIRM, uid), VERDICT_OK);
+        assert_int_equal(core_reserve(core, uid, "n1", "10"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid), VERDICT_OK);
     }
     shelf_save(shelf);
     shelf_turn(shelf);
@@ -400,17 +400,17 @@ static void many_changes_are_one_commit(void **state)
 static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct err err;
     shelf_close(shelf);
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "500"), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     const pid_t child = fork();
     if (child == 0) {
         shelf_open(shelf);
         shelf_save(shelf);
         if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 ||
-            world_reserve(world, "b", "n1", "500") != VERDICT_OK ||
+            core_reserve(core, "b", "n1", "500") != VERDICT_OK ||
             shelf_write(shelf, &err) != STORE_OK)
             _exit(1);
         _exit(0); /* no close, no checkpoint */
@@ -428,11 +428,11 @@ static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
 static void the_database_itself_forbids(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "old", "n1", "100"), VERDICT_OK);
-    assert_int_equal(world_step(world, COMMAND_RELEASE, "old"), VERDICT_OK);
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "old", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "old"), VERDICT_OK);
     shelf_save(shelf);
     shelf_close(shelf);
 #define NEW_POD(origin)                                                                            \
@@ -500,14 +500,14 @@ static void the_database_itself_forbids(void **state)
 static void a_ledger_in_memory_is_a_ledger(void **state)
 {
     struct shelf *shelf = *state;
-    struct world *world = &shelf->world;
+    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     shelf_close(shelf);
     shelf->rules.path = ":memory:";
     shelf_open(shelf);
-    (void)world_node(world, "n1", two_a100, 2);
-    assert_int_equal(world_reserve(world, "a", "n1", "600"), VERDICT_OK);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
     shelf_save(shelf);
     shelf_same(shelf);
     assert_int_equal(store_verify(shelf->store, &err), 0);

@@ -6,49 +6,49 @@ const struct wire_rules rules = {.resource = "nvidia.com/vgpu", .whole_resource 
 
 int bench_setup(void **state)
 {
-    struct bench *bench = xcalloc(1, sizeof *bench);
-    arena_init(&bench->arena);
-    strbuf_init(&bench->out);
-    *state = bench;
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    arena_init(&fixture->arena);
+    strbuf_init(&fixture->out);
+    *state = fixture;
     return 0;
 }
 
 int bench_teardown(void **state)
 {
-    struct bench *bench = *state;
-    for (size_t i = 0; i < bench->inputs; i++)
-        xfree(bench->input[i]);
-    arena_done(&bench->arena);
-    strbuf_done(&bench->out);
-    xfree(bench);
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < fixture->inputs; i++)
+        xfree(fixture->input[i]);
+    arena_done(&fixture->arena);
+    strbuf_done(&fixture->out);
+    xfree(fixture);
     return 0;
 }
 
-struct text exact(struct bench *bench, struct text bytes)
+struct text exact(struct fixture *fixture, struct text bytes)
 {
-    assert_true(bench->inputs < BENCH_INPUTS);
+    assert_true(fixture->inputs < BENCH_INPUTS);
     char *at = xmalloc(bytes.len > 0 ? bytes.len : 1);
     if (bytes.len > 0)
         memcpy(at, bytes.at, bytes.len);
-    bench->input[bench->inputs++] = at;
+    fixture->input[fixture->inputs++] = at;
     return (struct text){at, bytes.len};
 }
 
-struct text read_file(struct bench *bench, const char *path)
+struct text read_file(struct fixture *fixture, const char *path)
 {
     const char *root = getenv("MILLIGPU_SOURCE_DIR");
-    char *full = arena_printf(&bench->arena, "%s/%s", root != NULL ? root : ".", path);
+    char *full = arena_printf(&fixture->arena, "%s/%s", root != NULL ? root : ".", path);
     FILE *file = fopen(full, "rb");
     if (file == NULL)
         fail_msg("%s cannot be read", full);
-    char *bytes = arena_alloc(&bench->arena, 1 << 20);
+    char *bytes = arena_alloc(&fixture->arena, 1 << 20);
     const size_t len = fread(bytes, 1, 1 << 20, file);
     (void)fclose(file);
     assert_true(len > 0 && len < 1 << 20);
     return (struct text){bytes, len};
 }
 
-struct text replaced(struct bench *bench, const char *text, const char *from, const char *to)
+struct text replaced(struct fixture *fixture, const char *text, const char *from, const char *to)
 {
     struct strbuf out;
     strbuf_init(&out);
@@ -60,7 +60,8 @@ struct text replaced(struct bench *bench, const char *text, const char *from, co
     }
     assert_ptr_not_equal(at, text);
     strbuf_str(&out, at);
-    const struct text copy = {arena_copy(&bench->arena, (struct text){out.data, out.len}), out.len};
+    const struct text copy = {arena_copy(&fixture->arena, (struct text){out.data, out.len}),
+                              out.len};
     strbuf_done(&out);
     return copy;
 }

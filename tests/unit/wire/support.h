@@ -21,7 +21,7 @@ extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
 enum { BENCH_INPUTS = 4096 };
 
 /* One per test: what the test borrows from dies with it. */
-struct bench {
+struct fixture {
     struct arena arena;
     struct err err;
     struct strbuf out;
@@ -32,21 +32,21 @@ struct bench {
 int bench_setup(void **state);
 int bench_teardown(void **state);
 
-#define bench_test(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
+#define fixture_test(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
 
 /* The bytes alone on the heap until the test ends, so that ASan sees one byte too far. */
-struct text exact(struct bench *bench, struct text bytes);
+struct text exact(struct fixture *fixture, struct text bytes);
 
-#define assert_says(bench, part)                                                                   \
+#define assert_says(fixture, part)                                                                 \
     do {                                                                                           \
-        if (strstr((bench)->err.text, (part)) == NULL)                                             \
-            fail_msg("\"%s\" does not say \"%s\"", (bench)->err.text, (part));                     \
+        if (strstr((fixture)->err.text, (part)) == NULL)                                           \
+            fail_msg("\"%s\" does not say \"%s\"", (fixture)->err.text, (part));                   \
     } while (0)
 
 /* A file below the source folder, in the arena. */
-struct text read_file(struct bench *bench, const char *path);
+struct text read_file(struct fixture *fixture, const char *path);
 
 /* A copy of text with every `from` replaced. */
-struct text replaced(struct bench *bench, const char *text, const char *from, const char *to);
+struct text replaced(struct fixture *fixture, const char *text, const char *from, const char *to);
 
 #endif

@@ -3,22 +3,22 @@
 static const char *const versions[] = {"1.34", "1.36"};
 
 /* The body of a recorded request: what stands behind the empty line. */
-static struct text body_of(struct bench *bench, const char *version, const char *file)
+static struct text body_of(struct fixture *fixture, const char *version, const char *file)
 {
-    const char *path = arena_printf(&bench->arena, "tests/golden/%s/%s", version, file);
-    const struct text request = read_file(bench, path);
+    const char *path = arena_printf(&fixture->arena, "tests/golden/%s/%s", version, file);
+    const struct text request = read_file(fixture, path);
     const char *head_end = strstr(request.at, "\r\n\r\n");
     assert_non_null(head_end);
     const size_t head = (size_t)(head_end + 4 - request.at);
-    return exact(bench, (struct text){request.at + head, request.len - head});
+    return exact(fixture, (struct text){request.at + head, request.len - head});
 }
 
-static struct extender_args args_of(struct bench *bench, const char *version, const char *file)
+static struct extender_args args_of(struct fixture *fixture, const char *version, const char *file)
 {
     struct extender_args args;
-    if (extender_args_decode(body_of(bench, version, file), &rules, &bench->arena, &args,
-                             &bench->err) != 0)
-        fail_msg("%s/%s: %s", version, file, bench->err.text);
+    if (extender_args_decode(body_of(fixture, version, file), &rules, &fixture->arena, &args,
+                             &fixture->err) != 0)
+        fail_msg("%s/%s: %s", version, file, fixture->err.text);
     return args;
 }
 
@@ -31,10 +31,10 @@ static void recorded_filters_are_read(void **state)
     } cases[] = {{"filter.req.http", "ok-0", "300"},
                  {"prioritize.req.http", "ok-0", "300"},
                  {"filter-1500.req.http", "big-0", "1500"}};
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++)
         for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-            const struct extender_args args = args_of(bench, versions[v], cases[i].file);
+            const struct extender_args args = args_of(fixture, versions[v], cases[i].file);
             assert_string_equal(args.pod.name, cases[i].pod);
             assert_string_equal(args.pod.namespace, "default");
             assert_int_equal(strlen(args.pod.uid), 36);
@@ -53,52 +53,53 @@ static void recorded_filters_are_read(void **state)
 
 static void recorded_binds_are_read(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         struct extender_bind bind;
-        assert_int_equal(extender_bind_decode(body_of(bench, versions[v], "bind.req.http"),
-                                              &bench->arena, &bind, &bench->err),
+        assert_int_equal(extender_bind_decode(body_of(fixture, versions[v], "bind.req.http"),
+                                              &fixture->arena, &bind, &fixture->err),
                          0);
         assert_string_equal(bind.pod, "ok-0");
         assert_string_equal(bind.namespace, "default");
         assert_int_equal(strlen(bind.uid), 36);
         assert_true(text_starts(text_of(bind.node), "node"));
-        assert_string_equal(bind.uid, args_of(bench, versions[v], "filter.req.http").pod.uid);
+        assert_string_equal(bind.uid, args_of(fixture, versions[v], "filter.req.http").pod.uid);
     }
 }
 
 static void a_recorded_preemption_is_read_and_given_back_byte_for_byte(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_preempt args;
-    const struct text body = body_of(bench, "1.34", "preempt.req.http");
-    assert_int_equal(extender_preempt_decode(body, &rules, &bench->arena, &args, &bench->err), 0);
+    const struct text body = body_of(fixture, "1.34", "preempt.req.http");
+    assert_int_equal(extender_preempt_decode(body, &rules, &fixture->arena, &args, &fixture->err),
+                     0);
     assert_string_equal(args.pod.name, "ok-high");
     assert_int_equal(args.pod.priority, 1000);
     assert_int_equal(args.nodes, 1);
 
     /* The answer has the one key that the request has, too. */
     static const char key[] = "\"NodeNameToMetaVictims\":";
-    const struct text copy = {arena_copy(&bench->arena, body), body.len};
-    extender_preempt_encode(&bench->out, &args, (const bool[]){true});
-    assert_string_equal(bench->out.data + 1, strstr(copy.at, key));
+    const struct text copy = {arena_copy(&fixture->arena, body), body.len};
+    extender_preempt_encode(&fixture->out, &args, (const bool[]){true});
+    assert_string_equal(fixture->out.data + 1, strstr(copy.at, key));
 }
 
 static void answers_have_these_very_bytes(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
-        const struct extender_args args = args_of(bench, versions[v], "filter.req.http");
+        const struct extender_args args = args_of(fixture, versions[v], "filter.req.http");
         static const uint32_t choice[] = {1, 0, 2};
         const struct extender_filter_result fits = {.chosen = 3, .choice = choice};
-        strbuf_reset(&bench->out);
-        extender_filter_encode(&bench->out, &args, &fits);
-        assert_string_equal(bench->out.data,
+        strbuf_reset(&fixture->out);
+        extender_filter_encode(&fixture->out, &args, &fits);
+        assert_string_equal(fixture->out.data,
                             "{\"Nodes\":null,\"NodeNames\":[\"node1\",\"node0\",\"node2\"],"
                             "\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
-        strbuf_reset(&bench->out);
-        extender_priorities_encode(&bench->out, &args, (const uint8_t[]){0, 10, 5});
-        assert_string_equal(bench->out.data,
+        strbuf_reset(&fixture->out);
+        extender_priorities_encode(&fixture->out, &args, (const uint8_t[]){0, 10, 5});
+        assert_string_equal(fixture->out.data,
                             "[{\"Host\":\"node0\",\"Score\":0},{\"Host\":\"node1\",\"Score\":10},"
                             "{\"Host\":\"node2\",\"Score\":5}]");
     }
@@ -106,15 +107,15 @@ static void answers_have_these_very_bytes(void **state)
 
 static void the_answer_to_a_binding_is_a_success(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const char *path =
-            arena_printf(&bench->arena, "tests/golden/%s/binding-api.json", versions[v]);
+            arena_printf(&fixture->arena, "tests/golden/%s/binding-api.json", versions[v]);
         struct json_reader in;
         struct text key;
         struct text response = TEXT("");
         struct status status;
-        json_reader_init(&in, read_file(bench, path), "file", &bench->arena, &bench->err);
+        json_reader_init(&in, read_file(fixture, path), "file", &fixture->arena, &fixture->err);
         assert_true(json_read_object(&in));
         while (json_read_key(&in, &key))
             if (text_is(key, "response"))
@@ -122,7 +123,7 @@ static void the_answer_to_a_binding_is_a_success(void **state)
             else
                 assert_true(json_read_skip(&in));
         assert_int_equal(json_reader_finish(&in), 0);
-        status_decode(response, &bench->arena, &status);
+        status_decode(response, &fixture->arena, &status);
         assert_int_equal(status.code, 201);
     }
 }
@@ -130,11 +131,11 @@ static void the_answer_to_a_binding_is_a_success(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(recorded_filters_are_read),
-        bench_test(recorded_binds_are_read),
-        bench_test(a_recorded_preemption_is_read_and_given_back_byte_for_byte),
-        bench_test(answers_have_these_very_bytes),
-        bench_test(the_answer_to_a_binding_is_a_success),
+        fixture_test(recorded_filters_are_read),
+        fixture_test(recorded_binds_are_read),
+        fixture_test(a_recorded_preemption_is_read_and_given_back_byte_for_byte),
+        fixture_test(answers_have_these_very_bytes),
+        fixture_test(the_answer_to_a_binding_is_a_success),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 #include "support.h"
 
-static void start(struct bench *bench, struct json_reader *in, struct text bytes)
+static void start(struct fixture *fixture, struct json_reader *in, struct text bytes)
 {
-    json_reader_init(in, exact(bench, bytes), "body", &bench->arena, &bench->err);
+    json_reader_init(in, exact(fixture, bytes), "body", &fixture->arena, &fixture->err);
 }
 
-static int skip_all(struct bench *bench, struct text bytes)
+static int skip_all(struct fixture *fixture, struct text bytes)
 {
     struct json_reader in;
-    start(bench, &in, bytes);
+    start(fixture, &in, bytes);
     (void)json_read_skip(&in);
     return json_reader_finish(&in);
 }
@@ -33,10 +33,10 @@ static void every_kind_of_value_is_skipped_with_any_space_around_it(void **state
         "\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBF \xF4\x8F\xBF\xBF\"",
         "\"\x7F\"",
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
-        if (skip_all(bench, text_of(good[i])) != 0)
-            fail_msg("%s: %s", good[i], bench->err.text);
+        if (skip_all(fixture, text_of(good[i])) != 0)
+            fail_msg("%s: %s", good[i], fixture->err.text);
 }
 
 static void what_is_no_json_is_refused_and_the_place_is_named(void **state)
@@ -70,10 +70,10 @@ static void what_is_no_json_is_refused_and_the_place_is_named(void **state)
         {"1 x", "1 bytes after the value"},
         {"// c\n1", "found '/'"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(skip_all(bench, text_of(bad[i].bytes)), -ERR_INVALID);
-        assert_says(bench, bad[i].says);
+        assert_int_equal(skip_all(fixture, text_of(bad[i].bytes)), -ERR_INVALID);
+        assert_says(fixture, bad[i].says);
     }
 }
 
@@ -82,17 +82,17 @@ static void numbers_follow_the_grammar(void **state)
     static const char *const bad[] = {"01",  "-",        "+1", ".5",  "1.",  "1e",
                                       "1e+", "-a",       "00", "0x1", "-01", "1.e1",
                                       "NaN", "Infinity", "1f", "1_0", "--1", "1e1.5"};
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        if (skip_all(bench, text_of(bad[i])) == 0)
+        if (skip_all(fixture, text_of(bad[i])) == 0)
             fail_msg("%s was taken", bad[i]);
 }
 
-static int read_all(struct bench *bench, struct text bytes)
+static int read_all(struct fixture *fixture, struct text bytes)
 {
     struct json_reader in;
     struct text text;
-    start(bench, &in, bytes);
+    start(fixture, &in, bytes);
     (void)json_read_string(&in, &text);
     return json_reader_finish(&in);
 }
@@ -132,10 +132,10 @@ static void broken_strings_are_refused(void **state)
         {TEXT("\"\xFF\""), "not UTF-8"},
         {TEXT("\"\xE2\x82"), "not UTF-8"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(read_all(bench, bad[i].bytes), -ERR_INVALID);
-        assert_says(bench, bad[i].says);
+        assert_int_equal(read_all(fixture, bad[i].bytes), -ERR_INVALID);
+        assert_says(fixture, bad[i].says);
     }
 }
 
@@ -154,19 +154,19 @@ static void a_string_that_is_passed_over_needs_no_meaning(void **state)
     static const char *const bad[] = {
         "\"abc", "\"a\\", "\"a\nb\"", "\"\x1F\"", "\"\\x41\"", "\"\\u12\"", "\"\\u12g4\"",
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
-        if (skip_all(bench, text_of(good[i])) != 0)
-            fail_msg("%s: %s", good[i], bench->err.text);
+        if (skip_all(fixture, text_of(good[i])) != 0)
+            fail_msg("%s: %s", good[i], fixture->err.text);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        if (skip_all(bench, text_of(bad[i])) == 0)
+        if (skip_all(fixture, text_of(bad[i])) == 0)
             fail_msg("%s was taken", bad[i]);
 }
 
 static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
 {
     static const char odd[] = {'"', '\\', '\x01', '\x1F', '\x80', '\xFF', '\0'};
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t o = 0; o < ARRAY_LEN(odd); o++)
         for (size_t at = 1; at < 40; at++) {
             char bytes[42];
@@ -174,7 +174,7 @@ static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
             bytes[0] = '"';
             bytes[sizeof bytes - 1] = '"';
             bytes[at] = odd[o];
-            if (read_all(bench, (struct text){bytes, sizeof bytes}) == 0)
+            if (read_all(fixture, (struct text){bytes, sizeof bytes}) == 0)
                 fail_msg("byte 0x%02x at %zu was taken", (unsigned char)odd[o], at);
         }
 }
@@ -182,87 +182,87 @@ static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
 static void depth_is_bounded(void **state)
 {
     enum { FAR = 4 * 1000 * 1000 };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     char bytes[JSON_DEPTH_MAX + 1];
     memset(bytes, '[', sizeof bytes);
-    start(bench, &in, (struct text){bytes, sizeof bytes});
+    start(fixture, &in, (struct text){bytes, sizeof bytes});
     while (json_read_array(&in) && json_read_element(&in))
         assert_true(in.depth <= JSON_DEPTH_MAX);
     assert_int_equal(json_reader_finish(&in), -ERR_TOO_LARGE);
-    assert_says(bench, "deeper than 96 levels (JSON_DEPTH_MAX)");
+    assert_says(fixture, "deeper than 96 levels (JSON_DEPTH_MAX)");
 
     char *many = malloc(FAR);
     memset(many, '[', FAR);
-    assert_int_equal(skip_all(bench, (struct text){many, FAR}), -ERR_TOO_LARGE);
+    assert_int_equal(skip_all(fixture, (struct text){many, FAR}), -ERR_TOO_LARGE);
     free(many);
 }
 
-static struct text one_string(struct bench *bench, struct text bytes)
+static struct text one_string(struct fixture *fixture, struct text bytes)
 {
     struct json_reader in;
     struct text out = TEXT("?");
-    start(bench, &in, bytes);
+    start(fixture, &in, bytes);
     (void)json_read_string(&in, &out);
     if (json_reader_finish(&in) != 0)
-        fail_msg("%s", bench->err.text);
+        fail_msg("%s", fixture->err.text);
     return out;
 }
 
 static void strings_without_escapes_are_borrowed_and_others_decoded(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     struct text out;
-    start(bench, &in, TEXT("\"gpu-node-0001.example\""));
+    start(fixture, &in, TEXT("\"gpu-node-0001.example\""));
     assert_true(json_read_string(&in, &out));
     assert_true(out.at == in.begin + 1);
     assert_true(text_is(out, "gpu-node-0001.example"));
 
-    assert_true(text_is(one_string(bench, TEXT("\"\\u003ca\\u003e \\u0026 b\"")), "<a> & b"));
+    assert_true(text_is(one_string(fixture, TEXT("\"\\u003ca\\u003e \\u0026 b\"")), "<a> & b"));
     assert_true(
-        text_is(one_string(bench, TEXT("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"")), "\"\\/\b\f\n\r\t"));
-    assert_true(text_is(one_string(bench, TEXT("\"\\u00e9\\u20AC\\ud83d\\ude00\"")),
+        text_is(one_string(fixture, TEXT("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"")), "\"\\/\b\f\n\r\t"));
+    assert_true(text_is(one_string(fixture, TEXT("\"\\u00e9\\u20AC\\ud83d\\ude00\"")),
                         "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
     assert_true(
-        text_is(one_string(bench, TEXT("\"\\u2028x\\uffff\"")), "\xE2\x80\xA8x\xEF\xBF\xBF"));
-    assert_true(text_eq(one_string(bench, TEXT("\"a\\u0000b\"")), TEXT("a\0b")));
+        text_is(one_string(fixture, TEXT("\"\\u2028x\\uffff\"")), "\xE2\x80\xA8x\xEF\xBF\xBF"));
+    assert_true(text_eq(one_string(fixture, TEXT("\"a\\u0000b\"")), TEXT("a\0b")));
 }
 
 static void a_terminated_string_has_no_inner_nul(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     const char *out;
-    start(bench, &in, TEXT("\"abc\""));
+    start(fixture, &in, TEXT("\"abc\""));
     assert_true(json_read_cstring(&in, &out));
     assert_string_equal(out, "abc");
-    start(bench, &in, TEXT("\"a\\u0062c\""));
+    start(fixture, &in, TEXT("\"a\\u0062c\""));
     assert_true(json_read_cstring(&in, &out));
     assert_string_equal(out, "abc");
-    start(bench, &in, TEXT("\"a\\u0000\""));
+    start(fixture, &in, TEXT("\"a\\u0000\""));
     assert_false(json_read_cstring(&in, &out));
     assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
-    assert_says(bench, "body: must not hold a NUL");
+    assert_says(fixture, "body: must not hold a NUL");
 }
 
 static void a_name_is_not_empty_and_not_longer_than_its_limit(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     struct text out;
-    start(bench, &in, TEXT("\"abc\""));
+    start(fixture, &in, TEXT("\"abc\""));
     assert_true(json_read_name(&in, 3, &out));
-    start(bench, &in, TEXT("\"abcd\""));
+    start(fixture, &in, TEXT("\"abcd\""));
     assert_false(json_read_name(&in, 3, &out));
     assert_int_equal(json_reader_finish(&in), -ERR_TOO_LARGE);
-    assert_says(bench, "has 4 bytes, more than 3");
-    start(bench, &in, TEXT("\"\""));
+    assert_says(fixture, "has 4 bytes, more than 3");
+    start(fixture, &in, TEXT("\"\""));
     assert_false(json_read_name(&in, 3, &out));
-    assert_says(bench, "must not be empty");
-    start(bench, &in, TEXT("\"\\u0000\""));
+    assert_says(fixture, "must not be empty");
+    start(fixture, &in, TEXT("\"\\u0000\""));
     assert_false(json_read_name(&in, 3, &out));
-    assert_says(bench, "NUL");
+    assert_says(fixture, "NUL");
 }
 
 static void whole_numbers_are_exact(void **state)
@@ -291,11 +291,11 @@ static void whole_numbers_are_exact(void **state)
         {"1.00000000000000000000000000000000000000000", 1},
         {"100000000000000000000000000000e-29", 1},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct json_reader in;
         int64_t out = -1;
-        start(bench, &in, text_of(good[i].bytes));
+        start(fixture, &in, text_of(good[i].bytes));
         (void)json_read_i64(&in, &out);
         if (json_reader_finish(&in) != 0 || out != good[i].value)
             fail_msg("%s became %lld", good[i].bytes, (long long)out);
@@ -322,27 +322,27 @@ static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
         {"null", "expected a whole number, found 'n'"},
         {"01", "after the value"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct json_reader in;
         int64_t out = 77;
-        start(bench, &in, text_of(bad[i].bytes));
+        start(fixture, &in, text_of(bad[i].bytes));
         (void)json_read_i64(&in, &out);
         if (json_reader_finish(&in) == 0)
             fail_msg("%s became %lld", bad[i].bytes, (long long)out);
         if (strcmp(bad[i].bytes, "01") != 0)
-            assert_says(bench, bad[i].says);
+            assert_says(fixture, bad[i].says);
     }
 }
 
 static void a_wrong_type_names_path_and_expectation(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     struct text key;
     struct text value;
     bool flag;
-    start(bench, &in, TEXT("{\"a\":[0,{\"b.c/d\":1}]}"));
+    start(fixture, &in, TEXT("{\"a\":[0,{\"b.c/d\":1}]}"));
     assert_true(json_read_object(&in));
     assert_true(json_read_key(&in, &key));
     assert_true(json_read_array(&in));
@@ -352,32 +352,32 @@ static void a_wrong_type_names_path_and_expectation(void **state)
     assert_true(json_read_object(&in));
     assert_true(json_read_key(&in, &key));
     assert_false(json_read_string(&in, &value));
-    assert_says(bench, "body.a[1][\"b.c/d\"]: expected a string, found a number at byte 17");
+    assert_says(fixture, "body.a[1][\"b.c/d\"]: expected a string, found a number at byte 17");
 
-    start(bench, &in, TEXT("1"));
+    start(fixture, &in, TEXT("1"));
     assert_false(json_read_bool(&in, &flag));
-    assert_says(bench, "expected true or false, found a number");
-    start(bench, &in, TEXT("[]"));
+    assert_says(fixture, "expected true or false, found a number");
+    start(fixture, &in, TEXT("[]"));
     assert_false(json_read_object(&in));
-    assert_says(bench, "expected an object, found an array");
-    start(bench, &in, TEXT("{}"));
+    assert_says(fixture, "expected an object, found an array");
+    start(fixture, &in, TEXT("{}"));
     assert_false(json_read_array(&in));
-    assert_says(bench, "expected an array, found an object");
+    assert_says(fixture, "expected an array, found an object");
 }
 
 static void the_first_error_sticks(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     struct text text;
     int64_t number;
     bool flag;
     const char *string;
     size_t bytes;
-    start(bench, &in, TEXT("[1,2]"));
+    start(fixture, &in, TEXT("[1,2]"));
     assert_false(json_read_object(&in));
     char first[ERR_TEXT_MAX];
-    memcpy(first, bench->err.text, sizeof first);
+    memcpy(first, fixture->err.text, sizeof first);
 
     assert_int_equal(json_read_peek(&in), JSON_TYPE_BAD);
     assert_false(json_read_array(&in));
@@ -391,16 +391,16 @@ static void the_first_error_sticks(void **state)
     json_reader_fail(&in, "another");
     assert_int_equal(json_reader_consumed(&in, &bytes), -ERR_INVALID);
     assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
-    assert_string_equal(bench->err.text, first);
+    assert_string_equal(fixture->err.text, first);
 }
 
 static void raw_gives_the_bytes_of_one_value(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     struct text raw;
     size_t bytes;
-    start(bench, &in, TEXT("  {\"a\": [1, 2]} \n{\"b\":0}"));
+    start(fixture, &in, TEXT("  {\"a\": [1, 2]} \n{\"b\":0}"));
     assert_true(json_read_raw(&in, &raw));
     assert_true(text_is(raw, "{\"a\": [1, 2]}"));
     assert_int_equal(json_reader_consumed(&in, &bytes), 0);
@@ -409,15 +409,15 @@ static void raw_gives_the_bytes_of_one_value(void **state)
 
 static void null_is_taken_only_where_it_is_whole(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
-    start(bench, &in, TEXT("null"));
+    start(fixture, &in, TEXT("null"));
     assert_true(json_read_null(&in));
     assert_int_equal(json_reader_finish(&in), 0);
-    start(bench, &in, TEXT("nil"));
+    start(fixture, &in, TEXT("nil"));
     assert_false(json_read_null(&in));
     assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
-    start(bench, &in, TEXT("0"));
+    start(fixture, &in, TEXT("0"));
     assert_false(json_read_null(&in));
     assert_true(json_read_skip(&in));
 }
@@ -430,11 +430,11 @@ static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
         "[\"a\",\"b\" \"c\"]", "[\"a\",\"b\",]",   "[,\"a\"]",
         "[\"a\",\"b",          "[\"a\",",          "[\"a\"",
         "[\"a\",1]",           "[\"a\",\"\x01\"]", "[\"a\",\"\xFF\"]"};
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct text out;
     struct json_reader in;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        start(bench, &in, text_of(good[i]));
+        start(fixture, &in, text_of(good[i]));
         assert_true(json_read_array(&in));
         for (char c = 'a'; c <= 'c'; c++) {
             assert_true(json_read_string_element(&in, &out));
@@ -444,7 +444,7 @@ static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
         assert_int_equal(json_reader_finish(&in), 0);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        start(bench, &in, text_of(bad[i]));
+        start(fixture, &in, text_of(bad[i]));
         assert_true(json_read_array(&in));
         while (json_read_string_element(&in, &out))
             ;
@@ -454,13 +454,13 @@ static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
 
 static const char *const keys[] = {"name", "UID"};
 
-static int read_fields(struct bench *bench, const char *bytes, struct text value[2])
+static int read_fields(struct fixture *fixture, const char *bytes, struct text value[2])
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
     struct json_reader in;
     int key;
     value[0] = value[1] = TEXT("-");
-    start(bench, &in, text_of(bytes));
+    start(fixture, &in, text_of(bytes));
     if (json_read_object(&in))
         while (json_read_field(&in, &fields, &key))
             (void)json_read_string(&in, &value[key]);
@@ -469,35 +469,35 @@ static int read_fields(struct bench *bench, const char *bytes, struct text value
 
 static void fields_come_in_any_order_and_case_and_null_is_none(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct text value[2];
     assert_int_equal(
-        read_fields(bench, "{\"UID\":\"u\",\"x\":{\"name\":[]},\"name\":\"n\"}", value), 0);
+        read_fields(fixture, "{\"UID\":\"u\",\"x\":{\"name\":[]},\"name\":\"n\"}", value), 0);
     assert_true(text_is(value[0], "n") && text_is(value[1], "u"));
-    assert_int_equal(read_fields(bench, "{\"uid\":\"u\",\"NAME\":\"n\"}", value), 0);
+    assert_int_equal(read_fields(fixture, "{\"uid\":\"u\",\"NAME\":\"n\"}", value), 0);
     assert_true(text_is(value[0], "n") && text_is(value[1], "u"));
-    assert_int_equal(read_fields(bench, "{\"\\u0055ID\":\"u\",\"name\":null}", value), 0);
+    assert_int_equal(read_fields(fixture, "{\"\\u0055ID\":\"u\",\"name\":null}", value), 0);
     assert_true(text_is(value[0], "-") && text_is(value[1], "u"));
-    assert_int_equal(read_fields(bench, "{\"nam\":1,\"names\":2,\"\":3}", value), 0);
+    assert_int_equal(read_fields(fixture, "{\"nam\":1,\"names\":2,\"\":3}", value), 0);
     assert_true(text_is(value[0], "-") && text_is(value[1], "-"));
 }
 
 static void a_known_key_may_come_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct text value[2];
-    assert_int_equal(read_fields(bench, "{\"name\":\"a\",\"name\":\"a\"}", value), -ERR_INVALID);
-    assert_says(bench, "body.name: comes twice");
-    assert_int_equal(read_fields(bench, "{\"uid\":\"a\",\"UID\":\"a\"}", value), -ERR_INVALID);
-    assert_says(bench, "body.UID: comes twice");
-    assert_int_equal(read_fields(bench, "{\"name\":null,\"name\":\"a\"}", value), -ERR_INVALID);
-    assert_int_equal(read_fields(bench, "{\"x\":1,\"x\":2}", value), 0);
+    assert_int_equal(read_fields(fixture, "{\"name\":\"a\",\"name\":\"a\"}", value), -ERR_INVALID);
+    assert_says(fixture, "body.name: comes twice");
+    assert_int_equal(read_fields(fixture, "{\"uid\":\"a\",\"UID\":\"a\"}", value), -ERR_INVALID);
+    assert_says(fixture, "body.UID: comes twice");
+    assert_int_equal(read_fields(fixture, "{\"name\":null,\"name\":\"a\"}", value), -ERR_INVALID);
+    assert_int_equal(read_fields(fixture, "{\"x\":1,\"x\":2}", value), 0);
 }
 
 static void a_path_is_short_and_printable(void **state)
 {
     enum { LONG = 2000 };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char bytes[LONG + 64];
     int at = snprintf(bytes, sizeof bytes, "{\"a\\n\\u0007%%s%%n\":{\"");
     memset(bytes + at, 'k', LONG);
@@ -505,13 +505,13 @@ static void a_path_is_short_and_printable(void **state)
     at += snprintf(bytes + at, sizeof bytes - (size_t)at, "\":!}}");
     struct json_reader in;
     struct text key;
-    start(bench, &in, (struct text){bytes, (size_t)at});
+    start(fixture, &in, (struct text){bytes, (size_t)at});
     assert_true(json_read_object(&in) && json_read_key(&in, &key));
     assert_true(json_read_object(&in) && json_read_key(&in, &key));
     assert_false(json_read_skip(&in));
-    assert_says(bench, "body[\"a??%s%n\"].kkkkk");
-    assert_says(bench, "kkk...: expected a value, found '!'");
-    assert_true(strlen(bench->err.text) < 200);
+    assert_says(fixture, "body[\"a??%s%n\"].kkkkk");
+    assert_says(fixture, "kkk...: expected a value, found '!'");
+    assert_true(strlen(fixture->err.text) < 200);
 }
 
 /* {"a":[{"a":[ ... ]}]}, with something beside each level. */
@@ -528,16 +528,16 @@ static void nest(struct strbuf *out, int deep)
 static void what_lies_deep_is_passed_over_and_checked(void **state)
 {
     static const int depths[] = {0, 1, 2, 95, 96, 97, 98, 160, 161, 5000, JSON_SKIP_DEPTH_MAX};
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct strbuf text;
     strbuf_init(&text);
     for (size_t i = 0; i < ARRAY_LEN(depths); i++) {
         nest(&text, depths[i]);
         const struct text whole = {text.data, text.len};
-        if (skip_all(bench, whole) != 0)
-            fail_msg("%d: %s", depths[i], bench->err.text);
+        if (skip_all(fixture, whole) != 0)
+            fail_msg("%d: %s", depths[i], fixture->err.text);
         for (size_t cut = 1; cut < 40 && cut < whole.len && depths[i] > 0; cut++)
-            assert_int_equal(skip_all(bench, (struct text){text.data, text.len - cut}),
+            assert_int_equal(skip_all(fixture, (struct text){text.data, text.len - cut}),
                              -ERR_INVALID);
     }
     nest(&text, 200);
@@ -547,8 +547,8 @@ static void what_lies_deep_is_passed_over_and_checked(void **state)
         for (size_t i = 0; i < sizeof wrong - 1; i++) {
             text.data[at] = wrong[i];
             struct json_reader in;
-            json_reader_init(&in, (struct text){text.data, text.len}, "body", &bench->arena,
-                             &bench->err);
+            json_reader_init(&in, (struct text){text.data, text.len}, "body", &fixture->arena,
+                             &fixture->err);
             (void)json_read_skip(&in);
             const bool good = json_reader_finish(&in) == 0;
             if (good && was != wrong[i] && was != 'x' && was != 'a' && was != 'z' && was != '"')
@@ -557,17 +557,17 @@ static void what_lies_deep_is_passed_over_and_checked(void **state)
         text.data[at] = was;
     }
     nest(&text, JSON_DEPTH_MAX + JSON_SKIP_DEPTH_MAX + 1);
-    assert_int_equal(skip_all(bench, (struct text){text.data, text.len}), -ERR_TOO_LARGE);
-    assert_says(bench, "deeper than 10240 levels (JSON_SKIP_DEPTH_MAX)");
+    assert_int_equal(skip_all(fixture, (struct text){text.data, text.len}), -ERR_TOO_LARGE);
+    assert_says(fixture, "deeper than 10240 levels (JSON_SKIP_DEPTH_MAX)");
     strbuf_done(&text);
 }
 
 static void a_reader_goes_on_behind_what_failed(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_reader in;
     const char *text = NULL;
-    start(bench, &in, TEXT("[{\"a\":[1,{\"b\":\"\\u0000\"}],\"c\":2}, \"next\"]"));
+    start(fixture, &in, TEXT("[{\"a\":[1,{\"b\":\"\\u0000\"}],\"c\":2}, \"next\"]"));
     assert_true(json_read_array(&in) && json_read_element(&in));
     const struct json_reader_mark mark = json_reader_mark(&in);
     assert_true(json_read_object(&in));
@@ -576,47 +576,47 @@ static void a_reader_goes_on_behind_what_failed(void **state)
                 json_read_skip(&in));
     assert_true(json_read_element(&in) && json_read_object(&in) && json_read_key(&in, &key));
     assert_false(json_read_cstring(&in, &text));
-    assert_says(bench, "body[0].a[1].b: must not hold a NUL");
+    assert_says(fixture, "body[0].a[1].b: must not hold a NUL");
     assert_true(json_reader_retreat(&in, mark));
     assert_true(json_read_element(&in) && json_read_cstring(&in, &text));
     assert_string_equal(text, "next");
     assert_false(json_read_element(&in));
     assert_int_equal(json_reader_finish(&in), 0);
 
-    start(bench, &in, TEXT("[{\"a\":7,]"));
+    start(fixture, &in, TEXT("[{\"a\":7,]"));
     assert_true(json_read_array(&in) && json_read_element(&in));
     const struct json_reader_mark broken = json_reader_mark(&in);
     assert_false(json_read_cstring(&in, &text));
     assert_false(json_reader_retreat(&in, broken));
     assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
-    assert_says(bench, "expected a key in quotes");
+    assert_says(fixture, "expected a key in quotes");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(every_kind_of_value_is_skipped_with_any_space_around_it),
-        bench_test(what_is_no_json_is_refused_and_the_place_is_named),
-        bench_test(numbers_follow_the_grammar),
-        bench_test(broken_strings_are_refused),
-        bench_test(a_bad_byte_is_found_wherever_it_stands_in_a_word),
-        bench_test(depth_is_bounded),
-        bench_test(a_string_that_is_passed_over_needs_no_meaning),
-        bench_test(what_lies_deep_is_passed_over_and_checked),
-        bench_test(a_reader_goes_on_behind_what_failed),
-        bench_test(strings_without_escapes_are_borrowed_and_others_decoded),
-        bench_test(a_terminated_string_has_no_inner_nul),
-        bench_test(a_name_is_not_empty_and_not_longer_than_its_limit),
-        bench_test(whole_numbers_are_exact),
-        bench_test(numbers_that_are_not_whole_or_too_large_are_refused),
-        bench_test(a_wrong_type_names_path_and_expectation),
-        bench_test(the_first_error_sticks),
-        bench_test(raw_gives_the_bytes_of_one_value),
-        bench_test(null_is_taken_only_where_it_is_whole),
-        bench_test(a_list_of_strings_is_the_same_in_any_spelling),
-        bench_test(fields_come_in_any_order_and_case_and_null_is_none),
-        bench_test(a_known_key_may_come_once),
-        bench_test(a_path_is_short_and_printable),
+        fixture_test(every_kind_of_value_is_skipped_with_any_space_around_it),
+        fixture_test(what_is_no_json_is_refused_and_the_place_is_named),
+        fixture_test(numbers_follow_the_grammar),
+        fixture_test(broken_strings_are_refused),
+        fixture_test(a_bad_byte_is_found_wherever_it_stands_in_a_word),
+        fixture_test(depth_is_bounded),
+        fixture_test(a_string_that_is_passed_over_needs_no_meaning),
+        fixture_test(what_lies_deep_is_passed_over_and_checked),
+        fixture_test(a_reader_goes_on_behind_what_failed),
+        fixture_test(strings_without_escapes_are_borrowed_and_others_decoded),
+        fixture_test(a_terminated_string_has_no_inner_nul),
+        fixture_test(a_name_is_not_empty_and_not_longer_than_its_limit),
+        fixture_test(whole_numbers_are_exact),
+        fixture_test(numbers_that_are_not_whole_or_too_large_are_refused),
+        fixture_test(a_wrong_type_names_path_and_expectation),
+        fixture_test(the_first_error_sticks),
+        fixture_test(raw_gives_the_bytes_of_one_value),
+        fixture_test(null_is_taken_only_where_it_is_whole),
+        fixture_test(a_list_of_strings_is_the_same_in_any_spelling),
+        fixture_test(fields_come_in_any_order_and_case_and_null_is_none),
+        fixture_test(a_known_key_may_come_once),
+        fixture_test(a_path_is_short_and_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

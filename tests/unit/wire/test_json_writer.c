@@ -2,9 +2,9 @@
 
 static void commas_and_quotes_come_by_themselves(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_writer json;
-    json_writer_init(&json, &bench->out);
+    json_writer_init(&json, &fixture->out);
     json_write_object(&json);
     json_write_key(&json, "a");
     json_write_array(&json);
@@ -24,7 +24,7 @@ static void commas_and_quotes_come_by_themselves(void **state)
     json_write_key(&json, "d");
     json_write_str(&json, "");
     json_write_object_end(&json);
-    assert_string_equal(bench->out.data,
+    assert_string_equal(fixture->out.data,
                         "{\"a\":[18446744073709551615,-9223372036854775808,0,true,false,null,[],{}]"
                         ",\"b\\\"c\":{\"x\" : 1},\"d\":\"\"}");
 }
@@ -39,16 +39,16 @@ static void what_is_written_is_read_back(void **state)
         TEXT("\xC3\xA9 \xF0\x9F\x98\x80 <&>"),
         TEXT("a\0b"),
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(value); i++) {
         struct json_writer json;
         struct json_reader in;
         struct text out;
-        strbuf_reset(&bench->out);
-        json_writer_init(&json, &bench->out);
+        strbuf_reset(&fixture->out);
+        json_writer_init(&json, &fixture->out);
         json_write_text(&json, value[i]);
-        json_reader_init(&in, exact(bench, (struct text){bench->out.data, bench->out.len}), "x",
-                         &bench->arena, &bench->err);
+        json_reader_init(&in, exact(fixture, (struct text){fixture->out.data, fixture->out.len}),
+                         "x", &fixture->arena, &fixture->err);
         assert_true(json_read_string(&in, &out));
         assert_int_equal(json_reader_finish(&in), 0);
         assert_true(text_eq(out, value[i]));
@@ -57,19 +57,19 @@ static void what_is_written_is_read_back(void **state)
 
 static void bytes_that_are_not_utf8_are_not_handed_on(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct json_writer json;
-    json_writer_init(&json, &bench->out);
+    json_writer_init(&json, &fixture->out);
     json_write_text(&json, TEXT("a\xFFz"));
-    assert_string_equal(bench->out.data, "\"a\xEF\xBF\xBDz\"");
+    assert_string_equal(fixture->out.data, "\"a\xEF\xBF\xBDz\"");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(commas_and_quotes_come_by_themselves),
-        bench_test(what_is_written_is_read_back),
-        bench_test(bytes_that_are_not_utf8_are_not_handed_on),
+        fixture_test(commas_and_quotes_come_by_themselves),
+        fixture_test(what_is_written_is_read_back),
+        fixture_test(bytes_that_are_not_utf8_are_not_handed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

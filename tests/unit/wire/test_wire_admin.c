@@ -1,13 +1,13 @@
 #include "milligpu/wire_admin.h"
 
 #include "support.h"
-#include "support/world.h"
+#include "support/core_fixture.h"
 
-static const struct world_gpu two[] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
+static const struct core_gpu two[] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
 
-static const struct node *node_of(const struct world *world, const char *name)
+static const struct node *node_of(const struct core_fixture *core, const char *name)
 {
-    const struct node *node = ledger_node(world->ledger, text_of(name));
+    const struct node *node = ledger_node(core->ledger, text_of(name));
     assert_non_null(node);
     return node;
 }
@@ -26,29 +26,29 @@ static char *node_json(const struct node *node, bool pods)
 
 static void a_node_is_written_with_its_gpus(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
 
-    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "300"), VERDICT_OK);
-    CLEANUP(freep) char *json = node_json(node_of(world, "n1"), false);
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
     assert_non_null(strstr(json, "\"capacityMilli\":2000,\"usedMilli\":0,\"reservedMilli\":300,"
                                  "\"freeMilli\":1700,\"largestFreeMilli\":1000"));
     assert_non_null(strstr(json, "\"id\":\"n1/gpu-0\",\"index\":0"));
     assert_null(strstr(json, "holders"));
-    CLEANUP(freep) char *whole = node_json(node_of(world, "n1"), true);
+    CLEANUP(freep) char *whole = node_json(node_of(core, "n1"), true);
     assert_non_null(strstr(whole, "\"state\":\"reserved\",\"milli\":300"));
     assert_non_null(strstr(whole, "\"holders\":[]")); /* the other GPU */
 }
 
 static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
 {
-    static const struct world_gpu gpus[] = {{.index = 0, .mib = 10, .sick = true},
-                                            {.index = 1, .mib = 10, .cordoned = true},
-                                            {.index = 2, .mib = 10, .milli = 500}};
-    struct world *world = *state;
+    static const struct core_gpu gpus[] = {{.index = 0, .mib = 10, .sick = true},
+                                           {.index = 1, .mib = 10, .cordoned = true},
+                                           {.index = 2, .mib = 10, .milli = 500}};
+    struct core_fixture *core = *state;
 
-    assert_int_equal(world_node(world, "n1", gpus, 3), VERDICT_OK);
-    const struct node *node = node_of(world, "n1");
+    assert_int_equal(core_node(core, "n1", gpus, 3), VERDICT_OK);
+    const struct node *node = node_of(core, "n1");
     assert_string_equal(admin_gpu_state(&node->gpu[0]), "unhealthy");
     assert_string_equal(admin_gpu_state(&node->gpu[1]), "cordoned");
     assert_string_equal(admin_gpu_state(&node->gpu[2]), "ok");
@@ -62,13 +62,13 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
 
 static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     struct admin_amounts amounts = {0};
 
-    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "2000"), VERDICT_OK);
-    assert_int_equal(world_node(world, "n1", two, 1), VERDICT_OK);
-    const struct node *node = node_of(world, "n1");
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "2000"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two, 1), VERDICT_OK);
+    const struct node *node = node_of(core, "n1");
     assert_int_equal(node->gpus, 2);
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i]);
@@ -80,14 +80,14 @@ static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
 
 static void a_closed_node_says_why(void **state)
 {
-    struct world *world = *state;
-    struct pod *whole = world_pod(world, "w", "n1");
+    struct core_fixture *core = *state;
+    struct pod *whole = core_pod(core, "w", "n1");
 
-    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     whole->ours = false;
     whole->whole_gpus = 1;
-    assert_int_equal(world_adopt(world, whole, NULL), VERDICT_OK);
-    const struct node *node = node_of(world, "n1");
+    assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
+    const struct node *node = node_of(core, "n1");
     assert_string_equal(admin_node_state(node), "mixed");
     CLEANUP(freep) char *json = node_json(node, false);
     assert_non_null(strstr(json, "\"state\":\"mixed\",\"stateText\":\"a pod with whole GPUs"));
@@ -96,16 +96,16 @@ static void a_closed_node_says_why(void **state)
 
 static void an_allocation_leaves_out_times_that_are_not_known(void **state)
 {
-    struct world *world = *state;
+    struct core_fixture *core = *state;
     CLEANUP(strbuf_done) struct strbuf out;
     struct json_writer json;
 
-    assert_int_equal(world_node(world, "n1", two, 2), VERDICT_OK);
-    assert_int_equal(world_reserve(world, "a", "n1", "300x2"), VERDICT_OK);
-    const struct allocation *allocation = ledger_find(world->ledger, text_of("a"));
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "300x2"), VERDICT_OK);
+    const struct allocation *allocation = ledger_find(core->ledger, text_of("a"));
     strbuf_init(&out);
     json_writer_init(&json, &out);
-    admin_allocation(&json, allocation, node_of(world, "n1"));
+    admin_allocation(&json, allocation, node_of(core, "n1"));
     assert_non_null(strstr(out.data, "\"state\":\"reserved\",\"origin\":\"granted\""));
     assert_non_null(strstr(out.data, "\"reservedAt\":\""));
     assert_null(strstr(out.data, "boundAt"));
@@ -170,18 +170,18 @@ static void a_problem_is_escaped_and_titled(void **state)
     assert_non_null(strstr(out.data, "\"title\":\"internal error\""));
 }
 
-#define world_test(f) cmocka_unit_test_setup_teardown(f, world_set_up, world_tear_down)
+#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        world_test(a_node_is_written_with_its_gpus),
-        world_test(what_is_left_on_a_closed_gpu_is_not_free),
-        world_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
-        world_test(a_closed_node_says_why),
-        world_test(an_allocation_leaves_out_times_that_are_not_known),
-        world_test(a_released_allocation_lists_gpus_that_had_a_name),
-        world_test(a_problem_is_escaped_and_titled),
+        core_test(a_node_is_written_with_its_gpus),
+        core_test(what_is_left_on_a_closed_gpu_is_not_free),
+        core_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
+        core_test(a_closed_node_says_why),
+        core_test(an_allocation_leaves_out_times_that_are_not_known),
+        core_test(a_released_allocation_lists_gpus_that_had_a_name),
+        core_test(a_problem_is_escaped_and_titled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

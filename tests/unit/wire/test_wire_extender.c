@@ -2,18 +2,18 @@
 
 #define POD "\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"u\"}}"
 
-static int args(struct bench *bench, const char *body, struct extender_args *out)
+static int args(struct fixture *fixture, const char *body, struct extender_args *out)
 {
-    bench->err = (struct err){0};
-    return extender_args_decode(exact(bench, text_of(body)), &rules, &bench->arena, out,
-                                &bench->err);
+    fixture->err = (struct err){0};
+    return extender_args_decode(exact(fixture, text_of(body)), &rules, &fixture->arena, out,
+                                &fixture->err);
 }
 
-static struct extender_args good(struct bench *bench, const char *body)
+static struct extender_args good(struct fixture *fixture, const char *body)
 {
     struct extender_args out;
-    if (args(bench, body, &out) != 0)
-        fail_msg("%s", bench->err.text);
+    if (args(fixture, body, &out) != 0)
+        fail_msg("%s", fixture->err.text);
     return out;
 }
 
@@ -116,20 +116,20 @@ static void args_that_cannot_be_right_are_refused(void **state)
         {"{\"Pod\":{\"metadata\":{\"uid\":7}},\"NodeNames\":[]}",
          "body.Pod.metadata.uid: expected a string, found a number"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_args out;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        if (args(bench, bad[i].body, &out) != -ERR_INVALID)
+        if (args(fixture, bad[i].body, &out) != -ERR_INVALID)
             fail_msg("%s was taken", bad[i].body);
-        assert_says(bench, bad[i].says);
+        assert_says(fixture, bad[i].says);
     }
 }
 
 static void a_pod_that_can_be_read_in_part_is_one(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_args out;
-    assert_int_equal(args(bench,
+    assert_int_equal(args(fixture,
                           "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{"
                           "\"milligpu.io/gpu-count\":\"\\u0000\"}},\"spec\":{\"containers\":[{"
                           "\"name\":\"c\"}]}},\"NodeNames\":[\"n\"]}",
@@ -142,7 +142,7 @@ static void a_pod_that_can_be_read_in_part_is_one(void **state)
 
 static void too_many_names_are_refused_and_the_limit_named(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_args out;
     struct strbuf body;
     strbuf_init(&body);
@@ -150,40 +150,40 @@ static void too_many_names_are_refused_and_the_limit_named(void **state)
     for (int i = 0; i <= NODES_MAX; i++)
         strbuf_printf(&body, "%s\"%d\"", i > 0 ? "," : "", i);
     strbuf_str(&body, "]}");
-    assert_int_equal(args(bench, body.data, &out), -ERR_TOO_LARGE);
-    assert_says(bench, "body.NodeNames[65536]: more than 65536 nodes (NODES_MAX)");
+    assert_int_equal(args(fixture, body.data, &out), -ERR_TOO_LARGE);
+    assert_says(fixture, "body.NodeNames[65536]: more than 65536 nodes (NODES_MAX)");
 
     strbuf_reset(&body);
     strbuf_str(&body, "{" POD ",\"NodeNames\":[\"");
     for (int i = 0; i <= NAME_BYTES_MAX; i++)
         strbuf_char(&body, 'n');
     strbuf_str(&body, "\"]}");
-    assert_int_equal(args(bench, body.data, &out), -ERR_TOO_LARGE);
-    assert_says(bench, "body.NodeNames[0]: has 254 bytes, more than 253");
+    assert_int_equal(args(fixture, body.data, &out), -ERR_TOO_LARGE);
+    assert_says(fixture, "body.NodeNames[0]: has 254 bytes, more than 253");
     strbuf_done(&body);
 }
 
 static void the_chosen_are_written_in_order_with_empty_maps(void **state)
 {
-    struct bench *bench = *state;
-    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}");
+    struct fixture *fixture = *state;
+    const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}");
     static const uint32_t choice[] = {2, 0};
     const struct extender_filter_result result = {.chosen = 2, .choice = choice};
-    extender_filter_encode(&bench->out, &in, &result);
-    assert_string_equal(bench->out.data,
+    extender_filter_encode(&fixture->out, &in, &result);
+    assert_string_equal(fixture->out.data,
                         "{\"Nodes\":null,\"NodeNames\":[\"n3\",\"n1\"],\"FailedNodes\":{},"
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
 }
 
 static void refusals_are_unresolvable(void **state)
 {
-    struct bench *bench = *state;
-    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
+    struct fixture *fixture = *state;
+    const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
     const struct extender_refusal refusal[] = {{in.name[0], "no GPU with 300 milli free"},
                                                {in.name[1], "say \"no\""}};
     const struct extender_filter_result result = {.refusals = 2, .refusal = refusal};
-    extender_filter_encode(&bench->out, &in, &result);
-    assert_string_equal(bench->out.data,
+    extender_filter_encode(&fixture->out, &in, &result);
+    assert_string_equal(fixture->out.data,
                         "{\"Nodes\":null,\"NodeNames\":[],\"FailedNodes\":{},"
                         "\"FailedAndUnresolvableNodes\":{\"n1\":\"no GPU with 300 milli free\","
                         "\"n2\":\"say \\\"no\\\"\"},\"Error\":\"\"}");
@@ -191,14 +191,14 @@ static void refusals_are_unresolvable(void **state)
 
 static void full_nodes_are_given_back_as_they_were_sent(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     const struct extender_args in =
-        good(bench, "{" POD ",\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}},"
-                    "{\"metadata\":{\"name\":\"n2\"},\"x\": [1e400]}]}}");
+        good(fixture, "{" POD ",\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}},"
+                      "{\"metadata\":{\"name\":\"n2\"},\"x\": [1e400]}]}}");
     static const uint32_t choice[] = {1};
     const struct extender_filter_result result = {.chosen = 1, .choice = choice};
-    extender_filter_encode(&bench->out, &in, &result);
-    assert_string_equal(bench->out.data,
+    extender_filter_encode(&fixture->out, &in, &result);
+    assert_string_equal(fixture->out.data,
                         "{\"Nodes\":{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"n2\"},"
                         "\"x\": [1e400]}]},\"NodeNames\":[\"n2\"],\"FailedNodes\":{},"
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
@@ -206,53 +206,53 @@ static void full_nodes_are_given_back_as_they_were_sent(void **state)
 
 static void an_error_stands_alone(void **state)
 {
-    struct bench *bench = *state;
-    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\"]}");
+    struct fixture *fixture = *state;
+    const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\"]}");
     static const uint32_t choice[] = {0};
     const struct extender_filter_result result = {
         .chosen = 1, .choice = choice, .error = "not ready"};
-    extender_filter_encode(&bench->out, &in, &result);
-    assert_string_equal(bench->out.data,
+    extender_filter_encode(&fixture->out, &in, &result);
+    assert_string_equal(fixture->out.data,
                         "{\"Nodes\":null,\"NodeNames\":null,\"FailedNodes\":{},"
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"not ready\"}");
 }
 
 static void an_error_can_be_answered_to_a_body_that_could_not_be_read(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_args in;
-    assert_int_equal(args(bench, "{", &in), -ERR_INVALID);
-    const struct extender_filter_result result = {.error = bench->err.text};
-    extender_filter_encode(&bench->out, &in, &result);
-    assert_non_null(strstr(bench->out.data, "\"Error\":\"body: expected a key in quotes"));
+    assert_int_equal(args(fixture, "{", &in), -ERR_INVALID);
+    const struct extender_filter_result result = {.error = fixture->err.text};
+    extender_filter_encode(&fixture->out, &in, &result);
+    assert_non_null(strstr(fixture->out.data, "\"Error\":\"body: expected a key in quotes"));
 }
 
 static void scores_are_written_per_name(void **state)
 {
-    struct bench *bench = *state;
-    const struct extender_args in = good(bench, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
-    extender_priorities_encode(&bench->out, &in, (const uint8_t[]){10, 0});
-    assert_string_equal(bench->out.data,
+    struct fixture *fixture = *state;
+    const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
+    extender_priorities_encode(&fixture->out, &in, (const uint8_t[]){10, 0});
+    assert_string_equal(fixture->out.data,
                         "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]");
 }
 
 static void bind_is_read_and_answered(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_bind bind;
     assert_int_equal(extender_bind_decode(TEXT("{\"PodName\":\"p\",\"PodNamespace\":\"ns\","
                                                "\"PodUID\":\"u\",\"Node\":\"n\",\"X\":1}"),
-                                          &bench->arena, &bind, &bench->err),
+                                          &fixture->arena, &bind, &fixture->err),
                      0);
     assert_string_equal(bind.pod, "p");
     assert_string_equal(bind.namespace, "ns");
     assert_string_equal(bind.uid, "u");
     assert_string_equal(bind.node, "n");
-    extender_bind_encode(&bench->out, NULL);
-    assert_string_equal(bench->out.data, "{\"Error\":\"\"}");
-    strbuf_reset(&bench->out);
-    extender_bind_encode(&bench->out, "room: no GPU");
-    assert_string_equal(bench->out.data, "{\"Error\":\"room: no GPU\"}");
+    extender_bind_encode(&fixture->out, NULL);
+    assert_string_equal(fixture->out.data, "{\"Error\":\"\"}");
+    strbuf_reset(&fixture->out);
+    extender_bind_encode(&fixture->out, "room: no GPU");
+    assert_string_equal(fixture->out.data, "{\"Error\":\"room: no GPU\"}");
 }
 
 static void a_bind_that_cannot_be_right_is_refused(void **state)
@@ -274,20 +274,20 @@ static void a_bind_that_cannot_be_right_is_refused(void **state)
         {"{\"PodName\":\"p\",\"PodNamespace\":\"s\",\"PodUID\":\"u\",\"Node\":\"n\"}!",
          "after the value"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_bind bind;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(extender_bind_decode(exact(bench, text_of(bad[i].body)), &bench->arena,
-                                              &bind, &bench->err),
+        assert_int_equal(extender_bind_decode(exact(fixture, text_of(bad[i].body)), &fixture->arena,
+                                              &bind, &fixture->err),
                          -ERR_INVALID);
-        assert_says(bench, bad[i].says);
+        assert_says(fixture, bad[i].says);
     }
 }
 
-static int preempt(struct bench *bench, const char *body, struct extender_preempt *out)
+static int preempt(struct fixture *fixture, const char *body, struct extender_preempt *out)
 {
-    return extender_preempt_decode(exact(bench, text_of(body)), &rules, &bench->arena, out,
-                                   &bench->err);
+    return extender_preempt_decode(exact(fixture, text_of(body)), &rules, &fixture->arena, out,
+                                   &fixture->err);
 }
 
 static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
@@ -300,19 +300,19 @@ static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
         "\"metadata\":{\"uid\":\"b\"},\"spec\":{}},{\"metadata\":{\"uid\":\"a\"}}],"
         "\"NumPDBViolations\":1},\"n2\":{\"Pods\":[]},\"n3\":{}}}",
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         struct extender_preempt out;
-        if (preempt(bench, bodies[i], &out) != 0)
-            fail_msg("%s", bench->err.text);
+        if (preempt(fixture, bodies[i], &out) != 0)
+            fail_msg("%s", fixture->err.text);
         assert_string_equal(out.pod.uid, "u");
         assert_int_equal(out.nodes, 3);
         assert_int_equal(out.node[0].uids, 2);
         assert_true(text_is(out.node[0].uid[0], "b"));
         assert_int_equal(out.node[1].uids, 0);
-        strbuf_reset(&bench->out);
-        extender_preempt_encode(&bench->out, &out, (const bool[]){true, false, true});
-        assert_string_equal(bench->out.data,
+        strbuf_reset(&fixture->out);
+        extender_preempt_encode(&fixture->out, &out, (const bool[]){true, false, true});
+        assert_string_equal(fixture->out.data,
                             "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":\"b\"},{"
                             "\"UID\":\"a\"}],\"NumPDBViolations\":1},\"n3\":{\"Pods\":[],"
                             "\"NumPDBViolations\":0}}}");
@@ -343,36 +343,36 @@ static void a_preemption_that_cannot_be_right_is_refused(void **state)
          "n.Pods[0]: has no metadata.uid"},
         {META_VICTIMS("") "1", "after the value"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct extender_preempt out;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        bench->err = (struct err){0};
-        if (preempt(bench, bad[i].body, &out) != -ERR_INVALID)
+        fixture->err = (struct err){0};
+        if (preempt(fixture, bad[i].body, &out) != -ERR_INVALID)
             fail_msg("%s was taken", bad[i].body);
-        assert_says(bench, bad[i].says);
+        assert_says(fixture, bad[i].says);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(names_are_read_with_their_hashes),
-        bench_test(keys_come_in_any_order_and_case),
-        bench_test(full_nodes_are_read_and_kept_as_sent),
-        bench_test(five_thousand_names_are_read),
-        bench_test(args_that_cannot_be_right_are_refused),
-        bench_test(a_pod_that_can_be_read_in_part_is_one),
-        bench_test(too_many_names_are_refused_and_the_limit_named),
-        bench_test(the_chosen_are_written_in_order_with_empty_maps),
-        bench_test(refusals_are_unresolvable),
-        bench_test(full_nodes_are_given_back_as_they_were_sent),
-        bench_test(an_error_stands_alone),
-        bench_test(an_error_can_be_answered_to_a_body_that_could_not_be_read),
-        bench_test(scores_are_written_per_name),
-        bench_test(bind_is_read_and_answered),
-        bench_test(a_bind_that_cannot_be_right_is_refused),
-        bench_test(victims_are_read_in_both_forms_and_given_back_in_order),
-        bench_test(a_preemption_that_cannot_be_right_is_refused),
+        fixture_test(names_are_read_with_their_hashes),
+        fixture_test(keys_come_in_any_order_and_case),
+        fixture_test(full_nodes_are_read_and_kept_as_sent),
+        fixture_test(five_thousand_names_are_read),
+        fixture_test(args_that_cannot_be_right_are_refused),
+        fixture_test(a_pod_that_can_be_read_in_part_is_one),
+        fixture_test(too_many_names_are_refused_and_the_limit_named),
+        fixture_test(the_chosen_are_written_in_order_with_empty_maps),
+        fixture_test(refusals_are_unresolvable),
+        fixture_test(full_nodes_are_given_back_as_they_were_sent),
+        fixture_test(an_error_stands_alone),
+        fixture_test(an_error_can_be_answered_to_a_body_that_could_not_be_read),
+        fixture_test(scores_are_written_per_name),
+        fixture_test(bind_is_read_and_answered),
+        fixture_test(a_bind_that_cannot_be_right_is_refused),
+        fixture_test(victims_are_read_in_both_forms_and_given_back_in_order),
+        fixture_test(a_preemption_that_cannot_be_right_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

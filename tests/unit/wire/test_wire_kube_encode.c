@@ -70,15 +70,15 @@ static void place_done(struct place *place)
 
 static void a_note_lists_shares_by_container_and_index(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "b", "GPU-aaa", 500),
                                    share(&place, "a", "node-1/gpu-2", 300),
                                    share(&place, "b", "GPU-zzz", 500)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    note_value(&bench->out, place.allocation, place.node);
+    note_value(&fixture->out, place.allocation, place.node);
     assert_string_equal(
-        bench->out.data,
+        fixture->out.data,
         "{\"v\":1,\"containers\":{\"b\":[{\"gpu\":\"GPU-zzz\",\"index\":0,\"milli\":500,\"mib\":"
         "8000},{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":500,\"mib\":8000}],\"a\":[{\"gpu\":"
         "\"node-1/gpu-2\",\"index\":2,\"milli\":300,\"mib\":4800}]}}");
@@ -87,17 +87,17 @@ static void a_note_lists_shares_by_container_and_index(void **state)
 
 static void what_is_written_is_read_back(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "a", "GPU-aaa", 300),
                                    share(&place, "b", "node-1/gpu-1", 700)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    strbuf_str(&bench->out, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":");
-    annotation_encode(&bench->out, place.allocation, place.node);
-    strbuf_str(&bench->out, "}}");
+    strbuf_str(&fixture->out, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":");
+    annotation_encode(&fixture->out, place.allocation, place.node);
+    strbuf_str(&fixture->out, "}}");
     struct pod pod;
-    assert_int_equal(pod_decode((struct text){bench->out.data, bench->out.len}, &rules,
-                                &bench->arena, &pod, &bench->err),
+    assert_int_equal(pod_decode((struct text){fixture->out.data, fixture->out.len}, &rules,
+                                &fixture->arena, &pod, &fixture->err),
                      0);
     assert_int_equal(pod.annotation, NOTE_OK);
     assert_int_equal(pod.shares, 2);
@@ -112,14 +112,14 @@ static void what_is_written_is_read_back(void **state)
 
 static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {
         share(&place, "a", "GPU-aaa", 100), share(&place, "a", "node-1/gpu-1", 100),
         share(&place, "b", "GPU-aaa", 100), share(&place, "c", "node-1/gpu-0", 100)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    annotation_encode(&bench->out, place.allocation, place.node);
-    const char *rest = strstr(bench->out.data, ",\"milligpu.io/visible-devices\"");
+    annotation_encode(&fixture->out, place.allocation, place.node);
+    const char *rest = strstr(fixture->out.data, ",\"milligpu.io/visible-devices\"");
     assert_non_null(rest);
     /* The GPU that is still called by number has a UUID by now. */
     assert_string_equal(rest, ",\"milligpu.io/visible-devices\":\"GPU-zzz,1,GPU-aaa\","
@@ -131,26 +131,26 @@ static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
 
 static void a_gpu_that_the_node_does_not_show_keeps_its_name(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "a", "GPU-gone", 100),
                                    share(&place, "b", "node-1/gpu-31", 100)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    annotation_encode(&bench->out, place.allocation, place.node);
-    assert_non_null(strstr(bench->out.data, "visible-devices\":\"GPU-gone,31\""));
+    annotation_encode(&fixture->out, place.allocation, place.node);
+    assert_non_null(strstr(fixture->out.data, "visible-devices\":\"GPU-gone,31\""));
     place_done(&place);
 }
 
 static void a_binding_carries_everything_in_one_write(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    assert_int_equal(binding_encode(&bench->out, place.allocation, place.node, 190, &bench->err),
-                     0);
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, 190, &fixture->err), 0);
     assert_string_equal(
-        bench->out.data,
+        fixture->out.data,
         "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
         "\"namespace\":\"team\",\"uid\":\"cf75\",\"resourceVersion\":\"190\",\"annotations\":{"
         "\"milligpu.io/allocation\":\"{"
@@ -178,21 +178,21 @@ static void keys_that_the_api_server_would_not_check_are_checked(void **state)
         {"a b", false},
         {"\xC3\xA9", false},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct place place = place_new();
         const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
         place_pod(&place, &one, 1);
         const int result =
-            binding_encode(&bench->out, place.allocation, place.node, 0, &bench->err);
+            binding_encode(&fixture->out, place.allocation, place.node, 0, &fixture->err);
         assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
         if (!cases[i].good)
-            assert_says(bench, "annotation visible-devices.milligpu.io/");
+            assert_says(fixture, "annotation visible-devices.milligpu.io/");
         place_done(&place);
     }
 }
 
-static int bind_parts(struct bench *bench, int id_bytes)
+static int bind_parts(struct fixture *fixture, int id_bytes)
 {
     struct place place = place_new();
     static struct share shares[PARTS_MAX];
@@ -202,24 +202,25 @@ static int bind_parts(struct bench *bench, int id_bytes)
         shares[i] = share(&place, "container-with-a-long-name", id, 1);
     }
     place_pod(&place, shares, PARTS_MAX);
-    strbuf_reset(&bench->out);
-    const int result = binding_encode(&bench->out, place.allocation, place.node, 0, &bench->err);
+    strbuf_reset(&fixture->out);
+    const int result =
+        binding_encode(&fixture->out, place.allocation, place.node, 0, &fixture->err);
     place_done(&place);
     return result;
 }
 
 static void annotations_that_are_too_large_are_refused(void **state)
 {
-    struct bench *bench = *state;
-    assert_int_equal(bind_parts(bench, 128), 0);
-    assert_true(bench->out.len > 200 * 1024);
-    assert_int_equal(bind_parts(bench, 300), -ERR_TOO_LARGE);
-    assert_says(bench, "more than 262144 (ANNOTATION_BYTES_MAX)");
+    struct fixture *fixture = *state;
+    assert_int_equal(bind_parts(fixture, 128), 0);
+    assert_true(fixture->out.len > 200 * 1024);
+    assert_int_equal(bind_parts(fixture, 300), -ERR_TOO_LARGE);
+    assert_says(fixture, "more than 262144 (ANNOTATION_BYTES_MAX)");
 }
 
 static void an_event_is_complete_and_cut(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     char annotation[1400];
     memset(annotation, 'x', sizeof annotation);
     memcpy(annotation + 996, "\xC3\xA9", 2); /* stands where the text has to end */
@@ -235,9 +236,9 @@ static void an_event_is_complete_and_cut(void **state)
                                      .instance = "milligpud-0",
                                      .at_ms = INT64_C(1767323045678),
                                      .warning = true};
-    event_encode(&bench->out, &facts);
+    event_encode(&fixture->out, &facts);
     assert_string_equal(
-        bench->out.data,
+        fixture->out.data,
         "{\"apiVersion\":\"events.k8s.io/v1\",\"kind\":\"Event\",\"metadata\":{\"name\":"
         "\"web-0.1\",\"namespace\":\"team\"},\"eventTime\":\"2026-01-02T03:04:05.678000Z\","
         "\"reportingController\":\"milligpu.io/milligpud\",\"reportingInstance\":\"milligpud-0\","
@@ -249,59 +250,59 @@ static void an_event_is_complete_and_cut(void **state)
     facts.kind = "Node";
     facts.uid = NULL;
     facts.warning = false;
-    strbuf_reset(&bench->out);
-    event_encode(&bench->out, &facts);
-    const char *written = strstr(bench->out.data, "\"note\":\"");
+    strbuf_reset(&fixture->out);
+    event_encode(&fixture->out, &facts);
+    const char *written = strstr(fixture->out.data, "\"note\":\"");
     assert_non_null(written);
     assert_int_equal(strlen(written), strlen("\"note\":\"") + 996 + strlen("...\"}"));
-    assert_non_null(strstr(bench->out.data,
+    assert_non_null(strstr(fixture->out.data,
                            "\"regarding\":{\"apiVersion\":\"v1\",\"kind\":\"Node\","
                            "\"name\":\"web-0\"}"));
-    assert_non_null(strstr(bench->out.data, "\"type\":\"Normal\""));
+    assert_non_null(strstr(fixture->out.data, "\"type\":\"Normal\""));
 
     facts.annotation = "\x1b[2J\xE2\x80\xAE"; /* kubectl would write it to a terminal as it is */
-    strbuf_reset(&bench->out);
-    event_encode(&bench->out, &facts);
-    assert_non_null(strstr(bench->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
+    strbuf_reset(&fixture->out);
+    event_encode(&fixture->out, &facts);
+    assert_non_null(strstr(fixture->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
 }
 
 static void the_wake_up_object_and_the_patches(void **state)
 {
-    struct bench *bench = *state;
-    wake_object_encode(&bench->out, "milligpu");
-    assert_string_equal(bench->out.data,
+    struct fixture *fixture = *state;
+    wake_object_encode(&fixture->out, "milligpu");
+    assert_string_equal(fixture->out.data,
                         "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
                         "\"metadata\":{\"name\":\"milligpu-bell\",\"namespace\":\"milligpu\"},"
                         "\"storageClassName\":\"milligpu.io-bell\"}");
-    strbuf_reset(&bench->out);
-    wake_object_patch(&bench->out, 7, INT64_C(1767323045678));
-    assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
-                                         "\"7 2026-01-02T03:04:05.678Z\"}}}");
-    strbuf_reset(&bench->out);
-    node_wake_patch(&bench->out, 0, 0);
-    assert_string_equal(bench->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
-                                         "\"0 1970-01-01T00:00:00.000Z\"}}}");
-    strbuf_reset(&bench->out);
-    advertise_patch(&bench->out, "nvidia.com/vgpu", 8000);
-    assert_string_equal(bench->out.data,
+    strbuf_reset(&fixture->out);
+    wake_object_patch(&fixture->out, 7, INT64_C(1767323045678));
+    assert_string_equal(fixture->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
+                                           "\"7 2026-01-02T03:04:05.678Z\"}}}");
+    strbuf_reset(&fixture->out);
+    node_wake_patch(&fixture->out, 0, 0);
+    assert_string_equal(fixture->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
+                                           "\"0 1970-01-01T00:00:00.000Z\"}}}");
+    strbuf_reset(&fixture->out);
+    advertise_patch(&fixture->out, "nvidia.com/vgpu", 8000);
+    assert_string_equal(fixture->out.data,
                         "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8000\"}}}");
-    strbuf_reset(&bench->out);
-    advertise_patch(&bench->out, "r", UINT32_MAX);
-    assert_non_null(strstr(bench->out.data, "\"4294967295\""));
+    strbuf_reset(&fixture->out);
+    advertise_patch(&fixture->out, "r", UINT32_MAX);
+    assert_non_null(strstr(fixture->out.data, "\"4294967295\""));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(a_note_lists_shares_by_container_and_index),
-        bench_test(what_is_written_is_read_back),
-        bench_test(devices_are_uuids_where_real_else_indexes_each_once),
-        bench_test(a_gpu_that_the_node_does_not_show_keeps_its_name),
-        bench_test(a_binding_carries_everything_in_one_write),
-        bench_test(keys_that_the_api_server_would_not_check_are_checked),
-        bench_test(annotations_that_are_too_large_are_refused),
-        bench_test(an_event_is_complete_and_cut),
-        bench_test(the_wake_up_object_and_the_patches),
+        fixture_test(a_note_lists_shares_by_container_and_index),
+        fixture_test(what_is_written_is_read_back),
+        fixture_test(devices_are_uuids_where_real_else_indexes_each_once),
+        fixture_test(a_gpu_that_the_node_does_not_show_keeps_its_name),
+        fixture_test(a_binding_carries_everything_in_one_write),
+        fixture_test(keys_that_the_api_server_would_not_check_are_checked),
+        fixture_test(annotations_that_are_too_large_are_refused),
+        fixture_test(an_event_is_complete_and_cut),
+        fixture_test(the_wake_up_object_and_the_patches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,20 +16,22 @@ static int see(void *user, struct text bytes, struct err *err)
     return 0;
 }
 
-static int list(struct bench *bench, const char *bytes, struct seen *seen, struct list_page *page)
+static int list(struct fixture *fixture, const char *bytes, struct seen *seen,
+                struct list_page *page)
 {
     const uint32_t stop_after = seen->stop_after;
     *seen = (struct seen){.stop_after = stop_after};
-    bench->err = (struct err){0};
-    return list_decode(exact(bench, text_of(bytes)), &bench->arena, seen, see, page, &bench->err);
+    fixture->err = (struct err){0};
+    return list_decode(exact(fixture, text_of(bytes)), &fixture->arena, seen, see, page,
+                       &fixture->err);
 }
 
 static void items_come_one_by_one_wherever_the_metadata_stands(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct seen seen = {0};
     struct list_page page;
-    assert_int_equal(list(bench,
+    assert_int_equal(list(fixture,
                           "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"42\","
                           "\"continue\":\"tok\\u003d\"},\"items\":[{\"a\":1}, {} ]}",
                           &seen, &page),
@@ -40,7 +42,7 @@ static void items_come_one_by_one_wherever_the_metadata_stands(void **state)
     assert_string_equal(page.resource_version, "42");
     assert_string_equal(page.continue_token, "tok=");
 
-    assert_int_equal(list(bench,
+    assert_int_equal(list(fixture,
                           "{\"items\":[{}],\"kind\":\"List\",\"metadata\":{\"continue\":\"c\"}}",
                           &seen, &page),
                      0);
@@ -68,12 +70,12 @@ static void an_empty_list_is_a_list(void **state)
 
 static void an_item_can_stop_the_list(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct seen seen = {.stop_after = 2};
     struct list_page page;
-    assert_int_equal(list(bench, "{\"items\":[1,2,3]}", &seen, &page), -ERR_CONFLICT);
+    assert_int_equal(list(fixture, "{\"items\":[1,2,3]}", &seen, &page), -ERR_CONFLICT);
     assert_int_equal(seen.items, 2);
-    assert_string_equal(bench->err.text, "enough");
+    assert_string_equal(fixture->err.text, "enough");
 }
 
 static void what_is_no_list_is_refused(void **state)
@@ -92,26 +94,26 @@ static void what_is_no_list_is_refused(void **state)
         {"{\"items\":[],\"items\":[]}", "List.items: comes twice"},
         {"{\"items\":[]}x", "after the value"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct seen seen = {0};
     struct list_page page;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(list(bench, bad[i].bytes, &seen, &page), -ERR_INVALID);
-        assert_says(bench, bad[i].says);
+        assert_int_equal(list(fixture, bad[i].bytes, &seen, &page), -ERR_INVALID);
+        assert_says(fixture, bad[i].says);
     }
 }
 
-static int watch(struct bench *bench, const char *line, struct watch_event *event)
+static int watch(struct fixture *fixture, const char *line, struct watch_event *event)
 {
-    bench->err = (struct err){0};
-    return watch_decode(exact(bench, text_of(line)), &bench->arena, event, &bench->err);
+    fixture->err = (struct err){0};
+    return watch_decode(exact(fixture, text_of(line)), &fixture->arena, event, &fixture->err);
 }
 
 static void events_are_read(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct watch_event event;
-    assert_int_equal(watch(bench,
+    assert_int_equal(watch(fixture,
                            "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{"
                            "\"name\":\"p\",\"resourceVersion\":\"7\"},\"spec\":{}}}\n",
                            &event),
@@ -121,13 +123,13 @@ static void events_are_read(void **state)
     assert_true(text_starts(event.object, "{\"kind\":\"Pod\"") &&
                 event.object.at[event.object.len - 1] == '}');
 
-    assert_int_equal(watch(bench, "{\"object\":{\"metadata\":{}},\"type\":\"MODIFIED\"}", &event),
+    assert_int_equal(watch(fixture, "{\"object\":{\"metadata\":{}},\"type\":\"MODIFIED\"}", &event),
                      0);
     assert_int_equal(event.type, WATCH_MODIFIED);
     assert_string_equal(event.resource_version, "");
-    assert_int_equal(watch(bench, "{\"type\":\"DELETED\",\"object\":{}}", &event), 0);
+    assert_int_equal(watch(fixture, "{\"type\":\"DELETED\",\"object\":{}}", &event), 0);
     assert_int_equal(event.type, WATCH_DELETED);
-    assert_int_equal(watch(bench,
+    assert_int_equal(watch(fixture,
                            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":"
                            "\"v1\",\"metadata\":{\"resourceVersion\":\"12746\","
                            "\"creationTimestamp\":null},\"spec\":{\"containers\":null},"
@@ -171,21 +173,21 @@ static void broken_events_are_refused(void **state)
         {"{\"type\":\"ADDED\",\"object\":{\"metadata\":", "found the end"},
         {"{\"type\":\"ADDED\",\"object\":{}} {}", "after the value"},
     };
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct watch_event event;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(watch(bench, bad[i].line, &event), -ERR_INVALID);
-        assert_says(bench, bad[i].says);
+        assert_int_equal(watch(fixture, bad[i].line, &event), -ERR_INVALID);
+        assert_says(fixture, bad[i].says);
     }
 }
 
 static void a_status_is_read_and_anything_else_is_shown(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct status status;
     status_decode(TEXT("{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"m\",\"reason\":"
                        "\"TooManyRequests\",\"details\":{\"retryAfterSeconds\":3},\"code\":429}"),
-                  &bench->arena, &status);
+                  &fixture->arena, &status);
     assert_int_equal(status.code, 429);
     assert_string_equal(status.reason, "TooManyRequests");
     assert_int_equal(status.retry_after_s, 3);
@@ -194,34 +196,34 @@ static void a_status_is_read_and_anything_else_is_shown(void **state)
                                         "{\"kind\":\"Pod\",\"code\":429}", "{\"kind\":\"Status\"",
                                         "", "\xFF\001x"};
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
-        status_decode(exact(bench, text_of(other[i])), &bench->arena, &status);
+        status_decode(exact(fixture, text_of(other[i])), &fixture->arena, &status);
         assert_int_equal(status.code, 0);
         assert_string_equal(status.reason, "");
         assert_int_equal(strlen(status.message), strlen(other[i]));
     }
     char large[1000];
     memset(large, 'x', sizeof large);
-    status_decode((struct text){large, sizeof large}, &bench->arena, &status);
+    status_decode((struct text){large, sizeof large}, &fixture->arena, &status);
     assert_int_equal(strlen(status.message), 200);
 }
 
 static void the_metadata_of_any_object_is_read(void **state)
 {
-    struct bench *bench = *state;
+    struct fixture *fixture = *state;
     struct object_meta meta;
     assert_int_equal(
         meta_decode(TEXT("{\"kind\":\"Namespace\",\"metadata\":{\"name\":\"kube-system\","
                          "\"uid\":\"u\",\"resourceVersion\":\"4\"},\"spec\":{}}"),
-                    &bench->arena, &meta, &bench->err),
+                    &fixture->arena, &meta, &fixture->err),
         0);
     assert_string_equal(meta.kind, "Namespace");
     assert_string_equal(meta.name, "kube-system");
     assert_string_equal(meta.uid, "u");
     assert_string_equal(meta.namespace, "");
     assert_string_equal(meta.resource_version, "4");
-    assert_int_equal(meta_decode(TEXT("{\"metadata\":7}"), &bench->arena, &meta, &bench->err),
+    assert_int_equal(meta_decode(TEXT("{\"metadata\":7}"), &fixture->arena, &meta, &fixture->err),
                      -ERR_INVALID);
-    assert_says(bench, "object.metadata: expected an object");
+    assert_says(fixture, "object.metadata: expected an object");
 }
 
 static void a_resource_version_is_a_number_or_nothing(void **state)
@@ -238,16 +240,16 @@ static void a_resource_version_is_a_number_or_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(items_come_one_by_one_wherever_the_metadata_stands),
-        bench_test(an_empty_list_is_a_list),
-        bench_test(an_item_can_stop_the_list),
-        bench_test(what_is_no_list_is_refused),
-        bench_test(events_are_read),
-        bench_test(an_error_event_carries_its_status),
-        bench_test(broken_events_are_refused),
-        bench_test(a_status_is_read_and_anything_else_is_shown),
-        bench_test(the_metadata_of_any_object_is_read),
-        bench_test(a_resource_version_is_a_number_or_nothing),
+        fixture_test(items_come_one_by_one_wherever_the_metadata_stands),
+        fixture_test(an_empty_list_is_a_list),
+        fixture_test(an_item_can_stop_the_list),
+        fixture_test(what_is_no_list_is_refused),
+        fixture_test(events_are_read),
+        fixture_test(an_error_event_carries_its_status),
+        fixture_test(broken_events_are_refused),
+        fixture_test(a_status_is_read_and_anything_else_is_shown),
+        fixture_test(the_metadata_of_any_object_is_read),
+        fixture_test(a_resource_version_is_a_number_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,22 @@
 #include "support.h"
 
-static struct node_facts decode(struct bench *bench, const char *bytes)
+static struct node_facts decode(struct fixture *fixture, const char *bytes)
 {
     struct node_facts node;
-    if (node_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &node, &bench->err) != 0)
-        fail_msg("%s", bench->err.text);
+    if (node_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &node,
+                    &fixture->err) != 0)
+        fail_msg("%s", fixture->err.text);
     return node;
 }
 
-static void refuse(struct bench *bench, const char *bytes, const char *says)
+static void refuse(struct fixture *fixture, const char *bytes, const char *says)
 {
     struct node_facts node;
-    bench->err = (struct err){0};
-    if (node_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &node, &bench->err) == 0)
+    fixture->err = (struct err){0};
+    if (node_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &node,
+                    &fixture->err) == 0)
         fail_msg("%s was taken", bytes);
-    assert_says(bench, says);
+    assert_says(fixture, says);
 }
 
 static void a_whole_node_is_read(void **state)
@@ -63,12 +65,12 @@ static void a_bare_node_has_nothing(void **state)
     assert_int_equal(node.gpus, 0);
 }
 
-static struct node_facts labelled(struct bench *bench, const char *labels)
+static struct node_facts labelled(struct fixture *fixture, const char *labels)
 {
     struct strbuf bytes;
     strbuf_init(&bytes);
     strbuf_printf(&bytes, "{\"metadata\":{\"name\":\"n\",\"labels\":{%s}}}", labels);
-    const struct node_facts node = decode(bench, bytes.data);
+    const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
     return node;
 }
@@ -119,14 +121,14 @@ static void time_slicing_is_seen(void **state)
     assert_null(labelled(*state, GPU("replicas\":\"0\"")).label_sharing);
 }
 
-static struct node_facts with_gpus(struct bench *bench, const char *gpus)
+static struct node_facts with_gpus(struct fixture *fixture, const char *gpus)
 {
     struct strbuf bytes;
     strbuf_init(&bytes);
     strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"milligpu.io/gpus\":");
     strbuf_json(&bytes, text_of(gpus));
     strbuf_str(&bytes, "}}}");
-    const struct node_facts node = decode(bench, bytes.data);
+    const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
     return node;
 }
@@ -285,16 +287,16 @@ static void a_cordon_that_cannot_be_read_takes_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(a_whole_node_is_read),
-        bench_test(a_bare_node_has_nothing),
-        bench_test(mig_is_seen_where_it_is_and_only_there),
-        bench_test(time_slicing_is_seen),
-        bench_test(gpus_are_read),
-        bench_test(a_broken_inventory_is_a_fact_that_names_the_field),
-        bench_test(too_many_gpus_can_be_seen),
-        bench_test(a_node_that_cannot_be_one_is_refused),
-        bench_test(what_cannot_be_read_hides_no_node),
-        bench_test(a_cordon_that_cannot_be_read_takes_all),
+        fixture_test(a_whole_node_is_read),
+        fixture_test(a_bare_node_has_nothing),
+        fixture_test(mig_is_seen_where_it_is_and_only_there),
+        fixture_test(time_slicing_is_seen),
+        fixture_test(gpus_are_read),
+        fixture_test(a_broken_inventory_is_a_fact_that_names_the_field),
+        fixture_test(too_many_gpus_can_be_seen),
+        fixture_test(a_node_that_cannot_be_one_is_refused),
+        fixture_test(what_cannot_be_read_hides_no_node),
+        fixture_test(a_cordon_that_cannot_be_read_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

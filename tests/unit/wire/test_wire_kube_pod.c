@@ -1,26 +1,28 @@
 #include "support.h"
 
-static struct pod decode(struct bench *bench, const char *bytes)
+static struct pod decode(struct fixture *fixture, const char *bytes)
 {
     struct pod pod;
-    if (pod_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &pod, &bench->err) != 0)
-        fail_msg("%s", bench->err.text);
+    if (pod_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &pod, &fixture->err) !=
+        0)
+        fail_msg("%s", fixture->err.text);
     return pod;
 }
 
-static void refuse(struct bench *bench, const char *bytes, const char *says)
+static void refuse(struct fixture *fixture, const char *bytes, const char *says)
 {
     struct pod pod;
-    bench->err = (struct err){0};
-    if (pod_decode(exact(bench, text_of(bytes)), &rules, &bench->arena, &pod, &bench->err) == 0)
+    fixture->err = (struct err){0};
+    if (pod_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &pod, &fixture->err) ==
+        0)
         fail_msg("%s was taken", bytes);
-    assert_says(bench, says);
+    assert_says(fixture, says);
 }
 
 /* Seen all the same: who it is stands there, what it asks does not. */
-static struct pod in_part(struct bench *bench, const char *bytes, const char *says)
+static struct pod in_part(struct fixture *fixture, const char *bytes, const char *says)
 {
-    const struct pod pod = decode(bench, bytes);
+    const struct pod pod = decode(fixture, bytes);
     assert_string_equal(pod.name, "p");
     assert_string_equal(pod.uid, "u");
     if (pod.unreadable == NULL || strstr(pod.unreadable, says) == NULL)
@@ -146,14 +148,14 @@ static void containers_stand_in_the_order_of_life(void **state)
     assert_false(pod.ours);
 }
 
-static const char *amount_of(struct bench *bench, const char *resources)
+static const char *amount_of(struct fixture *fixture, const char *resources)
 {
     struct strbuf bytes;
     strbuf_init(&bytes);
     strbuf_printf(&bytes,
                   "{" META ",\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{%s}}]}}",
                   resources);
-    const struct pod pod = decode(bench, bytes.data);
+    const struct pod pod = decode(fixture, bytes.data);
     strbuf_done(&bytes);
     assert_true(pod.ours == (pod.container[0].amount != NULL));
     return pod.container[0].amount;
@@ -161,19 +163,19 @@ static const char *amount_of(struct bench *bench, const char *resources)
 
 static void the_amount_is_the_limit_else_the_request_as_written(void **state)
 {
-    struct bench *bench = *state;
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"1k\"},"
-                                         "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"),
+    struct fixture *fixture = *state;
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":\"1k\"},"
+                                           "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"),
                         "1k");
-    assert_string_equal(amount_of(bench, "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"), "2");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":300}"), "300");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":3e2}"), "3e2");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":-1.5}"), "-1.5");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"0\"}"), "0");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":\"junk\"}"), "junk");
-    assert_string_equal(amount_of(bench, "\"limits\":{\"nvidia.com/vgpu\":null}"), "0");
-    assert_null(amount_of(bench, "\"limits\":{\"nvidia.com/VGPU\":\"300\"}"));
-    assert_null(amount_of(bench, "\"limits\":{\"cpu\":\"1\"},\"requests\":{}"));
+    assert_string_equal(amount_of(fixture, "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"), "2");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":300}"), "300");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":3e2}"), "3e2");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":-1.5}"), "-1.5");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":\"0\"}"), "0");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":\"junk\"}"), "junk");
+    assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":null}"), "0");
+    assert_null(amount_of(fixture, "\"limits\":{\"nvidia.com/VGPU\":\"300\"}"));
+    assert_null(amount_of(fixture, "\"limits\":{\"cpu\":\"1\"},\"requests\":{}"));
 }
 
 #define RESOURCES(resources)                                                                       \
@@ -598,30 +600,30 @@ static void names_have_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bench_test(a_whole_pod_is_read),
-        bench_test(every_null_that_go_writes_is_no_key),
-        bench_test(a_null_annotation_is_none),
-        bench_test(lower_case_keys_are_read),
-        bench_test(containers_stand_in_the_order_of_life),
-        bench_test(the_amount_is_the_limit_else_the_request_as_written),
-        bench_test(an_amount_of_a_wrong_type_asks_for_what_nobody_knows),
-        bench_test(the_effective_request_is_the_peak_over_the_pods_life),
-        bench_test(whole_gpus_are_counted_alike),
-        bench_test(a_resize_in_place_counts_with_the_largest),
-        bench_test(phases_are_read),
-        bench_test(our_annotations_are_read),
-        bench_test(an_annotation_that_cannot_be_read_hides_no_pod),
-        bench_test(what_stands_behind_an_unreadable_value_is_read),
-        bench_test(a_phase_that_cannot_be_read_is_no_end),
-        bench_test(a_note_that_cannot_be_read_is_broken),
-        bench_test(strings_that_are_not_ours_may_be_anything),
-        bench_test(containers_that_cannot_be_read_may_ask),
-        bench_test(a_note_becomes_shares),
-        bench_test(a_broken_note_is_a_fact_that_names_the_field),
-        bench_test(a_note_beyond_its_limits_is_broken),
-        bench_test(every_container_is_read_however_many_there_are),
-        bench_test(a_pod_that_cannot_be_one_is_refused),
-        bench_test(names_have_limits),
+        fixture_test(a_whole_pod_is_read),
+        fixture_test(every_null_that_go_writes_is_no_key),
+        fixture_test(a_null_annotation_is_none),
+        fixture_test(lower_case_keys_are_read),
+        fixture_test(containers_stand_in_the_order_of_life),
+        fixture_test(the_amount_is_the_limit_else_the_request_as_written),
+        fixture_test(an_amount_of_a_wrong_type_asks_for_what_nobody_knows),
+        fixture_test(the_effective_request_is_the_peak_over_the_pods_life),
+        fixture_test(whole_gpus_are_counted_alike),
+        fixture_test(a_resize_in_place_counts_with_the_largest),
+        fixture_test(phases_are_read),
+        fixture_test(our_annotations_are_read),
+        fixture_test(an_annotation_that_cannot_be_read_hides_no_pod),
+        fixture_test(what_stands_behind_an_unreadable_value_is_read),
+        fixture_test(a_phase_that_cannot_be_read_is_no_end),
+        fixture_test(a_note_that_cannot_be_read_is_broken),
+        fixture_test(strings_that_are_not_ours_may_be_anything),
+        fixture_test(containers_that_cannot_be_read_may_ask),
+        fixture_test(a_note_becomes_shares),
+        fixture_test(a_broken_note_is_a_fact_that_names_the_field),
+        fixture_test(a_note_beyond_its_limits_is_broken),
+        fixture_test(every_container_is_read_however_many_there_are),
+        fixture_test(a_pod_that_cannot_be_one_is_refused),
+        fixture_test(names_have_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

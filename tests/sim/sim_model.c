@@ -1,4 +1,4 @@
-#include "sim_truth.h"
+#include "sim_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "sim_run.h"
 
-const struct shape truth_shape[] = {
+const struct shape model_shape[] = {
     {"50", 1, {{"c", WANT_APP, 50, 0}}, .grantable = true, .ours = true},
     {"100", 1, {{"c", WANT_APP, 100, 0}}, .grantable = true, .ours = true},
     {"300", 1, {{"c", WANT_APP, 300, 0}}, .grantable = true, .ours = true},
@@ -82,27 +82,27 @@ const struct shape truth_shape[] = {
     {"1500&whole", 1, {{"c", WANT_APP, 1500, 0}}, .ours = true, .whole = 1},
     {"0&whole", 1, {{"c", WANT_APP, 0, 0}}, .ours = true, .whole = 1, .apart = true},
 };
-const uint32_t truth_shapes = ARRAY_LEN(truth_shape);
+const uint32_t model_shapes = ARRAY_LEN(model_shape);
 
-void truth_done(struct truth *truth)
+void model_done(struct model *model)
 {
-    for (uint32_t i = 0; i < truth->nodes; i++)
-        xfree(truth->node[i].was);
+    for (uint32_t i = 0; i < model->nodes; i++)
+        xfree(model->node[i].was);
 }
 
-struct truth_pod *truth_find(struct truth *truth, const char *uid)
+struct model_pod *model_find(struct model *model, const char *uid)
 {
-    for (uint32_t i = truth->pods; i > 0; i--)
-        if (strcmp(truth->pod[i - 1].uid, uid) == 0)
-            return &truth->pod[i - 1];
+    for (uint32_t i = model->pods; i > 0; i--)
+        if (strcmp(model->pod[i - 1].uid, uid) == 0)
+            return &model->pod[i - 1];
     return NULL;
 }
 
-struct truth_node *truth_node(struct truth *truth, const char *name)
+struct model_node *model_node(struct model *model, const char *name)
 {
-    for (uint32_t i = 0; i < truth->nodes; i++)
-        if (strcmp(truth->node[i].name, name) == 0)
-            return &truth->node[i];
+    for (uint32_t i = 0; i < model->nodes; i++)
+        if (strcmp(model->node[i].name, name) == 0)
+            return &model->node[i];
     return NULL;
 }
 
@@ -114,7 +114,7 @@ struct life {
     uint32_t peak; /* of an init container, with the sidecars before it */
 };
 
-static void live(struct life *life, const struct truth_want *want, uint32_t milli)
+static void live(struct life *life, const struct model_want *want, uint32_t milli)
 {
     switch (want->kind) {
     case WANT_APP:
@@ -137,7 +137,7 @@ static uint32_t most(const struct life *life)
     return running > life->peak ? running : life->peak;
 }
 
-uint32_t truth_parts(const struct truth_want *want)
+uint32_t model_parts(const struct model_want *want)
 {
     if (want->milli == 0)
         return 0;
@@ -146,7 +146,7 @@ uint32_t truth_parts(const struct truth_want *want)
     return want->milli > 1000 ? want->milli / 1000 : 1;
 }
 
-uint32_t truth_charge(const struct truth_pod *pod, const char *gpu)
+uint32_t model_charge(const struct model_pod *pod, const char *gpu)
 {
     struct life life = {0};
 
@@ -160,7 +160,7 @@ uint32_t truth_charge(const struct truth_pod *pod, const char *gpu)
     return most(&life);
 }
 
-uint32_t truth_peak(const struct shape *shape)
+uint32_t model_peak(const struct shape *shape)
 {
     struct life life = {0};
 
@@ -171,7 +171,7 @@ uint32_t truth_peak(const struct shape *shape)
 
 /* --- nodes --- */
 
-void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version)
+void model_node_is(struct sim *sim, struct model_node *node, uint64_t version)
 {
     if (node->versions == TRUTH_VERSIONS)
         sim_violation(sim, "the simulator's own table of node versions is full");
@@ -182,7 +182,7 @@ void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version)
     node->was[node->versions++] = node->is;
 }
 
-uint32_t truth_first_known(const struct truth_node *node, uint64_t version)
+uint32_t model_first_known(const struct model_node *node, uint64_t version)
 {
     uint32_t first = 0;
 
@@ -200,7 +200,7 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-json_t *truth_fetch(const struct sim *sim, const char *path)
+json_t *model_fetch(const struct sim *sim, const char *path)
 {
     struct strbuf out;
     json_t *object = NULL;
@@ -223,16 +223,16 @@ static bool phase_is_end(const json_t *pod)
 }
 
 /* What our Binding says; others may have written on the pod before. */
-static void read_binding(struct sim *sim, struct truth_pod *pod, struct text body)
+static void read_binding(struct sim *sim, struct model_pod *pod, struct text body)
 {
     json_t *binding = json_loadb(body.at, body.len, 0, NULL);
     const json_t *meta = json_object_get(binding, "metadata");
 
-    judge_grant(sim, pod, text_at(json_object_get(meta, "annotations"), "milligpu.io/allocation"));
+    oracle_grant(sim, pod, text_at(json_object_get(meta, "annotations"), "milligpu.io/allocation"));
     json_decref(binding);
 }
 
-static void became_bound(struct sim *sim, struct truth_pod *pod, const json_t *object,
+static void became_bound(struct sim *sim, struct model_pod *pod, const json_t *object,
                          const struct sim_effect *effect)
 {
     (void)snprintf(pod->node, sizeof pod->node, "%s",
@@ -251,20 +251,20 @@ static void became_bound(struct sim *sim, struct truth_pod *pod, const json_t *o
 static void refresh(struct sim *sim, const char *path, uint32_t name,
                     const struct sim_effect *effect)
 {
-    struct truth *truth = &sim->truth;
-    json_t *object = truth_fetch(sim, path);
-    struct truth_pod *pod =
-        truth->current[name] != 0 ? &truth->pod[truth->current[name] - 1] : NULL;
+    struct model *model = &sim->model;
+    json_t *object = model_fetch(sim, path);
+    struct model_pod *pod =
+        model->current[name] != 0 ? &model->pod[model->current[name] - 1] : NULL;
     const char *uid = text_at(json_object_get(object, "metadata"), "uid");
 
     if (pod != NULL && pod->there && (object == NULL || strcmp(pod->uid, uid) != 0))
         pod->there = false;
     if (object != NULL && (pod == NULL || strcmp(pod->uid, uid) != 0)) {
         /* Whoever created it put its shape there and counted it. */
-        pod = &truth->pod[truth->pods - 1];
+        pod = &model->pod[model->pods - 1];
         (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
         pod->there = true;
-        truth->current[name] = truth->pods;
+        model->current[name] = model->pods;
     }
     if (object != NULL && pod != NULL) {
         pod->version =
@@ -298,7 +298,7 @@ static bool has_woken(struct sim *sim, const struct sim_effect *effect)
     return changed;
 }
 
-void truth_effect(struct sim *sim, const struct sim_effect *effect)
+void model_effect(struct sim *sim, const struct sim_effect *effect)
 {
     static const char pods[] = "/api/v1/namespaces/default/pods/";
     static const char precondition[] = "ResourceVersion in precondition";
@@ -321,12 +321,12 @@ void truth_effect(struct sim *sim, const struct sim_effect *effect)
     if (effect->path[strlen(pods) - 1] == '/') {
         name = (uint32_t)strtoul(effect->path + strlen(pods) + 1, NULL, 10);
     } else {
-        name = sim->truth.pod[sim->truth.pods - 1].name; /* it is being created */
+        name = sim->model.pod[sim->model.pods - 1].name; /* it is being created */
     }
     (void)snprintf(path, sizeof path, "%sp%u", pods, name);
     refresh(sim, path, name, effect);
     schedulers_hear(sim);
-    const uint32_t current = sim->truth.current[name];
-    if (current != 0 && sim->truth.pod[current - 1].node[0] != '\0')
+    const uint32_t current = sim->model.current[name];
+    if (current != 0 && sim->model.pod[current - 1].node[0] != '\0')
         wake_everybody(sim); /* a bound pod changed */
 }

@@ -1,4 +1,4 @@
-"""Each bug of tests/planted/run has its place in the source, once; else nothing would be planted."""
+"""Each bug of tests/seeded_bugs/run has its place in the source, once; else no bug would be seeded."""
 
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -6,12 +6,12 @@ from typing import List
 
 from tidy import Files, Finding, ROOT, run, tree
 
-SCRIPT = "tests/planted/bugs.py"
+SCRIPT = "tests/seeded_bugs/bugs.py"
 
 
 def bugs() -> list:
-    loader = SourceFileLoader("planted", str(ROOT / SCRIPT))
-    module = module_from_spec(spec_from_loader("planted", loader))
+    loader = SourceFileLoader("seeded_bugs", str(ROOT / SCRIPT))
+    module = module_from_spec(spec_from_loader("seeded_bugs", loader))
     loader.exec_module(module)
     return module.BUGS
 

@@ -1,4 +1,4 @@
-"""The cluster that survives every kill, and what clients were told: the truth to compare with."""
+"""The cluster that survives every kill, and what clients were told: the model to compare with."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Optional
 
-from process import rig
+from process import harness
 
 NOTE = "milligpu.io/allocation"
 GPUS = "milligpu.io/gpus"
@@ -71,7 +71,7 @@ def over(holders: list[tuple[str, dict[str, int]]], room: dict[str, int]) -> str
     return ""
 
 
-class Truth:
+class Model:
     """The API server and every answer; clients of many threads share it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -79,7 +79,7 @@ class Truth:
         self.room = {gpu["uuid"]: gpu["milli"] for gpus in self.nodes.values() for gpu in gpus}
         self.there = set(self.nodes)
         items = [node_object(name, gpus) for name, gpus in self.nodes.items()]
-        self.api = rig.Api({"apiVersion": "v1", "kind": "List", "items": items})
+        self.api = harness.Api({"apiVersion": "v1", "kind": "List", "items": items})
         self.rng = rng
         self.lock = threading.Lock()
         self.pods: dict[str, Pod] = {}  # by uid, all that ever were
@@ -111,7 +111,7 @@ class Truth:
         elif milli == 0 and rng.random() < 0.1:
             containers["c"] = rng.choice((200, 400, 600, 1000))
             annotations["milligpu.io/gpu-count"] = "2"
-        body = self.api.create(rig.pod(name, containers=containers, annotations=annotations))
+        body = self.api.create(harness.pod(name, containers=containers, annotations=annotations))
         pod = Pod(name, body["metadata"]["uid"], body, sum(containers.values()))
         with self.lock:
             self.pods[pod.uid] = pod

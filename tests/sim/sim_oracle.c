@@ -31,7 +31,7 @@ static uint32_t want_of(const struct shape *shape, const char *container)
     return TRUTH_WANTS;
 }
 
-static void read_share(const struct sim *sim, struct truth_pod *pod, uint32_t want,
+static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t want,
                        const json_t *part)
 {
     const char *gpu = json_string_value(json_object_get(part, "gpu"));
@@ -42,14 +42,14 @@ static void read_share(const struct sim *sim, struct truth_pod *pod, uint32_t wa
                       (long long)milli);
     if (pod->shares == TRUTH_SHARES)
         sim_violation(sim, "p%u: more shares than anybody asked for", pod->name);
-    struct truth_share *share = &pod->share[pod->shares++];
+    struct model_share *share = &pod->share[pod->shares++];
     share->want = want;
     share->milli = (uint32_t)milli;
     share->mib = (uint32_t)json_integer_value(json_object_get(part, "mib"));
     (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu);
 }
 
-static void read_annotation(const struct sim *sim, struct truth_pod *pod, const char *annotation)
+static void read_annotation(const struct sim *sim, struct model_pod *pod, const char *annotation)
 {
     json_t *note = json_loads(annotation, 0, NULL);
     json_t *containers = json_object_get(note, "containers");
@@ -71,11 +71,11 @@ static void read_annotation(const struct sim *sim, struct truth_pod *pod, const 
     json_decref(note);
 }
 
-static void judge_amounts(const struct sim *sim, const struct truth_pod *pod)
+static void oracle_amounts(const struct sim *sim, const struct model_pod *pod)
 {
     for (uint32_t w = 0; w < pod->shape->wants; w++) {
-        const struct truth_want *want = &pod->shape->want[w];
-        const uint32_t parts = truth_parts(want);
+        const struct model_want *want = &pod->shape->want[w];
+        const uint32_t parts = model_parts(want);
         uint32_t found = 0;
         for (uint32_t i = 0; i < pod->shares; i++) {
             if (pod->share[i].want != w)
@@ -96,12 +96,12 @@ static void judge_amounts(const struct sim *sim, const struct truth_pod *pod)
     }
 }
 
-static bool names(const struct truth_gpu *gpu, const char *id)
+static bool names(const struct model_gpu *gpu, const char *id)
 {
     return strcmp(gpu->id, id) == 0 || strcmp(gpu->alias, id) == 0;
 }
 
-static const struct truth_gpu *gpu_in(const struct truth_version *version, const char *id)
+static const struct model_gpu *gpu_in(const struct model_version *version, const char *id)
 {
     for (uint32_t i = 0; i < version->gpus; i++)
         if (!version->gpu[i].missing && names(&version->gpu[i], id))
@@ -109,13 +109,13 @@ static const struct truth_gpu *gpu_in(const struct truth_version *version, const
     return NULL;
 }
 
-static uint32_t mib_of(const struct truth_gpu *gpu, uint32_t milli)
+static uint32_t mib_of(const struct model_gpu *gpu, uint32_t milli)
 {
     return (uint32_t)((uint64_t)gpu->mib * milli / gpu->milli);
 }
 
 /* May this GPU serve the pod so much, if it has room? */
-static bool suits(const struct shape *shape, const struct truth_gpu *gpu, uint32_t milli)
+static bool suits(const struct shape *shape, const struct model_gpu *gpu, uint32_t milli)
 {
     if (gpu->missing || gpu->ill)
         return false;
@@ -125,16 +125,16 @@ static bool suits(const struct shape *shape, const struct truth_gpu *gpu, uint32
 }
 
 /* Does any version that the writer may have had in mind allow this share? */
-static bool allowed(const struct truth_pod *pod, const struct truth_share *share,
-                    const struct truth_version *version)
+static bool allowed(const struct model_pod *pod, const struct model_share *share,
+                    const struct model_version *version)
 {
-    const struct truth_gpu *gpu = gpu_in(version, share->gpu);
+    const struct model_gpu *gpu = gpu_in(version, share->gpu);
 
     return gpu != NULL && version->there && !version->cordoned &&
            suits(pod->shape, gpu, share->milli) && share->mib == mib_of(gpu, share->milli);
 }
 
-static bool same_gpu(const struct truth_node *node, const char *a, const char *b)
+static bool same_gpu(const struct model_node *node, const char *a, const char *b)
 {
     if (strcmp(a, b) == 0)
         return true;
@@ -146,14 +146,14 @@ static bool same_gpu(const struct truth_node *node, const char *a, const char *b
 }
 
 /* What living pods that we bound there hold of this GPU; victims (NULL: nobody) are gone. */
-uint32_t judge_granted(const struct sim *sim, const struct truth_node *node, const char *gpu,
-                       const bool *victim)
+uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
+                        const bool *victim)
 {
     uint32_t sum = 0;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!truth_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0 ||
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (!model_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
         for (uint32_t s = 0; s < pod->shares; s++) {
@@ -161,23 +161,23 @@ uint32_t judge_granted(const struct sim *sim, const struct truth_node *node, con
             for (uint32_t k = 0; k < s; k++)
                 first = first && strcmp(pod->share[k].gpu, pod->share[s].gpu) != 0;
             if (first && same_gpu(node, pod->share[s].gpu, gpu))
-                sum += truth_charge(pod, pod->share[s].gpu);
+                sum += model_charge(pod, pod->share[s].gpu);
         }
     }
     return sum;
 }
 
-static void judge_share(const struct sim *sim, const struct truth_pod *pod,
-                        const struct truth_share *share)
+static void oracle_share(const struct sim *sim, const struct model_pod *pod,
+                         const struct model_share *share)
 {
-    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
     bool ok = false;
     uint32_t room = 0;
 
     if (node == NULL)
         sim_violation(sim, "p%u is bound to %s, which never was", pod->name, pod->node);
-    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++) {
-        const struct truth_gpu *gpu = gpu_in(&node->was[v], share->gpu);
+    for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++) {
+        const struct model_gpu *gpu = gpu_in(&node->was[v], share->gpu);
         if (gpu != NULL && gpu->milli > room)
             room = gpu->milli;
         ok = ok || allowed(pod, share, &node->was[v]);
@@ -187,21 +187,21 @@ static void judge_share(const struct sim *sim, const struct truth_pod *pod,
                       "p%u: %u milli, %u MiB of %s: no state of %s since version %llu allows that",
                       pod->name, share->milli, share->mib, share->gpu, pod->node,
                       (unsigned long long)pod->asked_version);
-    judge_copies(sim, pod, share);
-    const uint32_t sum = judge_granted(sim, node, share->gpu, NULL);
+    oracle_copies(sim, pod, share);
+    const uint32_t sum = oracle_granted(sim, node, share->gpu, NULL);
     if (sum > room)
         sim_violation(sim, "GPU %s of %s is granted beyond its size: %u of %u milli", share->gpu,
                       pod->node, sum, room);
 }
 
 /* Different GPUs of the version that these shares lie on; UINT32_MAX: it does not show them all. */
-static uint32_t touched(const struct truth_pod *pod, const struct truth_version *version)
+static uint32_t touched(const struct model_pod *pod, const struct model_version *version)
 {
-    const struct truth_gpu *seen[TRUTH_SHARES];
+    const struct model_gpu *seen[TRUTH_SHARES];
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < pod->shares; i++) {
-        const struct truth_gpu *gpu = gpu_in(version, pod->share[i].gpu);
+        const struct model_gpu *gpu = gpu_in(version, pod->share[i].gpu);
         bool again = false;
         if (gpu == NULL)
             return UINT32_MAX;
@@ -215,7 +215,7 @@ static uint32_t touched(const struct truth_pod *pod, const struct truth_version 
 
 /* Whole GPUs beside shares of the same pod: each is one more than those that the shares lie on.
    An ill one is there; who hands it out is not ours to ask. */
-static bool leaves_whole(const struct truth_pod *pod, const struct truth_version *version)
+static bool leaves_whole(const struct model_pod *pod, const struct model_version *version)
 {
     const uint32_t shares = touched(pod, version);
     uint32_t there = 0;
@@ -225,14 +225,14 @@ static bool leaves_whole(const struct truth_pod *pod, const struct truth_version
     return shares <= there && pod->shape->whole <= there - shares;
 }
 
-static void judge_whole(const struct sim *sim, const struct truth_pod *pod)
+static void oracle_whole(const struct sim *sim, const struct model_pod *pod)
 {
-    const struct truth_node *node = truth_node((struct truth *)(uintptr_t)&sim->truth, pod->node);
+    const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
     bool ok = false;
 
     if (pod->shape->whole == 0 || pod->shares == 0)
         return; /* of whole GPUs alone kube-scheduler says how many there are */
-    for (uint32_t v = truth_first_known(node, pod->asked_version); v < node->versions; v++)
+    for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++)
         ok = ok || leaves_whole(pod, &node->was[v]);
     if (!ok)
         sim_violation(sim, "p%u (%s): no state of %s has %u GPUs beside those of its shares",
@@ -240,11 +240,11 @@ static void judge_whole(const struct sim *sim, const struct truth_pod *pod)
 }
 
 /* Whole GPUs and other pods' shares: we bind no pod to where the other kind is that we bound. */
-static void judge_company(const struct sim *sim, const struct truth_pod *pod)
+static void oracle_company(const struct sim *sim, const struct model_pod *pod)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *other = &sim->truth.pod[i];
-        if (other == pod || !truth_alive(other) || !other->ours ||
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *other = &sim->model.pod[i];
+        if (other == pod || !model_alive(other) || !other->ours ||
             strcmp(other->node, pod->node) != 0)
             continue;
         if ((pod->shape->whole > 0 && other->shares > 0) ||
@@ -254,51 +254,51 @@ static void judge_company(const struct sim *sim, const struct truth_pod *pod)
     }
 }
 
-void judge_grant(struct sim *sim, struct truth_pod *pod, const char *annotation)
+void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation)
 {
     if (!pod->asked)
         sim_violation(sim, "p%u was bound, and nobody asked", pod->name);
     read_annotation(sim, pod, annotation);
     if (!pod->shape->grantable && pod->shares > 0)
         sim_violation(sim, "p%u got shares for a request that cannot be granted", pod->name);
-    judge_amounts(sim, pod);
-    judge_policy(sim, pod);
+    oracle_amounts(sim, pod);
+    oracle_policy(sim, pod);
     for (uint32_t i = 0; i < pod->shares; i++)
-        judge_share(sim, pod, &pod->share[i]);
-    judge_whole(sim, pod);
-    judge_company(sim, pod);
-    judge_beside_squatters(sim, pod);
+        oracle_share(sim, pod, &pod->share[i]);
+    oracle_whole(sim, pod);
+    oracle_company(sim, pod);
+    oracle_beside_squatters(sim, pod);
     sim_met("grant/%s", pod->shape->word);
 }
 
 /* --- does it fit? --- */
 
-static bool asks(const struct truth_pod *pod)
+static bool asks(const struct model_pod *pod)
 {
-    return pod->shape->ours && truth_peak(pod->shape) > 0;
+    return pod->shape->ours && model_peak(pod->shape) > 0;
 }
 
-static bool should_hold(const struct truth_pod *pod)
+static bool should_hold(const struct model_pod *pod)
 {
-    return truth_alive(pod) && pod->node[0] != '\0' && (asks(pod) || pod->shape->whole > 0);
+    return model_alive(pod) && pod->node[0] != '\0' && (asks(pod) || pod->shape->whole > 0);
 }
 
 /* A pod that is placed on a node for once; victims (NULL: nobody) are gone. */
 struct trial {
     const struct sim *sim;
-    const struct truth_node *node;
+    const struct model_node *node;
     const bool *victim;
     bool bold; /* of a UUID of which it is not known whose it is, it is this node's */
-    struct truth_pod pod;
+    struct model_pod pod;
 };
 
 static bool place(struct trial *trial, uint32_t want, uint32_t part);
 
 /* One more part of the want on this GPU, and all the others somewhere. */
-static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct truth_gpu *gpu)
+static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct model_gpu *gpu)
 {
-    struct truth_pod *pod = &trial->pod;
-    const uint32_t milli = pod->shape->want[want].milli / truth_parts(&pod->shape->want[want]);
+    struct model_pod *pod = &trial->pod;
+    const uint32_t milli = pod->shape->want[want].milli / model_parts(&pod->shape->want[want]);
 
     const enum copies_whose whose = copies_whose(trial->sim, trial->node, gpu->id);
     if (!suits(pod->shape, gpu, milli) || whose == COPIES_ANOTHERS ||
@@ -307,12 +307,12 @@ static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const st
     for (uint32_t i = 0; i < pod->shares; i++)
         if (pod->share[i].want == want && strcmp(pod->share[i].gpu, gpu->id) == 0)
             return false;
-    struct truth_share *share = &pod->share[pod->shares++];
-    *share = (struct truth_share){.want = want, .milli = milli};
+    struct model_share *share = &pod->share[pod->shares++];
+    *share = (struct model_share){.want = want, .milli = milli};
     (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu->id);
-    const uint32_t others = judge_granted(trial->sim, trial->node, gpu->id, trial->victim);
+    const uint32_t others = oracle_granted(trial->sim, trial->node, gpu->id, trial->victim);
     const bool fits =
-        others + truth_charge(pod, gpu->id) <= gpu->milli && place(trial, want, part + 1);
+        others + model_charge(pod, gpu->id) <= gpu->milli && place(trial, want, part + 1);
     pod->shares--;
     return fits;
 }
@@ -322,7 +322,7 @@ static bool place(struct trial *trial, uint32_t want, uint32_t part)
 {
     if (want == trial->pod.shape->wants)
         return leaves_whole(&trial->pod, &trial->node->is);
-    if (part == truth_parts(&trial->pod.shape->want[want]))
+    if (part == model_parts(&trial->pod.shape->want[want]))
         return place(trial, want + 1, 0);
     for (uint32_t i = 0; i < trial->node->is.gpus; i++)
         if (place_on(trial, want, part, &trial->node->is.gpu[i]))
@@ -351,7 +351,7 @@ static bool is_searched(const struct shape *shape, uint32_t gpus)
     uint64_t steps = 1 + (uint64_t)shape->wants * 3 * gpus;
 
     for (uint32_t w = 0; w < shape->wants; w++) {
-        const uint32_t parts = truth_parts(&shape->want[w]);
+        const uint32_t parts = model_parts(&shape->want[w]);
         if (parts > gpus)
             return true; /* nor does it fit */
         const uint64_t cells =
@@ -365,8 +365,8 @@ static bool is_searched(const struct shape *shape, uint32_t gpus)
 enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 
 /* Is there room for the pod on this node as it is, without the victims (NULL: nobody)? */
-static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
-                       const struct truth_node *node, const bool *victim)
+static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
+                       const struct model_node *node, const bool *victim)
 {
     struct trial trial = {.sim = sim, .node = node, .victim = victim, .pod = {.shape = pod->shape}};
     bool sure = true;
@@ -377,8 +377,8 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
         (shares &&
          (!pod->shape->grantable || !policy_allows(&sim->policy, pod->shape) || node->is.cordoned)))
         return FIT_NO;
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *other = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *other = &sim->model.pod[i];
         if (!should_hold(other) || strcmp(other->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
@@ -400,9 +400,9 @@ static enum fit fit_of(const struct sim *sim, const struct truth_pod *pod,
 
 /* --- an answer --- */
 
-void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char *error)
+void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char *error)
 {
-    struct truth_pod *pod = &sim->truth.pod[call->pod];
+    struct model_pod *pod = &sim->model.pod[call->pod];
 
     if (error[0] != '\0')
         return;
@@ -412,14 +412,14 @@ void judge_bind_answer(struct sim *sim, const struct sim_call *call, const char 
     pod->answered = true;
 }
 
-static void judge_victims(const struct sim *sim, const struct truth_node *node,
-                          const struct proposal *proposal, const json_t *kept)
+static void oracle_victims(const struct sim *sim, const struct model_node *node,
+                           const struct proposal *proposal, const json_t *kept)
 {
     const json_t *pods = json_object_get(kept, "Pods");
     uint32_t victims = 0;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
         if (!proposes(proposal, sim, i, node))
             continue;
         const char *uid =
@@ -436,8 +436,8 @@ static void judge_victims(const struct sim *sim, const struct truth_node *node,
 }
 
 /* When all is quiet the answer is exact; else the ledger may know better, or not yet. */
-static void judge_kept(const struct sim *sim, const struct truth_pod *pod,
-                       const struct truth_node *node, const struct proposal *proposal, bool kept)
+static void oracle_kept(const struct sim *sim, const struct model_pod *pod,
+                        const struct model_node *node, const struct proposal *proposal, bool kept)
 {
     const bool judged = asks(pod) || pod->shape->whole > 0;
     const enum fit fit = judged ? fit_of(sim, pod, node, proposal->victim) : FIT_YES;
@@ -454,7 +454,7 @@ static void judge_kept(const struct sim *sim, const struct truth_pod *pod,
 }
 
 /* A doubt holds room of which the API server knows nothing. */
-static bool is_reserved_on(const struct snapshot *snapshot, const struct truth_node *node)
+static bool is_reserved_on(const struct snapshot *snapshot, const struct model_node *node)
 {
     const struct node *shown = snapshot_node(snapshot, text_of(node->name));
 
@@ -464,8 +464,8 @@ static bool is_reserved_on(const struct snapshot *snapshot, const struct truth_n
     return false;
 }
 
-void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct proposal *proposal,
-                   const json_t *answer, bool kept[TRUTH_NODES])
+void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct proposal *proposal,
+                    const json_t *answer, bool kept[TRUTH_NODES])
 {
     const json_t *map = json_object_get(answer, "NodeNameToMetaVictims");
     const struct snapshot *snapshot = daemon_view(sim);
@@ -475,19 +475,19 @@ void judge_preempt(struct sim *sim, const struct truth_pod *pod, const struct pr
 
     if (!json_is_object(map))
         sim_violation(sim, "preempt was answered without NodeNameToMetaVictims");
-    for (uint32_t n = 0; n < sim->truth.nodes; n++) {
-        const struct truth_node *node = &sim->truth.node[n];
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+        const struct model_node *node = &sim->model.node[n];
         const json_t *victims = json_object_get(map, node->name);
         kept[n] = victims != NULL;
         if (!proposal->node[n])
             continue;
         known += kept[n] ? 1 : 0;
         if (kept[n])
-            judge_victims(sim, node, proposal, victims);
+            oracle_victims(sim, node, proposal, victims);
         if (held == NULL && is_reserved_on(snapshot, node))
             sim_met("preempt/beside a doubt");
         else if (held == NULL)
-            judge_kept(sim, pod, node, proposal, kept[n]);
+            oracle_kept(sim, pod, node, proposal, kept[n]);
         else if (kept[n] != (allowed && strcmp(held->is.node->text, node->name) == 0))
             sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
                           held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
@@ -536,8 +536,8 @@ static bool imposed(const struct node *before, const struct node *after)
     return false;
 }
 
-static void judge_gpu(const struct sim *sim, const struct node *before, const struct node *node,
-                      const struct gpu *gpu)
+static void oracle_gpu(const struct sim *sim, const struct node *before, const struct node *node,
+                       const struct gpu *gpu)
 {
     const uint32_t sum = sum_of(node, gpu);
 
@@ -557,8 +557,8 @@ static void judge_gpu(const struct sim *sim, const struct node *before, const st
 }
 
 /* The allocation holds what was granted, no more and no less. */
-static void judge_held(const struct sim *sim, const struct truth_pod *pod,
-                       const struct allocation *held)
+static void oracle_held(const struct sim *sim, const struct model_pod *pod,
+                        const struct allocation *held)
 {
     if (held->is.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u holds %u whole GPUs in the ledger, it asked %u", pod->name,
@@ -567,7 +567,7 @@ static void judge_held(const struct sim *sim, const struct truth_pod *pod,
         sim_violation(sim, "p%u holds %u shares in the ledger, granted were %u", pod->name,
                       held->is.shares, pod->shares);
     for (uint32_t i = 0; i < pod->shares; i++) {
-        const struct truth_share *share = &pod->share[i];
+        const struct model_share *share = &pod->share[i];
         bool found = false;
         for (uint32_t k = 0; k < held->is.shares; k++)
             found =
@@ -580,14 +580,14 @@ static void judge_held(const struct sim *sim, const struct truth_pod *pod,
                           share->gpu);
     }
     for (uint32_t i = 0; i < held->charges; i++)
-        if (held->charge[i].milli != truth_charge(pod, held->charge[i].gpu->text))
+        if (held->charge[i].milli != model_charge(pod, held->charge[i].gpu->text))
             sim_violation(sim, "p%u is charged %u milli of %s, its peak is %u", pod->name,
                           held->charge[i].milli, held->charge[i].gpu->text,
-                          truth_charge(pod, held->charge[i].gpu->text));
+                          model_charge(pod, held->charge[i].gpu->text));
 }
 
-static void judge_once(const struct sim *sim, const struct snapshot *snapshot,
-                       const struct node *here, const char *uid)
+static void oracle_once(const struct sim *sim, const struct snapshot *snapshot,
+                        const struct node *here, const char *uid)
 {
     const struct node *node;
     uint32_t at = 0;
@@ -598,11 +598,11 @@ static void judge_once(const struct sim *sim, const struct snapshot *snapshot,
                           here->name->text);
 }
 
-static void judge_grants_are_held(struct sim *sim, const struct snapshot *snapshot)
+static void oracle_grants_are_held(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!truth_alive(pod) || !pod->ours || (pod->shares == 0 && pod->shape->whole == 0))
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (!model_alive(pod) || !pod->ours || (pod->shares == 0 && pod->shape->whole == 0))
             continue;
         const struct node *node = snapshot_node(snapshot, text_of(pod->node));
         const struct allocation *held =
@@ -612,11 +612,11 @@ static void judge_grants_are_held(struct sim *sim, const struct snapshot *snapsh
                           "p%u (%s) lives on %s with what we granted%s, and the ledger does not "
                           "know it",
                           pod->name, pod->uid, pod->node, pod->answered ? " and said so" : "");
-        judge_held(sim, pod, held);
+        oracle_held(sim, pod, held);
     }
 }
 
-void judge_snapshot(struct sim *sim)
+void oracle_snapshot(struct sim *sim)
 {
     const struct snapshot *snapshot = daemon_view(sim);
     const struct snapshot *seen = sim->daemon.seen;
@@ -633,12 +633,12 @@ void judge_snapshot(struct sim *sim)
         if (before == node)
             continue;
         for (uint32_t i = 0; i < node->gpus; i++)
-            judge_gpu(sim, before, node, &node->gpu[i]);
+            oracle_gpu(sim, before, node, &node->gpu[i]);
         for (uint32_t i = 0; i < node->allocations; i++)
-            judge_once(sim, snapshot, node, node->allocation[i]->is.uid);
+            oracle_once(sim, snapshot, node, node->allocation[i]->is.uid);
     }
     if (!sim->daemon.rebuilds)
-        judge_grants_are_held(sim, snapshot);
+        oracle_grants_are_held(sim, snapshot);
     snapshot_unref(seen);
     sim->daemon.seen = snapshot;
 }
@@ -655,7 +655,7 @@ static uint32_t room_on(const struct node *node, const struct gpu *gpu)
 }
 
 /* seen is what the disk holds: it was shown after the last COMMIT. */
-void judge_uncommitted(struct sim *sim)
+void oracle_uncommitted(struct sim *sim)
 {
     const struct snapshot *snapshot = daemon_view(sim);
     const struct snapshot *seen = sim->daemon.seen;
@@ -696,14 +696,14 @@ static const char *asking(const json_t *object)
 }
 
 /* Somebody may have written a count where its shape has none: what it says, where it works out. */
-static uint32_t parts_written(const struct sim *sim, const struct truth_pod *pod,
-                              const struct truth_want *want)
+static uint32_t parts_written(const struct sim *sim, const struct model_pod *pod,
+                              const struct model_want *want)
 {
     char path[96];
     char key[96];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
-    json_t *object = truth_fetch(sim, path);
+    json_t *object = model_fetch(sim, path);
     const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
     const char *name = asking(object);
     (void)snprintf(key, sizeof key, "gpu-count.milligpu.io/%s", name != NULL ? name : "");
@@ -717,16 +717,16 @@ static uint32_t parts_written(const struct sim *sim, const struct truth_pod *pod
         text != NULL && strlen(text) == json_string_length(count) && end[strspn(end, " ")] == '\0';
     json_decref(object);
     if (!whole || said == 0 || said > 64 || want->milli % said != 0 || want->milli / said > 1000)
-        return truth_parts(want);
+        return model_parts(want);
     return (uint32_t)said;
 }
 
 /* Milli of those of its parts for which the node has GPUs; a row is not moved for fewer. */
-static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
+static uint32_t countable(const struct sim *sim, const struct model_pod *pod,
                           const struct node *node, const struct allocation *held)
 {
-    const struct truth_want *want = &pod->shape->want[0];
-    const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : truth_parts(want);
+    const struct model_want *want = &pod->shape->want[0];
+    const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : model_parts(want);
     uint32_t gpus = 0;
 
     for (uint32_t i = 0; i < node->gpus; i++)
@@ -735,18 +735,18 @@ static uint32_t countable(const struct sim *sim, const struct truth_pod *pod,
         return 1;                      /* it closes the node, whatever the number */
     if (held->is.unplaced_milli > 0) { /* one that cannot be judged is no more than its node has */
         const uint32_t least = squat_least(sim, pod);
-        return least < truth_peak(pod->shape) ? least : truth_peak(pod->shape);
+        return least < model_peak(pod->shape) ? least : model_peak(pod->shape);
     }
     if (gpus >= parts)
-        return truth_peak(pod->shape);
+        return model_peak(pod->shape);
     return want->milli / parts * gpus;
 }
 
 /* A pod that somebody else bound counts with what it asks, of what its node has. */
-static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
-                          const struct node *node, const struct allocation *held)
+static void oracle_adopted(const struct sim *sim, const struct model_pod *pod,
+                           const struct node *node, const struct allocation *held)
 {
-    const uint32_t asked = truth_peak(pod->shape);
+    const uint32_t asked = model_peak(pod->shape);
     const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
 
     if (held->is.held_gpus != pod->shape->whole)
@@ -762,12 +762,12 @@ static void judge_adopted(const struct sim *sim, const struct truth_pod *pod,
         sim_met("quiet/unplaced");
 }
 
-static uint32_t judge_cluster_is_held(struct sim *sim, const struct snapshot *snapshot)
+static uint32_t oracle_cluster_is_held(struct sim *sim, const struct snapshot *snapshot)
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
         if (!should_hold(pod))
             continue;
         count++;
@@ -781,9 +781,9 @@ static uint32_t judge_cluster_is_held(struct sim *sim, const struct snapshot *sn
             sim_violation(sim, "p%u lives on %s, and the ledger says %s", pod->name, pod->node,
                           allocation_state_name(held->is.state));
         if (!pod->ours)
-            judge_adopted(sim, pod, node, held);
+            oracle_adopted(sim, pod, node, held);
         if (!pod->ours)
-            judge_squatter(sim, pod, node, held);
+            oracle_squatter(sim, pod, node, held);
     }
     return count;
 }
@@ -800,9 +800,9 @@ static void met_drift(void *user, const struct drift *drift)
  */
 static bool is_honest_doubt(const struct sim *sim, const struct allocation_facts *is)
 {
-    const struct truth_pod *pod = truth_find((struct truth *)(uintptr_t)&sim->truth, is->uid);
+    const struct model_pod *pod = model_find((struct model *)(uintptr_t)&sim->model, is->uid);
 
-    return is->state == STATE_RESERVED && pod != NULL && truth_alive(pod) && pod->node[0] == '\0' &&
+    return is->state == STATE_RESERVED && pod != NULL && model_alive(pod) && pod->node[0] == '\0' &&
            is->version == pod->version;
 }
 
@@ -816,7 +816,7 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         for (uint32_t i = 0; i < node->allocations; i++) {
             const struct allocation_facts *is = &node->allocation[i]->is;
-            const struct truth_pod *pod = truth_find(&sim->truth, is->uid);
+            const struct model_pod *pod = model_find(&sim->model, is->uid);
             const bool doubt = is_honest_doubt(sim, is);
             doubts += doubt;
             if (doubt)
@@ -830,11 +830,11 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
 }
 
 /* Whoever waits, asked about pods that could make room. */
-static void judge_proposals(struct sim *sim)
+static void oracle_proposals(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (truth_alive(pod) && pod->node[0] == '\0' && pod->shape->grantable)
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && pod->node[0] == '\0' && pod->shape->grantable)
             scheduler_preempt(sim, pod);
     }
 }
@@ -854,7 +854,7 @@ static bool same_shares(const struct allocation *a, const struct allocation *b)
     return same;
 }
 
-static void judge_file(struct sim *sim, const struct snapshot *snapshot)
+static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
 {
     struct ledger *ledger = ledger_new();
     struct err err;
@@ -896,7 +896,7 @@ static void judge_file(struct sim *sim, const struct snapshot *snapshot)
 }
 
 /* I7: the same cluster told once more changes nothing. */
-static void judge_told_twice(struct sim *sim)
+static void oracle_told_twice(struct sim *sim)
 {
     const uint64_t rows = sim->daemon.writes;
 
@@ -910,7 +910,7 @@ static void judge_told_twice(struct sim *sim)
                       (unsigned long long)(sim->daemon.writes - rows));
 }
 
-void judge_quiet(struct sim *sim)
+void oracle_quiet(struct sim *sim)
 {
     const char *why = "it is down";
 
@@ -922,7 +922,7 @@ void judge_quiet(struct sim *sim)
         const struct snapshot *snapshot = daemon_view(sim);
         const struct node *node;
         uint32_t at = 0;
-        const uint32_t expected = judge_cluster_is_held(sim, snapshot);
+        const uint32_t expected = oracle_cluster_is_held(sim, snapshot);
         const uint32_t doubts = say_leaks(sim, snapshot);
         if (snapshot->allocations != expected + doubts)
             sim_violation(sim, "the ledger counts %u allocations, the cluster %u and %u doubts",
@@ -932,49 +932,49 @@ void judge_quiet(struct sim *sim)
                           snapshot->opens, doubts);
         while ((node = snapshot_next(snapshot, &at)) != NULL)
             drift_of(node, NULL, met_drift);
-        judge_odd_nodes(sim, snapshot);
-        judge_open_nodes(sim, snapshot);
-        judge_proposals(sim);
-        judge_file(sim, snapshot);
+        oracle_odd_nodes(sim, snapshot);
+        oracle_open_nodes(sim, snapshot);
+        oracle_proposals(sim);
+        oracle_file(sim, snapshot);
         snapshot_unref(snapshot);
         if (again == 0)
-            judge_told_twice(sim);
+            oracle_told_twice(sim);
     }
-    judge_tables(sim);
-    judge_history(sim);
+    oracle_tables(sim);
+    oracle_history(sim);
     sim_met("quiet");
 }
 
 /* --- the end --- */
 
-bool judge_fits(const struct sim *sim, const struct truth_pod *pod, uint32_t node)
+bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t node)
 {
     return (pod->accepts & 1U << node) != 0 &&
-           fit_of(sim, pod, &sim->truth.node[node], NULL) == FIT_YES;
+           fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES;
 }
 
-bool judge_fits_somewhere(const struct sim *sim, const struct truth_pod *pod)
+bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod)
 {
-    for (uint32_t n = 0; n < sim->truth.nodes; n++)
-        if (judge_fits(sim, pod, n))
+    for (uint32_t n = 0; n < sim->model.nodes; n++)
+        if (oracle_fits(sim, pod, n))
             return true;
     return false;
 }
 
-void judge_nobody_waits(struct sim *sim)
+void oracle_nobody_waits(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
-        if (!truth_alive(pod) || pod->node[0] != '\0' || pod->terminating)
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (!model_alive(pod) || pod->node[0] != '\0' || pod->terminating)
             continue;
-        if (judge_fits_somewhere(sim, pod))
+        if (oracle_fits_somewhere(sim, pod))
             sim_violation(sim, "p%u (%s) waits, and there is room for it", pod->name,
                           pod->shape->word);
         sim_met("waits");
     }
 }
 
-void judge_empty(struct sim *sim)
+void oracle_empty(struct sim *sim)
 {
     const struct snapshot *snapshot = daemon_view(sim);
 
@@ -984,7 +984,7 @@ void judge_empty(struct sim *sim)
         (void)say_leaks(sim, snapshot);
     if (snapshot->allocations != 0)
         sim_violation(sim, "all pods are gone, and %u allocations are left", snapshot->allocations);
-    judge_tables(sim);
-    judge_history(sim);
+    oracle_tables(sim);
+    oracle_history(sim);
     snapshot_unref(snapshot);
 }

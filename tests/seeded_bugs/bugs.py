@@ -1,4 +1,4 @@
-"""The bugs that tests/planted/run plants: each the slip of a careful maintainer.
+"""The bugs that tests/seeded_bugs/run plants: each the slip of a careful maintainer.
 
 A bug is a piece of source, there exactly once, and what it becomes. `by` is who is to notice it:
 a test as ctest names it, or a program of tests with its arguments.
@@ -106,7 +106,7 @@ BUGS: List[Bug] = [
         "    if (pod_ended(pod) || pod->terminating_ms != 0) {\n        if (row != NULL)",
         "unit.core.reconcile",
     ),
-    # What lived when planted bugs were first tried by somebody else.
+    # What survived when seeded bugs were first tried by somebody else.
     Bug(
         "one_look",
         "a refusal stands although room came free since its snapshot",

@@ -1,19 +1,19 @@
 /*
- * platter - the disk at one point of a trace: what is synced for certain, and each way that the
+ * disk_image - the disk at one point of a trace: what is synced for certain, and each way that the
  * rest can have come out.
  *
  * What is not synced are the changes since: writes and truncations of a file until the file is
  * synced, names until the folder is.  An image keeps some of them, in their order; one of them may
  * be torn, so that only what is before a boundary of 512 bytes was written.
  */
-#ifndef MILLIGPU_TESTS_POWER_PLATTER_H
-#define MILLIGPU_TESTS_POWER_PLATTER_H
+#ifndef MILLIGPU_TESTS_POWER_DISK_IMAGE_H
+#define MILLIGPU_TESTS_POWER_DISK_IMAGE_H
 
 #include "trace.h"
 
 enum { PLATTER_SECTOR = 512 };
 
-struct platter_file {
+struct disk_image_file {
     uint32_t number;
     char *base; /* as it is synced */
     size_t base_len;
@@ -31,41 +31,41 @@ struct platter_file {
     uint64_t version; /* of base */
 };
 
-struct platter_name {
+struct disk_image_name {
     const char *name;
     int file; /* -1: none */
 };
 
 enum { PLATTER_NAMES = 64 };
 
-struct platter {
+struct disk_image {
     const struct trace *trace;
-    struct platter_file *file;
+    struct disk_image_file *file;
     size_t files;
     size_t file_room;
-    struct platter_name base[PLATTER_NAMES];
+    struct disk_image_name base[PLATTER_NAMES];
     size_t bases;
-    struct platter_name now[PLATTER_NAMES];
+    struct disk_image_name now[PLATTER_NAMES];
     size_t nows;
     size_t *change; /* events that are not synced */
     size_t changes;
     size_t change_room;
 };
 
-void platter_init(struct platter *platter, const struct trace *trace);
-void platter_done(struct platter *platter);
-void platter_step(struct platter *platter, size_t event);
+void disk_image_init(struct disk_image *image, const struct trace *trace);
+void disk_image_done(struct disk_image *image);
+void disk_image_step(struct disk_image *image, size_t event);
 
 /* Boundaries inside of change i at which it may tear. */
-size_t platter_tears(const struct platter *platter, size_t i);
+size_t disk_image_tears(const struct disk_image *image, size_t i);
 
 /* keep[i]: change i is there.  torn: change torn (if < changes) is kept up to boundary tear. */
-void platter_build(struct platter *platter, const bool *keep, size_t torn, size_t tear);
-void platter_forget(struct platter *platter); /* what was built */
+void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, size_t tear);
+void disk_image_forget(struct disk_image *image); /* what was built */
 
 /* Of what was built.  NULL: there is none of this name. */
-const struct platter_file *platter_find(const struct platter *platter, const char *name);
-uint64_t platter_hash(const struct platter *platter); /* of all names and bytes */
+const struct disk_image_file *disk_image_find(const struct disk_image *image, const char *name);
+uint64_t disk_image_hash(const struct disk_image *image); /* of all names and bytes */
 
 uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed);
 

@@ -1,4 +1,4 @@
-"""The bed on which mutants are tried: all tests of core and store in one program, in a folder outside of the tree."""
+"""The runner on which mutants are tried: all tests of core and store in one program, in a folder outside of the tree."""
 
 import concurrent.futures
 import dataclasses
@@ -246,9 +246,9 @@ class Bed:
 class Server:
     """The program, asked one mutant after the other."""
 
-    def __init__(self, bed: Bed) -> None:
-        temporary = {"TMPDIR": str(bed.home / "tmp")}
-        self.process = subprocess.Popen([bed.home / "tests"], cwd=SOURCE, text=True, env={**ENVIRONMENT, **temporary},
+    def __init__(self, runner: Bed) -> None:
+        temporary = {"TMPDIR": str(runner.home / "tmp")}
+        self.process = subprocess.Popen([runner.home / "tests"], cwd=SOURCE, text=True, env={**ENVIRONMENT, **temporary},
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.tests: List[Tuple[str, str]] = []
         for line in iter(self.process.stdout.readline, "\n"):

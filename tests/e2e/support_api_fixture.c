@@ -1,4 +1,4 @@
-#include "support_desk.h"
+#include "support_api_fixture.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -28,35 +28,35 @@ static const char *const nodes[] = {
 
 static void take_result(void *user, struct message *take_message)
 {
-    struct desk *desk = user;
-    must(queue_put(desk->app.queue, take_message));
+    struct api_fixture *fixture = user;
+    must(queue_put(fixture->app.queue, take_message));
 }
 
 static void admin_call(void *user, struct http_call *call)
 {
-    struct desk *desk = user;
-    api_handle(&desk->app, call);
+    struct api_fixture *fixture = user;
+    api_handle(&fixture->app, call);
 }
 
 static void probe_call(void *user, struct http_call *call)
 {
-    struct desk *desk = user;
-    api_handle_probe(&desk->app, call);
+    struct api_fixture *fixture = user;
+    api_handle_probe(&fixture->app, call);
 }
 
 static void scheduler_call(void *user, struct http_call *call)
 {
-    struct desk *desk = user;
-    webhooks_handle(desk->webhooks, call);
+    struct api_fixture *fixture = user;
+    webhooks_handle(fixture->webhooks, call);
 }
 
 static bool takes_body(void *user, const char *method, const char *path)
 {
-    const struct desk *desk = user;
-    return api_takes_body(method, path) || webhooks_takes_body(desk->webhooks, method, path);
+    const struct api_fixture *fixture = user;
+    return api_takes_body(method, path) || webhooks_takes_body(fixture->webhooks, method, path);
 }
 
-static struct http_server *listen_on(struct desk *desk, const char *name,
+static struct http_server *listen_on(struct api_fixture *fixture, const char *name,
                                      void (*handler)(void *user, struct http_call *call))
 {
     const struct http_rules rules = {.name = name,
@@ -70,7 +70,7 @@ static struct http_server *listen_on(struct desk *desk, const char *name,
                                      .first_ms = 5000,
                                      .idle_ms = 5000,
                                      .request_ms = 5000,
-                                     .user = desk,
+                                     .user = fixture,
                                      .handler = handler};
     struct http_server *http = NULL;
     struct err err;
@@ -81,7 +81,7 @@ static struct http_server *listen_on(struct desk *desk, const char *name,
     return http;
 }
 
-static void fill_settings(struct desk *desk)
+static void fill_settings(struct api_fixture *fixture)
 {
     char program[] = "milligpud";
     char flag[] = "--namespace=wakes";
@@ -90,34 +90,34 @@ static void fill_settings(struct desk *desk)
     enum settings_action action;
     struct err err;
 
-    must(settings_load(2, argv, envp, &desk->set, &action, &err) == 0);
-    desk->settings = *settings_get(desk->set);
-    desk->app.set = desk->set;
-    desk->app.settings = &desk->settings;
-    desk->app.request_rules = (struct request_rules){
-        .resource = desk->settings.resource, .min_milli = 1, .step_milli = 1};
-    desk->app.inventory_rules = (struct inventory_rules){.from_labels = true};
-    desk->app.wire_rules = (struct wire_rules){.resource = desk->settings.resource,
-                                               .whole_resource = desk->settings.whole_resource};
+    must(settings_load(2, argv, envp, &fixture->set, &action, &err) == 0);
+    fixture->settings = *settings_get(fixture->set);
+    fixture->app.set = fixture->set;
+    fixture->app.settings = &fixture->settings;
+    fixture->app.request_rules = (struct request_rules){
+        .resource = fixture->settings.resource, .min_milli = 1, .step_milli = 1};
+    fixture->app.inventory_rules = (struct inventory_rules){.from_labels = true};
+    fixture->app.wire_rules = (struct wire_rules){
+        .resource = fixture->settings.resource, .whole_resource = fixture->settings.whole_resource};
 }
 
-static void open_ledger(struct desk *desk)
+static void open_ledger(struct api_fixture *fixture)
 {
     struct err err;
 
-    (void)snprintf(desk->folder, sizeof desk->folder, "/tmp/milligpu-desk-XXXXXX");
-    must(mkdtemp(desk->folder) != NULL);
-    (void)snprintf(desk->ledger, sizeof desk->ledger, "%s/ledger.db", desk->folder);
-    const struct store_rules rules = {.path = desk->ledger};
-    must(store_open(&rules, &desk->app.store, &err) == 0);
-    must(store_set_cluster(desk->app.store, "0b8f", &err) == 0);
-    store_ops(desk->app.store, &desk->app.store_ops);
-    (void)snprintf(desk->app.cluster, sizeof desk->app.cluster, "0b8f");
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-desk-XXXXXX");
+    must(mkdtemp(fixture->folder) != NULL);
+    (void)snprintf(fixture->ledger, sizeof fixture->ledger, "%s/ledger.db", fixture->folder);
+    const struct store_rules rules = {.path = fixture->ledger};
+    must(store_open(&rules, &fixture->app.store, &err) == 0);
+    must(store_set_cluster(fixture->app.store, "0b8f", &err) == 0);
+    store_ops(fixture->app.store, &fixture->app.store_ops);
+    (void)snprintf(fixture->app.cluster, sizeof fixture->app.cluster, "0b8f");
 }
 
-static void make_parts(struct desk *desk)
+static void make_parts(struct api_fixture *fixture)
 {
-    struct app *app = &desk->app;
+    struct app *app = &fixture->app;
     struct err err;
 
     app->queue = queue_new(QUEUE_MAX);
@@ -126,132 +126,134 @@ static void make_parts(struct desk *desk)
     app->hints = hints_new();
     app->server = "standalone";
     app->wake_namespace = "wakes";
-    const struct outbox_rules rules = {.ops = &desk->call_ops,
+    const struct outbox_rules rules = {.ops = &fixture->call_ops,
                                        .wire = &app->wire_rules,
                                        .wake = "object",
                                        .namespace = "wakes",
                                        .instance = "desk",
-                                       .resource = desk->settings.resource,
-                                       .user = desk,
+                                       .resource = fixture->settings.resource,
+                                       .user = fixture,
                                        .result = take_result};
     app->outbox = outbox_new(&rules);
-    desk->writer = writer_new(app);
-    desk->informer = informer_new(app, &desk->watch_ops);
-    desk->webhooks = webhooks_new(app);
-    must(writer_load(desk->writer, &err) == 0);
+    fixture->writer = writer_new(app);
+    fixture->informer = informer_new(app, &fixture->watch_ops);
+    fixture->webhooks = webhooks_new(app);
+    must(writer_load(fixture->writer, &err) == 0);
 }
 
-struct desk *desk_new(void)
+struct api_fixture *api_fixture_new(void)
 {
-    struct desk *desk = xcalloc(1, sizeof *desk);
-    struct app *app = &desk->app;
+    struct api_fixture *fixture = xcalloc(1, sizeof *fixture);
+    struct app *app = &fixture->app;
 
     log_set(LOG_ERROR, false);
-    arena_init(&desk->arena);
-    fill_settings(desk);
+    arena_init(&fixture->arena);
+    fill_settings(fixture);
     clock_real(&app->clock);
-    open_ledger(desk);
+    open_ledger(fixture);
     app->fake = fake_apiserver_new("desk");
-    fake_apiserver_ops(app->fake, &desk->watch_ops);
-    fake_apiserver_ops(app->fake, &desk->call_ops);
-    make_parts(desk);
+    fake_apiserver_ops(app->fake, &fixture->watch_ops);
+    fake_apiserver_ops(app->fake, &fixture->call_ops);
+    make_parts(fixture);
     atomic_store(&app->claimed, true);
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
-        desk_tell(desk, "POST", "/api/v1/nodes", nodes[i]);
-    desk_run(desk);
+        api_fixture_tell(fixture, "POST", "/api/v1/nodes", nodes[i]);
+    api_fixture_run(fixture);
     must(app_ready(app, NULL));
-    desk->admin = listen_on(desk, "admin", admin_call);
-    desk->probe = listen_on(desk, "probe", probe_call);
-    desk->scheduler = listen_on(desk, "webhook", scheduler_call);
-    return desk;
+    fixture->admin = listen_on(fixture, "admin", admin_call);
+    fixture->probe = listen_on(fixture, "probe", probe_call);
+    fixture->scheduler = listen_on(fixture, "webhook", scheduler_call);
+    return fixture;
 }
 
-static void drop_folder(const struct desk *desk)
+static void drop_folder(const struct api_fixture *fixture)
 {
     static const char *const endings[] = {"", "-wal", "-shm", ".lock"};
 
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         char file[160];
-        (void)snprintf(file, sizeof file, "%s%s", desk->ledger, endings[i]);
+        (void)snprintf(file, sizeof file, "%s%s", fixture->ledger, endings[i]);
         (void)unlink(file);
     }
-    must(rmdir(desk->folder) == 0); /* nobody left anything else behind */
+    must(rmdir(fixture->folder) == 0); /* nobody left anything else behind */
 }
 
-void desk_free(struct desk *desk)
+void api_fixture_free(struct api_fixture *fixture)
 {
-    struct app *app = &desk->app;
+    struct app *app = &fixture->app;
 
-    http_stop(desk->admin);
-    http_stop(desk->probe);
-    http_stop(desk->scheduler);
-    informer_free(desk->informer);
+    http_stop(fixture->admin);
+    http_stop(fixture->probe);
+    http_stop(fixture->scheduler);
+    informer_free(fixture->informer);
     outbox_free(app->outbox);
-    writer_free(desk->writer);
-    webhooks_free(desk->webhooks);
+    writer_free(fixture->writer);
+    webhooks_free(fixture->webhooks);
     queue_free(app->queue);
     hints_free(app->hints);
     pod_cache_free(app->pod_cache);
     view_free(app->view);
-    desk->watch_ops.free(desk->watch_ops.ctx);
-    desk->call_ops.free(desk->call_ops.ctx);
+    fixture->watch_ops.free(fixture->watch_ops.ctx);
+    fixture->call_ops.free(fixture->call_ops.ctx);
     fake_apiserver_free(app->fake);
     store_close(app->store);
-    settings_free(desk->set);
-    drop_folder(desk);
-    arena_done(&desk->arena);
-    xfree(desk);
+    settings_free(fixture->set);
+    drop_folder(fixture);
+    arena_done(&fixture->arena);
+    xfree(fixture);
 }
 
 /* --- steps --- */
 
-static int64_t now_of(const struct desk *desk)
+static int64_t now_of(const struct api_fixture *fixture)
 {
-    return desk->app.clock.now_ms(desk->app.clock.ctx);
+    return fixture->app.clock.now_ms(fixture->app.clock.ctx);
 }
 
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
-    struct desk *desk = user;
-    informer_answer(desk->informer, now_of(desk), answer);
+    struct api_fixture *fixture = user;
+    informer_answer(fixture->informer, now_of(fixture), answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
 {
-    struct desk *desk = user;
-    outbox_answer(desk->app.outbox, now_of(desk), answer);
+    struct api_fixture *fixture = user;
+    outbox_answer(fixture->app.outbox, now_of(fixture), answer);
 }
 
-void desk_run(struct desk *desk)
+void api_fixture_run(struct api_fixture *fixture)
 {
-    const struct clock_ops *clock = &desk->app.clock;
+    const struct clock_ops *clock = &fixture->app.clock;
     int quiet = 0;
 
     for (int i = 0; i < 1000 && quiet < 4; i++) {
-        (void)informer_step(desk->informer, now_of(desk));
-        desk->watch_ops.poll(desk->watch_ops.ctx, 0, desk, to_watcher);
-        const size_t took = writer_step(desk->writer, 0);
-        (void)outbox_step(desk->app.outbox, now_of(desk), clock->wall_ms(clock->ctx));
-        desk->call_ops.poll(desk->call_ops.ctx, 0, desk, to_outbox);
+        (void)informer_step(fixture->informer, now_of(fixture));
+        fixture->watch_ops.poll(fixture->watch_ops.ctx, 0, fixture, to_watcher);
+        const size_t took = writer_step(fixture->writer, 0);
+        (void)outbox_step(fixture->app.outbox, now_of(fixture), clock->wall_ms(clock->ctx));
+        fixture->call_ops.poll(fixture->call_ops.ctx, 0, fixture, to_outbox);
         quiet = took == 0 ? quiet + 1 : 0;
     }
 }
 
 /* --- the cluster --- */
 
-void desk_tell(struct desk *desk, const char *method, const char *path, const char *body)
+void api_fixture_tell(struct api_fixture *fixture, const char *method, const char *path,
+                      const char *body)
 {
     struct strbuf out;
 
     strbuf_init(&out);
-    const int status = fake_apiserver_request(desk->app.fake, method, path, text_of(body), &out);
+    const int status = fake_apiserver_request(fixture->app.fake, method, path, text_of(body), &out);
     if (status >= 300)
         (void)fprintf(stderr, "%s %s: %d %s\n", method, path, status, out.data);
     must(status < 300);
     strbuf_done(&out);
 }
 
-void desk_pod(struct desk *desk, const char *name, const char *amount, const char *node)
+void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
+                     const char *node)
 {
     char body[1024];
 
@@ -263,18 +265,18 @@ void desk_pod(struct desk *desk, const char *name, const char *amount, const cha
                    "\"status\":{\"phase\":\"Pending\"}}",
                    name, node[0] != '\0' ? "\"nodeName\":\"" : "", node,
                    node[0] != '\0' ? "\"," : "", amount, amount);
-    desk_tell(desk, "POST", "/api/v1/namespaces/default/pods", body);
-    desk_run(desk);
+    api_fixture_tell(fixture, "POST", "/api/v1/namespaces/default/pods", body);
+    api_fixture_run(fixture);
 }
 
-void desk_end(struct desk *desk, const char *name)
+void api_fixture_end(struct api_fixture *fixture, const char *name)
 {
     char path[256];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=0",
                    name);
-    desk_tell(desk, "DELETE", path, "");
-    desk_run(desk);
+    api_fixture_tell(fixture, "DELETE", path, "");
+    api_fixture_run(fixture);
 }
 
 /* --- HTTP, by hand: what is on the wire is what is tested --- */
@@ -349,8 +351,8 @@ static void receive(int fd, struct answer *out)
     strbuf_done(&all);
 }
 
-void desk_ask(const struct http_server *http, const char *method, const char *target,
-              const char *body, struct answer *out)
+void api_fixture_ask(const struct http_server *http, const char *method, const char *target,
+                     const char *body, struct answer *out)
 {
     receive(send_request(http, method, target, body), out);
 }
@@ -363,7 +365,7 @@ void answer_done(struct answer *answer)
 
 /* --- kube-scheduler --- */
 
-void desk_filter(struct desk *desk, const char *name)
+void api_fixture_filter(struct api_fixture *fixture, const char *name)
 {
     char path[256];
     struct strbuf pod;
@@ -373,18 +375,18 @@ void desk_filter(struct desk *desk, const char *name)
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
     strbuf_init(&pod);
     strbuf_init(&body);
-    must(fake_apiserver_request(desk->app.fake, "GET", path, (struct text){0}, &pod) == 200);
+    must(fake_apiserver_request(fixture->app.fake, "GET", path, (struct text){0}, &pod) == 200);
     strbuf_printf(&body, "{\"Pod\":%s,\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}", pod.data);
-    desk_ask(desk->scheduler, "POST", "/scheduler/filter", body.data, &answer);
+    api_fixture_ask(fixture->scheduler, "POST", "/scheduler/filter", body.data, &answer);
     must(answer.status == 200);
     answer_done(&answer);
     strbuf_done(&body);
     strbuf_done(&pod);
 }
 
-void desk_bind(struct desk *desk, const char *name, const char *node)
+void api_fixture_bind(struct api_fixture *fixture, const char *name, const char *node)
 {
-    struct pod_record *record = pod_cache_copy(desk->app.pod_cache, "default", name);
+    struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", name);
     char body[512];
     char byte;
     struct answer answer;
@@ -395,10 +397,10 @@ void desk_bind(struct desk *desk, const char *name, const char *node)
                    "\"Node\":\"%s\"}",
                    name, record->uid, node);
     pod_record_free(record);
-    const int fd = send_request(desk->scheduler, "POST", "/scheduler/bind", body);
-    const int64_t until_ms = now_of(desk) + PATIENCE_MS;
-    while (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 1 && now_of(desk) < until_ms) {
-        desk_run(desk);
+    const int fd = send_request(fixture->scheduler, "POST", "/scheduler/bind", body);
+    const int64_t until_ms = now_of(fixture) + PATIENCE_MS;
+    while (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 1 && now_of(fixture) < until_ms) {
+        api_fixture_run(fixture);
         (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 1);
     }
     receive(fd, &answer);
@@ -406,5 +408,5 @@ void desk_bind(struct desk *desk, const char *name, const char *node)
         (void)fprintf(stderr, "bind %s: %s\n", name, answer.body.data);
     must(answer.status == 200 && strcmp(answer.body.data, "{\"Error\":\"\"}") == 0);
     answer_done(&answer);
-    desk_run(desk);
+    api_fixture_run(fixture);
 }

@@ -1,5 +1,5 @@
 /*
- * rig - the whole application in one thread, with a clock in the hand.
+ * support_fixture - the whole application in one thread, under a clock that the test moves.
  *
  * Real parts: writer, informer, outbox, webhooks, the fake API server, the store in memory.  In
  * between, where the world can fail: store_ops that fail when told, kube_ops that lose answers when
@@ -15,7 +15,7 @@
 #include "app/writer.h"
 #include "support/fake_http.h"
 
-struct rig_call {
+struct fixture_call {
     struct http_call http;
     struct strbuf body;
     bool cut; /* the process ended before it was answered */
@@ -23,10 +23,10 @@ struct rig_call {
     char node[64];
 };
 
-enum rig_point { RIG_NOWHERE, RIG_BEGIN, RIG_WRITE, RIG_COMMIT, RIG_TEND, RIG_REQUEST };
+enum fixture_point { RIG_NOWHERE, RIG_BEGIN, RIG_WRITE, RIG_COMMIT, RIG_TEND, RIG_REQUEST };
 
 /* What becomes of a request to the API server. */
-enum rig_trouble {
+enum fixture_trouble {
     RIG_REFUSED, /* start() says no */
     RIG_UNSENT,  /* FAILED, and certainly not processed */
     RIG_LOST,    /* FAILED; it was not processed, but nobody knows */
@@ -36,18 +36,18 @@ enum rig_trouble {
 };
 
 /* The nth call at a point fails; if it lasts, so does every later one until rig_heal(). */
-struct rig_fault {
-    enum rig_point point;
+struct fixture_fault {
+    enum fixture_point point;
     uint32_t nth; /* from 1 */
     bool lasting;
-    enum rig_trouble trouble; /* of a REQUEST */
-    int status;               /* with RIG_STATUS */
+    enum fixture_trouble trouble; /* of a REQUEST */
+    int status;                   /* with RIG_STATUS */
 };
 
 enum { RIG_LATE_MAX = 64 };
 
 /* An answer that is ours to give, when its time comes. */
-struct rig_late {
+struct fixture_late {
     uint64_t id; /* 0: free */
     int64_t due_ms;
     int status; /* 0: FAILED */
@@ -56,20 +56,20 @@ struct rig_late {
 };
 
 /* kube_ops of one thread, around real ones. */
-struct rig_wire {
-    struct rig *rig;
+struct fixture_wire {
+    struct app_fixture *fixture;
     struct kube_ops real;
     struct kube_ops ops;
-    struct rig_late late[RIG_LATE_MAX];
+    struct fixture_late late[RIG_LATE_MAX];
 };
 
-struct rig {
+struct app_fixture {
     struct app app;
     struct settings settings;
     struct store_ops real_store;
-    struct rig_wire watch;
-    struct rig_wire call;
-    struct rig_fault fault;
+    struct fixture_wire watch;
+    struct fixture_wire call;
+    struct fixture_fault fault;
     uint32_t met;    /* calls at the fault's point since it was set */
     uint32_t struck; /* and how many of them failed */
     uint32_t felt;   /* how many of these in this process */
@@ -88,73 +88,77 @@ struct rig {
     uint32_t wake_ups;
     uint32_t pod_lists;    /* that were begun */
     int64_t list_takes_ms; /* a list of pods tells what is when it begins, so much later */
-    struct rig_call *calls[256];
+    struct fixture_call *calls[256];
     size_t call_count;
 };
 
 /* nodes: {name, milli} pairs, model A100, ended by NULL. */
-struct rig *rig_new(const char *const *nodes);
+struct app_fixture *fixture_new(const char *const *nodes);
 /* No node, nothing has run yet.  ledger: ":memory:" or a file; borrowed. */
-struct rig *rig_new_on(const char *ledger);
-void rig_free(struct rig *rig);
+struct app_fixture *fixture_new_on(const char *ledger);
+void fixture_free(struct app_fixture *fixture);
 /* Before and after a test of cmocka: n1 and n2, of one GPU each. */
-extern const char *const rig_two_nodes[];
-int rig_set_up(void **state);
-int rig_tear_down(void **state);
+extern const char *const fixture_two_nodes[];
+int fixture_set_up(void **state);
+int fixture_tear_down(void **state);
 /* The process ends, calls in flight with it; another starts on the same ledger. */
-void rig_restart(struct rig *rig);
+void fixture_restart(struct app_fixture *fixture);
 /* The same, on a new ledger in memory that is nobody's yet. */
-void rig_lose_ledger(struct rig *rig);
+void fixture_lose_ledger(struct app_fixture *fixture);
 
-void rig_break(struct rig *rig, const struct rig_fault *fault);
-void rig_heal(struct rig *rig);
+void fixture_break(struct app_fixture *fixture, const struct fixture_fault *fault);
+void fixture_heal(struct app_fixture *fixture);
 /* The disk is what fails, and this process has met that. */
-bool rig_disk_broken(const struct rig *rig);
+bool fixture_disk_broken(const struct app_fixture *fixture);
 
 /* Until nothing moves any more; bounded. */
-void rig_run(struct rig *rig);
+void fixture_run(struct app_fixture *fixture);
 /* The same, but nobody reads what the watch brings. */
-void rig_run_deaf(struct rig *rig);
+void fixture_run_deaf(struct app_fixture *fixture);
 /* Let time pass, half a second at a time. */
-void rig_pass(struct rig *rig, int64_t ms);
+void fixture_pass(struct app_fixture *fixture, int64_t ms);
 /* No further than to the first moment in which the daemon is ready; false: it did not come. */
-bool rig_pass_until_ready(struct rig *rig, int64_t ms);
+bool fixture_pass_until_ready(struct app_fixture *fixture, int64_t ms);
 /* Two minutes: every back-off, deadline and doubt has come to its end. */
-void rig_run_until_idle(struct rig *rig);
+void fixture_run_until_idle(struct app_fixture *fixture);
 
 /* The API server's side.  limits: "300" and so on for one container c. */
-void rig_pod(struct rig *rig, const char *name, const char *limits);
-void rig_bound_pod(struct rig *rig, const char *name, const char *limits, const char *node);
+void fixture_pod(struct app_fixture *fixture, const char *name, const char *limits);
+void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char *limits,
+                       const char *node);
 /* limits and annotations as JSON has them inside the braces (NULL: none); node NULL: unbound. */
-void rig_pod_of(struct rig *rig, const char *name, const char *limits, const char *annotations,
-                const char *node);
+void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *limits,
+                    const char *annotations, const char *node);
 /* "key":"value" or "key":null, as somebody would patch it in. */
-void rig_annotate(struct rig *rig, const char *name, const char *annotations);
-void rig_annotate_node(struct rig *rig, const char *name, const char *annotations);
-void rig_delete_pod(struct rig *rig, const char *name);    /* gone at once */
-void rig_terminate_pod(struct rig *rig, const char *name); /* a deletion timestamp */
-void rig_end_pod(struct rig *rig, const char *name);       /* phase Succeeded */
-void rig_node(struct rig *rig, const char *name, const char *milli);
+void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
+void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);
+void fixture_delete_pod(struct app_fixture *fixture, const char *name); /* gone at once */
+void fixture_terminate_pod(struct app_fixture *fixture,
+                           const char *name);                        /* a deletion timestamp */
+void fixture_end_pod(struct app_fixture *fixture, const char *name); /* phase Succeeded */
+void fixture_node(struct app_fixture *fixture, const char *name, const char *milli);
 /* With milligpu.io/gpus: "GPU-1 GPU-2", "" for none. */
-void rig_node_with(struct rig *rig, const char *name, const char *uuids);
-void rig_delete_node(struct rig *rig, const char *name);
+void fixture_node_with(struct app_fixture *fixture, const char *name, const char *uuids);
+void fixture_delete_node(struct app_fixture *fixture, const char *name);
 /* spec.nodeName of the pod; "" while unbound; NULL if it is not there. Valid until the next
    call. */
-const char *rig_where(struct rig *rig, const char *name);
+const char *fixture_where(struct app_fixture *fixture, const char *name);
 
 /* kube-scheduler's side: the answer's text.  names: space separated. */
-const char *rig_filter(struct rig *rig, const char *pod, const char *names);
+const char *fixture_filter(struct app_fixture *fixture, const char *pod, const char *names);
 /* The same about a pod as it was seen before: rig_object() shows it. */
-void rig_object(struct rig *rig, const char *pod, struct strbuf *out);
-const char *rig_filter_of(struct rig *rig, const char *object, const char *names);
-struct rig_call *rig_bind_begin(struct rig *rig, const char *pod, const char *node);
+void fixture_object(struct app_fixture *fixture, const char *pod, struct strbuf *out);
+const char *fixture_filter_of(struct app_fixture *fixture, const char *object, const char *names);
+struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char *pod,
+                                        const char *node);
 /* begin, run, and the Error text ("" is success). */
-const char *rig_bind(struct rig *rig, const char *pod, const char *node);
-const char *rig_error(const struct rig_call *call);
+const char *fixture_bind(struct app_fixture *fixture, const char *pod, const char *node);
+const char *fixture_error(const struct fixture_call *call);
 
 /* What the snapshot shows. */
-uint32_t rig_taken(struct rig *rig, const char *node); /* milli, bound and reserved */
-uint32_t rig_reserved(struct rig *rig, const char *node);
-size_t rig_allocations(struct rig *rig);
+uint32_t fixture_taken(struct app_fixture *fixture,
+                       const char *node); /* milli, bound and reserved */
+uint32_t fixture_reserved(struct app_fixture *fixture, const char *node);
+size_t fixture_allocations(struct app_fixture *fixture);
 
 #endif

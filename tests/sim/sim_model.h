@@ -4,8 +4,8 @@
  * Filled from the effects of requests alone.  Of a pod that our Binding bound it keeps what the
  * annotation said at that moment, for good: later edits change nothing.
  */
-#ifndef MILLIGPU_TESTS_SIM_TRUTH_H
-#define MILLIGPU_TESTS_SIM_TRUTH_H
+#ifndef MILLIGPU_TESTS_SIM_MODEL_H
+#define MILLIGPU_TESTS_SIM_MODEL_H
 
 #include <jansson.h>
 
@@ -28,7 +28,7 @@ enum {
 
 /* --- what pods ask --- */
 
-struct truth_want {
+struct model_want {
     const char *container;
     enum { WANT_APP, WANT_INIT, WANT_SIDECAR } kind;
     uint32_t milli;
@@ -38,7 +38,7 @@ struct truth_want {
 struct shape {
     const char *word;
     uint32_t wants;
-    struct truth_want want[TRUTH_WANTS];
+    struct model_want want[TRUTH_WANTS];
     bool grantable;      /* a request that may be granted somewhere */
     bool ours;           /* names the resource */
     const char *model;   /* gpu-model */
@@ -48,15 +48,15 @@ struct shape {
     bool apart;          /* asked by a container that asks nothing else */
 };
 
-extern const struct shape truth_shape[];
-extern const uint32_t truth_shapes;
+extern const struct shape model_shape[];
+extern const uint32_t model_shapes;
 /* What no node of ours has: for who names its node itself. */
-extern const struct shape truth_squatter[];
-extern const uint32_t truth_squatters;
+extern const struct shape model_squatter[];
+extern const uint32_t model_squatters;
 
 /* --- nodes --- */
 
-struct truth_gpu {
+struct model_gpu {
     char id[TRUTH_ID];
     char alias[TRUTH_ID];
     const char *model;
@@ -68,31 +68,31 @@ struct truth_gpu {
     bool copy;    /* the UUID is of another node */
 };
 
-enum truth_source { TRUTH_ANNOTATED, TRUTH_COUNTED, TRUTH_LABELLED };
+enum model_source { TRUTH_ANNOTATED, TRUTH_COUNTED, TRUTH_LABELLED };
 
 /* A node as it was from one resourceVersion on. */
-struct truth_version {
+struct model_version {
     uint64_t version;
     bool there;
     bool cordoned;
     uint32_t gpus;
-    struct truth_gpu gpu[TRUTH_GPUS];
+    struct model_gpu gpu[TRUTH_GPUS];
 };
 
-struct truth_node {
+struct model_node {
     char name[TRUTH_NAME];
-    enum truth_source source;
-    struct truth_version is;
+    enum model_source source;
+    struct model_version is;
     bool odd;                /* what it says of its GPUs cannot be read: all are missing */
     bool was_odd;            /* at some time */
     bool hidden[TRUTH_GPUS]; /* which of them would be missing otherwise */
     uint32_t versions;
-    struct truth_version *was; /* ascending, the last one is what is */
+    struct model_version *was; /* ascending, the last one is what is */
 };
 
 /* --- pods --- */
 
-struct truth_share {
+struct model_share {
     uint32_t want; /* of the shape */
     char gpu[TRUTH_ID];
     uint32_t milli;
@@ -106,7 +106,7 @@ struct sim_policy {
     uint32_t refusal_names;
 };
 
-struct truth_pod {
+struct model_pod {
     const struct shape *shape;
     uint32_t name;
     char uid[TRUTH_ID];
@@ -131,54 +131,54 @@ struct truth_pod {
     uint32_t accepts;         /* bits: nodes that another extender agrees to */
     uint32_t schedulers;      /* bits: who takes care of it */
     uint32_t shares;
-    struct truth_share share[TRUTH_SHARES]; /* ours: as granted */
+    struct model_share share[TRUTH_SHARES]; /* ours: as granted */
 };
 
 /* A UUID that another node has shown, too. */
-struct truth_copied {
+struct model_copied {
     char id[TRUTH_ID];
     uint32_t owner; /* which node it was copied from */
     bool known;     /* milligpud knew it as that node's, which has been there ever since */
 };
 
-struct truth {
+struct model {
     uint32_t copies;
-    struct truth_copied copied[TRUTH_COPIES];
+    struct model_copied copied[TRUTH_COPIES];
     uint32_t nodes;
-    struct truth_node node[TRUTH_NODES];
+    struct model_node node[TRUTH_NODES];
     uint32_t pods;
-    struct truth_pod pod[TRUTH_PODS];
+    struct model_pod pod[TRUTH_PODS];
     uint32_t current[TRUTH_NAMES]; /* index + 1 of the pod that has the name now or had it last */
 };
 
 struct sim;
 struct sim_effect;
 
-void truth_done(struct truth *truth);
+void model_done(struct model *model);
 /* The observer of sim_api. */
-void truth_effect(struct sim *sim, const struct sim_effect *effect);
+void model_effect(struct sim *sim, const struct sim_effect *effect);
 /* A node's new state, which the API server has taken as of version. */
-void truth_node_is(struct sim *sim, struct truth_node *node, uint64_t version);
+void model_node_is(struct sim *sim, struct model_node *node, uint64_t version);
 
 /* The object as it is now; NULL if it is gone. Owned. */
-json_t *truth_fetch(const struct sim *sim, const char *path);
+json_t *model_fetch(const struct sim *sim, const char *path);
 
-struct truth_pod *truth_find(struct truth *truth, const char *uid);
-struct truth_node *truth_node(struct truth *truth, const char *name);
+struct model_pod *model_find(struct model *model, const char *uid);
+struct model_node *model_node(struct model *model, const char *name);
 
-static inline bool truth_alive(const struct truth_pod *pod)
+static inline bool model_alive(const struct model_pod *pod)
 {
     return pod->there && !pod->ended;
 }
 
 /* The first version of the node, as an index, that the writer may have decided by. */
-uint32_t truth_first_known(const struct truth_node *node, uint64_t version);
+uint32_t model_first_known(const struct model_node *node, uint64_t version);
 
 /* In how many equal parts it is asked. */
-uint32_t truth_parts(const struct truth_want *want);
+uint32_t model_parts(const struct model_want *want);
 /* What the pod takes on one GPU over its life: the peak (design 2). */
-uint32_t truth_charge(const struct truth_pod *pod, const char *gpu);
+uint32_t model_charge(const struct model_pod *pod, const char *gpu);
 /* What it asks altogether, as if everything were on one GPU. */
-uint32_t truth_peak(const struct shape *shape);
+uint32_t model_peak(const struct shape *shape);
 
 #endif

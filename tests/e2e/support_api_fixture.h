@@ -1,19 +1,19 @@
 /*
- * support_desk - the operator's desk: the application on a real listener, the world in one hand.
+ * support_api_fixture - the application behind a real listener, in steps that the test makes.
  *
  * Real parts: store, writer, informer, outbox, webhooks, the fake API server, three
- * listeners on loopback.  Writer and informer move only while desk_run() does, so what a test sees
+ * listeners on loopback.  Writer and informer move only while api_fixture_run() does, so what a test sees
  * stands still.
  */
-#ifndef MILLIGPU_TESTS_SUPPORT_DESK_H
-#define MILLIGPU_TESTS_SUPPORT_DESK_H
+#ifndef MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
+#define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 
 #include "app/api.h"
 #include "app/informer.h"
 #include "app/webhooks.h"
 #include "app/writer.h"
 
-struct desk {
+struct api_fixture {
     struct app app;
     struct settings settings; /* a copy, free to be changed */
     struct settings_set *set;
@@ -31,20 +31,22 @@ struct desk {
 };
 
 /* Three nodes: n1 with two A100 of 81920 MiB, n2 with one and a UUID, n3 with half of a T4. */
-struct desk *desk_new(void);
-void desk_free(struct desk *desk);
+struct api_fixture *api_fixture_new(void);
+void api_fixture_free(struct api_fixture *fixture);
 
 /* Until nothing moves any more. */
-void desk_run(struct desk *desk);
+void api_fixture_run(struct api_fixture *fixture);
 
 /* To the API server: method, path, body; must succeed. */
-void desk_tell(struct desk *desk, const char *method, const char *path, const char *body);
-void desk_pod(struct desk *desk, const char *name, const char *amount, const char *node);
-void desk_end(struct desk *desk, const char *name);
+void api_fixture_tell(struct api_fixture *fixture, const char *method, const char *path,
+                      const char *body);
+void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
+                     const char *node);
+void api_fixture_end(struct api_fixture *fixture, const char *name);
 
 /* As kube-scheduler: filter on all three nodes; then bind, which must succeed. */
-void desk_filter(struct desk *desk, const char *name);
-void desk_bind(struct desk *desk, const char *name, const char *node);
+void api_fixture_filter(struct api_fixture *fixture, const char *name);
+void api_fixture_bind(struct api_fixture *fixture, const char *name, const char *node);
 
 struct answer {
     int status;
@@ -55,8 +57,8 @@ struct answer {
 };
 
 /* One request, one answer, in full.  body NULL: none; it is sent as application/json. */
-void desk_ask(const struct http_server *http, const char *method, const char *target,
-              const char *body, struct answer *out);
+void api_fixture_ask(const struct http_server *http, const char *method, const char *target,
+                     const char *body, struct answer *out);
 void answer_done(struct answer *answer);
 
 #endif

@@ -28,7 +28,7 @@ static int request(struct sim *sim, const char *method, const char *path, const 
     return status;
 }
 
-int world_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body)
+int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body)
 {
     char *body = json_dumps(take_body, JSON_COMPACT);
     const int status = request(sim, method, path, body);
@@ -40,7 +40,7 @@ int world_request_json(struct sim *sim, const char *method, const char *path, js
 
 /* --- nodes --- */
 
-uint64_t world_version(struct sim *sim)
+uint64_t core_version(struct sim *sim)
 {
     struct strbuf out;
 
@@ -58,12 +58,12 @@ uint64_t world_version(struct sim *sim)
     return number;
 }
 
-json_t *world_gpus(const struct truth_node *node)
+json_t *core_gpus(const struct model_node *node)
 {
     json_t *list = json_array();
 
     for (uint32_t i = 0; i < node->is.gpus; i++) {
-        const struct truth_gpu *gpu = &node->is.gpu[i];
+        const struct model_gpu *gpu = &node->is.gpu[i];
         if (gpu->missing)
             continue;
         json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:i,s:s,s:s}", "uuid", gpu->id, "index",
@@ -78,7 +78,7 @@ json_t *world_gpus(const struct truth_node *node)
     return out;
 }
 
-uint32_t world_milli(const struct truth_node *node)
+uint32_t core_milli(const struct model_node *node)
 {
     uint32_t milli = 0;
 
@@ -87,26 +87,26 @@ uint32_t world_milli(const struct truth_node *node)
     return milli;
 }
 
-json_t *world_amounts(const struct truth_node *node)
+json_t *core_amounts(const struct model_node *node)
 {
     char text[16];
 
-    (void)snprintf(text, sizeof text, "%u", world_milli(node));
+    (void)snprintf(text, sizeof text, "%u", core_milli(node));
     return json_pack("{s:{s:s},s:{s:s}}", "capacity", "nvidia.com/vgpu", text, "allocatable",
                      "nvidia.com/vgpu", text);
 }
 
-json_t *world_labels(const struct truth_node *node)
+json_t *core_labels(const struct model_node *node)
 {
     char count[16];
 
-    (void)snprintf(count, sizeof count, "%u", world_milli(node) / 1000);
+    (void)snprintf(count, sizeof count, "%u", core_milli(node) / 1000);
     return json_pack("{s:s,s:s,s:s}", "nvidia.com/gpu.count", count, "nvidia.com/gpu.memory",
                      "81920", "nvidia.com/gpu.product", "A100-SXM4-80GB");
 }
 
 /* The Node as its source shows it; whole: for creation. */
-static json_t *node_object(const struct truth_node *node)
+static json_t *node_object(const struct model_node *node)
 {
     json_t *meta = json_pack("{s:s}", "name", node->name);
     json_t *status = json_object();
@@ -115,30 +115,30 @@ static json_t *node_object(const struct truth_node *node)
     if (node->is.cordoned)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
     if (node->source == TRUTH_ANNOTATED)
-        json_object_set_new(notes, "milligpu.io/gpus", world_gpus(node));
+        json_object_set_new(notes, "milligpu.io/gpus", core_gpus(node));
     if (node->source == TRUTH_LABELLED) {
-        json_object_set_new(meta, "labels", world_labels(node));
+        json_object_set_new(meta, "labels", core_labels(node));
     } else {
         json_decref(status);
-        status = world_amounts(node);
+        status = core_amounts(node);
     }
     json_object_set_new(meta, "annotations", notes);
     return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "v1", "kind", "Node", "metadata", meta,
                      "status", status);
 }
 
-static void create_node(struct sim *sim, struct truth_node *node, bool oddly)
+static void create_node(struct sim *sim, struct model_node *node, bool oddly)
 {
     node->is.there = true;
     if (!(oddly && odd_create(sim, node, &sim->draw)) &&
-        world_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
+        core_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
         sim_violation(sim, "the fake API server does not take a node");
-    truth_node_is(sim, node, world_version(sim));
+    model_node_is(sim, node, core_version(sim));
     sim_say(sim, "node %s comes%s", node->name, node->odd ? ", and its GPUs cannot be read" : "");
 }
 
 /* One request that tells of one change. */
-void world_patch_node(struct sim *sim, struct truth_node *node, const char *what)
+void core_patch_node(struct sim *sim, struct model_node *node, const char *what)
 {
     char path[64];
     json_t *patch;
@@ -146,37 +146,37 @@ void world_patch_node(struct sim *sim, struct truth_node *node, const char *what
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (node->source == TRUTH_ANNOTATED) {
         patch = json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/gpus",
-                          world_gpus(node));
+                          core_gpus(node));
     } else if (node->source == TRUTH_LABELLED) {
-        patch = json_pack("{s:{s:o}}", "metadata", "labels", world_labels(node));
+        patch = json_pack("{s:{s:o}}", "metadata", "labels", core_labels(node));
     } else {
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node->name);
-        patch = json_pack("{s:o}", "status", world_amounts(node));
+        patch = json_pack("{s:o}", "status", core_amounts(node));
     }
-    if (world_request_json(sim, "PATCH", path, patch) != 200)
+    if (core_request_json(sim, "PATCH", path, patch) != 200)
         sim_violation(sim, "the fake API server does not take a change of %s", node->name);
-    truth_node_is(sim, node, world_version(sim));
+    model_node_is(sim, node, core_version(sim));
     sim_met("node/%s", what);
     sim_say(sim, "node %s: %s", node->name, what);
 }
 
-static void cordon(struct sim *sim, struct truth_node *node, bool on)
+static void cordon(struct sim *sim, struct model_node *node, bool on)
 {
     char path[64];
     json_t *value = on ? json_string("all") : json_null();
 
     node->is.cordoned = on;
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (world_request_json(sim, "PATCH", path,
-                           json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
-                                     "milligpu.io/cordon", value)) != 200)
+    if (core_request_json(sim, "PATCH", path,
+                          json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
+                                    "milligpu.io/cordon", value)) != 200)
         sim_violation(sim, "the fake API server does not take a cordon");
-    truth_node_is(sim, node, world_version(sim));
+    model_node_is(sim, node, core_version(sim));
     sim_met(on ? "node/cordon" : "node/uncordon");
     sim_say(sim, "node %s is %s", node->name, on ? "cordoned" : "not cordoned");
 }
 
-static void delete_node(struct sim *sim, struct truth_node *node)
+static void delete_node(struct sim *sim, struct model_node *node)
 {
     char path[64];
 
@@ -186,88 +186,88 @@ static void delete_node(struct sim *sim, struct truth_node *node)
     odd_forget(node);
     node->is.there = node->is.cordoned = false;
     copies_node_gone(sim, node);
-    truth_node_is(sim, node, world_version(sim));
+    model_node_is(sim, node, core_version(sim));
     sim_met("node/deleted");
     sim_say(sim, "node %s is deleted", node->name);
 }
 
 /* The first ones are there, the others are not: what a count can say. */
-static void keep_first(struct truth_node *node, uint32_t count)
+static void keep_first(struct model_node *node, uint32_t count)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
         node->is.gpu[i].missing = i >= count;
 }
 
-static void rotate_indexes(struct truth_node *node)
+static void rotate_indexes(struct model_node *node)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
         node->is.gpu[i].index = (node->is.gpu[i].index + 1) % node->is.gpus;
 }
 
 /* From counts to UUIDs: the made-up id becomes an alias. */
-static void name_gpus(struct sim *sim, struct truth_node *node)
+static void name_gpus(struct sim *sim, struct model_node *node)
 {
-    const uint32_t n = (uint32_t)(node - sim->truth.node);
+    const uint32_t n = (uint32_t)(node - sim->model.node);
 
     node->source = TRUTH_ANNOTATED;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
-        struct truth_gpu *gpu = &node->is.gpu[i];
+        struct model_gpu *gpu = &node->is.gpu[i];
         (void)snprintf(gpu->alias, sizeof gpu->alias, "n%u/gpu-%u", n, i);
         (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-late-%u", n, i);
         gpu->mib = MIB;
     }
-    world_patch_node(sim, node, "gets_uuids");
+    core_patch_node(sim, node, "gets_uuids");
 }
 
-static bool has_aliases(const struct truth_node *node)
+static bool has_aliases(const struct model_node *node)
 {
     return node->is.gpu[0].alias[0] != '\0';
 }
 
-static void change_annotated(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void change_annotated(struct sim *sim, struct model_node *node, struct draw *draw)
 {
-    struct truth_gpu *gpu = &node->is.gpu[draw_below(draw, node->is.gpus)];
+    struct model_gpu *gpu = &node->is.gpu[draw_below(draw, node->is.gpus)];
 
     switch (draw_below(draw, 6)) {
     case 0:
         gpu->ill = !gpu->ill;
-        world_patch_node(sim, node, gpu->ill ? "ill" : "well");
+        core_patch_node(sim, node, gpu->ill ? "ill" : "well");
         break;
     case 1:
         gpu->missing = !gpu->missing;
-        world_patch_node(sim, node, gpu->missing ? "loses_a_gpu" : "gpu_returns");
+        core_patch_node(sim, node, gpu->missing ? "loses_a_gpu" : "gpu_returns");
         break;
     case 2:
         gpu->milli = gpu->milli == 1000 ? 500 : 1000;
         gpu->mib = gpu->milli == 1000 ? MIB : MIB / 2;
-        world_patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
+        core_patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
         break;
     case 3:
         if (!has_aliases(node)) { /* an alias is of an index */
             rotate_indexes(node);
-            world_patch_node(sim, node, "other_indexes");
+            core_patch_node(sim, node, "other_indexes");
         }
         break;
     case 4:
         keep_first(node, 0);
-        world_patch_node(sim, node, "all_missing");
+        core_patch_node(sim, node, "all_missing");
         break;
     default:
         keep_first(node, node->is.gpus);
-        world_patch_node(sim, node, "all_there");
+        core_patch_node(sim, node, "all_there");
     }
 }
 
-static void change_counted(struct sim *sim, struct truth_node *node, struct draw *draw)
+static void change_counted(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     switch (draw_below(draw, 4)) {
     case 0:
         keep_first(node, 0);
-        world_patch_node(sim, node, "plugin_restarts");
+        core_patch_node(sim, node, "plugin_restarts");
         break;
     case 1:
         keep_first(node, 1 + draw_below(draw, node->is.gpus));
-        world_patch_node(sim, node, "other_count");
+        core_patch_node(sim, node, "other_count");
         break;
     case 2:
         if (node->source == TRUTH_COUNTED && draw_chance(draw, 300)) {
@@ -277,13 +277,13 @@ static void change_counted(struct sim *sim, struct truth_node *node, struct draw
         break;
     default:
         keep_first(node, node->is.gpus);
-        world_patch_node(sim, node, "plugin_back");
+        core_patch_node(sim, node, "plugin_back");
     }
 }
 
 static void change_node(struct sim *sim, struct draw *draw)
 {
-    struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
     const uint32_t what = draw_below(draw, 10);
 
     if (!node->is.there)
@@ -304,7 +304,7 @@ static void change_node(struct sim *sim, struct draw *draw)
 
 static void begin_node(struct sim *sim, uint32_t n)
 {
-    struct truth_node *node = &sim->truth.node[n];
+    struct model_node *node = &sim->model.node[n];
     const uint32_t kind = draw_below(&sim->draw, 10);
 
     (void)snprintf(node->name, sizeof node->name, "n%u", n);
@@ -313,8 +313,8 @@ static void begin_node(struct sim *sim, uint32_t n)
                                                  : TRUTH_LABELLED;
     node->is.gpus = 1 + draw_below(&sim->draw, GPUS);
     for (uint32_t i = 0; i < node->is.gpus; i++) {
-        struct truth_gpu *gpu = &node->is.gpu[i];
-        *gpu = (struct truth_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
+        struct model_gpu *gpu = &node->is.gpu[i];
+        *gpu = (struct model_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
         if (node->source == TRUTH_ANNOTATED) {
             (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-%u", n, i);
             if (draw_chance(&sim->draw, 250))
@@ -332,7 +332,7 @@ static void begin_node(struct sim *sim, uint32_t n)
 
 /* --- pods --- */
 
-static json_t *container_object(const struct truth_want *want)
+static json_t *container_object(const struct model_want *want)
 {
     char milli[16];
 
@@ -403,9 +403,9 @@ static json_t *notes_object(const struct shape *shape)
 static bool free_name(struct sim *sim, uint32_t *out)
 {
     for (uint32_t i = 0; i < TRUTH_NAMES; i++) {
-        const uint32_t name = (i + sim->truth.pods) % TRUTH_NAMES;
-        const uint32_t current = sim->truth.current[name];
-        if (current == 0 || !sim->truth.pod[current - 1].there) {
+        const uint32_t name = (i + sim->model.pods) % TRUTH_NAMES;
+        const uint32_t current = sim->model.current[name];
+        if (current == 0 || !sim->model.pod[current - 1].there) {
             *out = name;
             return true;
         }
@@ -414,18 +414,18 @@ static bool free_name(struct sim *sim, uint32_t *out)
 }
 
 /* A pod that is about to be created; NULL: there are enough of them. */
-static struct truth_pod *begin_pod(struct sim *sim, struct draw *draw, const struct shape *shape)
+static struct model_pod *begin_pod(struct sim *sim, struct draw *draw, const struct shape *shape)
 {
-    struct truth *truth = &sim->truth;
+    struct model *model = &sim->model;
     uint32_t name;
 
-    if (truth->pods == TRUTH_PODS || !free_name(sim, &name))
+    if (model->pods == TRUTH_PODS || !free_name(sim, &name))
         return NULL;
-    struct truth_pod *pod = &truth->pod[truth->pods++];
-    *pod = (struct truth_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
+    struct model_pod *pod = &model->pod[model->pods++];
+    *pod = (struct model_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
     pod->asked_version = sim->daemon.applied_nodes;
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
-                       ? 1U << draw_below(draw, sim->truth.nodes)
+                       ? 1U << draw_below(draw, sim->model.nodes)
                        : TRUTH_ANY;
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
                                       : 1U << draw_below(draw, sim->rules.schedulers);
@@ -436,7 +436,7 @@ static struct truth_pod *begin_pod(struct sim *sim, struct draw *draw, const str
 static void create_pod(struct sim *sim, struct draw *draw, const struct shape *shape,
                        const char *node, const char *note)
 {
-    struct truth_pod *pod = begin_pod(sim, draw, shape);
+    struct model_pod *pod = begin_pod(sim, draw, shape);
     char text[16];
 
     if (pod == NULL)
@@ -447,22 +447,22 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
         json_object_set_new(notes, "milligpu.io/allocation", json_string(note));
     (void)snprintf(text, sizeof text, "p%u", pod->name);
     const int status =
-        world_request_json(sim, "POST", pods_path,
-                           json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind",
-                                     "Pod", "metadata", "name", text, "namespace", "default",
-                                     "annotations", notes, "spec", spec_object(shape, node)));
+        core_request_json(sim, "POST", pods_path,
+                          json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind",
+                                    "Pod", "metadata", "name", text, "namespace", "default",
+                                    "annotations", notes, "spec", spec_object(shape, node)));
     if (status != 201)
         sim_violation(sim, "the fake API server does not take pod %s: %d", text, status);
     sim_say(sim, "p%u (%s) comes%s%s", pod->name, shape->word, node[0] != '\0' ? ", bound to " : "",
             node);
 }
 
-static void pod_path(const struct truth_pod *pod, const char *rest, char path[160])
+static void pod_path(const struct model_pod *pod, const char *rest, char path[160])
 {
     (void)snprintf(path, 160, "%s/p%u%s", pods_path, pod->name, rest);
 }
 
-static void delete_pod(struct sim *sim, const struct truth_pod *pod, bool at_once)
+static void delete_pod(struct sim *sim, const struct model_pod *pod, bool at_once)
 {
     char path[160];
 
@@ -471,7 +471,7 @@ static void delete_pod(struct sim *sim, const struct truth_pod *pod, bool at_onc
     sim_say(sim, "p%u is deleted%s", pod->name, at_once ? " at once" : "");
 }
 
-static void end_pod(struct sim *sim, const struct truth_pod *pod, bool well)
+static void end_pod(struct sim *sim, const struct model_pod *pod, bool well)
 {
     char path[160];
 
@@ -483,35 +483,35 @@ static void end_pod(struct sim *sim, const struct truth_pod *pod, bool well)
     sim_say(sim, "p%u ends", pod->name);
 }
 
-static struct truth_pod *some_pod(struct sim *sim, struct draw *draw)
+static struct model_pod *some_pod(struct sim *sim, struct draw *draw)
 {
-    if (sim->truth.pods == 0)
+    if (sim->model.pods == 0)
         return NULL;
-    struct truth_pod *pod = &sim->truth.pod[draw_below(draw, sim->truth.pods)];
+    struct model_pod *pod = &sim->model.pod[draw_below(draw, sim->model.pods)];
     return pod->there ? pod : NULL;
 }
 
-void world_evict(struct sim *sim, struct truth_pod *pod)
+void core_evict(struct sim *sim, struct model_pod *pod)
 {
     delete_pod(sim, pod, false);
     pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
 }
 
-bool world_makes_room(struct sim *sim, const struct truth_pod *pod)
+bool core_makes_room(struct sim *sim, const struct model_pod *pod)
 {
-    const uint32_t from = draw_below(&sim->draw, sim->truth.pods);
+    const uint32_t from = draw_below(&sim->draw, sim->model.pods);
     uint32_t ended = 0;
 
-    if (!pod->shape->grantable || judge_fits_somewhere(sim, pod))
+    if (!pod->shape->grantable || oracle_fits_somewhere(sim, pod))
         return false;
-    for (uint32_t k = 0; k < sim->truth.pods && ended < MAKE_ROOM; k++) {
-        struct truth_pod *other = &sim->truth.pod[(from + k) % sim->truth.pods];
-        if (!truth_alive(other) || !other->ours || other->shares == 0)
+    for (uint32_t k = 0; k < sim->model.pods && ended < MAKE_ROOM; k++) {
+        struct model_pod *other = &sim->model.pod[(from + k) % sim->model.pods];
+        if (!model_alive(other) || !other->ours || other->shares == 0)
             continue;
         end_pod(sim, other, true);
         other->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 20000);
         ended++;
-        if (judge_fits_somewhere(sim, pod)) {
+        if (oracle_fits_somewhere(sim, pod)) {
             sim_met("pod/makes_room");
             return true;
         }
@@ -519,7 +519,7 @@ bool world_makes_room(struct sim *sim, const struct truth_pod *pod)
     return false;
 }
 
-static void kubelet(struct sim *sim, struct truth_pod *pod)
+static void kubelet(struct sim *sim, struct model_pod *pod)
 {
     struct draw *draw = &sim->draw;
     const uint32_t what = draw_below(draw, 10);
@@ -533,26 +533,26 @@ static void kubelet(struct sim *sim, struct truth_pod *pod)
         pod->kubelet_ms = sim->now_ms + draw_between(draw, 10, 20000);
         sim_met("pod/ended");
     } else {
-        world_evict(sim, pod);
+        core_evict(sim, pod);
         sim_met("pod/terminating");
     }
 }
 
-void world_kubelets(struct sim *sim)
+void core_kubelets(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        struct truth_pod *pod = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        struct model_pod *pod = &sim->model.pod[i];
         if (pod->there && pod->kubelet_ms != 0 && sim->now_ms >= pod->kubelet_ms)
             kubelet(sim, pod);
     }
 }
 
-int64_t world_next(const struct sim *sim)
+int64_t core_next(const struct sim *sim)
 {
     int64_t next = INT64_MAX;
 
-    for (uint32_t i = 0; i < sim->truth.pods; i++) {
-        const struct truth_pod *pod = &sim->truth.pod[i];
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
         if (pod->there && pod->kubelet_ms != 0 && pod->kubelet_ms < next)
             next = pod->kubelet_ms;
     }
@@ -564,7 +564,7 @@ int64_t world_next(const struct sim *sim)
 static const char *forged(struct sim *sim, struct draw *draw, const struct shape *shape,
                           char out[256])
 {
-    const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
+    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
     const char *gpu = node->is.gpu[draw_below(draw, node->is.gpus)].id;
     const char *container = shape->wants > 0 ? shape->want[0].container : "c";
     const uint32_t milli = shape->wants > 0 ? shape->want[0].milli : 100;
@@ -601,7 +601,7 @@ static const char *forged(struct sim *sim, struct draw *draw, const struct shape
 }
 
 /* Nothing of ours; but the pod has another version. */
-static void write_something(struct sim *sim, struct draw *draw, const struct truth_pod *pod)
+static void write_something(struct sim *sim, struct draw *draw, const struct model_pod *pod)
 {
     char path[160];
     char number[16];
@@ -610,23 +610,23 @@ static void write_something(struct sim *sim, struct draw *draw, const struct tru
         return;
     pod_path(pod, "", path);
     (void)snprintf(number, sizeof number, "%u", draw_below(draw, 1000000));
-    (void)world_request_json(
+    (void)core_request_json(
         sim, "PATCH", path,
         json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "example.com/touched", number));
     sim_met("tenant/touches");
 }
 
-static bool is_shape(const struct truth_pod *pod, const char *word)
+static bool is_shape(const struct model_pod *pod, const char *word)
 {
     return strcmp(pod->shape->word, word) == 0;
 }
 
 /* The youngest that waits and asks for one GPU or two halves; NULL: none. */
-static struct truth_pod *who_may_ask_otherwise(struct sim *sim)
+static struct model_pod *who_may_ask_otherwise(struct sim *sim)
 {
-    for (uint32_t i = sim->truth.pods; i > 0; i--) {
-        struct truth_pod *pod = &sim->truth.pod[i - 1];
-        if (truth_alive(pod) && pod->node[0] == '\0' &&
+    for (uint32_t i = sim->model.pods; i > 0; i--) {
+        struct model_pod *pod = &sim->model.pod[i - 1];
+        if (model_alive(pod) && pod->node[0] == '\0' &&
             (is_shape(pod, "1000") || is_shape(pod, "1000over2")))
             return pod;
     }
@@ -636,17 +636,17 @@ static struct truth_pod *who_may_ask_otherwise(struct sim *sim)
 /* One GPU, or two halves: what it gets is what it asks for in the version that is bound. */
 static void ask_otherwise(struct sim *sim)
 {
-    struct truth_pod *pod = who_may_ask_otherwise(sim);
+    struct model_pod *pod = who_may_ask_otherwise(sim);
     char path[160];
 
     if (pod == NULL)
         return;
     const bool one = is_shape(pod, "1000");
-    for (uint32_t i = 0; i < truth_shapes; i++)
-        if (strcmp(truth_shape[i].word, one ? "1000over2" : "1000") == 0)
-            pod->shape = &truth_shape[i];
+    for (uint32_t i = 0; i < model_shapes; i++)
+        if (strcmp(model_shape[i].word, one ? "1000over2" : "1000") == 0)
+            pod->shape = &model_shape[i];
     pod_path(pod, "", path);
-    (void)world_request_json(
+    (void)core_request_json(
         sim, "PATCH", path,
         one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
             : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
@@ -659,9 +659,9 @@ static void ask_otherwise(struct sim *sim)
 static void hostile_stranger(struct sim *sim, struct draw *draw, const char *node)
 {
     const struct shape *shape = draw_chance(draw, 300)
-                                    ? &truth_squatter[draw_below(draw, truth_squatters)]
-                                    : &truth_shape[draw_below(draw, 7)]; /* one amount */
-    struct truth_pod *pod = begin_pod(sim, draw, shape);
+                                    ? &model_squatter[draw_below(draw, model_squatters)]
+                                    : &model_shape[draw_below(draw, 7)]; /* one amount */
+    struct model_pod *pod = begin_pod(sim, draw, shape);
     char name[16];
     char milli[16];
     const char *const amount[] = {milli};
@@ -691,7 +691,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
 }
 
 /* Of a pod that is bound: what it holds it holds. */
-static void hostile_edit(struct sim *sim, struct draw *draw, struct truth_pod *pod)
+static void hostile_edit(struct sim *sim, struct draw *draw, struct model_pod *pod)
 {
     char path[160];
     struct strbuf body;
@@ -716,8 +716,8 @@ static void squat(struct sim *sim, struct draw *draw, const char *node)
 
     for (uint32_t i = 0; i < pods; i++)
         create_pod(sim, draw,
-                   draw_chance(draw, 700) ? &truth_squatter[draw_below(draw, truth_squatters)]
-                                          : &truth_shape[draw_below(draw, truth_shapes)],
+                   draw_chance(draw, 700) ? &model_squatter[draw_below(draw, model_squatters)]
+                                          : &model_shape[draw_below(draw, model_shapes)],
                    node, "");
     sim_met("tenant/squats");
 }
@@ -726,9 +726,9 @@ static void tenant(struct sim *sim, struct draw *draw)
 {
     char note[256];
     char path[160];
-    const struct shape *shape = &truth_shape[draw_below(draw, truth_shapes)];
-    const struct truth_node *node = &sim->truth.node[draw_below(draw, sim->truth.nodes)];
-    struct truth_pod *pod = some_pod(sim, draw);
+    const struct shape *shape = &model_shape[draw_below(draw, model_shapes)];
+    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    struct model_pod *pod = some_pod(sim, draw);
 
     switch (draw_below(draw, 9)) {
     case 0:
@@ -763,10 +763,10 @@ static void tenant(struct sim *sim, struct draw *draw)
             return;
         pod_path(pod, "", path);
         pod->strange = true;
-        (void)world_request_json(sim, "PATCH", path,
-                                 json_pack("{s:{s:{s:s}}}", "metadata", "annotations",
-                                           "milligpu.io/allocation",
-                                           forged(sim, draw, pod->shape, note)));
+        (void)core_request_json(sim, "PATCH", path,
+                                json_pack("{s:{s:{s:s}}}", "metadata", "annotations",
+                                          "milligpu.io/allocation",
+                                          forged(sim, draw, pod->shape, note)));
         sim_met("tenant/rewrites");
     }
 }
@@ -859,15 +859,15 @@ static void users(struct sim *sim, struct draw *draw)
     if (what < 8) {
         const uint32_t pods = draw_chance(draw, 100) ? 1 + draw_below(draw, 12) : 1;
         for (uint32_t i = 0; i < pods; i++)
-            create_pod(sim, draw, &truth_shape[draw_below(draw, truth_shapes)], "", "");
+            create_pod(sim, draw, &model_shape[draw_below(draw, model_shapes)], "", "");
         return;
     }
-    const struct truth_pod *pod = some_pod(sim, draw);
+    const struct model_pod *pod = some_pod(sim, draw);
     if (pod != NULL)
         delete_pod(sim, pod, draw_chance(draw, 300));
 }
 
-void world_crowd(struct sim *sim)
+void core_crowd(struct sim *sim)
 {
     struct strbuf out;
     char body[256];
@@ -884,18 +884,18 @@ void world_crowd(struct sim *sim)
     }
 }
 
-void world_begin(struct sim *sim)
+void core_begin(struct sim *sim)
 {
-    sim->truth.nodes = sim->rules.nodes;
+    sim->model.nodes = sim->rules.nodes;
     /* The last by name is the oldest. */
-    for (uint32_t i = sim->truth.nodes; i > 0; i--) {
+    for (uint32_t i = sim->model.nodes; i > 0; i--) {
         begin_node(sim, i - 1);
         sim->wall_ms += NODE_AGE_MS;
     }
     copies_begin(sim);
 }
 
-void world_step(struct sim *sim, struct draw *draw)
+void core_step(struct sim *sim, struct draw *draw)
 {
     const uint32_t dice = draw_below(draw, 1000);
     uint32_t sum = sim->rules.crash_per_mille;
@@ -916,7 +916,7 @@ void world_step(struct sim *sim, struct draw *draw)
     }
     sum += sim->rules.odd_per_mille;
     if (dice < sum) {
-        world_odd_node(sim, draw);
+        core_odd_node(sim, draw);
         return;
     }
     sum += sim->rules.tenant_per_mille;
@@ -930,7 +930,7 @@ void world_step(struct sim *sim, struct draw *draw)
         users(sim, draw);
 }
 
-void world_calm(struct sim *sim)
+void core_calm(struct sim *sim)
 {
     disk_fail(0, 0, 0, false);
     disk_cut_before(0);
@@ -939,9 +939,9 @@ void world_calm(struct sim *sim)
     sim_api_outage(sim->api, sim->now_ms);
 }
 
-void world_end_all(struct sim *sim)
+void core_end_all(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->truth.pods; i++)
-        if (sim->truth.pod[i].there)
-            delete_pod(sim, &sim->truth.pod[i], true);
+    for (uint32_t i = 0; i < sim->model.pods; i++)
+        if (sim->model.pod[i].there)
+            delete_pod(sim, &sim->model.pod[i], true);
 }

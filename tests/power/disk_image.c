@@ -1,4 +1,4 @@
-#include "platter.h"
+#include "disk_image.h"
 
 #include <string.h>
 
@@ -25,26 +25,26 @@ uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
     return mix(rest[0] ^ hash, rest[1] ^ UINT64_C(0x8ebc6af09c88c6e3));
 }
 
-void platter_init(struct platter *platter, const struct trace *trace)
+void disk_image_init(struct disk_image *image, const struct trace *trace)
 {
-    *platter = (struct platter){.trace = trace};
+    *image = (struct disk_image){.trace = trace};
 }
 
-void platter_done(struct platter *platter)
+void disk_image_done(struct disk_image *image)
 {
-    for (size_t i = 0; i < platter->files; i++) {
-        struct platter_file *file = &platter->file[i];
+    for (size_t i = 0; i < image->files; i++) {
+        struct disk_image_file *file = &image->file[i];
         xfree(file->base);
         xfree(file->now);
         xfree(file->block);
         xfree(file->touched);
         xfree(file->touch);
     }
-    xfree(platter->file);
-    xfree(platter->change);
+    xfree(image->file);
+    xfree(image->change);
 }
 
-static void reserve(struct platter_file *file, size_t len)
+static void reserve(struct disk_image_file *file, size_t len)
 {
     if (len <= file->room)
         return;
@@ -64,19 +64,18 @@ static void reserve(struct platter_file *file, size_t len)
     file->room = room;
 }
 
-static struct platter_file *file_of(struct platter *platter, uint32_t number)
+static struct disk_image_file *file_of(struct disk_image *image, uint32_t number)
 {
-    while (platter->files <= number) {
-        platter->file =
-            xgrow(platter->file, platter->files, &platter->file_room, sizeof *platter->file);
-        platter->file[platter->files] =
-            (struct platter_file){.number = (uint32_t)platter->files, .lowest = SIZE_MAX};
-        platter->files++;
+    while (image->files <= number) {
+        image->file = xgrow(image->file, image->files, &image->file_room, sizeof *image->file);
+        image->file[image->files] =
+            (struct disk_image_file){.number = (uint32_t)image->files, .lowest = SIZE_MAX};
+        image->files++;
     }
-    return &platter->file[number];
+    return &image->file[number];
 }
 
-static void touch(struct platter_file *file, size_t from, size_t to)
+static void touch(struct disk_image_file *file, size_t from, size_t to)
 {
     for (size_t i = from / PLATTER_SECTOR; i * PLATTER_SECTOR < to; i++) {
         if (file->touched[i])
@@ -86,7 +85,7 @@ static void touch(struct platter_file *file, size_t from, size_t to)
     }
 }
 
-static void resize(struct platter_file *file, size_t len)
+static void resize(struct disk_image_file *file, size_t len)
 {
     const size_t low = len < file->now_len ? len : file->now_len;
     const size_t high = len < file->now_len ? file->now_len : len;
@@ -97,7 +96,7 @@ static void resize(struct platter_file *file, size_t len)
     file->now_len = len;
 }
 
-static void apply(struct platter_file *file, const struct trace *trace,
+static void apply(struct disk_image_file *file, const struct trace *trace,
                   const struct trace_event *event, size_t len)
 {
     if (event->kind == DISK_CUT_OFF) {
@@ -110,13 +109,13 @@ static void apply(struct platter_file *file, const struct trace *trace,
     touch(file, event->at, event->at + len);
 }
 
-static uint64_t block_hash(const struct platter_file *file, size_t i)
+static uint64_t block_hash(const struct disk_image_file *file, size_t i)
 {
     const size_t at = i * PLATTER_SECTOR;
     return at < file->now_len ? hash_bytes(file->now + at, PLATTER_SECTOR, i + 1) : 0;
 }
 
-static void rehash(struct platter_file *file)
+static void rehash(struct disk_image_file *file)
 {
     file->hash = file->base_hash;
     for (size_t i = 0; i < file->touches; i++) {
@@ -125,7 +124,7 @@ static void rehash(struct platter_file *file)
     }
 }
 
-static void revert(struct platter_file *file)
+static void revert(struct disk_image_file *file)
 {
     for (size_t i = 0; i < file->touches; i++) {
         const size_t at = file->touch[i] * PLATTER_SECTOR;
@@ -138,7 +137,7 @@ static void revert(struct platter_file *file)
 }
 
 /* What is built becomes what is synced. */
-static void settle(struct platter_file *file)
+static void settle(struct disk_image_file *file)
 {
     for (size_t i = 0; i < file->touches; i++) {
         const size_t block = file->touch[i];
@@ -157,7 +156,7 @@ static void settle(struct platter_file *file)
     file->lowest = SIZE_MAX;
 }
 
-static void name(struct platter_name *names, size_t *count, const char *is, int file)
+static void name(struct disk_image_name *names, size_t *count, const char *is, int file)
 {
     for (size_t i = 0; i < *count; i++) {
         if (strcmp(names[i].name, is) != 0)
@@ -166,10 +165,10 @@ static void name(struct platter_name *names, size_t *count, const char *is, int 
         return;
     }
     must(*count < PLATTER_NAMES);
-    names[(*count)++] = (struct platter_name){is, file};
+    names[(*count)++] = (struct disk_image_name){is, file};
 }
 
-static void apply_name(struct platter_name *names, size_t *count, const struct trace *trace,
+static void apply_name(struct disk_image_name *names, size_t *count, const struct trace *trace,
                        const struct trace_event *event)
 {
     const char *is = trace->bytes.data + event->from;
@@ -183,38 +182,38 @@ static bool is_name(const struct trace_event *event)
     return event->kind == DISK_NAMED || event->kind == DISK_UNNAMED || event->kind == DISK_RENAMED;
 }
 
-static void synced(struct platter *platter, const struct trace_event *sync)
+static void synced(struct disk_image *image, const struct trace_event *sync)
 {
-    const struct trace *trace = platter->trace;
+    const struct trace *trace = image->trace;
     const bool folder = sync->kind == DISK_SYNCED_FOLDER;
     size_t kept = 0;
 
-    for (size_t i = 0; i < platter->changes; i++) {
-        const struct trace_event *event = &trace->event[platter->change[i]];
+    for (size_t i = 0; i < image->changes; i++) {
+        const struct trace_event *event = &trace->event[image->change[i]];
         if (folder && is_name(event))
-            apply_name(platter->base, &platter->bases, trace, event);
+            apply_name(image->base, &image->bases, trace, event);
         else if (!folder && !is_name(event) && event->file == sync->file)
-            apply(file_of(platter, event->file), trace, event, event->len);
+            apply(file_of(image, event->file), trace, event, event->len);
         else
-            platter->change[kept++] = platter->change[i];
+            image->change[kept++] = image->change[i];
     }
-    platter->changes = kept;
+    image->changes = kept;
     if (!folder)
-        settle(file_of(platter, sync->file));
+        settle(file_of(image, sync->file));
 }
 
-void platter_step(struct platter *platter, size_t at)
+void disk_image_step(struct disk_image *image, size_t at)
 {
-    const struct trace_event *event = &platter->trace->event[at];
+    const struct trace_event *event = &image->trace->event[at];
 
     if (event->kind == DISK_SYNCED || event->kind == DISK_SYNCED_FOLDER) {
-        synced(platter, event);
+        synced(image, event);
         return;
     }
-    platter->change =
-        xgrow(platter->change, platter->changes, &platter->change_room, sizeof *platter->change);
-    platter->change[platter->changes++] = at;
-    struct platter_file *file = file_of(platter, event->file);
+    image->change =
+        xgrow(image->change, image->changes, &image->change_room, sizeof *image->change);
+    image->change[image->changes++] = at;
+    struct disk_image_file *file = file_of(image, event->file);
     if (is_name(event))
         return;
     file->unsynced++;
@@ -222,58 +221,58 @@ void platter_step(struct platter *platter, size_t at)
         file->lowest = event->at;
 }
 
-size_t platter_tears(const struct platter *platter, size_t i)
+size_t disk_image_tears(const struct disk_image *image, size_t i)
 {
-    const struct trace_event *event = &platter->trace->event[platter->change[i]];
+    const struct trace_event *event = &image->trace->event[image->change[i]];
     if (event->kind != DISK_WROTE || event->len == 0)
         return 0;
     return (event->at + event->len - 1) / PLATTER_SECTOR - event->at / PLATTER_SECTOR;
 }
 
-void platter_build(struct platter *platter, const bool *keep, size_t torn, size_t tear)
+void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, size_t tear)
 {
-    const struct trace *trace = platter->trace;
+    const struct trace *trace = image->trace;
 
-    memcpy(platter->now, platter->base, sizeof platter->base);
-    platter->nows = platter->bases;
-    for (size_t i = 0; i < platter->changes; i++) {
-        const struct trace_event *event = &trace->event[platter->change[i]];
+    memcpy(image->now, image->base, sizeof image->base);
+    image->nows = image->bases;
+    for (size_t i = 0; i < image->changes; i++) {
+        const struct trace_event *event = &trace->event[image->change[i]];
         if (!keep[i] && i != torn)
             continue;
         if (is_name(event)) {
-            apply_name(platter->now, &platter->nows, trace, event);
+            apply_name(image->now, &image->nows, trace, event);
             continue;
         }
         const size_t until = (event->at / PLATTER_SECTOR + 1 + tear) * PLATTER_SECTOR;
-        apply(file_of(platter, event->file), trace, event,
+        apply(file_of(image, event->file), trace, event,
               i == torn ? until - event->at : event->len);
     }
-    for (size_t i = 0; i < platter->files; i++)
-        rehash(&platter->file[i]);
+    for (size_t i = 0; i < image->files; i++)
+        rehash(&image->file[i]);
 }
 
-void platter_forget(struct platter *platter)
+void disk_image_forget(struct disk_image *image)
 {
-    for (size_t i = 0; i < platter->files; i++)
-        revert(&platter->file[i]);
+    for (size_t i = 0; i < image->files; i++)
+        revert(&image->file[i]);
 }
 
-const struct platter_file *platter_find(const struct platter *platter, const char *is)
+const struct disk_image_file *disk_image_find(const struct disk_image *image, const char *is)
 {
-    for (size_t i = 0; i < platter->nows; i++)
-        if (platter->now[i].file >= 0 && strcmp(platter->now[i].name, is) == 0)
-            return &platter->file[platter->now[i].file];
+    for (size_t i = 0; i < image->nows; i++)
+        if (image->now[i].file >= 0 && strcmp(image->now[i].name, is) == 0)
+            return &image->file[image->now[i].file];
     return NULL;
 }
 
-uint64_t platter_hash(const struct platter *platter)
+uint64_t disk_image_hash(const struct disk_image *image)
 {
     uint64_t hash = 0;
-    for (size_t i = 0; i < platter->nows; i++) {
-        const struct platter_name *is = &platter->now[i];
+    for (size_t i = 0; i < image->nows; i++) {
+        const struct disk_image_name *is = &image->now[i];
         if (is->file < 0)
             continue;
-        const struct platter_file *file = &platter->file[is->file];
+        const struct disk_image_file *file = &image->file[is->file];
         const uint64_t whole[3] = {file->hash, file->now_len, 0};
         hash += hash_bytes(whole, sizeof whole, hash_bytes(is->name, strlen(is->name), 7));
     }

@@ -1,4 +1,4 @@
-#include "support/world.h"
+#include "support/core_fixture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,95 +6,95 @@
 #include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
 
-void world_init(struct world *world)
+void core_init(struct core_fixture *core)
 {
-    *world = (struct world){.ledger = ledger_new(), .now_ms = 1000};
-    arena_init(&world->arena);
+    *core = (struct core_fixture){.ledger = ledger_new(), .now_ms = 1000};
+    arena_init(&core->arena);
 }
 
-void world_run_until_idle(struct world *world)
+void core_run_until_idle(struct core_fixture *core)
 {
-    while (world->dones > 0)
-        change_done(&world->done[--world->dones]);
+    while (core->dones > 0)
+        change_done(&core->done[--core->dones]);
 }
 
-void world_done(struct world *world)
+void core_done(struct core_fixture *core)
 {
-    world_run_until_idle(world);
-    xfree(world->done);
-    ledger_free(world->ledger);
-    arena_done(&world->arena);
+    core_run_until_idle(core);
+    xfree(core->done);
+    ledger_free(core->ledger);
+    arena_done(&core->arena);
 }
 
-int world_set_up(void **state)
+int core_set_up(void **state)
 {
-    static struct world world;
-    world_init(&world);
-    *state = &world;
+    static struct core_fixture core;
+    core_init(&core);
+    *state = &core;
     return 0;
 }
 
-int world_tear_down(void **state)
+int core_tear_down(void **state)
 {
-    world_done(*state);
+    core_done(*state);
     return 0;
 }
 
-enum verdict world_do(struct world *world, const struct command *command)
+enum verdict core_do(struct core_fixture *core, const struct command *command)
 {
     struct command mine = *command;
     struct change change;
 
     if (mine.at_ms == 0)
-        mine.at_ms = ++world->now_ms;
-    const enum verdict verdict = ledger_decide(world->ledger, &mine, &change);
+        mine.at_ms = ++core->now_ms;
+    const enum verdict verdict = ledger_decide(core->ledger, &mine, &change);
     must(verdict == change.verdict);
-    world->reason = change.reason;
+    core->reason = change.reason;
     if (verdict == VERDICT_OK) {
-        ledger_apply(world->ledger, &change);
-        world->done = xgrow(world->done, world->dones, &world->capacity, sizeof *world->done);
-        world->done[world->dones++] = change;
+        ledger_apply(core->ledger, &change);
+        core->done = xgrow(core->done, core->dones, &core->capacity, sizeof *core->done);
+        core->done[core->dones++] = change;
     }
-    ledger_assert_valid(world->ledger);
+    ledger_assert_valid(core->ledger);
     return verdict;
 }
 
-enum verdict world_do_quickly(struct world *world, const struct command *command)
+enum verdict core_do_quickly(struct core_fixture *core, const struct command *command)
 {
     struct change change;
-    const enum verdict verdict = ledger_decide(world->ledger, command, &change);
+    const enum verdict verdict = ledger_decide(core->ledger, command, &change);
 
-    world->reason = change.reason;
+    core->reason = change.reason;
     if (verdict == VERDICT_OK)
-        ledger_apply(world->ledger, &change);
+        ledger_apply(core->ledger, &change);
     change_done(&change);
     return verdict;
 }
 
-void world_show_quickly(struct world *world, const char *node, const struct world_gpu *gpu,
-                        uint32_t gpus)
+void core_show_quickly(struct core_fixture *core, const char *node, const struct core_gpu *gpu,
+                       uint32_t gpus)
 {
     const struct command command = {.kind = COMMAND_NODE,
-                                    .at_ms = world->now_ms,
+                                    .at_ms = core->now_ms,
                                     .node = node,
-                                    .inventory = world_inventory(world, node, "uid", gpu, gpus)};
-    const enum verdict verdict = world_do_quickly(world, &command);
+                                    .inventory = core_inventory(core, node, "uid", gpu, gpus)};
+    const enum verdict verdict = core_do_quickly(core, &command);
     must(verdict == VERDICT_OK || verdict == VERDICT_SAME);
 }
 
-void world_undo(struct world *world)
+void core_undo(struct core_fixture *core)
 {
-    must(world->dones > 0);
-    struct change *change = &world->done[--world->dones];
-    ledger_undo(world->ledger, change);
+    must(core->dones > 0);
+    struct change *change = &core->done[--core->dones];
+    ledger_undo(core->ledger, change);
     change_done(change);
-    ledger_assert_valid(world->ledger);
+    ledger_assert_valid(core->ledger);
 }
 
-struct inventory *world_inventory(struct world *world, const char *node, const char *uid,
-                                  const struct world_gpu *gpu, uint32_t gpus)
+struct inventory *core_inventory(struct core_fixture *core, const char *node, const char *uid,
+                                 const struct core_gpu *gpu, uint32_t gpus)
 {
-    struct arena *arena = &world->arena;
+    struct arena *arena = &core->arena;
     struct inventory *inventory = arena_alloc(arena, sizeof *inventory);
 
     inventory->node = arena_copy(arena, text_of(node));
@@ -119,14 +119,14 @@ struct inventory *world_inventory(struct world *world, const char *node, const c
     return inventory;
 }
 
-enum verdict world_node(struct world *world, const char *node, const struct world_gpu *gpu,
-                        uint32_t gpus)
+enum verdict core_node(struct core_fixture *core, const char *node, const struct core_gpu *gpu,
+                       uint32_t gpus)
 {
     const struct command command = {
         .kind = COMMAND_NODE,
-        .inventory = world_inventory(world, node, "node-uid", gpu, gpus),
+        .inventory = core_inventory(core, node, "node-uid", gpu, gpus),
     };
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
 static void add_want(struct arena *arena, struct request *request, const char *word)
@@ -152,20 +152,20 @@ static void add_want(struct arena *arena, struct request *request, const char *w
     request->wants++;
 }
 
-struct request *world_request(struct world *world, const char *words)
+struct request *core_request(struct core_fixture *core, const char *words)
 {
-    struct request *request = arena_alloc(&world->arena, sizeof *request);
-    request->want = arena_array(&world->arena, CONTAINERS_MAX, sizeof *request->want);
+    struct request *request = arena_alloc(&core->arena, sizeof *request);
+    request->want = arena_array(&core->arena, CONTAINERS_MAX, sizeof *request->want);
     for (const char *word = words; word != NULL; word = strchr(word, '+')) {
         word += *word == '+';
-        add_want(&world->arena, request, word);
+        add_want(&core->arena, request, word);
     }
     return request;
 }
 
-struct pod *world_pod(struct world *world, const char *uid, const char *node)
+struct pod *core_pod(struct core_fixture *core, const char *uid, const char *node)
 {
-    struct arena *arena = &world->arena;
+    struct arena *arena = &core->arena;
     struct pod *pod = arena_alloc(arena, sizeof *pod);
 
     pod->uid = arena_copy(arena, text_of(uid));
@@ -177,9 +177,9 @@ struct pod *world_pod(struct world *world, const char *uid, const char *node)
     return pod;
 }
 
-void world_note(struct world *world, struct pod *pod, const char *lines)
+void core_note(struct core_fixture *core, struct pod *pod, const char *lines)
 {
-    struct arena *arena = &world->arena;
+    struct arena *arena = &core->arena;
 
     pod->annotation = NOTE_OK;
     pod->note_text = arena_copy(arena, text_of(lines));
@@ -197,8 +197,8 @@ void world_note(struct world *world, struct pod *pod, const char *lines)
     }
 }
 
-enum verdict world_reserve_for(struct world *world, const char *uid, const char *node,
-                               const struct request *request)
+enum verdict core_reserve_for(struct core_fixture *core, const char *uid, const char *node,
+                              const struct request *request)
 {
     const struct command command = {
         .kind = COMMAND_RESERVE,
@@ -208,22 +208,22 @@ enum verdict world_reserve_for(struct world *world, const char *uid, const char 
         .node = node,
         .request = request,
     };
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
-enum verdict world_reserve(struct world *world, const char *uid, const char *node,
-                           const char *words)
+enum verdict core_reserve(struct core_fixture *core, const char *uid, const char *node,
+                          const char *words)
 {
-    return world_reserve_for(world, uid, node, world_request(world, words));
+    return core_reserve_for(core, uid, node, core_request(core, words));
 }
 
 /* The containers of a pod that asks this; and what it asks, as the daemon reads it. */
-static const struct request *request_of_bound(struct world *world, struct pod *pod,
+static const struct request *request_of_bound(struct core_fixture *core, struct pod *pod,
                                               const char *words)
 {
     static const struct request_rules rules = {.resource = "nvidia.com/vgpu"};
-    struct arena *arena = &world->arena;
-    const struct request *asked = world_request(world, words);
+    struct arena *arena = &core->arena;
+    const struct request *asked = core_request(core, words);
     struct request *request = arena_alloc(arena, sizeof *request);
     struct refusal refusal;
 
@@ -244,7 +244,7 @@ static const struct request *request_of_bound(struct world *world, struct pod *p
     return request;
 }
 
-enum verdict world_adopt(struct world *world, const struct pod *pod, const char *words)
+enum verdict core_adopt(struct core_fixture *core, const struct pod *pod, const char *words)
 {
     struct pod asking = *pod;
     const struct command command = {
@@ -254,20 +254,20 @@ enum verdict world_adopt(struct world *world, const struct pod *pod, const char 
         .name = pod->name,
         .node = pod->node,
         .pod = &asking,
-        .request = words != NULL ? request_of_bound(world, &asking, words) : NULL,
+        .request = words != NULL ? request_of_bound(core, &asking, words) : NULL,
     };
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
-enum verdict world_step(struct world *world, enum command_kind kind, const char *uid)
+enum verdict core_step(struct core_fixture *core, enum command_kind kind, const char *uid)
 {
     const struct command command = {.kind = kind, .uid = uid, .why = "test"};
-    return world_do(world, &command);
+    return core_do(core, &command);
 }
 
-const struct gpu *world_gpu(const struct world *world, const char *node, const char *id)
+const struct gpu *core_gpu(const struct core_fixture *core, const char *node, const char *id)
 {
-    const struct node *at = ledger_node(world->ledger, text_of(node));
+    const struct node *at = ledger_node(core->ledger, text_of(node));
     return at == NULL ? NULL : node_gpu(at, text_of(id));
 }
 
@@ -332,7 +332,7 @@ static char *dump(const struct node **node, size_t nodes)
     return strbuf_steal(&out);
 }
 
-char *world_dump(const struct ledger *ledger)
+char *core_dump(const struct ledger *ledger)
 {
     const struct node **node = NULL;
     size_t nodes = 0;
@@ -346,7 +346,7 @@ char *world_dump(const struct ledger *ledger)
     return dump(node, nodes);
 }
 
-char *world_dump_snapshot(const struct snapshot *snapshot)
+char *core_dump_snapshot(const struct snapshot *snapshot)
 {
     const struct node **node = NULL;
     size_t nodes = 0;
@@ -415,7 +415,7 @@ static void copy_allocation(struct ledger *copy, const struct allocation *alloca
     xfree(share);
 }
 
-struct ledger *world_copy(const struct ledger *ledger)
+struct ledger *core_copy(const struct ledger *ledger)
 {
     struct ledger *copy = ledger_new();
     const struct node *node;
