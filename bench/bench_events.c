@@ -394,7 +394,7 @@ enum kind {
 static const char *const kind_names[KINDS] = {
     "pod_added",     "pod_changed", "bind",          "outcome_bound",  "pod_bound", "pod_ended",
     "outcome_doubt", "doubt_ended", "pod_deleted",   "stranger_bound", "node_same", "node_changed",
-    "node_added",    "node_gone",   "drift_appears", "drift_heals",    "tick",      "tend_and_look",
+    "node_added",    "node_gone",   "drift_appears", "drift_heals",    "tick",      "idle_step",
 };
 
 struct costs {

@@ -155,7 +155,7 @@ static void measure_tentatives(struct scene *scene)
         series_add(&series, cpu_ns() - begun);
         settle(scene, i % WINDOWS);
     }
-    report(scene, &series, "fits_600_ghosts");
+    report(scene, &series, "fits_600_tentative");
     http_call_done(&call);
     drop_windows(window);
 }

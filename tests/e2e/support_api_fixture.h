@@ -1,9 +1,9 @@
 /*
  * support_api_fixture - the application behind a real listener, in steps that the test makes.
  *
- * Real parts: store, writer, informer, outbox, webhooks, the fake API server, three
- * listeners on loopback.  Writer and informer move only while api_fixture_run() does, so what a test sees
- * stands still.
+ * Real parts: store, writer, informer, outbox, webhooks, the fake API server, three listeners on
+ * loopback.  Writer and informer move only while api_fixture_run() does, so what a test sees stands
+ * still.
  */
 #ifndef MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 #define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
