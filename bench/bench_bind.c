@@ -13,9 +13,14 @@
 #include <time.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/writer.h"
 
-#include "app/informer.h"
-#include "app/writer.h"
 #include "cluster.h"
 #include "measure.h"
 #include "webhook_fixture.h"

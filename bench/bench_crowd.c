@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/api.h"
+#include "milligpu/hints.h"
+#include "milligpu/pod_cache.h"
 
-#include "app/api.h"
 #include "cluster.h"
 #include "measure.h"
 #include "webhook_fixture.h"

@@ -15,10 +15,13 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/store.h"
+#include "milligpu/writer.h"
 
-#include "app/message.h"
-#include "app/writer.h"
 #include "cluster.h"
 #include "measure.h"
 #include "webhook_fixture.h"
@@ -135,7 +138,7 @@ static void wake(void *ctx)
 static void no_result(void *user, struct message *take_message)
 {
     (void)user;
-    take_message->call = NULL;
+    take_message->reply.to = NULL;
     message_free(take_message);
 }
 
@@ -351,7 +354,7 @@ static struct message *bind_message(struct bench_daemon *daemon, uint32_t pod, u
     message->bind.node = arena_copy(&message->arena, text_of(host));
     message->deadline_ms = now_ms + 30000;
     daemon->call.status = 0;
-    message->call = &daemon->call;
+    message->reply.to = &daemon->call;
     return message;
 }
 

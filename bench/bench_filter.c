@@ -10,11 +10,12 @@
 #include <jansson.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/hints.h"
 
-#include "app/batch.h"
 #include "cluster.h"
 #include "measure.h"
 #include "webhook_fixture.h"
+#include "writer/batch.h"
 
 enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = 20, KINDS = 790 };
 

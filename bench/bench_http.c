@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
 
 #include "client.h"
 #include "cluster.h"

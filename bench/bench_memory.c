@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/store.h"
+#include "milligpu/view.h"
 
-#include "app/pod_cache.h"
-#include "app/view.h"
 #include "cluster.h"
 #include "measure.h"
 

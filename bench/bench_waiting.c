@@ -1,7 +1,8 @@
 /* What it costs the writer that a GPU came free while pods wait, none of which it helps. */
 #include <stdio.h>
 
-#include "app/hints.h"
+#include "milligpu/hints.h"
+
 #include "measure.h"
 
 /* A node whose GPUs do for one part of nine less than anybody waits with. */

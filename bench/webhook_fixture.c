@@ -1,7 +1,12 @@
 #include "webhook_fixture.h"
 
 #include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/kube.h"
 #include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 #include "cluster.h"
 

@@ -4,8 +4,11 @@
 #ifndef MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 #define MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 
-#include "app/app.h"
-#include "app/webhooks.h"
+#include "milligpu/app.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/webhooks.h"
+
 #include "support/fake_http.h"
 
 /* The parts of an app that are the same in every benchmark; it is ready to grant. */

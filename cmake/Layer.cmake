@@ -50,7 +50,7 @@ function(milligpu_benches folder)
         ${PROJECT_SOURCE_DIR}/tests/support/fake_http.c)
     target_include_directories(milligpu_bench
         PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(milligpu_bench PUBLIC milligpu_app
+    target_link_libraries(milligpu_bench PUBLIC milligpu_daemon
         PkgConfig::MICROHTTPD PkgConfig::GNUTLS PkgConfig::JANSSON PkgConfig::SQLITE3)
     foreach(source IN LISTS programs)
         get_filename_component(name ${source} NAME_WE)

@@ -1,7 +1,7 @@
 /*
  * wire_admin - what operators read over REST, as JSON.
  *
- * One encoder per shape; src/app/schemas.json says the same shapes to machines, and a test holds
+ * One encoder per shape; src/admin/schemas.json says the same shapes to machines, and a test holds
  * answers to it.  Amounts are thousandths and MiB, times RFC 3339 in UTC with milliseconds; a
  * time that is not known is left out.
  *

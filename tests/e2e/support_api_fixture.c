@@ -9,7 +9,14 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+#include "milligpu/http.h"
+#include "milligpu/kube.h"
 #include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 enum { PATIENCE_MS = 20000 };
 

@@ -8,10 +8,11 @@
 #ifndef MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 #define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 
-#include "app/api.h"
-#include "app/informer.h"
-#include "app/webhooks.h"
-#include "app/writer.h"
+#include "milligpu/api.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
 
 struct api_fixture {
     struct app app;

@@ -11,8 +11,9 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
+#include "milligpu/fake_apiserver.h"
 
-#include "app/api_internal.h"
+#include "admin/api_internal.h"
 #include "support_api_fixture.h"
 
 static int set_up(void **state)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "milligpu/doc.h"
+#include "milligpu/kube.h"
 
 #include "kube/config.h"
 #include "support.h"

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
 
-#include "app/message.h"
-#include "app/outbox.h"
 #include "support.h"
 
 static const struct wire_rules wire = {"nvidia.com/vgpu", "nvidia.com/gpu"};

@@ -9,7 +9,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "app/settings_internal.h"
+#include "settings/settings_internal.h"
 #include "support.h"
 
 /* A file that is only in memory: its name stays, its bytes change. */

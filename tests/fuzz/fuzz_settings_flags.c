@@ -9,7 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
 
-#include "app/settings_internal.h"
+#include "settings/settings_internal.h"
 #include "support.h"
 
 enum { WORDS_MAX = 24 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/kube.h"
 #include "milligpu/limits.h"
 #include "milligpu/reflector.h"
 #include "milligpu/strbuf.h"

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/wire_extender.h"
+
 #include "support_app.h"
 
 static void ask(struct core_fixture *core, struct http_call *call)

@@ -4,7 +4,13 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+#include "milligpu/kube.h"
 #include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 #include "support_pool.h"
 

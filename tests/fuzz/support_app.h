@@ -6,10 +6,12 @@
 #ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 
-#include "app/api.h"
-#include "app/informer.h"
-#include "app/webhooks.h"
-#include "app/writer.h"
+#include "milligpu/api.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
+
 #include "support.h"
 #include "support/fake_http.h"
 

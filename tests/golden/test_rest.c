@@ -13,9 +13,9 @@
 
 #include "milligpu/doc.h"
 
-#include "app/api_internal.h"
+#include "admin/api_internal.h"
 
-extern const char app_schemas_json[];
+extern const char admin_schemas_json[];
 
 /* --- REST.md --- */
 
@@ -24,7 +24,7 @@ static const char rest_head[] =
     "\n"
     "<!-- Written by UPDATE=1 build/dev/tests/golden.rest; do not edit. -->\n"
     "\n"
-    "From `src/app/routes.def` and `src/app/schemas.json`; for machines: `/openapi.json`.\n"
+    "From `src/admin/routes.def` and `src/admin/schemas.json`; for machines: `/openapi.json`.\n"
     "\n"
     "The admin port (`--admin-listen`, 127.0.0.1:8911) answers everything below; the probe port\n"
     "(`--probe-listen`) answers `/livez`, `/readyz` and `/metrics` only.  There is no login: the\n"
@@ -163,7 +163,7 @@ static void make_rest(struct strbuf *out)
         put_route(out, route);
     strbuf_str(out, "\n## Shapes\n");
     arena_init(&arena);
-    if (doc_parse_json(text_of(app_schemas_json), "schemas.json", &arena, &schemas, &err) < 0)
+    if (doc_parse_json(text_of(admin_schemas_json), "schemas.json", &arena, &schemas, &err) < 0)
         fail_msg("%s", err.text);
     for (const struct doc *schema = schemas->first; schema != NULL; schema = schema->next)
         put_schema(out, schema);

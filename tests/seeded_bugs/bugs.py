@@ -28,7 +28,7 @@ BUGS: List[Bug] = [
     Bug(
         "leak",
         "forget one release path: a Binding that is certainly void keeps its reservation",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "        command.kind = COMMAND_RELEASE;\n        command.why = asked",
         "        command.kind = COMMAND_CONFIRM;\n        command.why = asked",
         "sim 1-60",
@@ -44,7 +44,7 @@ BUGS: List[Bug] = [
     Bug(
         "reply_first",
         "swap commit and reply: the Binding goes out before the reservation is on disk",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "    if (batch_end(&writer->batch)) {\n        leave_over",
         "    const bool open = writer->batch.open;\n"
         "    writer->batch.open = false;\n"
@@ -110,7 +110,7 @@ BUGS: List[Bug] = [
     Bug(
         "one_look",
         "a refusal stands although room came free since its snapshot",
-        "src/app/webhooks.c",
+        "src/scheduler/webhooks.c",
         "question->last || view_capacity_generation(question->app->view) ==",
         "question->last || snapshot->capacity_generation > 0 || 1 ==",
         "sim 1-300",
@@ -118,7 +118,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_names",
         "the cache of refusals forgets which nodes were asked about",
-        "src/app/hints_answers.c",
+        "src/scheduler/hints_answers.c",
         "answer->names == key->names &&",
         "true &&",
         "sim 1-60",
@@ -126,7 +126,7 @@ BUGS: List[Bug] = [
     Bug(
         "room_first",
         "room that a batch gives is shown before its COMMIT",
-        "src/app/batch.c",
+        "src/writer/batch.c",
         "ledger_publish(batch->ledger, give, gives));",
         "ledger_publish(batch->ledger, NULL, 0));",
         "sim 1-60",
@@ -142,7 +142,7 @@ BUGS: List[Bug] = [
     Bug(
         "swept",
         "whom a list does not show any more goes on waiting in the table",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "    hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);\n",
         "",
         "sim 1-300",
@@ -150,7 +150,7 @@ BUGS: List[Bug] = [
     Bug(
         "news_behind",
         "a lost batch that is tried again stands behind newer news",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "    keep_first(writer, message, keeps);\n    writer->retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
         "        writer->kept =\n"
@@ -171,7 +171,7 @@ BUGS: List[Bug] = [
     Bug(
         "list_on_its_way",
         "a list that is on its way when a new ledger has waited counts as one that began then",
-        "src/app/informer.c",
+        "src/sync/informer.c",
         "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
         "    informer->pods.watches = 0;\n    informer->pods.settled = true;\n",
         "    struct reflector_stats stats;\n"
@@ -259,7 +259,7 @@ BUGS: List[Bug] = [
     Bug(
         "rang_once",
         "a wake-up that failed is not tried again",
-        "src/app/outbox.c",
+        "src/sync/outbox.c",
         "        outbox->wake_wanted = true;\n        outbox->wake_not_before_ms",
         "        outbox->wake_not_before_ms",
         "sim 1-60",
@@ -267,7 +267,7 @@ BUGS: List[Bug] = [
     Bug(
         "ready_again",
         "whoever was refused before nobody wakes when granting begins",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "        wake(writer, some_node(writer));\n    }\n    writer->was_ready",
         "    }\n    writer->was_ready",
         "sim 1-60",
@@ -275,7 +275,7 @@ BUGS: List[Bug] = [
     Bug(
         "short_list",
         "nobody asks again about a pod whose list was shorter than what fits",
-        "src/app/hints.c",
+        "src/scheduler/hints.c",
         "    kept->due = is_short(kept, offered);",
         "    kept->due = is_short(kept, offered) && false;",
         "sim 1-300",
@@ -283,7 +283,7 @@ BUGS: List[Bug] = [
     Bug(
         "other_copy",
         "a Binding that a restart left behind is forgotten: a refusal of the second ends both",
-        "src/app/outbox.c",
+        "src/sync/outbox.c",
         "    call->maybe_sent = binding->sending != SENDING_FIRST;",
         "    call->maybe_sent = false;",
         "unit.app.outbox",
@@ -291,7 +291,7 @@ BUGS: List[Bug] = [
     Bug(
         "unanswered",
         "a bind of a batch that was lost gets no answer",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "            inflight_end(writer, writer->action[i].uid, text);\n",
         "            continue;\n",
         "sim 1-60",
@@ -388,7 +388,7 @@ BUGS: List[Bug] = [
     Bug(
         "odd_is_gone",
         "a Node that cannot be read counts as gone",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         "        return handle_node(writer, &is->node);",
         "        return is->node.gpus_error != NULL || is->node.unreadable != NULL\n"
         "                   ? node_gone(writer, is->node.name)\n"
@@ -430,7 +430,7 @@ BUGS: List[Bug] = [
     Bug(
         "first_in_list",
         "where a ledger begins anew the first in the list has the UUID, not the older Node",
-        "src/app/writer.c",
+        "src/writer/writer.c",
         ".elder = inventory};",
         ".elder = NULL};",
         "sim 1-150",

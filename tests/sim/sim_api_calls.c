@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/kube.h"
 
 #include "sim_api_internal.h"
 

@@ -19,6 +19,7 @@
 #define MILLIGPU_TESTS_SIM_API_INTERNAL_H
 
 #include "milligpu/arena.h"
+#include "milligpu/kube.h"
 
 #include "sim_api.h"
 

@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/kube.h"
 #include "milligpu/wire_kube.h"
 
 #include "sim_api_internal.h"

@@ -9,6 +9,8 @@
 #include <jansson.h>
 #include <sqlite3.h>
 
+#include "milligpu/fake_apiserver.h"
+
 #include "sim_run.h"
 #include "support/disk.h"
 #include "support/hostile.h"

@@ -11,6 +11,11 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"
@@ -181,7 +186,7 @@ static void close_parts(struct sim *sim)
     size_t count;
     while ((count = queue_take(app->queue, (void **)left, BATCH_MAX, 0)) > 0)
         for (size_t i = 0; i < count; i++) {
-            left[i]->call = NULL;
+            left[i]->reply.to = NULL;
             message_free(left[i]);
         }
     queue_free(app->queue);

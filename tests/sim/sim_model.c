@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
 
 #include "sim_run.h"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/log.h"
 
 #include "support/disk.h"

@@ -21,11 +21,13 @@
 
 #include <jansson.h>
 
-#include "app/app.h"
-#include "app/cluster_identity.h"
-#include "app/informer.h"
-#include "app/webhooks.h"
-#include "app/writer.h"
+#include "milligpu/app.h"
+#include "milligpu/cluster_identity.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
+
 #include "sim_api.h"
 #include "sim_model.h"
 #include "support/fake_http.h"

@@ -13,6 +13,9 @@
 
 #include <jansson.h>
 
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+
 #include "sim_run.h"
 
 enum {

@@ -4,7 +4,11 @@
  */
 #include <sqlite3.h>
 
+#include "milligpu/hints.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/reconcile.h"
+#include "milligpu/wishes.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"

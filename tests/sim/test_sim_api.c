@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/kube.h"
 #include "milligpu/reflector.h"
 #include "milligpu/wire_kube.h"
 

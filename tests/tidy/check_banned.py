@@ -28,9 +28,9 @@ NEVER = {
 }
 # name -> (where it may be called, why not elsewhere); tests may call all of these.
 ONLY_IN = {
-    "getenv": (r"src/app/(config|settings)\w*\.c|src/kube/\w*auth\w*\.c|src/bin/.*",
+    "getenv": (r"src/settings/settings\w*\.c|src/kube/\w*auth\w*\.c|src/bin/.*",
                "settings are read in one place"),
-    "secure_getenv": (r"src/app/(config|settings)\w*\.c|src/kube/\w*auth\w*\.c|src/bin/.*",
+    "secure_getenv": (r"src/settings/settings\w*\.c|src/kube/\w*auth\w*\.c|src/bin/.*",
                       "settings are read in one place"),
     "exit": (r"src/bin/.*", "only a program may decide to end"),
 }

@@ -15,7 +15,15 @@ MAY_INCLUDE = {
     "kube": {"kube", "doc", "run", "wire", "core", "base"},
     "fake_apiserver": {"fake_apiserver", "kube", "doc", "run", "wire", "core", "base"},
     "http": {"http", "run", "base"},
-    "app": {"app", "store", "kube", "fake_apiserver", "doc", "http", "wire", "run", "core", "base"},
+    "settings": {"settings", "http", "run", "base"},
+    "state": {"state", "settings", "store", "wire", "run", "core", "base"},
+    "scheduler": {"scheduler", "state", "settings", "http", "wire", "run", "core", "base"},
+    "sync": {"sync", "state", "settings", "store", "kube", "wire", "run", "core", "base"},
+    "health": {"health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
+    "writer": {"writer", "health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
+    "admin": {"admin", "health", "scheduler", "sync", "state", "settings", "store", "fake_apiserver", "http", "wire",
+              "run", "core", "base"},
+    "daemon": set(LAYERS) - {"bin"},
     "bin": set(LAYERS),
 }
 
@@ -24,7 +32,8 @@ THIRD_PARTY = {
     "doc": r"yaml\.h",
     "kube": r"curl/.*",
     "http": r"microhttpd\.h|gnutls/.*",
-    "app": r"yaml\.h|seccomp\.h",
+    "settings": r"yaml\.h",
+    "daemon": r"seccomp\.h",
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
 }
 
@@ -40,7 +49,7 @@ EXTRA = {
     "base": {"stdio"},
     "core": {"stdatomic"},  # readers of a snapshot count themselves
 }
-GENERATED = {"milligpu_version.h": {"app", "bin"}}
+GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 
 # A public header belongs to the layer that has a source of its name.  Those without
 # one are named here.
@@ -53,7 +62,6 @@ HEADER_LAYER = {
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector".split(), "kube"),
     **dict.fromkeys("http".split(), "http"),
-    **dict.fromkeys("daemon settings".split(), "app"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
@@ -144,8 +152,8 @@ BAD = [
     {**BASE, "src/store/x.c": '#include "milligpu/http.h"\n'},
     {**BASE, "src/http/x.c": '#include "milligpu/place.h"\n'},
     {**BASE, "src/http/x.c": "#include <sqlite3.h>\n"},
-    {**BASE, "src/app/x.c": '#include "store/inner.h"\n'},
-    {**BASE, "src/app/x.c": "#include <curl/curl.h>\n"},
+    {**BASE, "src/daemon/x.c": '#include "store/inner.h"\n'},
+    {**BASE, "src/daemon/x.c": "#include <curl/curl.h>\n"},
     {**BASE, "src/core/x.c": '#include "milligpu_version.h"\n'},
     {**BASE, "src/core/x.c": '#include "milligpu/gone.h"\n'},
     {**BASE, "include/milligpu/place.h": "#include <sqlite3.h>\n"},
@@ -156,7 +164,7 @@ GOOD = [
     {**BASE, "src/core/x.c": '#include <string.h>\n#include "milligpu/place.h"\n#include "x.h"\n'},
     {**BASE, "src/core/x.c": "/*\n#include <time.h>\n*/\n"},
     {**BASE, "src/store/x.c": '#include <sqlite3.h>\n#include <time.h>\n#include "store/x.h"\n'},
-    {**BASE, "src/app/x.c": '#include "milligpu/http.h"\n#include "milligpu_version.h"\n'},
+    {**BASE, "src/daemon/x.c": '#include "milligpu/http.h"\n#include "milligpu_version.h"\n'},
 ]
 
 run(check, tree(".c", ".h", ".def", under=("src", "include")), BAD, GOOD)

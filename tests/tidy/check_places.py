@@ -5,7 +5,7 @@ from typing import List
 
 from tidy import Files, Finding, LAYERS, run, tree
 
-LAYER = "|".join(LAYERS)
+LAYER = "|".join([*LAYERS, "app"])  # unit/app: of all rooms from settings to daemon
 PLACES = re.compile(
     rf"src/({LAYER})/[\w-]+\.(c|h|def)"
     r"|src/bin/ctl/\w+\.(c|h|def)"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["base", "core", "wire", "run", "doc", "store", "kube", "fake_apiserver", "http", "app", "bin"]
+LAYERS = ["base", "core", "wire", "run", "doc", "store", "kube", "fake_apiserver", "http",
+          "settings", "state", "scheduler", "sync", "health", "writer", "admin", "daemon", "bin"]
 
 Files = Dict[str, str]
 

@@ -5,7 +5,13 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+#include "milligpu/kube.h"
 #include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 /* --- where the world can fail --- */
 
@@ -340,7 +346,7 @@ static void empty_queue(struct queue *queue)
 
     while (queue_take(queue, &item, 1, 0) == 1) {
         struct message *message = item;
-        message->call = NULL;
+        message->reply.to = NULL;
         message_free(message);
     }
     queue_free(queue);

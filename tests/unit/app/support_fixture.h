@@ -9,10 +9,12 @@
 #ifndef MILLIGPU_TESTS_RIG_H
 #define MILLIGPU_TESTS_RIG_H
 
-#include "app/app.h"
-#include "app/informer.h"
-#include "app/webhooks.h"
-#include "app/writer.h"
+#include "milligpu/app.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
+
 #include "support/fake_http.h"
 
 struct fixture_call {

@@ -9,9 +9,11 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "milligpu/cluster_identity.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/kube.h"
 #include "milligpu/log.h"
 
-#include "app/cluster_identity.h"
 #include "store/store_internal.h"
 #include "support/disk.h"
 

@@ -12,9 +12,14 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/api.h"
+#include "milligpu/hints.h"
 #include "milligpu/metric.h"
+#include "milligpu/metrics_page.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/wishes.h"
 
-#include "app/api.h"
 #include "support_fixture.h"
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
@@ -214,7 +219,7 @@ static int64_t shown_overflow(struct app_fixture *fixture)
     long long value = -1;
 
     strbuf_init(&text);
-    api_metrics_text(&fixture->app, &text);
+    metrics_page(&fixture->app, &text);
     const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
     assert_non_null(line);
     assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);

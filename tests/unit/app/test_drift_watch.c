@@ -11,8 +11,8 @@
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 
-#include "app/drift_watch.h"
 #include "support/core_fixture.h"
+#include "writer/drift_watch.h"
 
 enum {
     NODES = 15000,

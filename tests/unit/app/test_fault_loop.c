@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/outbox.h"
 
 #include "support/core_fixture.h"
 #include "support_fixture.h"

@@ -9,7 +9,7 @@
 
 #include "milligpu/alloc.h"
 
-#include "app/flow.h"
+#include "sync/flow.h"
 
 enum { TICKETS = 4096, NOW = 1000 };
 

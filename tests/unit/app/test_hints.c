@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
-
-#include "app/hints.h"
+#include "milligpu/hints.h"
 
 struct scene {
     struct hints *hints;

@@ -11,10 +11,11 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/kube.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
 
-#include "app/flow.h"
-#include "app/message.h"
-#include "app/outbox.h"
+#include "sync/flow.h"
 
 /* An API server that says what the test tells it, one request at a time. */
 struct script {

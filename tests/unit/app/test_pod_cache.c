@@ -8,8 +8,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
-
-#include "app/pod_cache.h"
+#include "milligpu/pod_cache.h"
 
 static const struct request_rules rules = {
     .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};

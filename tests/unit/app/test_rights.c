@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
-
-#include "app/rights.h"
+#include "milligpu/kube.h"
+#include "milligpu/rights.h"
 
 /* kube_ops that remember; the test answers, and holds the clock. */
 struct scene {

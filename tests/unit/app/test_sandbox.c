@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "app/sandbox.h"
+#include "daemon/sandbox.h"
 
 enum { SHUT = 40, WRONG = 41 };
 

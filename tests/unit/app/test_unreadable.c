@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 

@@ -11,11 +11,11 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/command_trace.h"
 #include "milligpu/log.h"
+#include "milligpu/verifier.h"
 #include "milligpu/verify.h"
 
-#include "app/command_trace.h"
-#include "app/verifier.h"
 #include "support_fixture.h"
 
 struct scene {

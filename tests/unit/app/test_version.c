@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
-#include "app/message.h"
+#include "milligpu/message.h"
+#include "milligpu/pod_cache.h"
+
 #include "support_fixture.h"
 
 /* Of the one reservation on n1. */

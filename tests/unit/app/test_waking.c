@@ -8,6 +8,10 @@
 
 #include <cmocka.h>
 
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+#include "milligpu/outbox.h"
+
 #include "support_fixture.h"
 
 enum { MANY = 20, NAMES_BYTES = 16 * MANY };

@@ -6,7 +6,7 @@
 
 #include "milligpu/base.h"
 
-#include "app/wallclock.h"
+#include "writer/wallclock.h"
 
 static const int64_t hour_ms = 3600000;
 static const int64_t day_ms = INT64_C(24) * 3600000;

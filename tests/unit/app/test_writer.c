@@ -7,8 +7,11 @@
 
 #include <cmocka.h>
 
-#include "app/message.h"
-#include "app/outbox.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+
 #include "store/store_internal.h"
 #include "support_fixture.h"
 

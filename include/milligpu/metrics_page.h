@@ -1,0 +1,28 @@
+/*
+ * metrics_page - what /metrics answers now.
+ *
+ * Counters are counted where things happen (metric.h); gauges are set here, when somebody asks.
+ * Any thread; it waits for no lock longer than a copy takes.
+ */
+#ifndef MILLIGPU_METRICS_PAGE_H
+#define MILLIGPU_METRICS_PAGE_H
+
+#include "milligpu/app.h"
+#include "milligpu/wire_admin.h"
+
+void metrics_page(struct app *app, struct strbuf *out);
+
+/* Amounts by GPU model, in the order of their names. */
+struct model_amounts {
+    const struct atom *model;
+    struct admin_amounts amounts;
+};
+struct amounts_by_model {
+    struct model_amounts *model;
+    size_t count;
+    size_t capacity;
+};
+void amounts_by_model(const struct snapshot *snapshot,
+                      struct amounts_by_model *out); /* xfree(out->model) */
+
+#endif

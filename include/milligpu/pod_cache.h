@@ -1,0 +1,108 @@
+/*
+ * pod_cache - the pods of the cluster as the watch last showed them, by uid.
+ *
+ * Of a pod that asks for our resource or for whole GPUs everything that placing it needs; of
+ * others only where it sits and what CPU and memory it takes.  Ended pods are not kept.
+ *
+ * Every pod that lives is known, since evidence stands on that: so many entries there are.  What is
+ * large in one, a tenant makes so: what is asked stands here once for all that ask the same, and
+ * all of it takes at most WISHES_BYTES_MAX; what was told of pods without a place TOLD_BYTES_MAX.
+ * Beyond, a pod is known without its request: whoever binds it asks the API server, and a bound one
+ * is reconciled by what is told at the moment.
+ *
+ * One lock, guarding the tables, held for look-ups and copies only: the writer waits for it.  So no
+ * reader goes through all pods.  The writer writes; REST reads.
+ */
+#ifndef MILLIGPU_POD_CACHE_H
+#define MILLIGPU_POD_CACHE_H
+
+#include "milligpu/pod.h"
+#include "milligpu/request.h"
+#include "milligpu/wishes.h"
+
+struct pod_record {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node; /* "" while unbound */
+    enum pod_phase phase;
+    bool ours;
+    uint32_t whole_gpus;
+    int64_t created_ms;
+    int64_t terminating_ms;
+    int64_t cpu_milli;
+    int64_t memory_bytes;
+    uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
+    uint64_t version; /* resourceVersion; 0: not a number */
+    enum request_verdict verdict;
+    const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: there is no room for it */
+    struct wish *wish;             /* of a record in the table: holds the request */
+    char *refusal;                 /* REQUEST_REFUSED: the text */
+    struct pod *told; /* all of it, of a pod that pod_cache_remember() was asked for; else NULL */
+    struct arena *memory; /* of told */
+    bool untold;          /* it should have been remembered, and there was no room */
+};
+
+/* It asks for something that nodes may not have. */
+static inline bool pod_record_asks(const struct pod_record *record)
+{
+    return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
+}
+
+enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 }; /* a pod of one container takes 600 bytes */
+
+struct pod_cache;
+
+struct pod_cache *pod_cache_new(void) MUST_USE;
+void pod_cache_free(struct pod_cache *pods);
+
+/*
+ * Insert or replace; judges the request by rules.  The table never goes back: of a pod that it
+ * knows in a later version it learns nothing but that the list of this epoch shows it; false then.
+ */
+bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct request_rules *rules,
+                   uint64_t epoch);
+/* What a GET told; the same. */
+bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
+                           const struct request_rules *rules);
+void pod_cache_remove(struct pod_cache *pods, const char *uid);
+/* Keep all that was told last of a pod that is in the table, until it is put anew or removed;
+   where there is no room, that is noted. */
+void pod_cache_remember(struct pod_cache *pods, const struct pod *pod);
+
+/* For the writer, who alone changes the table: borrowed until the next put or remove of that
+   uid. */
+const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid);
+/*
+ * Remove those that the list of this epoch, a snapshot of this version, did not show; gone() is
+ * told each first.  A pod that is known in a later version than the snapshot is spared: the watch
+ * that begins there will tell of it.  Writer only.
+ */
+struct pod_cache_list {
+    uint64_t epoch;
+    uint64_t version; /* 0: not a number */
+};
+void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, void *user,
+                            void (*gone)(void *user, const struct pod_record *record));
+
+/* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  Only pods that ask
+   have a name here; of several of one name it is the one that was put last. */
+struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
+                                  const char *name) MUST_USE;
+void pod_record_free(struct pod_record *record);
+/* Any thread. */
+enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
+enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
+size_t pod_cache_count(struct pod_cache *pods);
+
+/* Of requests, and of what was told. */
+struct pod_cache_bytes {
+    size_t requests;
+    size_t told;
+};
+struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods);
+/* Those that ask for a share and are not bound.  Visit under the lock: copy what you need. */
+void pod_cache_each_unbound(struct pod_cache *pods, void *user,
+                            void (*visit)(void *user, const struct pod_record *record));
+
+#endif

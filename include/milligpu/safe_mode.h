@@ -1,0 +1,62 @@
+/*
+ * safe_mode - the ledger cannot be trusted, so nothing is granted and nothing is written.
+ *
+ *   batch (a change refused) -----------\
+ *   writer (memory verification) --------> safe_mode_enter() once --> app->safe_mode, one log line
+ *   verifier thread (file, comparison) -/       \--> the verifier thread writes the diagnostics
+ *
+ * It ends with the process.  Reads go on being answered from the last snapshot.  What the watch
+ * tells is heard and not written down: after the restart the pods are listed again, and a file
+ * that contradicts itself is better kept as it is.
+ *
+ * safe_mode_enter() from any thread; the first one says why.
+ */
+#ifndef MILLIGPU_SAFE_MODE_H
+#define MILLIGPU_SAFE_MODE_H
+
+#include <stdatomic.h>
+
+#include "milligpu/err.h"
+
+struct app;
+
+/* id, word of the metric, what scheduler and probes are told: no names of pods. */
+#define SAFE_TABLE(X)                                                                              \
+    X(SAFE_REFUSED, "refused",                                                                     \
+      "safe mode: the database refused a change that the ledger in memory allows")                 \
+    X(SAFE_DISK, "disk", "safe mode: the ledger on disk failed its verification")                  \
+    X(SAFE_MEMORY, "memory", "safe mode: the ledger in memory failed its verification")            \
+    X(SAFE_DIFFER, "differ", "safe mode: the ledger in memory and the one on disk are not the same")
+
+enum safe_mode_reason {
+#define X(id, word, text) id,
+    SAFE_TABLE(X)
+#undef X
+        SAFE_REASONS
+};
+
+enum { SAFE_FOLDER_MAX = 4096 };
+
+/* Written by the first safe_mode_enter(), before app->safe_mode is set; never again.  The reason is
+   asked for at any time. */
+struct safe_mode {
+    atomic_bool entered;
+    _Atomic(enum safe_mode_reason) reason;
+    int64_t since_ms; /* UTC */
+    char text[ERR_TEXT_MAX];
+    char bundle[SAFE_FOLDER_MAX]; /* "": there is none, and why_none says why */
+    char why_none[ERR_TEXT_MAX];
+};
+
+enum { BUNDLES_MAX = 4 };
+
+/* A new folder for the diagnostics, empty; quick.  An error says why there will be none. */
+int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err) MUST_USE;
+
+void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *text);
+
+/* Of the reason; the first one of the table before there is any. */
+const char *safe_mode_why(const struct app *app);
+const char *safe_mode_word(const struct app *app);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * verifier - is the ledger sound?  Verified at start, then every verify_interval_s.
+ *
+ *   verifier thread: open a read transaction on the file
+ *     --> writer, between two batches: pin it, and take the snapshot of the same moment
+ *     --> verifier thread: every check of the file (verify.h), every node of the snapshot, and one
+ *         against the other (I3)
+ *
+ * The writer waits for the pin only.  Beside that it verifies its own tables, a few nodes a second
+ * (verifier_memory).  A finding ends granting (safe_mode.h), except in the past: damage to ended
+ * allocations is reported and nothing more.
+ *
+ * verifier_step() runs on the verifier thread, which also fills the diagnostics bundle.
+ */
+#ifndef MILLIGPU_VERIFIER_H
+#define MILLIGPU_VERIFIER_H
+
+#include "milligpu/app.h"
+
+struct verifier;
+
+struct verifier *verifier_new(struct app *app);
+void verifier_free(struct verifier *verifier);
+
+/* Whatever is due; the first verification at once. */
+void verifier_step(struct verifier *verifier, int64_t now_ms);
+
+/* Between two batches, in the writer's thread.  NULL is fine. */
+void audit_meet(struct verifier *verifier);
+
+/* A piece of the ledger in memory; *place says where it goes on. */
+void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place);
+
+/* Any thread: the verification under way ends early. */
+void verifier_stop(struct verifier *verifier);
+
+/* The last one that came to its end. */
+struct verifier_facts {
+    int64_t at_ms;   /* UTC; 0: none yet */
+    int64_t took_ms; /* of the verification thread, the wait for the writer left out */
+};
+void verifier_facts(struct verifier *verifier, struct verifier_facts *out);
+
+#endif

@@ -1,0 +1,571 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/hints.h"
+#include "milligpu/metric.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/rights.h"
+#include "milligpu/verifier.h"
+
+#include "admin/api_internal.h"
+#include "milligpu_version.h"
+
+/*
+ * Each check says what is true now, and what to do where it is not well.  Nothing is tried out:
+ * what the daemon met while it worked is the truth about its scheduler, and about its rights the
+ * API server is asked (rights.h).
+ */
+
+enum {
+    HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew in half of it */
+    ERROR_FRESH_MS = 60000,
+    WAL_LATE_BYTES = 256 * 1024 * 1024,
+    ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
+    UNBOUND_MAX = 4096,
+};
+
+enum health { HEALTH_OK, HEALTH_WARNING, HEALTH_FAILED };
+
+struct doctor {
+    struct api_call *call;
+    struct app *app;
+    const struct settings *settings;
+    const struct snapshot *snapshot;
+    int64_t now_ms;
+    struct json_writer json;
+};
+
+/* fix: what to do; empty when there is nothing to be done. */
+static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
+                const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
+                const char *fmt, ...)
+{
+    static const char *const words[] = {"ok", "warning", "failed"};
+    char text[1024];
+    va_list args;
+
+    must((health == HEALTH_OK) == (fix[0] == '\0'));
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    va_end(args);
+    json_write_object(&doctor->json);
+    json_write_key(&doctor->json, "name");
+    json_write_str(&doctor->json, name);
+    json_write_key(&doctor->json, "status");
+    json_write_str(&doctor->json, words[health]);
+    json_write_key(&doctor->json, "text");
+    json_write_str(&doctor->json, text);
+    json_write_key(&doctor->json, "fix");
+    json_write_str(&doctor->json, fix);
+    json_write_object_end(&doctor->json);
+}
+
+/* --- the daemon and its ledger --- */
+
+static void check_daemon(struct doctor *doctor)
+{
+    const char *why = NULL;
+
+    must(doctor->snapshot != NULL);
+    if (atomic_load(&doctor->app->draining))
+        say(doctor, "daemon", HEALTH_WARNING, "wait for its successor", "it is stopping");
+    else if (!app_ready(doctor->app, &why))
+        say(doctor, "daemon", HEALTH_FAILED,
+            "see the failed checks below; webhooks answer with an error until then",
+            "not ready: %s", why);
+    else
+        say(doctor, "daemon", HEALTH_OK, "", "milligpud %s (%s), ready, %u nodes, generation %llu",
+            MILLIGPU_VERSION, MILLIGPU_COMMIT, doctor->snapshot->nodes,
+            (unsigned long long)doctor->snapshot->generation);
+}
+
+static void check_ledger_file(struct doctor *doctor)
+{
+    struct store_facts facts;
+    struct err err;
+
+    if (store_facts(doctor->app->store, &facts, &err) < 0) {
+        say(doctor, "ledger", HEALTH_FAILED, "look at the disk and at the log of milligpud", "%s",
+            err.text);
+        return;
+    }
+    must(facts.bytes >= 0 && facts.wal_bytes >= 0);
+    const bool in_memory = strcmp(facts.path, ":memory:") == 0;
+    if (facts.wal_bytes > WAL_LATE_BYTES)
+        say(doctor, "ledger", HEALTH_WARNING,
+            "something keeps an old reader open on the file: no program but milligpud may",
+            "%s: its log has grown to %lld MiB", facts.path, (long long)facts.wal_bytes / 1048576);
+    else
+        say(doctor, "ledger", HEALTH_OK, "",
+            "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u",
+            in_memory ? "in memory, forgotten at the end" : facts.path,
+            (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
+            (unsigned long long)facts.journal_rows, facts.schema);
+}
+
+static void check_safe_mode(struct doctor *doctor)
+{
+    const struct safe_mode *safe = &doctor->app->safe;
+    const bool bundle = safe->bundle[0] != '\0';
+    char at[TIME_TEXT_BYTES];
+
+    must(atomic_load(&doctor->app->safe_mode));
+    time_format(safe->since_ms, at);
+    say(doctor, "ledger", HEALTH_FAILED,
+        "keep the bundle and the log for the bug report; milligpuctl verify LEDGER says more; then "
+        "restart milligpud: it takes what is on disk and compares it with the pods",
+        "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_mode_why(doctor->app),
+        at, safe->text, bundle ? safe->bundle : safe->why_none);
+}
+
+static void check_ledger(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+
+    must(app->store != NULL);
+    if (atomic_load(&app->safe_mode))
+        check_safe_mode(doctor);
+    else if (atomic_load(&app->disk_broken))
+        say(doctor, "ledger", HEALTH_FAILED, "make room on the disk, or mend it; it is tried again",
+            "it cannot be written");
+    else
+        check_ledger_file(doctor);
+}
+
+static void say_audited(struct doctor *doctor)
+{
+    struct verifier_facts facts;
+    char at[TIME_TEXT_BYTES];
+
+    must(doctor->app->verifier != NULL);
+    verifier_facts(doctor->app->verifier, &facts);
+    time_format(facts.at_ms, at);
+    say(doctor, "history", HEALTH_OK, "", "checked with the rest of the ledger at %s, in %lld ms",
+        at, (long long)facts.took_ms);
+}
+
+static void check_history(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+
+    must(app->store != NULL);
+    if (atomic_load(&app->history_broken))
+        say(doctor, "history", HEALTH_FAILED,
+            "granting is not affected; restore an older backup to get the past back",
+            "the past in the ledger is damaged: see the log");
+    else if (!atomic_load(&app->history_checked))
+        say(doctor, "history", HEALTH_OK, "", "still being checked in the background");
+    else if (app->verifier != NULL)
+        say_audited(doctor);
+    else
+        say(doctor, "history", HEALTH_OK, "", "checked at the start");
+}
+
+/* --- the API server --- */
+
+static int64_t later(int64_t a, int64_t b)
+{
+    must(a >= 0 && b >= 0);
+    return a > b ? a : b;
+}
+
+static void check_api(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+    const int64_t heard_ms =
+        later(atomic_load(&app->nodes_heard_ms), atomic_load(&app->pods_heard_ms));
+    const int64_t error_ms = atomic_load(&app->api_error_ms);
+    const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
+
+    must(app->server != NULL);
+    if (heard_ms == 0)
+        say(doctor, "api", HEALTH_FAILED,
+            "check --kubeconfig, the network and the certificate; the log says what each try met",
+            "%s has not answered yet", app->server);
+    else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
+        say(doctor, "api", HEALTH_WARNING, "the log says which call failed, and how",
+            "%s: a call failed %lld s ago, nothing was heard since", app->server,
+            (long long)error_age_s);
+    else
+        say(doctor, "api", HEALTH_OK, "", "%s, heard %lld s ago", app->server,
+            (long long)(doctor->now_ms - heard_ms) / 1000);
+}
+
+static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
+{
+    const int64_t age_ms = doctor->now_ms - heard_ms;
+
+    must(resource[0] != '\0');
+    const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
+    if (!synced && grace_ends_ms != 0)
+        say(doctor, resource, HEALTH_WARNING,
+            "wait (grace_period_s): an older Binding may still be on its way",
+            "the ledger is new, and a milligpud granted here before: nothing is granted for %lld s",
+            (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
+                1000);
+    else if (!synced)
+        say(doctor, resource, HEALTH_FAILED,
+            "the account needs list and watch on nodes and pods: see manifests; the log has the "
+            "API server's words",
+            "no complete list of %s has come yet", resource);
+    else if (age_ms > HEARD_LATE_MS)
+        say(doctor, resource, HEALTH_WARNING, "it is asked again by itself; see the log",
+            "no watch of %s was answered for %lld s", resource, (long long)age_ms / 1000);
+    else
+        say(doctor, resource, HEALTH_OK, "", "complete, watched, heard %lld s ago",
+            (long long)(age_ms > 0 ? age_ms : 0) / 1000);
+}
+
+/* What the API server said to our calls. */
+struct calls {
+    int64_t all;
+    int64_t denied;
+    char words[256]; /* of those denied */
+};
+
+static void count_call(void *user, const char *labels, int64_t value)
+{
+    struct calls *calls = user;
+    const char *call = strchr(labels, '"');
+    const size_t used = strlen(calls->words);
+
+    must(value >= 0);
+    calls->all += value;
+    if (call == NULL ||
+        (strstr(labels, "code=\"401\"") == NULL && strstr(labels, "code=\"403\"") == NULL))
+        return;
+    calls->denied += value;
+    (void)snprintf(calls->words + used, sizeof calls->words - used, "%s%.*s", used > 0 ? ", " : "",
+                   (int)strcspn(call + 1, "\""), call + 1);
+}
+
+/* What was denied once may be granted by now, or a kube-apiserver had just started. */
+static void say_rights_given(struct doctor *doctor, const struct rights_facts *facts)
+{
+    struct calls calls = {.all = 0};
+
+    must(facts->asked > 0 && facts->denied == 0);
+    metric_each(M_API_REQUESTS, &calls, count_call);
+    must(calls.denied <= calls.all);
+    if (calls.denied > 0)
+        say(doctor, "rights", HEALTH_OK, "",
+            "the API server says that all %u that are needed are given; since the start it denied "
+            "%lld of %lld calls: %s",
+            facts->asked, (long long)calls.denied, (long long)calls.all, calls.words);
+    else
+        say(doctor, "rights", HEALTH_OK, "",
+            "the API server says that all %u that are needed are given; of %lld calls since the "
+            "start none was denied",
+            facts->asked, (long long)calls.all);
+}
+
+static void check_rights(struct doctor *doctor)
+{
+    struct rights_facts facts;
+
+    if (doctor->app->rights == NULL) {
+        say(doctor, "rights", HEALTH_OK, "", "none are needed: nobody grants them here");
+        return;
+    }
+    rights_ask(doctor->app->rights, RIGHTS_WAIT_MS, &facts);
+    if (facts.at_ms == 0)
+        say(doctor, "rights", HEALTH_WARNING, "see what is said of the API server, and ask again",
+            "the API server has not said yet which are given");
+    else if (facts.error[0] != '\0')
+        say(doctor, "rights", HEALTH_WARNING,
+            "see what is said of the API server; every account may create selfsubjectaccessreviews "
+            "by the ClusterRole system:basic-user, unless that was taken away",
+            "the API server could not be asked which are given: %s", facts.error);
+    else if (facts.denied > 0)
+        say(doctor, "rights", HEALTH_FAILED, "apply the roles of manifests again",
+            "the API server says that %u of %u that are needed are denied: %s", facts.denied,
+            facts.asked, facts.words);
+    else
+        say_rights_given(doctor, &facts);
+}
+
+static void check_wake_up(struct doctor *doctor)
+{
+    struct outbox_stats stats;
+
+    must(doctor->app->outbox != NULL);
+    outbox_stats(doctor->app->outbox, &stats);
+    if (strcmp(doctor->settings->wake, "off") == 0)
+        say(doctor, "wake", HEALTH_WARNING, "set wake to object",
+            "wake is off: a refused pod may wait up to 330 s after room came free");
+    else if (stats.wake_failing)
+        say(doctor, "wake", HEALTH_FAILED,
+            "the account needs create and patch on csistoragecapacities in that namespace: see "
+            "manifests",
+            "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->wake_namespace,
+            stats.wake_error);
+    else if (hints_overflow(doctor->app->hints, doctor->now_ms))
+        say(doctor, "wake", HEALTH_WARNING, "milligpuctl waiting shows who waits",
+            "more than %d pods wait, or of some it is not remembered what they ask: any room that "
+            "comes free wakes kube-scheduler, whether it helps or not",
+            WAITING_MAX);
+    else
+        say(doctor, "wake", HEALTH_OK, "", "woken %llu times since the start, in namespace %s",
+            (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
+}
+
+/* --- the scheduler --- */
+
+struct asked {
+    int64_t filters;
+    int64_t passed; /* filters that found room */
+    int64_t binds;
+    int64_t errors;
+};
+
+static void count_webhook(void *user, const char *labels, int64_t value)
+{
+    struct asked *asked = user;
+    const bool filter = strstr(labels, "verb=\"filter\"") != NULL;
+
+    must(value >= 0);
+    if (filter)
+        asked->filters += value;
+    if (filter && strstr(labels, "outcome=\"ok\"") != NULL)
+        asked->passed += value;
+    if (strstr(labels, "verb=\"bind\"") != NULL)
+        asked->binds += value;
+    if (strstr(labels, "outcome=\"error\"") != NULL)
+        asked->errors += value;
+}
+
+/* Pods that ask for a share, and have not been bound for a while. */
+struct unbound {
+    struct arena *arena;
+    int64_t wall_ms;
+    size_t count;
+    const char *uid[UNBOUND_MAX];
+    const char *name[UNBOUND_MAX];
+};
+
+static void note_unbound(void *user, const struct pod_record *record)
+{
+    struct unbound *unbound = user;
+
+    must(record->uid[0] != '\0');
+    if (record->node[0] != '\0' || !pod_record_asks(record) || record->terminating_ms != 0 ||
+        unbound->wall_ms - record->created_ms < ASKED_LATE_MS || unbound->count == UNBOUND_MAX)
+        return;
+    unbound->uid[unbound->count] = arena_copy(unbound->arena, text_of(record->uid));
+    unbound->name[unbound->count++] =
+        arena_printf(unbound->arena, "%s/%s", record->namespace, record->name);
+}
+
+/* What became of them, with an example of each. */
+struct lot {
+    size_t unasked; /* no filter has come */
+    const char *unasked_name;
+    size_t offered; /* room was found, and nobody has bound them */
+    const char *offered_name;
+};
+
+static void look_at_unbound(struct doctor *doctor, struct lot *lot)
+{
+    struct arena *arena = &doctor->call->arena;
+    struct hints *hints = doctor->app->hints;
+    struct unbound *unbound = arena_alloc(arena, sizeof *unbound);
+    const bool overflow = hints_overflow(hints, doctor->now_ms);
+    struct waiting waiting;
+
+    unbound->arena = arena;
+    unbound->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
+    pod_cache_each_unbound(doctor->app->pod_cache, unbound, note_unbound);
+    for (size_t i = 0; i < unbound->count; i++) {
+        const struct text uid = text_of(unbound->uid[i]);
+        if (snapshot_open(doctor->snapshot, uid) != NULL)
+            continue;
+        if (!hints_has_asked(hints, uid)) {
+            if (overflow)
+                continue; /* it may have asked when there was no room to remember it */
+            lot->unasked++;
+            lot->unasked_name = unbound->name[i];
+        } else if (hints_find(hints, uid, arena, &waiting) && waiting.reason == REASON_NONE) {
+            lot->offered++;
+            lot->offered_name = unbound->name[i];
+        }
+    }
+    must(lot->offered + lot->unasked <= unbound->count);
+}
+
+static void check_scheduler(struct doctor *doctor)
+{
+    static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
+                               "filterVerb, managedResources) and the schedulerName of the pods";
+    struct asked asked = {0};
+    struct lot lot = {0};
+
+    look_at_unbound(doctor, &lot);
+    metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
+    must(asked.passed <= asked.filters);
+    if (lot.unasked > 0)
+        say(doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
+            "%zu pods wait that no scheduler has asked about since the start, %s among them",
+            lot.unasked, lot.unasked_name);
+    else if (asked.filters == 0)
+        say(doctor, "scheduler", HEALTH_WARNING, wire,
+            "no scheduler has asked since the start; no pod waits either");
+    else if (asked.passed > 2 && asked.binds == 0)
+        say(doctor, "scheduler", HEALTH_FAILED,
+            "set bindVerb: bind at the extender, and no bind plugin of another product before it",
+            "filter found room %lld times, but bind was never called", (long long)asked.passed);
+    else if (lot.offered > 0)
+        say(doctor, "scheduler", HEALTH_WARNING,
+            "kubectl describe pod says what else stands against these nodes: another extender, "
+            "taints, volumes",
+            "%zu pods were offered nodes with room and are not bound, %s among them", lot.offered,
+            lot.offered_name);
+    else
+        say(doctor, "scheduler", HEALTH_OK, "",
+            "filter was asked %lld times, bind %lld times, %lld answers were errors",
+            (long long)asked.filters, (long long)asked.binds, (long long)asked.errors);
+}
+
+static bool is_loopback(const char *address)
+{
+    must(address != NULL);
+    return strncmp(address, "127.", strlen("127.")) == 0 ||
+           strncmp(address, "[::1]:", strlen("[::1]:")) == 0 ||
+           strncmp(address, "localhost:", strlen("localhost:")) == 0;
+}
+
+/* Whoever reaches the webhooks binds pods with our rights. */
+static void check_webhooks(struct doctor *doctor)
+{
+    const struct settings *settings = doctor->settings;
+    const char *bound = doctor->app->webhook_address;
+    const char *address = bound[0] != '\0' ? bound : settings->webhook_listen;
+    const bool tls = settings->webhook_cert[0] != '\0';
+
+    must(address[0] != '\0');
+    const bool asks = tls && settings->webhook_client_ca[0] != '\0';
+    if (asks && settings->webhook_client_names[0] == '\0')
+        say(doctor, "webhooks", HEALTH_WARNING,
+            "set webhook_client_names to the CN or a DNS name of kube-scheduler's certificate",
+            "%s, TLS: any certificate of %s may bind pods", address, settings->webhook_client_ca);
+    else if (asks)
+        say(doctor, "webhooks", HEALTH_OK, "",
+            "%s, TLS, only with a certificate of %s that shows one of: %s", address,
+            settings->webhook_client_ca, settings->webhook_client_names);
+    else if (is_loopback(address))
+        say(doctor, "webhooks", HEALTH_OK, "", "%s%s, reached from this machine or pod only",
+            address, tls ? ", TLS" : "");
+    else
+        say(doctor, "webhooks", HEALTH_FAILED,
+            "set webhook_cert, webhook_key and webhook_client_ca, or listen on 127.0.0.1",
+            "%s%s: whoever reaches it can bind pods with our rights", address,
+            tls ? ", TLS without client certificates" : ", plain HTTP");
+}
+
+static void check_drift(struct doctor *doctor)
+{
+    const uint32_t drift = api_drift_count(doctor->snapshot);
+
+    must(doctor->snapshot != NULL);
+    if (drift > 0)
+        say(doctor, "drift", HEALTH_WARNING, "milligpuctl drift names them",
+            "ledger and cluster disagree in %u %s", drift, drift == 1 ? "place" : "places");
+    else
+        say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
+}
+
+void api_doctor(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct app *app = call->app;
+    struct doctor doctor = {
+        .call = call,
+        .app = app,
+        .settings = atomic_load(&app->settings),
+        .snapshot = snapshot,
+        .now_ms = app->clock.now_ms(app->clock.ctx),
+    };
+
+    if (snapshot == NULL)
+        return;
+    json_writer_init(&doctor.json, &call->body);
+    json_write_object(&doctor.json);
+    json_write_key(&doctor.json, "checks");
+    json_write_array(&doctor.json);
+    check_daemon(&doctor);
+    check_ledger(&doctor);
+    check_history(&doctor);
+    check_api(&doctor);
+    check_watch(&doctor, "nodes", atomic_load(&app->nodes_synced),
+                atomic_load(&app->nodes_heard_ms));
+    check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
+    check_rights(&doctor);
+    check_wake_up(&doctor);
+    check_scheduler(&doctor);
+    check_webhooks(&doctor);
+    check_drift(&doctor);
+    json_write_array_end(&doctor.json);
+    json_write_object_end(&doctor.json);
+    must(call->body.len > 0);
+}
+
+/* --- settings --- */
+
+static const char *const setting_help[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help) help,
+#include "milligpu/settings.def"
+#undef SETTING
+};
+
+struct setting {
+    const struct settings_set *set;
+    enum setting_id id;
+};
+
+/* As the YAML file has it, but for the quotes: JSON brings its own. */
+static struct text bare(const char *value)
+{
+    const struct text text = text_of(value);
+    const bool quoted = text.len > 1 && text.at[0] == '"' && strchr(value, '\\') == NULL;
+
+    must(!quoted || text.at[text.len - 1] == '"');
+    return quoted ? (struct text){text.at + 1, text.len - 2} : text;
+}
+
+/* None of them holds a secret: keys and tokens are files, and only their names stand here. */
+static void encode_setting(struct json_writer *json, const struct api_item *item)
+{
+    const struct setting *setting = item->what;
+    char value[4096];
+
+    must((size_t)setting->id < ARRAY_LEN(setting_help));
+    settings_value(setting->set, setting->id, value, sizeof value);
+    json_write_object(json);
+    json_write_key(json, "name");
+    json_write_str(json, settings_name(setting->id));
+    json_write_key(json, "value");
+    json_write_text(json, bare(value));
+    json_write_key(json, "source");
+    json_write_str(json, settings_source_name(settings_source(setting->set, setting->id)));
+    json_write_key(json, "text");
+    json_write_str(json, setting_help[setting->id]);
+    json_write_object_end(json);
+}
+
+void api_settings(struct api_call *call)
+{
+    const struct settings_set *set = atomic_load(&call->app->set);
+    struct setting *setting = arena_array(&call->arena, SETTINGS, sizeof *setting);
+    struct api_list list = {0};
+
+    must(set != NULL);
+    for (int id = 0; id < SETTINGS; id++) {
+        setting[id] = (struct setting){set, (enum setting_id)id};
+        /* The order of the table says more than the alphabet. */
+        api_list_add(call, &list, arena_printf(&call->arena, "%03d", id), &setting[id], NULL);
+    }
+    api_list_write(call, &list, encode_setting);
+}

@@ -1,0 +1,71 @@
+#include <string.h>
+
+#include "admin/api_internal.h"
+
+size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
+{
+    const struct api_check all[] = {
+        {"api-server", atomic_load(&app->claimed), "it has not been reached yet"},
+        {"nodes", atomic_load(&app->nodes_synced), "the list is not complete yet"},
+        {"pods", atomic_load(&app->pods_synced), app_pods_why(app)},
+        {"ledger", !atomic_load(&app->disk_broken), "it cannot be written"},
+        {"consistency", !atomic_load(&app->safe_mode), safe_mode_why(app)},
+        {"shutdown", !atomic_load(&app->draining), "the process is stopping"},
+    };
+    static_assert(ARRAY_LEN(all) <= API_CHECKS_MAX, "the caller has room");
+
+    memcpy(check, all, sizeof all);
+    return ARRAY_LEN(all);
+}
+
+static void put_check(struct strbuf *out, const struct api_check *check)
+{
+    must(check->name[0] != '\0');
+    if (check->good)
+        strbuf_printf(out, "[+]%s ok\n", check->name);
+    else
+        strbuf_printf(out, "[-]%s failed: %s\n", check->name, check->why);
+}
+
+/* Depends on nothing: who restarts us because the API server is away makes things worse. */
+void api_livez(struct api_call *call)
+{
+    must(call->status == 200);
+    if (call->value[PARAMETER_verbose] != NULL)
+        strbuf_str(&call->body, "[+]ping ok\nlivez check passed\n");
+    else
+        strbuf_str(&call->body, "ok");
+}
+
+void api_readyz(struct api_call *call)
+{
+    struct api_check check[API_CHECKS_MAX];
+    const size_t checks = api_checks(call->app, check);
+    const char *why = NULL;
+    bool ready = app_ready(call->app, &why);
+    bool named = false;
+
+    must(checks > 0);
+    for (size_t i = 0; i < checks; i++) {
+        put_check(&call->body, &check[i]);
+        named = named || !check[i].good;
+    }
+    if (!ready && !named)
+        put_check(&call->body, &(struct api_check){"grants", false, why});
+    ready = ready && !named;
+    if (!ready)
+        call->status = 503;
+    if (ready && call->value[PARAMETER_verbose] == NULL) {
+        strbuf_reset(&call->body);
+        strbuf_str(&call->body, "ok");
+        return;
+    }
+    strbuf_printf(&call->body, "readyz check %s\n", ready ? "passed" : "failed");
+}
+
+void api_metrics(struct api_call *call)
+{
+    must(call->body.len == 0);
+    metrics_page(call->app, &call->body);
+    call->type = "text/plain; version=0.0.4; charset=utf-8";
+}

@@ -1,0 +1,119 @@
+/*
+ * api_internal - what the files of the admin port share.
+ *
+ *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body ->
+ *   answer
+ *
+ * Handlers never touch the connection: they fill call->body and leave, so a snapshot that one
+ * holds is let go before the answer goes out.  They may block on the disk (history, backup): the
+ * admin listener has threads of its own, and nothing that grants waits for them.
+ */
+#ifndef MILLIGPU_ADMIN_API_INTERNAL_H
+#define MILLIGPU_ADMIN_API_INTERNAL_H
+
+#include "milligpu/api.h"
+#include "milligpu/metrics_page.h"
+#include "milligpu/wire_admin.h"
+
+enum api_parameter {
+#define PARAMETER(name, schema, help) PARAMETER_##name,
+#include "admin/routes.def"
+    PARAMETERS
+};
+
+enum { API_PLACES_MAX = 2 };
+
+struct api_call;
+
+struct api_route {
+    const char *name; /* of the handler */
+    const char *method;
+    const char *path;
+    const char *parameters; /* names between blanks */
+    int status;
+    const char *type;
+    const char *schema;
+    const char *summary;
+    void (*handler)(struct api_call *call);
+};
+
+const struct api_route *api_route(size_t at); /* NULL behind the last */
+/* A POST says what it wants in its body; all else is said by path and query. */
+bool api_route_takes_body(const struct api_route *route);
+/* Is name among the words of list? */
+bool api_lists(const char *list, struct text name);
+
+const char *api_parameter_name(enum api_parameter parameter);
+const char *api_parameter_schema(enum api_parameter parameter);
+const char *api_parameter_help(enum api_parameter parameter);
+const char *api_place_help(struct text name);
+
+struct api_call {
+    struct app *app;
+    struct http_call *http;
+    const struct api_route *route;
+    struct arena arena;
+    const char *place[API_PLACES_MAX]; /* what stands for the braces of the path, in order */
+    const char *value[PARAMETERS];     /* of the query; NULL: not given */
+    uint32_t limit;
+    const char *after; /* key of the last item that was seen; NULL: from the start */
+    int status;
+    const char *type;
+    struct strbuf body;
+    int file; /* where that is not negative, what is in it is the answer */
+};
+
+/* Another answer than the route's: a problem.  What is in the body already is dropped. */
+void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void api_fail_err(struct api_call *call, const struct err *err);
+
+/* NULL and a problem before the ledger is loaded.  snapshot_unref() it. */
+const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;
+
+/*
+ * A list in the order of its keys.  A page goes on behind the last key that was seen, so what
+ * comes and goes in between shifts nothing.
+ */
+struct api_item {
+    const char *key; /* in the call's arena */
+    const void *what;
+    const void *where;
+};
+struct api_list {
+    struct api_item *item;
+    size_t count;
+    size_t capacity;
+    bool overflow; /* there is more than can be remembered */
+};
+/* Items up to call->after are passed over. */
+void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
+                  const void *where);
+/* Sorts, writes the page into the body, frees the list. */
+void api_list_write(struct api_call *call, struct api_list *list,
+                    void (*encode)(struct json_writer *json, const struct api_item *item));
+/* The member "continue"; key NULL: there is no more. */
+void api_continue(struct json_writer *json, const char *key);
+/* False: no token of ours.  *out lives in arena. */
+bool api_token_read(const char *token, struct arena *arena, const char **out);
+
+/* What readiness stands on, piece by piece. */
+struct api_check {
+    const char *name;
+    bool good;
+    const char *why; /* not */
+};
+enum { API_CHECKS_MAX = 8 };
+size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX]);
+
+uint32_t api_drift_count(const struct snapshot *snapshot);
+
+/* The newest allocation that the history knows of a pod: its rows, and their number. */
+size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
+                        struct admin_history row[GPUS_PER_NODE_MAX], struct err *err);
+void api_allocations_released(struct api_call *call);
+
+#define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \
+    void handler(struct api_call *call);
+#include "admin/routes.def"
+
+#endif

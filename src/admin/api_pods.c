@@ -1,0 +1,338 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/pod_cache.h"
+
+#include "admin/api_internal.h"
+
+/* --- allocations --- */
+
+static void encode_allocation(struct json_writer *json, const struct api_item *item)
+{
+    must(item->what != NULL);
+    admin_allocation(json, item->what, item->where);
+}
+
+static bool is_wanted(const char *filter, const char *value)
+{
+    must(value != NULL);
+    return filter == NULL || strcmp(filter, value) == 0;
+}
+
+static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node)
+{
+    const char *const *value = call->value;
+
+    if (!is_wanted(value[PARAMETER_node], node->name->text))
+        return;
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        const struct allocation_facts *is = &allocation->is;
+        must(is->node == node->name);
+        if (is_wanted(value[PARAMETER_namespace], is->namespace) &&
+            is_wanted(value[PARAMETER_state], allocation_state_name(is->state)))
+            api_list_add(call, list,
+                         arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
+                         allocation, node);
+    }
+}
+
+static void list_live(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct api_list list = {0};
+    const struct node *node;
+
+    if (snapshot == NULL)
+        return;
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        add_allocations(call, &list, node);
+    must(list.count <= snapshot->allocations);
+    api_list_write(call, &list, encode_allocation);
+}
+
+void api_allocations(struct api_call *call)
+{
+    const char *state = call->value[PARAMETER_state];
+
+    must(call->limit > 0);
+    if (state == NULL || strcmp(state, "reserved") == 0 || strcmp(state, "bound") == 0)
+        list_live(call);
+    else if (strcmp(state, "released") == 0)
+        api_allocations_released(call);
+    else
+        api_fail(call, 400, "state is %.40s: it is reserved, bound or released", state);
+}
+
+/* --- waiting --- */
+
+static struct admin_waiting view_of(const struct waiting *is)
+{
+    must(is->uid[0] != '\0');
+    return (struct admin_waiting){
+        .uid = is->uid,
+        .namespace = is->namespace,
+        .name = is->name,
+        .request = is->request,
+        .wishless = is->wishless,
+        .text = is->text,
+        .offered = is->offered,
+        .fitting = is->fitting,
+        .since_ms = is->since_ms,
+        .last_ms = is->last_ms,
+        .asks = is->asks,
+    };
+}
+
+/* Filter waits for the lock of hints: encoded is without it, and one after the other is held. */
+static void encode_waiting(struct json_writer *json, const struct api_item *item)
+{
+    struct api_call *call = (struct api_call *)(uintptr_t)item->where;
+    struct hints *hints = call->app->hints;
+    struct waiting is;
+
+    must(item->what != NULL);
+    if (!hints_hold(hints, text_of(item->what), &call->arena, &is))
+        return; /* meanwhile there was room */
+    const struct admin_waiting waiting = view_of(&is);
+    admin_waiting(json, &waiting);
+    hints_let_go(hints, &is);
+}
+
+void api_waiting(struct api_call *call)
+{
+    struct app *app = call->app;
+    struct api_list list = {.overflow =
+                                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx))};
+    struct waiting_names *names = arena_alloc(&call->arena, sizeof *names);
+
+    must(call->status == 200);
+    for (size_t place = 0; hints_names(app->hints, &place, &call->arena, names);)
+        for (size_t i = 0; i < names->count; i++)
+            api_list_add(call, &list, names->key[i], names->uid[i], call);
+    api_list_write(call, &list, encode_waiting);
+}
+
+/* --- one pod --- */
+
+/* What is known of the pod that was asked for; any part may be missing. */
+struct sought {
+    const char *namespace;
+    const char *name;
+    const struct pod_record *record;
+    const struct allocation *allocation; /* borrowed from the snapshot */
+    const struct node *node;             /* of the allocation */
+};
+
+/* By uid where it is known: a name may have come again while the old pod still holds its share. */
+static void find_allocation(const struct snapshot *snapshot, struct sought *sought)
+{
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++) {
+            const struct allocation *allocation = node->allocation[i];
+            const bool same = sought->record != NULL
+                                  ? strcmp(allocation->is.uid, sought->record->uid) == 0
+                                  : strcmp(allocation->is.name, sought->name) == 0 &&
+                                        strcmp(allocation->is.namespace, sought->namespace) == 0;
+            if (!same)
+                continue;
+            must(allocation->is.node == node->name);
+            sought->allocation = allocation;
+            sought->node = node;
+            return;
+        }
+}
+
+static const char *phase_of(const struct sought *sought)
+{
+    static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
+
+    if (sought->record == NULL)
+        return "Unknown"; /* the ledger has it, the watch has not shown it yet */
+    must((size_t)sought->record->phase < ARRAY_LEN(names));
+    return names[sought->record->phase];
+}
+
+static void describe_request(const struct api_call *call, const struct pod_record *record,
+                             char *out, size_t bytes)
+{
+    const struct settings *settings = atomic_load(&call->app->settings);
+
+    must(bytes > 0);
+    out[0] = '\0';
+    if (record == NULL)
+        return;
+    switch (record->verdict) {
+    case REQUEST_OK:
+        if (record->request != NULL)
+            request_format(record->request, out, bytes);
+        else
+            (void)snprintf(out, bytes, "%s", ADMIN_WISHLESS);
+        return;
+    case REQUEST_REFUSED:
+        (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
+        return;
+    case REQUEST_ZERO:
+        (void)snprintf(out, bytes, "0 milli");
+        return;
+    case REQUEST_WHOLE:
+        (void)snprintf(out, bytes, "%u of %s", record->whole_gpus, settings->whole_resource);
+        return;
+    case REQUEST_NOT_OURS:
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+static void put(struct json_writer *json, const char *key, const char *value)
+{
+    must(value != NULL);
+    json_write_key(json, key);
+    json_write_str(json, value);
+}
+
+static void put_verdict(struct json_writer *json, const struct node *node,
+                        const struct request *request)
+{
+    struct refusal refusal = {.text = ""};
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
+    char detail[512];
+
+    room_of(node, &room);
+    plan_init(&plan, request);
+    const enum reason why = place_judge(&plan, &room, &rank);
+    if (why != REASON_NONE)
+        request_refuse(request, why, &refusal);
+    must((why == REASON_NONE) == (refusal.text[0] == '\0'));
+    filter_explain(node, request, detail, sizeof detail);
+    json_write_object(json);
+    put(json, "name", node->name->text);
+    json_write_key(json, "fits");
+    json_write_bool(json, why == REASON_NONE);
+    json_write_key(json, "exact");
+    json_write_bool(json, rank.exact);
+    put(json, "reason", reason_name(why));
+    put(json, "text", refusal.text);
+    put(json, "detail", detail);
+    json_write_object_end(json);
+}
+
+static int by_node_name(const void *a, const void *b)
+{
+    const struct node *const *left = a;
+    const struct node *const *right = b;
+    return strcmp((*left)->name->text, (*right)->name->text);
+}
+
+/* The same question that filter is asked, node by node. */
+static void put_verdicts(struct json_writer *json, struct api_call *call,
+                         const struct snapshot *snapshot, const struct request *request)
+{
+    const struct node **all =
+        arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
+    const struct node *node;
+    size_t count = 0;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        all[count++] = node;
+    must(count == snapshot->nodes);
+    qsort(all, count, sizeof *all, by_node_name);
+    json_write_key(json, "nodes");
+    json_write_array(json);
+    for (size_t i = 0; i < count; i++)
+        put_verdict(json, all[i], request);
+    json_write_array_end(json);
+}
+
+static void put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
+{
+    struct waiting found;
+
+    must(uid[0] != '\0');
+    if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
+        return;
+    const struct admin_waiting waiting = view_of(&found);
+    json_write_key(json, "waiting");
+    admin_waiting_brief(json, &waiting);
+}
+
+static void put_pod(struct api_call *call, const struct snapshot *snapshot,
+                    const struct sought *sought)
+{
+    const struct pod_record *record = sought->record;
+    const struct allocation *allocation = sought->allocation;
+    const char *node = record != NULL ? record->node : allocation->is.node->text;
+    char request[1024];
+    struct json_writer json;
+
+    describe_request(call, record, request, sizeof request);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "namespace", sought->namespace);
+    put(&json, "name", sought->name);
+    put(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    put(&json, "phase", phase_of(sought));
+    put(&json, "node", node);
+    put(&json, "request", request);
+    if (allocation != NULL) {
+        json_write_key(&json, "allocation");
+        admin_allocation(&json, allocation, sought->node);
+    } else if (node[0] == '\0') {
+        must(record != NULL);
+        put_waiting(&json, call, record->uid);
+        if (record->request != NULL)
+            put_verdicts(&json, call, snapshot, record->request);
+    }
+    json_write_object_end(&json);
+}
+
+/* Neither the cluster nor the ledger's present knows it: perhaps its past does. */
+static void put_past(struct api_call *call)
+{
+    struct admin_history row[GPUS_PER_NODE_MAX];
+    struct err err;
+    struct json_writer json;
+    const size_t rows = api_history_last(call, call->place[0], call->place[1], row, &err);
+
+    must(rows <= GPUS_PER_NODE_MAX);
+    if (rows == 0) {
+        api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs", call->place[1],
+                 call->place[0]);
+        return;
+    }
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "namespace", row->namespace);
+    put(&json, "name", row->name);
+    put(&json, "uid", row->uid);
+    put(&json, "phase", "Ended");
+    put(&json, "node", row->node);
+    put(&json, "request", "");
+    json_write_key(&json, "allocation");
+    admin_released(&json, row, rows);
+    json_write_object_end(&json);
+}
+
+void api_pod(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+
+    if (snapshot == NULL)
+        return;
+    struct pod_record *record =
+        pod_cache_copy(call->app->pod_cache, call->place[0], call->place[1]);
+    struct sought sought = {.namespace = call->place[0], .name = call->place[1], .record = record};
+    find_allocation(snapshot, &sought);
+    must(sought.allocation == NULL || sought.node != NULL);
+    if (record != NULL || sought.allocation != NULL)
+        put_pod(call, snapshot, &sought);
+    else
+        put_past(call);
+    pod_record_free(record);
+}

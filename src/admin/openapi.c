@@ -1,0 +1,212 @@
+#include <ctype.h>
+#include <string.h>
+
+#include "admin/api_internal.h"
+#include "milligpu_version.h"
+
+/* src/admin/schemas.json, made into C by the build. */
+extern const char admin_schemas_json[];
+
+static void put(struct json_writer *json, const char *key, const char *value)
+{
+    must(value != NULL);
+    json_write_key(json, key);
+    json_write_str(json, value);
+}
+
+static void put_raw(struct json_writer *json, const char *key, const char *literal)
+{
+    must(literal[0] != '\0');
+    json_write_key(json, key);
+    json_write_raw(json, text_of(literal));
+}
+
+static void put_ref(struct json_writer *json, const char *key, const char *schema)
+{
+    CLEANUP(strbuf_done) struct strbuf where;
+
+    must(schema[0] != '\0');
+    strbuf_init(&where);
+    strbuf_printf(&where, "#/components/schemas/%s", schema);
+    json_write_key(json, key);
+    json_write_object(json);
+    put(json, "$ref", where.data);
+    json_write_object_end(json);
+}
+
+/* --- parameters --- */
+
+static void put_place(struct json_writer *json, struct text name)
+{
+    must(name.len > 0);
+    json_write_object(json);
+    json_write_key(json, "name");
+    json_write_text(json, name);
+    put(json, "in", "path");
+    json_write_key(json, "required");
+    json_write_bool(json, true);
+    put(json, "description", api_place_help(name));
+    put_raw(json, "schema", "{\"type\":\"string\"}");
+    json_write_object_end(json);
+}
+
+static void put_parameter(struct json_writer *json, enum api_parameter parameter)
+{
+    must((size_t)parameter < PARAMETERS);
+    json_write_object(json);
+    put(json, "name", api_parameter_name(parameter));
+    put(json, "in", "query");
+    put(json, "description", api_parameter_help(parameter));
+    put_raw(json, "schema", api_parameter_schema(parameter));
+    json_write_object_end(json);
+}
+
+static void put_parameters(struct json_writer *json, const struct api_route *route)
+{
+    struct text rest = text_of(route->path);
+    struct text piece;
+
+    must(route->path[0] == '/');
+    json_write_key(json, "parameters");
+    json_write_array(json);
+    while (text_cut(&rest, '/', &piece))
+        if (text_starts(piece, "{"))
+            put_place(json, (struct text){piece.at + 1, piece.len - 2});
+    for (int i = 0; i < PARAMETERS; i++)
+        if (api_lists(route->parameters, text_of(api_parameter_name((enum api_parameter)i))))
+            put_parameter(json, (enum api_parameter)i);
+    json_write_array_end(json);
+}
+
+/* --- one operation --- */
+
+static void put_content(struct json_writer *json, const struct api_route *route)
+{
+    const bool literal = strcmp(route->type, "application/json") == 0;
+    const bool text = strcmp(route->type, "text/plain") == 0;
+
+    must(route->schema[0] == '\0' || literal);
+    json_write_key(json, "content");
+    json_write_object(json);
+    json_write_key(json, route->type);
+    json_write_object(json);
+    if (route->schema[0] != '\0')
+        put_ref(json, "schema", route->schema);
+    else if (literal)
+        put_raw(json, "schema", "{\"type\":\"object\"}");
+    else
+        put_raw(json, "schema",
+                text ? "{\"type\":\"string\"}" : "{\"type\":\"string\",\"format\":\"binary\"}");
+    json_write_object_end(json);
+    json_write_object_end(json);
+}
+
+static void put_problem(struct json_writer *json)
+{
+    json_write_key(json, "default");
+    json_write_object(json);
+    put(json, "description", "It went wrong");
+    json_write_key(json, "content");
+    json_write_object(json);
+    json_write_key(json, "application/problem+json");
+    json_write_object(json);
+    put_ref(json, "schema", "Problem");
+    json_write_object_end(json);
+    json_write_object_end(json);
+    json_write_object_end(json);
+}
+
+static void put_responses(struct json_writer *json, const struct api_route *route)
+{
+    char status[4] = {(char)('0' + route->status / 100), (char)('0' + route->status / 10 % 10),
+                      (char)('0' + route->status % 10), '\0'};
+
+    must(route->status >= 200 && route->status < 300);
+    json_write_key(json, "responses");
+    json_write_object(json);
+    json_write_key(json, status);
+    json_write_object(json);
+    put(json, "description", route->summary);
+    put_content(json, route);
+    json_write_object_end(json);
+    put_problem(json);
+    json_write_object_end(json);
+}
+
+static void put_operation(struct json_writer *json, const struct api_route *route)
+{
+    char method[16];
+    size_t at = 0;
+
+    must(strlen(route->method) < sizeof method);
+    for (; route->method[at] != '\0'; at++)
+        method[at] = (char)tolower((unsigned char)route->method[at]);
+    method[at] = '\0';
+    json_write_key(json, method);
+    json_write_object(json);
+    must(strncmp(route->name, "api_", strlen("api_")) == 0);
+    put(json, "operationId", route->name + strlen("api_"));
+    put(json, "summary", route->summary);
+    put_parameters(json, route);
+    if (api_route_takes_body(route)) {
+        json_write_key(json, "requestBody");
+        json_write_object(json);
+        json_write_key(json, "required");
+        json_write_bool(json, true);
+        put_raw(json, "content",
+                "{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Object\"}}}");
+        json_write_object_end(json);
+    }
+    put_responses(json, route);
+    json_write_object_end(json);
+}
+
+/* --- the whole --- */
+
+static void put_paths(struct json_writer *json)
+{
+    const struct api_route *route;
+
+    json_write_key(json, "paths");
+    json_write_object(json);
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
+        const struct api_route *before = i > 0 ? api_route(i - 1) : NULL;
+        if (before != NULL && strcmp(before->path, route->path) == 0)
+            continue; /* methods of one path stand side by side in routes.def */
+        json_write_key(json, route->path);
+        json_write_object(json);
+        const struct api_route *same = route;
+        for (size_t k = i; same != NULL && strcmp(same->path, route->path) == 0;) {
+            put_operation(json, same);
+            same = api_route(++k);
+        }
+        json_write_object_end(json);
+    }
+    json_write_object_end(json);
+    must(api_route(0) != NULL);
+}
+
+void api_openapi(struct api_call *call)
+{
+    struct json_writer json;
+
+    must(call->status == 200);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    put(&json, "openapi", "3.0.3");
+    json_write_key(&json, "info");
+    json_write_object(&json);
+    put(&json, "title", "milligpu, for operators");
+    put(&json, "description",
+        "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
+        "Host that is no name of loopback or of admin_hosts (403), a body that is not "
+        "application/json (415), and a body where no requestBody is told (413).");
+    put(&json, "version", MILLIGPU_VERSION);
+    json_write_object_end(&json);
+    put_paths(&json);
+    json_write_key(&json, "components");
+    json_write_object(&json);
+    put_raw(&json, "schemas", admin_schemas_json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+}

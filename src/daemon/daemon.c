@@ -1,0 +1,881 @@
+#include "milligpu/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/api.h"
+#include "milligpu/app.h"
+#include "milligpu/cluster_identity.h"
+#include "milligpu/command_trace.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/hints.h"
+#include "milligpu/http.h"
+#include "milligpu/informer.h"
+#include "milligpu/kube.h"
+#include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/metric.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/rights.h"
+#include "milligpu/verifier.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
+
+#include "daemon/ports.h"
+#include "daemon/sandbox.h"
+#include "milligpu_version.h"
+
+enum {
+    ADMIN_THREADS = 2,
+    ADMIN_BODY_BYTES = 4 * 1024 * 1024,
+    ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES, /* a pod's manifest is the only body there */
+    DRAIN_MS = 8000,
+    SIGNAL_LOOK_MS = 100,
+    HEAPS_MAX = 2,
+    LARGE_BYTES = 256 * 1024,
+    WRITER_WAIT_MS = 200,
+    POLL_MAX_MS = 1000,
+    AUDIT_LOOK_MS = 100,
+    AUDIT_NICE = 10,
+    SETTING_TEXT_MAX = 4096,
+    CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
+    WEBHOOK = 0,            /* among the ports */
+    ADMIN = 1,
+    PROBE = 2,
+    PORTS = PORTS_MAX,
+};
+
+static const char *const port_names[PORTS] = {"webhook", "admin", "probe"};
+
+struct daemon {
+    struct app app;
+    int argc;
+    char *const *argv;
+    char *const *envp;
+    struct settings_set **reloaded; /* every set a SIGHUP brought; readers may hold the old ones */
+    size_t reloads;
+    size_t reload_capacity;
+    struct kube_config *config;
+    struct kube_ops watch_ops;
+    struct kube_ops call_ops;
+    struct writer *writer;
+    struct informer *informer;
+    struct cluster_identity *identity;
+    struct webhooks *webhooks;
+    struct http_server *port[PORTS];
+    struct ports_news news;
+    pthread_t writer_thread;
+    pthread_t informer_thread;
+    pthread_t outbox_thread;
+    pthread_t audit_thread;
+    bool writer_runs, informer_runs, outbox_runs, verifier_runs;
+    atomic_bool stop_io; /* informer and outbox */
+    atomic_bool stop_writer;
+    atomic_bool failed; /* final trouble: err holds the sentence */
+    struct err err;     /* written once, before failed */
+};
+
+/* --- threads: a loop around a step --- */
+
+static int64_t now_of(const struct app *app)
+{
+    return app->clock.now_ms(app->clock.ctx);
+}
+
+static void pause_ms(int64_t ms)
+{
+    must(ms >= 0 && ms < 60000);
+
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void *writer_main(void *user)
+{
+    struct daemon *daemon = user;
+
+    must(daemon->writer != NULL);
+    while (!atomic_load(&daemon->stop_writer)) {
+        if (atomic_load(&daemon->app.claimed)) {
+            (void)writer_step(daemon->writer, WRITER_WAIT_MS);
+        } else {
+            audit_meet(daemon->app.verifier);
+            pause_ms(10);
+        }
+    }
+    return NULL;
+}
+
+static void claim_delivered(void *user, const struct kube_answer *answer)
+{
+    must(answer->id != 0);
+
+    struct daemon *daemon = user;
+    cluster_identity_answer(daemon->identity, now_of(&daemon->app), answer);
+}
+
+static void watch_delivered(void *user, const struct kube_answer *answer)
+{
+    must(answer->id != 0);
+
+    struct daemon *daemon = user;
+    const int64_t now_ms = now_of(&daemon->app);
+
+    if (!rights_answer(daemon->app.rights, now_ms, answer))
+        informer_answer(daemon->informer, now_ms, answer);
+}
+
+static void call_delivered(void *user, const struct kube_answer *answer)
+{
+    must(answer->id != 0);
+
+    struct daemon *daemon = user;
+    outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
+}
+
+static int64_t capped(int64_t wait_ms)
+{
+    must(wait_ms >= 0);
+
+    return wait_ms < POLL_MAX_MS ? wait_ms : POLL_MAX_MS;
+}
+
+static void poll_watch(struct daemon *daemon, int64_t wait_ms,
+                       void (*deliver)(void *user, const struct kube_answer *answer))
+{
+    must(deliver != NULL);
+
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, capped(wait_ms), daemon, deliver);
+}
+
+static void *informer_main(void *user)
+{
+    struct daemon *daemon = user;
+
+    must(daemon->informer != NULL && daemon->identity != NULL);
+    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->identity)) {
+        poll_watch(daemon, cluster_identity_step(daemon->identity, now_of(&daemon->app)),
+                   claim_delivered);
+        if (cluster_identity_refused(daemon->identity, &daemon->err)) {
+            atomic_store(&daemon->failed, true);
+            return NULL;
+        }
+    }
+    while (!atomic_load(&daemon->stop_io)) {
+        const int64_t watch = informer_step(daemon->informer, now_of(&daemon->app));
+        const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
+        poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
+    }
+    return NULL;
+}
+
+static void *outbox_main(void *user)
+{
+    struct daemon *daemon = user;
+    struct app *app = &daemon->app;
+
+    must(daemon->app.outbox != NULL);
+    while (!atomic_load(&daemon->stop_io)) {
+        const int64_t wait =
+            outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
+        daemon->call_ops.poll(daemon->call_ops.ctx, capped(wait), daemon, call_delivered);
+    }
+    return NULL;
+}
+
+/* Whatever grants goes before it. */
+static void *audit_main(void *user)
+{
+    struct daemon *daemon = user;
+    struct app *app = &daemon->app;
+
+    must(app->verifier != NULL);
+    if (setpriority(PRIO_PROCESS, (id_t)gettid(), AUDIT_NICE) != 0)
+        log_plain(LOG_DEBUG, "the verification runs at the priority of the rest");
+    while (!atomic_load(&daemon->stop_io)) {
+        verifier_step(app->verifier, now_of(app));
+        pause_ms(AUDIT_LOOK_MS);
+    }
+    return NULL;
+}
+
+/* --- handlers --- */
+
+static void webhook_call(void *user, struct http_call *call)
+{
+    struct daemon *daemon = user;
+    webhooks_handle(daemon->webhooks, call);
+}
+
+static void admin_call(void *user, struct http_call *call)
+{
+    struct daemon *daemon = user;
+    api_handle(&daemon->app, call);
+}
+
+static bool webhook_takes_body(void *user, const char *method, const char *path)
+{
+    const struct daemon *daemon = user;
+    return webhooks_takes_body(daemon->webhooks, method, path);
+}
+
+/* By the settings of the moment: a SIGHUP brings others to the connections that come then. */
+static bool webhook_admits(void *user, const char *name)
+{
+    const struct daemon *daemon = user;
+    const struct settings *settings = atomic_load(&daemon->app.settings);
+    struct text rest = text_of(settings->webhook_client_names);
+    struct text listed;
+
+    must(name != NULL);
+    if (rest.len == 0)
+        return true;
+    while (text_cut(&rest, ',', &listed))
+        if (name[0] != '\0' && text_is(text_trim(listed), name))
+            return true;
+    return false;
+}
+
+static bool admin_takes_body(void *user, const char *method, const char *path)
+{
+    (void)user;
+    return api_takes_body(method, path);
+}
+
+static void probe_call(void *user, struct http_call *call)
+{
+    struct daemon *daemon = user;
+    api_handle_probe(&daemon->app, call);
+}
+
+static void turned_away(void *user, int status, const char *why)
+{
+    must(why != NULL);
+
+    char labels[32];
+
+    (void)user;
+    (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
+    metric_add(M_HTTP_REFUSED, labels, 1);
+    log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request turned away",
+              log_i64("status", status), log_str("why", why));
+}
+
+static void dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
+{
+    struct daemon *daemon = user;
+    size_t port = 0;
+
+    while (port < PORTS && strcmp(port_names[port], name) != 0)
+        port++;
+    must(port < PORTS);
+    ports_dropped(&daemon->news, port, name, cause, count);
+}
+
+static void noticed(void *user, const char *text)
+{
+    must(text != NULL);
+
+    (void)user;
+    log_write(LOG_WARN, "ledger", log_str("notice", text));
+}
+
+static void outbox_result(void *user, struct message *take_message)
+{
+    must(take_message != NULL);
+
+    struct daemon *daemon = user;
+
+    if (queue_put_wait(daemon->app.queue, take_message))
+        return;
+    take_message->reply.to = NULL; /* we are stopping: the listener answers what is left */
+    message_free(take_message);
+}
+
+/* --- start --- */
+
+static const char *file_or_null(const char *file)
+{
+    must(file != NULL);
+
+    return file[0] != '\0' ? file : NULL;
+}
+
+static void set_log(const struct settings *settings)
+{
+    enum log_level level = LOG_INFO;
+
+    must(log_level_parse(settings->log_level, &level)); /* a CHOICE of exactly these words */
+    log_set(level, strcmp(settings->log_format, "json") == 0);
+}
+
+static int open_store(struct daemon *daemon, struct err *err)
+{
+    must(daemon->app.store == NULL);
+
+    const struct settings *settings = daemon->app.settings;
+    const bool in_memory = settings->standalone[0] != '\0' &&
+                           settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
+    const struct store_rules rules = {
+        .path = in_memory ? ":memory:" : settings->ledger,
+        .on_corrupt =
+            strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
+        .retention_days = settings->retention_days,
+        .notice = noticed,
+    };
+
+    const int rc = store_open(&rules, &daemon->app.store, err);
+    if (rc == 0)
+        store_ops(daemon->app.store, &daemon->app.store_ops);
+    return rc;
+}
+
+static int open_standin(struct daemon *daemon, struct err *err)
+{
+    must(daemon->app.settings->standalone[0] != '\0');
+
+    struct app *app = &daemon->app;
+
+    app->fake = fake_apiserver_new("standalone");
+    /* In microseconds no file is read as fast as its objects are counted. */
+    fake_apiserver_set_version(app->fake, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
+    const int rc = fake_apiserver_load(app->fake, app->settings->standalone, err);
+    if (rc < 0)
+        return rc;
+    fake_apiserver_ops(app->fake, &daemon->watch_ops);
+    fake_apiserver_ops(app->fake, &daemon->call_ops);
+    app->server = "standalone";
+    return 0;
+}
+
+static int open_cluster(struct daemon *daemon, struct err *err)
+{
+    must(daemon->app.settings->standalone[0] == '\0');
+
+    struct app *app = &daemon->app;
+    int rc = kube_config_load(file_or_null(app->settings->kubeconfig),
+                              file_or_null(app->settings->context), &daemon->config, err);
+
+    if (rc == 0)
+        rc = kube_curl_new(daemon->config, &daemon->watch_ops, err);
+    if (rc == 0)
+        rc = kube_curl_new(daemon->config, &daemon->call_ops, err);
+    if (rc == 0)
+        app->server = kube_config_server(daemon->config);
+    return rc;
+}
+
+static const char *wake_namespace(const struct daemon *daemon)
+{
+    must(daemon->app.settings != NULL);
+
+    const struct settings *settings = daemon->app.settings;
+
+    if (settings->namespace[0] != '\0')
+        return settings->namespace;
+    if (daemon->config != NULL && kube_config_namespace(daemon->config)[0] != '\0')
+        return kube_config_namespace(daemon->config);
+    return "default";
+}
+
+static void fill_rules(struct app *app)
+{
+    must(app->settings->resource[0] != '\0');
+
+    const struct settings *settings = app->settings;
+
+    app->request_rules = (struct request_rules){.resource = settings->resource,
+                                                .min_milli = settings->min_milli,
+                                                .step_milli = settings->step_milli};
+    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
+                                                    .from_labels = settings->inventory_from_labels};
+    app->wire_rules = (struct wire_rules){.resource = settings->resource,
+                                          .whole_resource = settings->whole_resource};
+}
+
+static void make_parts(struct daemon *daemon)
+{
+    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
+
+    struct app *app = &daemon->app;
+
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pod_cache = pod_cache_new();
+    app->hints = hints_new();
+    app->wake_namespace = wake_namespace(daemon);
+    /* The fake API server is this process: nothing of another one can be on its way. */
+    if (app->fake == NULL)
+        app->grace_ms = (int64_t)app->settings->grace_period_s * 1000;
+    const struct outbox_rules rules = {
+        .ops = &daemon->call_ops,
+        .wire = &app->wire_rules,
+        .wake = app->settings->wake,
+        .namespace = app->wake_namespace,
+        .instance = "milligpud",
+        .resource = app->settings->resource,
+        .user = daemon,
+        .result = outbox_result,
+    };
+    app->outbox = outbox_new(&rules);
+    app->command_trace = command_trace_new();
+    app->verifier = verifier_new(app);
+    daemon->writer = writer_new(app);
+    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
+    daemon->informer = informer_new(app, &daemon->watch_ops);
+    app->rights = rights_new(app, &daemon->watch_ops);
+    daemon->webhooks = webhooks_new(app);
+}
+
+/* "127.0.0.1:0" with the port that was bound. */
+static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
+{
+    must(port > 0);
+
+    const char *colon = strrchr(listen, ':');
+    const size_t host = colon != NULL ? (size_t)(colon - listen) : strlen(listen);
+
+    (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
+}
+
+static struct http_rules webhook_rules(struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct http_rules rules = {
+        .name = port_names[WEBHOOK],
+        .listen = settings->webhook_listen,
+        .threads = settings->webhook_threads,
+        .takes_body = webhook_takes_body,
+        .body_bytes_max = BODY_BYTES_MAX,
+        .bodies_bytes_max = BODIES_BYTES_MAX,
+        .cert_file = file_or_null(settings->webhook_cert),
+        .key_file = file_or_null(settings->webhook_key),
+        .client_ca_file = file_or_null(settings->webhook_client_ca),
+        .admits = webhook_admits,
+        .known_hosts_only = http_address_is_loopback(settings->webhook_listen) ||
+                            settings->webhook_hosts[0] != '\0',
+        .hosts = settings->webhook_hosts,
+        .user = daemon,
+        .handler = webhook_call,
+        .refused = turned_away,
+        .dropped = dropped,
+    };
+
+    must(daemon->webhooks != NULL);
+    ports_limits(&rules, settings->webhook_connections);
+    return rules;
+}
+
+static struct http_rules admin_rules(struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct http_rules rules = {
+        .name = port_names[ADMIN],
+        .listen = settings->admin_listen,
+        .threads = ADMIN_THREADS,
+        .takes_body = admin_takes_body,
+        .body_bytes_max = ADMIN_BODY_BYTES,
+        .bodies_bytes_max = ADMIN_BODIES_BYTES,
+        .known_hosts_only = true,
+        .hosts = settings->admin_hosts,
+        .user = daemon,
+        .handler = admin_call,
+        .refused = turned_away,
+        .dropped = dropped,
+    };
+
+    must(daemon->app.queue != NULL);
+    ports_limits(&rules, settings->admin_connections);
+    return rules;
+}
+
+/* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
+static struct http_rules probe_rules(struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct http_rules rules = admin_rules(daemon);
+
+    must(settings->probe_listen[0] != '\0');
+    rules.name = port_names[PROBE];
+    rules.listen = settings->probe_listen;
+    rules.threads = 1;
+    rules.takes_body = NULL;
+    rules.known_hosts_only = http_address_is_loopback(settings->probe_listen);
+    rules.handler = probe_call;
+    ports_limits(&rules, settings->admin_connections);
+    return rules;
+}
+
+static int start_ports(struct daemon *daemon, struct err *err)
+{
+    static const char *const setting[PORTS] = {"webhook_listen", "admin_listen", "probe_listen"};
+    const struct settings *settings = daemon->app.settings;
+    struct http_rules rules[PORTS] = {webhook_rules(daemon), admin_rules(daemon)};
+    size_t count = PROBE;
+
+    must(daemon->port[WEBHOOK] == NULL);
+    if (settings->probe_listen[0] != '\0')
+        rules[count++] = probe_rules(daemon);
+    if (ports_fit(rules, count, err) < 0)
+        return -(int)err->code;
+    for (size_t i = 0; i < count; i++)
+        if (http_start(&rules[i], &daemon->port[i], err) < 0)
+            return err_wrap(err, "%s", setting[i]);
+    address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
+               daemon->app.webhook_address, sizeof daemon->app.webhook_address);
+    if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
+        log_plain(LOG_WARN, "any certificate of webhook_client_ca may bind pods: set "
+                            "webhook_client_names to what kube-scheduler's certificate shows");
+    return 0;
+}
+
+static int write_ports(struct daemon *daemon, struct err *err)
+{
+    must(daemon->port[0] != NULL && daemon->port[1] != NULL);
+
+    const struct settings *settings = daemon->app.settings;
+    const char *listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
+                                 settings->probe_listen};
+    struct strbuf text;
+    char temporary[4096];
+
+    strbuf_init(&text);
+    for (size_t i = 0; i < PORTS; i++) {
+        char address[300];
+        if (daemon->port[i] == NULL)
+            continue;
+        address_of(listen[i], http_port(daemon->port[i]), address, sizeof address);
+        strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);
+        log_write(LOG_INFO, "listening", log_str("port", http_name(daemon->port[i])),
+                  log_str("address", address));
+    }
+    int rc = 0;
+    if (settings->port_file[0] != '\0') {
+        (void)snprintf(temporary, sizeof temporary, "%s.new", settings->port_file);
+        FILE *file = fopen(temporary, "we");
+        const bool written = file != NULL && fwrite(text.data, 1, text.len, file) == text.len;
+        const bool closed = file != NULL && fclose(file) == 0;
+        if (!written || !closed || rename(temporary, settings->port_file) != 0)
+            rc = err_set(err, ERR_IO, "port_file %s cannot be written: errno %d",
+                         settings->port_file, errno);
+    }
+    strbuf_done(&text);
+    return rc;
+}
+
+static bool spawn(pthread_t *thread, void *(*run)(void *), struct daemon *daemon)
+{
+    must(thread != NULL);
+
+    return pthread_create(thread, NULL, run, daemon) == 0;
+}
+
+static int start_threads(struct daemon *daemon, struct err *err)
+{
+    must(!daemon->writer_runs);
+
+    daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
+    daemon->informer_runs = spawn(&daemon->informer_thread, informer_main, daemon);
+    daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
+    daemon->verifier_runs = spawn(&daemon->audit_thread, audit_main, daemon);
+    if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
+        daemon->verifier_runs)
+        return 0;
+    return err_set(err, ERR_INTERNAL, "the system gave no thread");
+}
+
+static int start(struct daemon *daemon, struct err *err)
+{
+    must(daemon->writer == NULL);
+
+    struct app *app = &daemon->app;
+    int rc = open_store(daemon, err);
+
+    if (rc < 0)
+        return rc;
+    rc = app->settings->standalone[0] != '\0' ? open_standin(daemon, err)
+                                              : open_cluster(daemon, err);
+    if (rc < 0)
+        return rc;
+    make_parts(daemon);
+    if ((rc = writer_load(daemon->writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
+        (rc = write_ports(daemon, err)) < 0)
+        return rc;
+    log_write(LOG_INFO, "started", log_str("server", app->server),
+              log_str("version", MILLIGPU_VERSION));
+    return start_threads(daemon, err);
+}
+
+/* --- run and stop --- */
+
+static void reload_certificates(struct daemon *daemon)
+{
+    must(daemon->port[0] != NULL);
+
+    struct err err;
+
+    if (http_reload(daemon->port[0], &err) < 0)
+        log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
+                  log_str("error", err.text));
+    else
+        log_plain(LOG_INFO, "certificates reloaded");
+}
+
+static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
+{
+    must(id < SETTINGS);
+
+    char was[SETTING_TEXT_MAX];
+    char is[SETTING_TEXT_MAX];
+
+    settings_value(daemon->app.set, id, was, sizeof was);
+    settings_value(set, id, is, sizeof is);
+    if (strcmp(was, is) == 0 || settings_reloadable(id))
+        return;
+    log_write(LOG_WARN, "a changed setting needs a restart", log_str("setting", settings_name(id)));
+    settings_keep(set, daemon->app.set, id);
+}
+
+static void take_settings(struct daemon *daemon, struct settings_set *take_set)
+{
+    must(take_set != daemon->app.set);
+
+    for (int id = 0; id < SETTINGS; id++)
+        keep_setting(daemon, take_set, (enum setting_id)id);
+    daemon->reloaded =
+        xgrow(daemon->reloaded, daemon->reloads, &daemon->reload_capacity, sizeof(void *));
+    daemon->reloaded[daemon->reloads++] = take_set;
+    atomic_store(&daemon->app.set, take_set);
+    atomic_store(&daemon->app.settings, settings_get(take_set));
+    set_log(settings_get(take_set));
+    log_plain(LOG_INFO, "settings reloaded");
+}
+
+static void reload(struct daemon *daemon)
+{
+    must(daemon->argc >= 0 && daemon->argv != NULL);
+
+    struct settings_set *set;
+    enum settings_action action;
+    struct err err;
+
+    if (settings_load(daemon->argc, daemon->argv, daemon->envp, &set, &action, &err) < 0) {
+        log_write(LOG_ERROR, "settings were not reloaded, the old ones stay",
+                  log_str("error", err.text));
+    } else {
+        take_settings(daemon, set);
+    }
+    reload_certificates(daemon);
+}
+
+static bool quiet(struct daemon *daemon)
+{
+    must(daemon->port[0] != NULL);
+
+    return http_pending(daemon->port[0]) == 0 && outbox_open(daemon->app.outbox) == 0 &&
+           queue_depth(daemon->app.queue) == 0;
+}
+
+static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
+{
+    must(daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs);
+
+    const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000L};
+    int64_t drain_until = 0;
+
+    for (int looks = 1;; looks++) {
+        if (looks % CERTIFICATE_LOOKS == 0 && http_files_changed(daemon->port[0]))
+            reload_certificates(daemon);
+        const int signal = sigtimedwait(signals, NULL, &look);
+        if (signal == SIGHUP) {
+            reload(daemon);
+        } else if (signal == SIGTERM || signal == SIGINT) {
+            if (drain_until != 0)
+                return; /* the second one */
+            log_plain(LOG_INFO, "stopping: binds in flight may end");
+            atomic_store(&daemon->app.draining, true);
+            drain_until = now_of(&daemon->app) + DRAIN_MS;
+        }
+        if (drain_until != 0 && (quiet(daemon) || now_of(&daemon->app) >= drain_until))
+            return;
+        if (atomic_load(&daemon->failed))
+            return;
+    }
+}
+
+static void join(bool *runs, pthread_t thread)
+{
+    if (*runs)
+        must(pthread_join(thread, NULL) == 0);
+    *runs = false;
+}
+
+static void stop_threads(struct daemon *daemon)
+{
+    if (daemon->app.queue != NULL)
+        queue_close(daemon->app.queue);
+    atomic_store(&daemon->stop_io, true);
+    verifier_stop(daemon->app.verifier);
+    if (daemon->informer_runs)
+        daemon->watch_ops.wake(daemon->watch_ops.ctx);
+    if (daemon->outbox_runs)
+        daemon->call_ops.wake(daemon->call_ops.ctx);
+    join(&daemon->informer_runs, daemon->informer_thread);
+    join(&daemon->outbox_runs, daemon->outbox_thread);
+    atomic_store(&daemon->stop_writer, true);
+    if (daemon->writer_runs)
+        queue_wake(daemon->app.queue);
+    join(&daemon->writer_runs, daemon->writer_thread);
+    join(&daemon->verifier_runs, daemon->audit_thread);
+}
+
+static void empty_queue(struct queue *queue)
+{
+    void *item;
+
+    if (queue == NULL)
+        return;
+    while (queue_take(queue, &item, 1, 0) == 1) {
+        struct message *message = item;
+        message->reply.to = NULL;
+        message_free(message);
+    }
+    queue_free(queue);
+}
+
+static void drop_ops(struct kube_ops *ops)
+{
+    must(ops != NULL);
+
+    if (ops->free != NULL)
+        ops->free(ops->ctx);
+}
+
+static void stop(struct daemon *daemon)
+{
+    must(!daemon->writer_runs || daemon->app.queue != NULL);
+
+    struct app *app = &daemon->app;
+
+    stop_threads(daemon);
+    for (size_t i = 0; i < PORTS; i++)
+        http_stop(daemon->port[i]);
+    cluster_identity_free(daemon->identity);
+    informer_free(daemon->informer);
+    rights_free(app->rights);
+    outbox_free(app->outbox);
+    writer_free(daemon->writer);
+    verifier_free(app->verifier);
+    command_trace_free(app->command_trace);
+    webhooks_free(daemon->webhooks);
+    empty_queue(app->queue);
+    hints_free(app->hints);
+    pod_cache_free(app->pod_cache);
+    view_free(app->view);
+    drop_ops(&daemon->watch_ops);
+    drop_ops(&daemon->call_ops);
+    kube_config_free(daemon->config);
+    fake_apiserver_free(app->fake);
+    store_close(app->store);
+    for (size_t i = 0; i < daemon->reloads; i++)
+        settings_free(daemon->reloaded[i]);
+    xfree(daemon->reloaded);
+}
+
+/* What cannot be had is told, and is no reason to stop. */
+static void keep_memory(const struct settings *settings)
+{
+    struct err err;
+
+    if (settings->sandbox && sandbox_memory(&err) < 0)
+        log_write(LOG_WARN, "memory is not kept from others", log_str("error", err.text));
+}
+
+/* All is open and every thread runs: from now on it answers, asks and writes, and does no more. */
+static void keep_calls(const struct daemon *daemon)
+{
+    struct err err;
+
+    if (!daemon->app.settings->sandbox)
+        return;
+    if (daemon->config != NULL && kube_config_executes(daemon->config)) {
+        log_plain(LOG_INFO, "system calls are left open: the kubeconfig's plugin is executed");
+    } else if (sandbox_calls(&err) < 0) {
+        log_write(LOG_WARN, "system calls are left open", log_str("error", err.text));
+    }
+}
+
+/* Hash tables that outsiders fill must not be theirs to predict. */
+static uint64_t random_seed(void)
+{
+    uint64_t seed = 0;
+
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = (uint64_t)clock_ns();
+    return seed;
+}
+
+/*
+ * Ten threads that hand messages to each other need no heap each: what one allocates another frees,
+ * and every heap keeps the most that it ever held.  And a large page of a list goes back to the
+ * system when it is freed, also after the first one.
+ */
+static void keep_heaps_small(void)
+{
+    /* NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread yet */
+    (void)mallopt(M_ARENA_MAX, HEAPS_MAX); /* another allocator (a sanitizer's) has none */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    /* NOLINTEND(concurrency-mt-unsafe) */
+}
+
+int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
+               struct err *err)
+{
+    keep_heaps_small();
+
+    struct daemon *daemon = xcalloc(1, sizeof *daemon);
+    sigset_t signals;
+
+    text_seed(random_seed());
+    daemon->argc = argc;
+    daemon->argv = argv;
+    daemon->envp = envp;
+    daemon->app.set = set;
+    daemon->app.settings = settings_get(set);
+    clock_real(&daemon->app.clock);
+    fill_rules(&daemon->app);
+    set_log(daemon->app.settings);
+    keep_memory(daemon->app.settings);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGHUP);
+    must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0); /* before any thread is born */
+    must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR); /* a limit on files is a full disk, no death */
+    int rc = start(daemon, err);
+    if (rc == 0) {
+        keep_calls(daemon);
+        wait_for_end(daemon, &signals);
+        stop_threads(daemon);
+        if (atomic_load(&daemon->failed)) {
+            *err = daemon->err;
+            rc = -(int)err->code;
+        }
+    }
+    stop(daemon);
+    log_plain(LOG_INFO, "stopped");
+    xfree(daemon);
+    return rc;
+}

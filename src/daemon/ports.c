@@ -1,0 +1,140 @@
+#include "daemon/ports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "milligpu/http.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+enum {
+    FIRST_MS = 5000,
+    IDLE_MS = 120000, /* longer than Go's 90 s: the client closes first */
+    REQUEST_MS = 10000,
+    SHRINK_PART = 16,
+    TELL_MS = 60000,
+};
+
+/*
+ * One address has less than all: who floods from one keeps nobody else out even before it is looked
+ * at who gives way.  But one kube-scheduler with 3,000 binds at once has to come in.
+ */
+static uint32_t each_of(uint32_t strangers)
+{
+    must(strangers >= PORTS_CONNECTIONS_LEAST);
+    return strangers - strangers / 4;
+}
+
+void ports_limits(struct http_rules *rules, uint32_t connections)
+{
+    must(connections >= PORTS_CONNECTIONS_LEAST);
+    rules->request_proves =
+        rules->client_ca_file == NULL && http_address_is_loopback(rules->listen);
+    rules->connections = rules->request_proves || rules->client_ca_file != NULL ? connections : 0;
+    rules->strangers = connections;
+    rules->strangers_each = each_of(connections);
+    rules->first_ms = FIRST_MS;
+    rules->idle_ms = IDLE_MS;
+    rules->request_ms = REQUEST_MS;
+}
+
+static uint64_t files_of(const struct http_rules *rules, size_t count)
+{
+    uint64_t files = PORTS_OWN_FILES;
+
+    must(count <= PORTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        files += http_files(&rules[i]);
+    return files;
+}
+
+/* False if it is at its least already. */
+static bool shrink(struct http_rules *rules)
+{
+    const uint32_t before = rules->strangers;
+    uint32_t after = before - before / SHRINK_PART - 1;
+
+    must(before >= PORTS_CONNECTIONS_LEAST);
+    if (after < PORTS_CONNECTIONS_LEAST)
+        after = PORTS_CONNECTIONS_LEAST;
+    ports_limits(rules, after);
+    return after < before;
+}
+
+static void warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
+{
+    char of[100] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; i < count && len < sizeof of; i++) {
+        const int more = snprintf(of + len, sizeof of - len, "%s%s %u", i > 0 ? ", " : "",
+                                  rules[i].name, (unsigned)rules[i].strangers);
+        must(more > 0);
+        len += (size_t)more;
+    }
+    log_write(LOG_WARN,
+              "fewer connections than the settings say: raise the hard limit of open files",
+              log_i64("open_files", hard), log_i64("wanted", wanted), log_str("connections", of));
+}
+
+static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struct err *err)
+{
+    const uint64_t wanted = files_of(rules, count);
+    bool smaller = true;
+
+    must(wanted > hard);
+    while (smaller && files_of(rules, count) > hard) {
+        smaller = false;
+        for (size_t i = 0; i < count; i++)
+            smaller = shrink(&rules[i]) || smaller;
+    }
+    const uint64_t least = files_of(rules, count);
+    if (least > hard)
+        return err_set(err, ERR_INVALID,
+                       "the hard limit of open files is %llu: milligpud needs at least %llu, and "
+                       "%llu for as many connections as the settings allow",
+                       (unsigned long long)hard, (unsigned long long)least,
+                       (unsigned long long)wanted);
+    warn(rules, count, wanted, hard);
+    return 0;
+}
+
+int ports_fit(struct http_rules *rules, size_t count, struct err *err)
+{
+    struct rlimit limit;
+
+    must(count > 0 && count <= PORTS_MAX);
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_max < files_of(rules, count) && make_fit(rules, count, limit.rlim_max, err) < 0)
+        return -(int)err->code;
+    const uint64_t need = files_of(rules, count);
+    must(need <= limit.rlim_max);
+    if (limit.rlim_cur >= need)
+        return 0;
+    limit.rlim_cur = need;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return err_set(err, ERR_IO, "the limit of open files cannot be raised to %llu: %s",
+                       (unsigned long long)need, strerrordesc_np(errno));
+    return 0;
+}
+
+void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
+                   uint32_t count)
+{
+    const int64_t now_ms = clock_ns() / 1000000;
+    char labels[64];
+
+    must(port < PORTS_MAX && cause < HTTP_CAUSES);
+    (void)snprintf(labels, sizeof labels, "port=\"%s\",cause=\"%s\"", name, http_cause_word(cause));
+    metric_add(M_HTTP_DROPPED, labels, count);
+    news->untold[port][cause] += count;
+    if (news->told_ms[port][cause] != 0 && now_ms - news->told_ms[port][cause] < TELL_MS)
+        return;
+    news->told_ms[port][cause] = now_ms;
+    log_write(LOG_WARN, "connections were closed", log_str("port", name),
+              log_str("cause", http_cause_word(cause)),
+              log_i64("count", news->untold[port][cause]));
+    news->untold[port][cause] = 0;
+}

@@ -1,0 +1,134 @@
+#include "milligpu/metrics_page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/metric.h"
+#include "milligpu/pod_cache.h"
+
+#include "milligpu_version.h"
+
+static struct model_amounts *model_of(struct amounts_by_model *models, const struct atom *model)
+{
+    must(model != NULL); /* interned: the same name is the same atom */
+    for (size_t i = 0; i < models->count; i++)
+        if (models->model[i].model == model)
+            return &models->model[i];
+    models->model = xgrow(models->model, models->count, &models->capacity, sizeof *models->model);
+    models->model[models->count] = (struct model_amounts){.model = model};
+    return &models->model[models->count++];
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct model_amounts *left = a;
+    const struct model_amounts *right = b;
+    return strcmp(left->model->text, right->model->text);
+}
+
+void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out)
+{
+    const struct node *node;
+
+    must(snapshot != NULL);
+    *out = (struct amounts_by_model){0};
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus; i++)
+            admin_amounts_add(&model_of(out, node->gpu[i].model)->amounts, node, &node->gpu[i]);
+    if (out->count > 0)
+        qsort(out->model, out->count, sizeof *out->model, by_name);
+}
+
+static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
+                       uint64_t milli)
+{
+    const bool named = model->model->len > 0;
+
+    must(milli <= INT64_MAX);
+    metric_sample(out, id, "model", named ? atom_text(model->model) : TEXT("unknown"),
+                  (int64_t)milli);
+}
+
+/* Their labels are not a closed set, so they are made anew for each scrape. */
+static void put_models(struct strbuf *out, const struct amounts_by_model *models)
+{
+    metric_head(out, M_ALLOCATED);
+    for (size_t i = 0; i < models->count; i++) {
+        const struct admin_amounts *amounts = &models->model[i].amounts;
+        put_sample(out, M_ALLOCATED, &models->model[i],
+                   amounts->used_milli + amounts->reserved_milli);
+    }
+    metric_head(out, M_FREE);
+    for (size_t i = 0; i < models->count; i++)
+        put_sample(out, M_FREE, &models->model[i], models->model[i].amounts.free_milli);
+    metric_head(out, M_LARGEST_FREE);
+    for (size_t i = 0; i < models->count; i++)
+        put_sample(out, M_LARGEST_FREE, &models->model[i],
+                   models->model[i].amounts.largest_free_milli);
+    must(out->len > 0);
+}
+
+static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
+{
+    const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
+
+    must(heard_ms >= 0);
+    if (heard_ms > 0) /* never heard is told by milligpu_ready */
+        metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
+}
+
+static void set_table_bytes(const struct app *app)
+{
+    const struct hints_bytes hints = hints_bytes(app->hints);
+    const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
+
+    must(hints.askers <= INT64_MAX);
+    metric_set(M_TABLE_BYTES, "table=\"askers\"", (int64_t)hints.askers);
+    metric_set(M_TABLE_BYTES, "table=\"wishes\"", (int64_t)hints.wishes);
+    metric_set(M_TABLE_BYTES, "table=\"refusals\"", (int64_t)hints.refusals);
+    metric_set(M_TABLE_BYTES, "table=\"requests\"", (int64_t)pods.requests);
+    metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
+}
+
+static void set_gauges(const struct app *app)
+{
+    char build[128];
+
+    must(app->queue != NULL && app->hints != NULL);
+    metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
+    metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
+    metric_set(M_WAITING_OVERFLOW, NULL,
+               hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
+    set_table_bytes(app);
+    metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
+    metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
+    if (atomic_load(&app->safe_mode)) {
+        char reason[64];
+        (void)snprintf(reason, sizeof reason, "reason=\"%s\"", safe_mode_word(app));
+        metric_set(M_SAFE_MODE_INFO, reason, 1);
+    }
+    set_age(app, "resource=\"nodes\"", atomic_load(&app->nodes_heard_ms));
+    set_age(app, "resource=\"pods\"", atomic_load(&app->pods_heard_ms));
+    const int used = snprintf(build, sizeof build, "version=\"%s\",commit=\"%s\"", MILLIGPU_VERSION,
+                              MILLIGPU_COMMIT);
+    must(used > 0 && (size_t)used < sizeof build);
+    metric_set(M_BUILD_INFO, build, 1);
+}
+
+void metrics_page(struct app *app, struct strbuf *out)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
+    struct amounts_by_model models = {0};
+
+    set_gauges(app);
+    if (snapshot != NULL) {
+        must(snapshot->generation <= INT64_MAX);
+        metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
+        amounts_by_model(snapshot, &models);
+    }
+    metric_expose(out);
+    put_models(out, &models);
+    xfree(models.model);
+}

@@ -1,0 +1,277 @@
+#include "milligpu/verifier.h"
+
+#include <pthread.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+#include "health/diagnostics.h"
+
+enum { PLACES_A_TURN = 128 };
+
+enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
+
+struct verifier {
+    struct app *app;
+    pthread_mutex_t lock; /* guards what follows, up to due_ms */
+    enum meeting meeting;
+    struct store_read
+        *look; /* NULL between verifications; the writer touches it in audit_meet() only */
+    const struct snapshot *snapshot;
+    bool stopping;
+    struct err err; /* of the pin; code ERR_NONE: it went well */
+    struct verifier_facts facts;
+    int64_t due_ms; /* monotonic */
+    bool bundled;
+};
+
+struct verifier *verifier_new(struct app *app)
+{
+    struct verifier *verifier = xcalloc(1, sizeof *verifier);
+
+    must(app->store != NULL && app->view != NULL);
+    verifier->app = app;
+    verifier->due_ms = INT64_MIN;
+    must(pthread_mutex_init(&verifier->lock, NULL) == 0);
+    return verifier;
+}
+
+static void lock(struct verifier *verifier)
+{
+    must(pthread_mutex_lock(&verifier->lock) == 0);
+}
+
+static void unlock(struct verifier *verifier)
+{
+    must(pthread_mutex_unlock(&verifier->lock) == 0);
+}
+
+/* The next one is asked for by the end of this one. */
+static void part(struct verifier *verifier, int64_t now_ms)
+{
+    const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
+
+    lock(verifier);
+    store_read_close(verifier->look);
+    snapshot_unref(verifier->snapshot);
+    verifier->look = NULL;
+    verifier->snapshot = NULL;
+    verifier->meeting = MEETING_NONE;
+    unlock(verifier);
+    verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
+    must(verifier->due_ms >= now_ms);
+}
+
+void verifier_free(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    store_read_close(verifier->look);
+    snapshot_unref(verifier->snapshot);
+    must(pthread_mutex_destroy(&verifier->lock) == 0);
+    xfree(verifier);
+}
+
+void verifier_stop(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    lock(verifier);
+    verifier->stopping = true;
+    if (verifier->look != NULL)
+        store_read_interrupt(verifier->look);
+    unlock(verifier);
+}
+
+void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
+{
+    must(verifier != NULL && out != NULL);
+    lock(verifier);
+    *out = verifier->facts;
+    unlock(verifier);
+}
+
+void audit_meet(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    lock(verifier);
+    if (verifier->meeting == MEETING_ASKED) {
+        verifier->err.code = ERR_NONE;
+        (void)!store_read_pin(verifier->look,
+                              &verifier->err); /* judged by the verification thread */
+        verifier->snapshot = view_take(verifier->app->view);
+        verifier->meeting = MEETING_HELD;
+        must(verifier->snapshot != NULL);
+    }
+    unlock(verifier);
+}
+
+void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place)
+{
+    struct err err;
+
+    must(place != NULL);
+    if (atomic_load(&app->settings)->verify_interval_s == 0)
+        return;
+    if (*place >= ledger_places(ledger))
+        *place = 0;
+    if (ledger_check_some(ledger, *place, PLACES_A_TURN, &err) < 0)
+        safe_mode_enter(app, SAFE_MEMORY, err.text);
+    *place += PLACES_A_TURN;
+}
+
+static bool is_finding(const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    return err->code == ERR_CORRUPT || err->code == ERR_INTERNAL;
+}
+
+static int check_snapshot(const struct snapshot *snapshot, struct err *err)
+{
+    const struct node *node;
+    uint32_t nodes = 0;
+    uint32_t allocations = 0;
+    uint32_t at = 0;
+
+    must(snapshot->nodes <= snapshot->slots);
+    while ((node = snapshot_next(snapshot, &at)) != NULL) {
+        if (node_check(node, err) < 0)
+            return -(int)err->code;
+        nodes++;
+        allocations += node->allocations;
+    }
+    if (nodes == snapshot->nodes && allocations == snapshot->allocations)
+        return 0;
+    return err_set(err, ERR_CORRUPT, "readers count %u nodes and %u pods where there are %u and %u",
+                   snapshot->nodes, snapshot->allocations, nodes, allocations);
+}
+
+static void log_unfinished(struct verifier *verifier, const struct err *err)
+{
+    lock(verifier);
+    const bool stopping = verifier->stopping;
+    unlock(verifier);
+    must(err->code != ERR_NONE);
+    metric_add(M_VERIFICATIONS, "outcome=\"unfinished\"", 1);
+    if (!stopping)
+        log_write(LOG_WARN, "a verification of the ledger did not come to its end",
+                  log_str("error", err->text));
+}
+
+/* It came to its end, and this is what it found. */
+static void conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
+{
+    struct app *app = verifier->app;
+    const int64_t took_ns = clock_ns() - began_ns;
+    const int64_t at_ms = app->clock.wall_ms(app->clock.ctx);
+    const char *outcome = atomic_load(&app->safe_mode) ? "outcome=\"failed\""
+                          : past_broken                ? "outcome=\"past\""
+                                                       : "outcome=\"ok\"";
+
+    must(took_ns >= 0);
+    lock(verifier);
+    verifier->facts = (struct verifier_facts){.at_ms = at_ms, .took_ms = took_ns / 1000000};
+    unlock(verifier);
+    metric_add(M_VERIFICATIONS, outcome, 1);
+    metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
+    metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
+    atomic_store(&app->history_checked, true);
+}
+
+static void note_past(struct app *app, const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    if (!atomic_exchange(&app->history_broken, true))
+        log_write(LOG_ERROR, "the history in the ledger is damaged; granting is not affected",
+                  log_str("error", err->text));
+}
+
+/* The meeting was held: the look and the snapshot are ours alone now. */
+static void run(struct verifier *verifier)
+{
+    struct app *app = verifier->app;
+    const int64_t began_ns = clock_ns();
+    enum store_check which = STORE_CHECKS;
+    enum safe_mode_reason reason = SAFE_DISK;
+    struct err err = verifier->err;
+    bool past_broken = false;
+
+    must(verifier->look != NULL && verifier->snapshot != NULL);
+    int failed =
+        err.code == ERR_NONE ? store_read_verify(verifier->look, &which, &err) : -(int)err.code;
+    if (failed != 0 && which == CHECK_PAST && is_finding(&err)) {
+        note_past(app, &err);
+        past_broken = true;
+        failed = 0;
+    }
+    if (failed == 0) {
+        reason = SAFE_MEMORY;
+        failed = check_snapshot(verifier->snapshot, &err);
+    }
+    if (failed == 0) {
+        reason = SAFE_DIFFER;
+        failed = store_read_compare(verifier->look, verifier->snapshot, &err);
+    }
+    if (failed != 0 && !is_finding(&err)) {
+        log_unfinished(verifier, &err);
+        return;
+    }
+    if (failed != 0)
+        safe_mode_enter(app, reason, err.text);
+    conclude(verifier, past_broken, began_ns);
+}
+
+static void ask(struct verifier *verifier, int64_t now_ms)
+{
+    struct store_read *look = NULL;
+    struct err err;
+
+    must(verifier->look == NULL);
+    if (store_read_open(verifier->app->store, &look, &err) < 0) {
+        if (is_finding(&err))
+            safe_mode_enter(verifier->app, SAFE_DISK, err.text);
+        else
+            log_unfinished(verifier, &err);
+        part(verifier, now_ms);
+        return;
+    }
+    lock(verifier);
+    verifier->look = look;
+    verifier->meeting = MEETING_ASKED;
+    unlock(verifier);
+}
+
+/* Once, by the thread that has the time. */
+static void fill_bundle(struct verifier *verifier)
+{
+    struct app *app = verifier->app;
+    struct err err;
+
+    verifier->bundled = true;
+    must(atomic_load(&app->safe_mode));
+    if (app->safe.bundle[0] != '\0' && diagnostics_write(app, &err) < 0)
+        log_write(LOG_ERROR, "the bundle is not complete", log_str("error", err.text),
+                  log_str("bundle", app->safe.bundle));
+}
+
+void verifier_step(struct verifier *verifier, int64_t now_ms)
+{
+    lock(verifier);
+    const enum meeting meeting = verifier->meeting;
+    unlock(verifier);
+
+    must(meeting <= MEETING_HELD);
+    if (meeting == MEETING_HELD) {
+        run(verifier);
+        part(verifier, now_ms);
+    }
+    if (atomic_load(&verifier->app->safe_mode)) {
+        if (!verifier->bundled)
+            fill_bundle(verifier);
+        return;
+    }
+    if (meeting == MEETING_NONE && now_ms >= verifier->due_ms)
+        ask(verifier, now_ms);
+}

@@ -1,0 +1,763 @@
+#include "milligpu/hints.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/wishes.h"
+
+#include "scheduler/hints_internal.h"
+
+enum kept_state {
+    KEPT_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
+    KEPT_REFUSED, /* waits for room */
+    KEPT_OFFERED, /* a list went out, less than a second ago */
+    KEPT_LATE,    /* and no bind came: somebody else refused it */
+};
+
+/* An asker as it is remembered. */
+struct kept {
+    enum kept_state state;
+    const char *uid; /* the three are in this block */
+    const char *namespace;
+    const char *name;
+    uint32_t bytes; /* that it takes, its text as long as can be */
+    uint16_t slot;
+    struct wish *wish; /* NULL: the request itself is refused, or */
+    bool wishless;     /* there was no room for what it asks */
+    char *text;        /* of the last refusal; NULL: there was none */
+    enum reason reason;
+    int64_t since_ms; /* UTC */
+    int64_t last_ms;
+    uint64_t asks;
+    int64_t asked_ms; /* monotonic */
+    /* The last list. */
+    uint32_t listed;
+    uint32_t fitting;
+    uint32_t growth;
+    uint32_t covered; /* nodes asked about by lists that left none out, all of them together */
+    bool due;         /* there may be more that fits: when it is late, somebody has to be woken */
+    uint64_t capacity_generation;
+    /* Where it would best have gone. */
+    bool stands; /* in the list of offers */
+    int64_t at_ms;
+    const struct atom *node;
+    uint64_t tentative; /* the first of its tentative placements */
+    uint32_t tentatives;
+    struct kept *older;
+    struct kept *newer;
+};
+
+struct hints *hints_new(void)
+{
+    struct hints *hints = xcalloc(1, sizeof *hints);
+
+    answers_init(&hints->answers);
+    must(pthread_mutex_init(&hints->lock, NULL) == 0);
+    map_init(&hints->askers);
+    map_init(&hints->resolved.by_uid);
+    return hints;
+}
+
+static void lock(struct hints *hints)
+{
+    must(pthread_mutex_lock(&hints->lock) == 0);
+}
+
+static void unlock(struct hints *hints)
+{
+    must(pthread_mutex_unlock(&hints->lock) == 0);
+}
+
+/* --- states --- */
+
+static bool waits(const struct kept *kept)
+{
+    return kept->state == KEPT_REFUSED || kept->state == KEPT_LATE;
+}
+
+static void count_waiting(struct hints *hints, const struct kept *kept, bool more)
+{
+    must(more || hints->waiting > 0);
+    hints->waiting = more ? hints->waiting + 1 : hints->waiting - 1;
+    if (kept->wishless)
+        hints->wishless = more ? hints->wishless + 1 : hints->wishless - 1;
+    if (kept->wish == NULL)
+        return;
+    if (more)
+        wishes_wait(&hints->wishes, kept->wish);
+    else
+        wishes_rest(&hints->wishes, kept->wish);
+}
+
+static void become(struct hints *hints, struct kept *kept, enum kept_state state)
+{
+    if (waits(kept))
+        count_waiting(hints, kept, false);
+    kept->state = state;
+    if (waits(kept))
+        count_waiting(hints, kept, true);
+    must(hints->waiting <= hints->askers.count);
+}
+
+/* Offers stand in a list by age. */
+static void stand_down(struct hints *hints, struct kept *kept)
+{
+    if (!kept->stands)
+        return;
+    tentatives_drop(&hints->tentatives, kept->tentative, kept->tentatives);
+    kept->tentatives = 0;
+    must(hints->oldest != NULL && hints->newest != NULL);
+    if (hints->fresh == kept)
+        hints->fresh = kept->newer;
+    *(kept->older != NULL ? &kept->older->newer : &hints->oldest) = kept->newer;
+    *(kept->newer != NULL ? &kept->newer->older : &hints->newest) = kept->older;
+    kept->older = kept->newer = NULL;
+    kept->stands = false;
+}
+
+static void stand(struct hints *hints, struct kept *kept)
+{
+    must(!kept->stands && kept->older == NULL && kept->newer == NULL);
+    kept->older = hints->newest;
+    *(hints->newest != NULL ? &hints->newest->newer : &hints->oldest) = kept;
+    hints->newest = kept;
+    if (hints->fresh == NULL)
+        hints->fresh = kept;
+    kept->stands = true;
+}
+
+/* --- the table --- */
+
+static size_t strings_of(const struct asker *asker)
+{
+    must(asker->uid[0] != '\0');
+    return strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
+}
+
+/* With its text, and what the allocator adds to two blocks. */
+static size_t bytes_of(const struct asker *asker)
+{
+    enum { BLOCK_BYTES = 16 };
+    const size_t fixed = sizeof(struct kept) + REASON_BYTES_MAX + 2 * (size_t)BLOCK_BYTES;
+
+    return fixed + strings_of(asker);
+}
+
+static struct kept *kept_new(const struct asker *asker)
+{
+    must(bytes_of(asker) <= ASKERS_BYTES_MAX);
+    struct kept *kept = xmalloc(sizeof *kept + strings_of(asker));
+    char *text = (char *)(kept + 1);
+
+    *kept =
+        (struct kept){.growth = 1, .since_ms = asker->wall_ms, .bytes = (uint32_t)bytes_of(asker)};
+    kept->uid = text_lay(&text, asker->uid);
+    kept->namespace = text_lay(&text, asker->namespace);
+    kept->name = text_lay(&text, asker->name);
+    return kept;
+}
+
+static void kept_free(struct hints *hints, struct kept *kept)
+{
+    become(hints, kept, KEPT_IDLE);
+    stand_down(hints, kept);
+    if (kept->wish != NULL)
+        wishes_let_go(&hints->wishes, kept->wish);
+    must(hints->slot[kept->slot] == kept && hints->bytes >= kept->bytes);
+    hints->slot[kept->slot] = NULL;
+    hints->spare[hints->spares++] = kept->slot;
+    hints->bytes -= kept->bytes;
+    xfree(kept->text);
+    xfree(kept);
+}
+
+static void enter(struct hints *hints, struct kept *kept)
+{
+    must(hints->spares > 0 || hints->slots < WAITING_MAX);
+    kept->slot = hints->spares > 0 ? hints->spare[--hints->spares] : (uint16_t)hints->slots++;
+    must(hints->slot[kept->slot] == NULL);
+    hints->slot[kept->slot] = kept;
+    hints->bytes += kept->bytes;
+    must(hints->bytes <= ASKERS_BYTES_MAX);
+    (void)map_put(&hints->askers, text_of(kept->uid), kept);
+}
+
+static void drop(struct hints *hints, struct kept *kept)
+{
+    must(map_find(&hints->askers, text_of(kept->uid)) == kept);
+    become(hints, kept, KEPT_IDLE);
+    (void)map_take(&hints->askers, text_of(kept->uid));
+    kept_free(hints, kept);
+}
+
+static void forget_resolved(struct resolved *resolved, size_t at)
+{
+    must(at < RESOLVED_MAX);
+    if (resolved->uid[at] == NULL)
+        return;
+    must(map_take(&resolved->by_uid, text_of(resolved->uid[at])) != NULL);
+    xfree(resolved->uid[at]);
+    resolved->uid[at] = NULL;
+}
+
+void hints_free(struct hints *hints)
+{
+    struct kept *kept;
+
+    if (hints == NULL)
+        return;
+    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
+        kept_free(hints, kept);
+    must(hints->waiting == 0 && hints->wishes.waited == NULL);
+    must(hints->bytes == 0 && hints->wishes.bytes == 0);
+    for (size_t i = 0; i < RESOLVED_MAX; i++)
+        forget_resolved(&hints->resolved, i);
+    answers_done(&hints->answers);
+    map_done(&hints->askers);
+    map_done(&hints->resolved.by_uid);
+    (void)pthread_mutex_destroy(&hints->lock);
+    xfree(hints);
+}
+
+/* Somebody waits of whom the table does not know: until kube-scheduler has asked about it again,
+   any room that comes free may be what it waits for. */
+static void overflow(struct hints *hints, int64_t now_ms)
+{
+    must(now_ms >= 0);
+    hints->overflowed = true;
+    hints->overflow_ms = now_ms;
+}
+
+static bool make_room(struct hints *hints, size_t bytes, int64_t now_ms)
+{
+    struct kept *oldest;
+
+    while (hints->askers.count == WAITING_MAX || bytes > ASKERS_BYTES_MAX - hints->bytes) {
+        oldest = hints->oldest;
+        if (oldest == NULL)
+            return false; /* all were refused: nobody makes room */
+        if (oldest->state != KEPT_IDLE)
+            overflow(hints, now_ms);
+        hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
+        drop(hints, oldest);
+    }
+    must(hints->askers.count < WAITING_MAX);
+    return true;
+}
+
+/* NULL: it has settled meanwhile, or the table is full. */
+static struct kept *kept_of(struct hints *hints, const struct asker *asker)
+{
+    const struct text uid = text_of(asker->uid);
+
+    must(uid.len > 0);
+    if (map_find(&hints->resolved.by_uid, uid) != NULL)
+        return NULL;
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept == NULL && !make_room(hints, bytes_of(asker), asker->now_ms)) {
+        overflow(hints, asker->now_ms);
+        return NULL;
+    }
+    if (kept == NULL) {
+        kept = kept_new(asker);
+        enter(hints, kept);
+    }
+    return kept;
+}
+
+/* What is asked, whatever the containers are called: nobody is bound by it. */
+static struct wish *hold_wish(struct hints *hints, const struct request *request)
+{
+    struct want want[CONTAINERS_MAX];
+    struct request nameless = *request;
+
+    must(request->wants <= CONTAINERS_MAX);
+    nameless.want = want;
+    for (uint32_t i = 0; i < request->wants; i++) {
+        want[i] = request->want[i];
+        want[i].container = "";
+    }
+    return wishes_hold(&hints->wishes, &nameless);
+}
+
+/* It has asked: whatever it waited for before is over. */
+static void note_ask(struct hints *hints, struct kept *kept, const struct asker *asker)
+{
+    must(asker->now_ms >= 0);
+
+    struct wish *wish = asker->request != NULL ? hold_wish(hints, asker->request) : NULL;
+
+    become(hints, kept, KEPT_IDLE);
+    stand_down(hints, kept);
+    if (kept->wish != NULL)
+        wishes_let_go(&hints->wishes, kept->wish);
+    kept->wish = wish;
+    kept->wishless = wish == NULL && asker->request != NULL;
+    kept->last_ms = asker->wall_ms;
+    kept->asked_ms = asker->now_ms;
+    if (!asker->again || kept->asks == 0)
+        kept->asks++;
+}
+
+/* --- offers --- */
+
+/* How many times the shortlist the next list is. */
+static uint32_t next_growth(const struct kept *kept)
+{
+    must(kept->growth > 0);
+    const bool refused_by_others = kept->listed < kept->fitting && kept->state != KEPT_IDLE;
+
+    return refused_by_others && kept->growth < NODES_MAX ? kept->growth * SHORTLIST_GROWTH
+                                                         : kept->growth;
+}
+
+uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist)
+{
+    if (shortlist == 0)
+        return 0;
+    lock(hints);
+    const struct kept *kept = map_find(&hints->askers, uid);
+    /* Of whom may not be remembered it will not be known that the list was too short. */
+    const uint64_t growth = kept != NULL                        ? next_growth(kept)
+                            : hints->askers.count < WAITING_MAX ? 1
+                                                                : 0;
+    unlock(hints);
+    const uint64_t longer = shortlist * growth;
+    must(growth == 0 || longer >= shortlist);
+    return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
+}
+
+uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
+                          struct tentative tentative[TENTATIVES_MAX])
+{
+    must(uid.at != NULL || uid.len == 0);
+
+    lock(hints);
+    const struct kept *asker = map_find(&hints->askers, uid);
+    const uint32_t count = tentatives_copy(&hints->tentatives, asker, now_ms, tentative);
+    unlock(hints);
+    return count;
+}
+
+/* Where it would best have gone: GPU by GPU, of all its parts together. */
+struct place {
+    const struct node *node; /* NULL: not known */
+    uint32_t milli[GPUS_PER_NODE_MAX];
+};
+
+static void place_of(const struct candidate *best, const struct request *request, struct place *out)
+{
+    *out = (struct place){.node = best != NULL ? best->node : NULL};
+    if (best == NULL)
+        return;
+    const struct placement *placement = best->placement;
+    must(placement != NULL && placement->parts > 0);
+    must(request->wants > 0);
+    for (uint32_t i = 0; i < placement->parts; i++) {
+        const struct part *part = &placement->part[i];
+        must(part->gpu < best->node->gpus);
+        out->milli[part->gpu] += request->want[part->want].milli;
+    }
+}
+
+static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
+{
+    must(!kept->stands && kept->tentatives == 0);
+
+    kept->tentative = hints->tentatives.next;
+    kept->node = place->node != NULL ? place->node->name : NULL;
+    for (uint32_t i = 0; place->node != NULL && i < place->node->gpus; i++) {
+        if (place->milli[i] == 0)
+            continue;
+        const struct tentative tentative = {
+            .node = kept->node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
+        tentatives_add(&hints->tentatives, kept, kept->at_ms, tentative);
+        kept->tentatives++;
+    }
+}
+
+/* Was it all that fits?  If not, asking again leads to something. */
+static bool is_short(struct kept *kept, const struct shortlist *offered)
+{
+    if (offered->listed < offered->fitting)
+        return true;
+    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes ||
+        kept->covered >= offered->nodes)
+        return false;
+    kept->covered += offered->names;
+    must(kept->covered >= offered->names);
+    return kept->covered < offered->nodes;
+}
+
+static void note_list(struct kept *kept, uint32_t growth, const struct shortlist *offered)
+{
+    must(offered->listed > 0 && offered->listed <= offered->fitting);
+    must(offered->fitting <= offered->names);
+
+    kept->capacity_generation = offered->capacity_generation;
+    if (offered->names == 1 && kept->listed < kept->fitting)
+        return; /* the list that was too short is still the last, and due */
+    kept->due = is_short(kept, offered);
+    kept->growth = growth;
+    kept->listed = offered->listed;
+    kept->fitting = offered->fitting;
+}
+
+void hints_shortlisted(struct hints *hints, const struct asker *asker,
+                       const struct shortlist *offered)
+{
+    must(asker->request != NULL);
+
+    struct place place;
+
+    place_of(offered->best, asker->request, &place);
+    lock(hints);
+    struct kept *kept = kept_of(hints, asker);
+    if (kept != NULL) {
+        const uint32_t growth = next_growth(kept);
+        note_ask(hints, kept, asker);
+        note_list(kept, growth, offered);
+        kept->at_ms = asker->now_ms;
+        note_place(hints, kept, &place);
+        stand(hints, kept);
+        become(hints, kept, KEPT_OFFERED);
+    }
+    unlock(hints);
+}
+
+bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
+                const struct atom **out_node)
+{
+    struct kept *kept;
+
+    *out_node = NULL;
+    lock(hints);
+    bool wake = hints->late_went;
+    hints->late_went = false;
+    for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= SHORTLIST_LATE_MS;
+         kept = kept->newer) {
+        must(kept->stands);
+        if (kept->state != KEPT_OFFERED)
+            continue;
+        become(hints, kept, KEPT_LATE);
+        if (!kept->due && kept->capacity_generation == capacity_generation)
+            continue;
+        wake = true;
+        *out_node = kept->node != NULL ? kept->node : *out_node;
+    }
+    hints->fresh = kept;
+    unlock(hints);
+    return wake;
+}
+
+/* --- refusals --- */
+
+static void note_refusal(struct kept *kept, enum reason reason, const char *text)
+{
+    char clipped[REASON_BYTES_MAX];
+
+    must(reason != REASON_NONE);
+    kept->reason = reason;
+    text_clip(text_of(text), clipped, sizeof clipped);
+    if (kept->text != NULL && strcmp(kept->text, clipped) == 0)
+        return;
+    xfree(kept->text);
+    kept->text = xstrdup(clipped);
+}
+
+void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
+                   const char *text)
+{
+    must(text != NULL);
+
+    lock(hints);
+    struct kept *kept = kept_of(hints, asker);
+    if (kept != NULL) {
+        note_ask(hints, kept, asker);
+        note_refusal(kept, reason, text);
+        become(hints, kept, KEPT_REFUSED);
+    }
+    unlock(hints);
+}
+
+void hints_binding(struct hints *hints, struct text uid)
+{
+    lock(hints);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL && kept->state != KEPT_REFUSED)
+        become(hints, kept, KEPT_IDLE);
+    unlock(hints);
+}
+
+void hints_fits(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    lock(hints);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL)
+        become(hints, kept, KEPT_IDLE);
+    unlock(hints);
+}
+
+static void remember_resolved(struct resolved *resolved, struct text uid)
+{
+    if (map_find(&resolved->by_uid, uid) != NULL)
+        return;
+
+    const size_t at = resolved->next++ % RESOLVED_MAX;
+    forget_resolved(resolved, at);
+    resolved->uid[at] = xmalloc(uid.len + 1);
+    memcpy(resolved->uid[at], uid.at, uid.len);
+    resolved->uid[at][uid.len] = '\0';
+    (void)map_put(&resolved->by_uid, text_of(resolved->uid[at]), resolved->uid[at]);
+    must(resolved->by_uid.count <= RESOLVED_MAX);
+}
+
+void hints_resolved(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    lock(hints);
+    struct kept *kept = map_find(&hints->askers, uid);
+    if (kept != NULL)
+        drop(hints, kept);
+    remember_resolved(&hints->resolved, uid);
+    unlock(hints);
+}
+
+/* --- who is to be woken --- */
+
+size_t hints_waiting(struct hints *hints)
+{
+    lock(hints);
+    const size_t count = hints->waiting;
+    unlock(hints);
+    return count;
+}
+
+static bool overflows(const struct hints *hints, int64_t now_ms)
+{
+    return hints->wishless > 0 ||
+           (hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS);
+}
+
+bool hints_overflow(struct hints *hints, int64_t now_ms)
+{
+    lock(hints);
+    const bool does = overflows(hints, now_ms);
+    unlock(hints);
+    return does;
+}
+
+/* The judgement of filter, step for step: else somebody would be woken in vain, or never. */
+static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes,
+                     uint64_t *steps)
+{
+    UNSET struct plan plan;
+    struct rank rank;
+    bool fits = false;
+
+    must(request_asks(request));
+    plan_init(&plan, request);
+    for (size_t i = 0; i < nodes && !fits && *steps < WAKE_STEPS_MAX; i++) {
+        UNSET struct room room;
+        room_of(node[i], &room);
+        fits = place_judge(&plan, &room, &rank) == REASON_NONE;
+        *steps += rank.steps;
+    }
+    return fits;
+}
+
+bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
+                     size_t nodes)
+{
+    struct wish *wish[WISHES_TRIED_MAX + 1];
+
+    if (nodes == 0)
+        return false;
+    lock(hints);
+    const bool doubt = overflows(hints, now_ms);
+    const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
+    unlock(hints);
+    bool fits = doubt || count > WISHES_TRIED_MAX;
+    uint64_t steps = 0;
+    for (size_t i = 0; i < count && !fits; i++)
+        fits = fits_any(wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
+    lock(hints);
+    for (size_t i = 0; i < count; i++)
+        wishes_let_go(&hints->wishes, wish[i]);
+    unlock(hints);
+    return fits;
+}
+
+/* --- entries follow the life of their pods --- */
+
+static bool lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
+{
+    switch (look(user, text_of(kept->uid))) {
+    case HINTS_POD_UNBOUND:
+        return true;
+    case HINTS_POD_BOUND:
+        return false;
+    case HINTS_POD_UNKNOWN:
+        return kept->asked_ms >= before_ms;
+    }
+    must_not_reach("every state is listed");
+}
+
+/* Who is in a few slots, from one on, and does not live any more, goes. */
+static void look_after(struct hints *hints, size_t first, int64_t before_ms, void *user,
+                       hints_look *look)
+{
+    must(look != NULL && first % SLICE_MAX == 0);
+    for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++)
+        if (hints->slot[i] != NULL && !lives(hints->slot[i], before_ms, user, look))
+            drop(hints, hints->slot[i]);
+}
+
+void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
+{
+    must(look != NULL);
+    lock(hints);
+    look_after(hints, hints->tended, now_ms - UNHEARD_MAX_MS, user, look);
+    hints->tended += SLICE_MAX;
+    if (hints->tended >= hints->slots)
+        hints->tended = 0;
+    unlock(hints);
+}
+
+void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
+{
+    must(look != NULL);
+    for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
+        lock(hints);
+        look_after(hints, first, asked_ms, user, look);
+        unlock(hints);
+    }
+}
+
+/* --- for people --- */
+
+static void show(const struct kept *kept, struct arena *arena, struct waiting *out)
+{
+    const bool refused = kept->state == KEPT_REFUSED;
+
+    must(kept->asks > 0);
+    must(!refused || kept->text != NULL);
+    *out = (struct waiting){
+        .uid = arena_copy(arena, text_of(kept->uid)),
+        .namespace = arena_copy(arena, text_of(kept->namespace)),
+        .name = arena_copy(arena, text_of(kept->name)),
+        .text = refused ? arena_copy(arena, text_of(kept->text))
+                        : arena_printf(arena, "offered %u of %u, not bound", kept->listed,
+                                       kept->fitting),
+        .wishless = kept->wishless,
+        .reason = refused ? kept->reason : REASON_NONE,
+        .offered = refused ? 0 : kept->listed,
+        .fitting = refused ? 0 : kept->fitting,
+        .since_ms = kept->since_ms,
+        .last_ms = kept->last_ms,
+        .asks = kept->asks,
+    };
+}
+
+/* "namespace/name/uid" */
+static char *key_of(const struct kept *kept, struct arena *arena)
+{
+    const char *const part[] = {kept->namespace, kept->name, kept->uid};
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(part); i++)
+        bytes += strlen(part[i]) + 1;
+    char *key = arena_alloc(arena, bytes);
+    char *end = key;
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        (void)text_lay(&end, part[i]);
+        end[-1] = i + 1 < ARRAY_LEN(part) ? '/' : '\0';
+    }
+    must(end == key + bytes);
+    return key;
+}
+
+bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct waiting_names *out)
+{
+    must(*place % SLICE_MAX == 0);
+
+    out->count = 0;
+    if (*place >= WAITING_MAX)
+        return false;
+    lock(hints);
+    for (size_t i = *place; i < *place + SLICE_MAX && i < hints->slots; i++) {
+        const struct kept *kept = hints->slot[i];
+        if (kept == NULL || !waits(kept))
+            continue;
+        out->key[out->count] = key_of(kept, arena);
+        out->uid[out->count++] = arena_copy(arena, text_of(kept->uid));
+    }
+    unlock(hints);
+    *place += SLICE_MAX;
+    return true;
+}
+
+bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
+{
+    must(out != NULL);
+
+    lock(hints);
+    const struct kept *kept = map_find(&hints->askers, uid);
+    const bool found = kept != NULL && waits(kept);
+    if (found) {
+        show(kept, arena, out);
+        if (kept->wish != NULL)
+            out->held = wishes_hold(&hints->wishes, kept->wish->request);
+        out->request = out->held != NULL ? out->held->request : NULL;
+    }
+    unlock(hints);
+    return found;
+}
+
+void hints_let_go(struct hints *hints, struct waiting *waiting)
+{
+    must(waiting->uid != NULL);
+    if (waiting->held == NULL)
+        return;
+    lock(hints);
+    wishes_let_go(&hints->wishes, waiting->held);
+    unlock(hints);
+    waiting->held = NULL;
+    waiting->request = NULL;
+}
+
+bool hints_has_asked(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    lock(hints);
+    const bool found = map_find(&hints->askers, uid) != NULL;
+    unlock(hints);
+    return found;
+}
+
+bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
+{
+    must(out != NULL);
+
+    lock(hints);
+    const struct kept *kept = map_find(&hints->askers, uid);
+    const bool found = kept != NULL && kept->state != KEPT_IDLE;
+    if (found)
+        show(kept, arena, out);
+    unlock(hints);
+    return found;
+}
+
+struct hints_bytes hints_bytes(struct hints *hints)
+{
+    lock(hints);
+    struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
+    unlock(hints);
+    bytes.refusals = answers_bytes(&hints->answers);
+    must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);
+    return bytes;
+}

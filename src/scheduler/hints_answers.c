@@ -1,0 +1,96 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+
+#include "scheduler/hints_internal.h"
+
+void answers_init(struct answers *answers)
+{
+    *answers = (struct answers){.next = 0};
+    must(pthread_mutex_init(&answers->lock, NULL) == 0);
+}
+
+static void forget(struct answers *answers, struct answer *answer)
+{
+    must(answers->bytes >= answer->len);
+    answers->bytes -= answer->len;
+    xfree(answer->request);
+    xfree(answer->bytes);
+    *answer = (struct answer){0};
+}
+
+void answers_done(struct answers *answers)
+{
+    for (size_t i = 0; i < ANSWERS_MAX; i++)
+        forget(answers, &answers->answer[i]);
+    must(answers->bytes == 0);
+    must(pthread_mutex_destroy(&answers->lock) == 0);
+}
+
+static bool answers_to(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
+{
+    must(key->request != NULL);
+
+    return answer->request != NULL && answer->hash == hash &&
+           answer->capacity_generation == key->capacity_generation && answer->names == key->names &&
+           request_eq(answer->request, key->request);
+}
+
+bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
+                       enum reason *out_reason)
+{
+    struct answers *answers = &hints->answers;
+    const uint32_t hash = request_hash(key->request);
+    bool found = false;
+
+    must(request_asks(key->request));
+    must(pthread_mutex_lock(&answers->lock) == 0);
+    for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
+        const struct answer *answer = &answers->answer[i];
+        found = answers_to(answer, key, hash);
+        if (found) {
+            strbuf_text(out, (struct text){answer->bytes, answer->len});
+            *out_reason = answer->reason;
+        }
+    }
+    must(pthread_mutex_unlock(&answers->lock) == 0);
+    return found;
+}
+
+void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
+                       enum reason reason)
+{
+    must(bytes.len > 0 && reason != REASON_NONE);
+
+    struct answers *answers = &hints->answers;
+    const uint32_t hash = request_hash(key->request);
+
+    if (bytes.len > REFUSAL_BYTES_MAX)
+        return;
+    must(pthread_mutex_lock(&answers->lock) == 0);
+    /* The oldest goes; an answer about an older room goes first by being overtaken. */
+    struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
+    forget(answers, answer);
+    for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)
+        forget(answers, &answers->answer[i % ANSWERS_MAX]);
+    *answer = (struct answer){.request = request_clone(key->request),
+                              .hash = hash,
+                              .names = key->names,
+                              .capacity_generation = key->capacity_generation,
+                              .reason = reason,
+                              .bytes = xmalloc(bytes.len),
+                              .len = bytes.len};
+    memcpy(answer->bytes, bytes.at, bytes.len);
+    answers->bytes += bytes.len;
+    must(pthread_mutex_unlock(&answers->lock) == 0);
+}
+
+size_t answers_bytes(struct answers *answers)
+{
+    must(pthread_mutex_lock(&answers->lock) == 0);
+    const size_t bytes = answers->bytes;
+    must(pthread_mutex_unlock(&answers->lock) == 0);
+    must(bytes <= REFUSALS_BYTES_MAX);
+    return bytes;
+}

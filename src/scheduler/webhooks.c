@@ -1,0 +1,794 @@
+#include "milligpu/webhooks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/http.h"
+#include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/metric.h"
+
+enum { SCRATCH_KEEP_BYTES = 1024 * 1024 }; /* the chunk of many small things */
+
+/* What one call needs and the next can use again: kept, so that a busy thread stops calling
+   malloc. */
+struct scratch {
+    struct arena arena;
+    struct tentative tentative[TENTATIVES_MAX];
+    struct scratch *next;
+};
+
+struct webhooks {
+    struct app *app;
+    pthread_mutex_t lock; /* guards the pile of scratches */
+    struct scratch *pile;
+};
+
+struct question {
+    struct webhooks *webhooks;
+    struct app *app;
+    struct http_call *call;
+    struct scratch *scratch;
+    struct extender_args args;
+    enum request_verdict verdict;
+    struct request request;
+    struct refusal refusal;
+    bool again; /* room came while it was judged: not the first try */
+    bool last;  /* nor is there another */
+};
+
+/* Is there something that a node may have no place for? */
+static bool judged(const struct question *question)
+{
+    must(question->verdict != REQUEST_OK || question->request.wants > 0);
+    return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
+}
+
+struct webhooks *webhooks_new(struct app *app)
+{
+    must(app->view != NULL && app->hints != NULL);
+
+    struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
+
+    webhooks->app = app;
+    must(pthread_mutex_init(&webhooks->lock, NULL) == 0);
+    return webhooks;
+}
+
+void webhooks_free(struct webhooks *webhooks)
+{
+    if (webhooks == NULL)
+        return;
+    while (webhooks->pile != NULL) {
+        struct scratch *scratch = webhooks->pile;
+        webhooks->pile = scratch->next;
+        arena_done(&scratch->arena);
+        xfree(scratch);
+    }
+    (void)pthread_mutex_destroy(&webhooks->lock);
+    xfree(webhooks);
+}
+
+static struct scratch *take_scratch(struct webhooks *webhooks)
+{
+    must(webhooks != NULL);
+
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    struct scratch *scratch = webhooks->pile;
+    if (scratch != NULL)
+        webhooks->pile = scratch->next;
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    if (scratch == NULL) {
+        scratch = xcalloc(1, sizeof *scratch);
+        arena_init(&scratch->arena);
+    }
+    return scratch;
+}
+
+static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
+{
+    must(scratch != NULL);
+    arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    scratch->next = webhooks->pile;
+    webhooks->pile = scratch;
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+}
+
+size_t webhooks_bytes(struct webhooks *webhooks)
+{
+    size_t bytes = 0;
+
+    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    for (const struct scratch *at = webhooks->pile; at != NULL; at = at->next)
+        bytes += sizeof *at + arena_bytes(&at->arena);
+    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    return bytes;
+}
+
+/* --- answering --- */
+
+static void count(const struct http_call *call, const char *verb, const char *outcome)
+{
+    must(verb[0] != '\0' && outcome[0] != '\0');
+
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "verb=\"%s\",outcome=\"%s\"", verb, outcome);
+    metric_add(M_WEBHOOK_REQUESTS, labels, 1);
+    (void)snprintf(labels, sizeof labels, "verb=\"%s\"", verb);
+    metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - http_began_ns(call));
+}
+
+static void answer_json(struct http_call *call, struct strbuf *take_body)
+{
+    must(take_body->len > 0);
+
+    http_answer(call, 200, "application/json", take_body);
+}
+
+static void answer_problem(struct http_call *call, int status, const char *title,
+                           const char *detail)
+{
+    must(status >= 400 && status < 600);
+
+    struct strbuf body;
+    struct json_writer json;
+
+    strbuf_init(&body);
+    json_writer_init(&json, &body);
+    json_write_object(&json);
+    json_write_key(&json, "type");
+    json_write_str(&json, "about:blank");
+    json_write_key(&json, "title");
+    json_write_str(&json, title);
+    json_write_key(&json, "status");
+    json_write_i64(&json, status);
+    json_write_key(&json, "detail");
+    json_write_str(&json, detail);
+    json_write_object_end(&json);
+    http_answer(call, status, "application/problem+json", &body);
+    strbuf_done(&body);
+}
+
+static void answer_bind(void *to, const char *error)
+{
+    struct http_call *call = to;
+    struct strbuf body;
+
+    must(call != NULL);
+    count(call, "bind", error == NULL ? "ok" : "error");
+    if (error != NULL)
+        log_write(LOG_INFO, "bind refused", log_i64("request", http_id(call)),
+                  log_str("why", error));
+    strbuf_init(&body);
+    extender_bind_encode(&body, error);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+static void filter_error(struct http_call *call, const char *error)
+{
+    must(error[0] != '\0');
+
+    const struct extender_args none = {0};
+    const struct extender_filter_result result = {.error = error};
+    struct strbuf body;
+
+    count(call, "filter", "error");
+    log_write(LOG_WARN, "filter answered with an error", log_i64("request", http_id(call)),
+              log_str("error", error));
+    strbuf_init(&body);
+    extender_filter_encode(&body, &none, &result);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+/* --- filter --- */
+
+/* The names that pass. */
+static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
+{
+    must(chosen <= question->args.names);
+    const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
+    struct strbuf body;
+
+    count(question->call, "filter", "ok");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* Every name passes: nothing is asked of us. */
+static void pass_all(struct question *question)
+{
+    must(!judged(question));
+
+    const uint32_t names = question->args.names;
+    uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
+
+    for (uint32_t i = 0; i < names; i++)
+        choice[i] = i;
+    send_chosen(question, choice, names);
+}
+
+struct refusals {
+    struct extender_refusal *refusal;
+    uint32_t count;
+    struct arena *arena;
+};
+
+static void add_refusal(void *user, struct text name, const char *text)
+{
+    struct refusals *refusals = user;
+
+    must(text[0] != '\0');
+    refusals->refusal[refusals->count++] =
+        (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
+}
+
+static struct asker asker_of(const struct question *question)
+{
+    const struct pod *pod = &question->args.pod;
+    const struct clock_ops *clock = &question->app->clock;
+
+    must(pod->uid[0] != '\0');
+    return (struct asker){
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .request = judged(question) ? &question->request : NULL,
+        .now_ms = clock->now_ms(clock->ctx),
+        .wall_ms = clock->wall_ms(clock->ctx),
+        .again = question->again,
+    };
+}
+
+static void remember(struct question *question, enum reason reason, const char *text)
+{
+    must(reason != REASON_NONE);
+    must(text != NULL);
+
+    if (!question->again)
+        app_count_refusal(reason);
+    if (question->args.pod.uid[0] == '\0')
+        return;
+    const struct asker asker = asker_of(question);
+    hints_refused(question->app->hints, &asker, reason, text);
+}
+
+/*
+ * The one ending of every refusal, cached or judged: recorded first, the generation read again
+ * then; the writer publishes first and looks then at what waits.  False: room came in between, so
+ * it has to be judged anew.  (On the last try it stands: that is of a snapshot taken after the
+ * pod was recorded, and of what came behind it the writer knows whom to wake for.)
+ */
+static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
+                           enum reason reason)
+{
+    struct refusal refusal;
+
+    request_refuse(&question->request, reason, &refusal);
+    remember(question, reason, refusal.text);
+    app_between(question->app, BETWEEN_RECORD_AND_READING);
+    const bool stands = question->last || view_capacity_generation(question->app->view) ==
+                                              snapshot->capacity_generation;
+    app_between(question->app, BETWEEN_READING_AND_ANSWER);
+    return stands;
+}
+
+static void send_refusals(struct question *question, const struct refusals *refusals,
+                          const struct refusal_key *key, enum reason reason)
+{
+    must(refusals->count <= question->args.names);
+
+    const struct extender_filter_result result = {.refusals = refusals->count,
+                                                  .refusal = refusals->refusal};
+    struct strbuf body;
+
+    count(question->call, "filter", "refused");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    if (key != NULL)
+        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, reason);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* One text for all names, grouped like every refusal: beyond refusal_names the first name
+   speaks for all. */
+static void refuse_all(struct question *question, const char *text)
+{
+    must(text[0] != '\0');
+    const uint32_t names = question->args.names;
+    const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    if (named < names)
+        text = arena_printf(refusals.arena, "%s%s", text, FILTER_SPEAKS_FOR_ALL);
+    refusals.refusal = arena_array(refusals.arena, named + 1, sizeof *refusals.refusal);
+    for (uint32_t i = 0; i < named && i < names; i++)
+        add_refusal(&refusals, question->args.name[i], text);
+    send_refusals(question, &refusals, NULL, REASON_NONE);
+}
+
+static uint64_t digest_names(const struct extender_args *args)
+{
+    must(args->names == 0 || args->hash != NULL);
+
+    uint64_t digest = args->full_nodes ? 1 : 0;
+
+    for (uint32_t i = 0; i < args->names; i++)
+        digest = digest * 0x9e3779b97f4a7c15U + args->hash[i];
+    return digest;
+}
+
+/* The reason that comes nearest to fitting: it is the pod's. */
+static enum reason nearest(const struct filter_answer *answer, uint32_t names)
+{
+    must(answer->verdict == FILTER_NONE || names == 0);
+
+    enum reason last = REASON_NO_GPU;
+
+    for (uint32_t i = 0; i < names; i++)
+        if (answer->reason[i] > last)
+            last = answer->reason[i];
+    return last;
+}
+
+static void refuse(struct question *question, const struct filter_question *asked,
+                   const struct filter_answer *answer)
+{
+    must(answer->verdict == FILTER_NONE);
+
+    const enum reason reason = nearest(answer, asked->names);
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .capacity_generation = asked->snapshot->capacity_generation};
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
+    filter_refusals(asked, answer, question->app->settings->refusal_names, &refusals, add_refusal);
+    send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
+}
+
+/* A hint outlives the question; a node made for the question alone does not. */
+static const struct candidate *lasting_best(const struct question *question,
+                                            const struct filter_question *asked,
+                                            const struct filter_answer *answer)
+{
+    const struct candidate *best = &answer->candidate[0];
+
+    must(answer->candidates > 0);
+    if (question->verdict != REQUEST_OK)
+        return NULL; /* whole GPUs have no place on any */
+    return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
+}
+
+static void remember_shortlist(struct question *question, const struct filter_question *asked,
+                               const struct filter_answer *answer)
+{
+    struct hints *hints = question->app->hints;
+
+    must(question->args.pod.uid[0] != '\0');
+    if (answer->verdict == FILTER_RESERVED) {
+        hints_fits(hints, text_of(question->args.pod.uid));
+        return;
+    }
+    const struct asker asker = asker_of(question);
+    const struct shortlist offered = {.nodes = asked->snapshot->nodes,
+                                      .names = asked->names,
+                                      .fitting = answer->fitting,
+                                      .listed = answer->candidates,
+                                      .capacity_generation = asked->snapshot->capacity_generation,
+                                      .best = lasting_best(question, asked, answer)};
+    hints_shortlisted(hints, &asker, &offered);
+}
+
+static void answer_shortlist(struct question *question, const struct filter_question *asked,
+                             const struct filter_answer *answer)
+{
+    must(answer->candidates > 0 && answer->candidates <= question->args.names);
+
+    uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
+
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        choice[i] = answer->candidate[i].name;
+    if (question->args.pod.uid[0] != '\0')
+        remember_shortlist(question, asked, answer);
+    send_chosen(question, choice, answer->candidates);
+}
+
+/* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template,
+   say). */
+static const struct node *const *nodes_of(struct question *question,
+                                          const struct snapshot *snapshot, struct names *names)
+{
+    must(question->args.full_nodes);
+
+    const struct extender_args *args = &question->args;
+    const struct node **node =
+        arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
+
+    for (uint32_t i = 0; i < args->names; i++) {
+        struct inventory inventory;
+        if (snapshot_node(snapshot, args->name[i]) != NULL)
+            continue;
+        inventory_parse(&args->node[i], &question->app->inventory_rules, &question->scratch->arena,
+                        &inventory);
+        node[i] = node_from_inventory(&inventory, names);
+    }
+    return node;
+}
+
+static void drop_nodes(const struct node *const *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        node_unref(node[i]);
+}
+
+enum { JUDGE_TRIES = 4 };
+
+/* Of one try. */
+enum ending {
+    ENDING_NONE, /* nothing has been said yet */
+    ENDING_ANSWERED,
+    ENDING_OVERTAKEN, /* a refusal, and room came meanwhile: ask again */
+};
+
+/* The bytes that refused the same question while there was as much room. */
+static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
+{
+    must(judged(question));
+
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .capacity_generation = snapshot->capacity_generation};
+    enum ending ending = ENDING_NONE;
+    enum reason reason;
+    struct strbuf body;
+
+    strbuf_init(&body);
+    if (hints_answer_find(question->app->hints, &key, &body, &reason))
+        ending = refusal_stands(question, snapshot, reason) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
+    if (ending == ENDING_ANSWERED) {
+        count(question->call, "filter", "refused");
+        answer_json(question->call, &body);
+    }
+    strbuf_done(&body);
+    return ending;
+}
+
+/* Who asks whole GPUs alone gets all nodes that will do: of those GPUs we know nothing better. */
+static uint32_t shortlist_of(const struct question *question)
+{
+    struct app *app = question->app;
+
+    must(judged(question));
+    if (question->verdict == REQUEST_WHOLE)
+        return 0;
+    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
+}
+
+static enum ending judge(struct question *question, const struct snapshot *snapshot)
+{
+    must(judged(question));
+
+    struct app *app = question->app;
+    const struct text uid = text_of(question->args.pod.uid);
+    const int64_t now = app->clock.now_ms(app->clock.ctx);
+    struct names *names = question->args.full_nodes ? names_new() : NULL;
+    const struct filter_question asked = {
+        .snapshot = snapshot,
+        .request = &question->request,
+        .uid = uid,
+        .names = question->args.names,
+        .name = question->args.name,
+        .hash = question->args.hash,
+        .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
+        .shortlist = shortlist_of(question),
+        .tentatives = hints_tentatives(app->hints, uid, now, question->scratch->tentative),
+        .tentative = question->scratch->tentative,
+    };
+    struct filter_answer answer;
+    struct refusal refusal;
+    enum ending ending = ENDING_ANSWERED;
+
+    filter_ask(&asked, &question->scratch->arena, &answer);
+    switch (answer.verdict) {
+    case FILTER_FITS:
+    case FILTER_RESERVED:
+        answer_shortlist(question, &asked, &answer);
+        break;
+    case FILTER_HELD_ELSEWHERE:
+        (void)snprintf(refusal.text, sizeof refusal.text,
+                       "elsewhere: the pod holds a reservation on node %.180s",
+                       answer.held->is.node->text);
+        filter_error(question->call, refusal.text);
+        break;
+    case FILTER_NONE:
+        if (refusal_stands(question, snapshot, nearest(&answer, asked.names)))
+            refuse(question, &asked, &answer);
+        else
+            ending = ENDING_OVERTAKEN;
+        break;
+    }
+    if (names != NULL) {
+        drop_nodes(asked.node, asked.names);
+        names_free(names);
+    }
+    return ending;
+}
+
+static enum ending filter_once(struct question *question, const struct snapshot *snapshot)
+{
+    enum ending ending = ENDING_NONE;
+
+    must(snapshot != NULL); /* we are ready */
+    if (!question->args.full_nodes &&
+        snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
+        ending = answer_again(question, snapshot);
+    return ending != ENDING_NONE ? ending : judge(question, snapshot);
+}
+
+static void filter_judged(struct question *question)
+{
+    must(judged(question));
+
+    for (int i = 1;; i++) {
+        CLEANUP(snapshot_unrefp)
+        const struct snapshot *snapshot = view_take(question->app->view);
+        question->again = i > 1;
+        question->last = i == JUDGE_TRIES;
+        app_between(question->app, BETWEEN_SNAPSHOT_AND_JUDGEMENT);
+        if (filter_once(question, snapshot) == ENDING_ANSWERED)
+            return;
+    }
+}
+
+static void filter(struct question *question)
+{
+    must(question->args.names == 0 || question->args.name != NULL);
+
+    switch (question->verdict) {
+    case REQUEST_OK:
+    case REQUEST_WHOLE:
+        filter_judged(question);
+        return;
+    case REQUEST_REFUSED:
+        remember(question, question->refusal.why, question->refusal.text);
+        refuse_all(question, question->refusal.text);
+        return;
+    case REQUEST_NOT_OURS:
+    case REQUEST_ZERO:
+        pass_all(question);
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+/* --- prioritize --- */
+
+static void prioritize(struct question *question)
+{
+    must(question->scratch != NULL);
+
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    struct app *app = question->app;
+    uint8_t *score = arena_array(&question->scratch->arena, question->args.names + 1, 1);
+    struct strbuf body;
+
+    if (question->verdict == REQUEST_OK && snapshot != NULL) {
+        const struct text uid = text_of(question->args.pod.uid);
+        const struct filter_question asked = {
+            .snapshot = snapshot,
+            .request = &question->request,
+            .uid = uid,
+            .names = question->args.names,
+            .name = question->args.name,
+            .hash = question->args.hash,
+            .tentatives = hints_tentatives(app->hints, uid, app->clock.now_ms(app->clock.ctx),
+                                           question->scratch->tentative),
+            .tentative = question->scratch->tentative,
+        };
+        filter_score(&asked, &question->scratch->arena, score);
+    }
+    count(question->call, "prioritize", "ok");
+    strbuf_init(&body);
+    extender_priorities_encode(&body, &question->args, score);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* --- the doors --- */
+
+static void judge_request(struct question *question)
+{
+    must(question->scratch != NULL);
+
+    question->verdict =
+        request_parse(&question->args.pod, &question->app->request_rules, &question->scratch->arena,
+                      &question->request, &question->refusal);
+}
+
+static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
+{
+    must(call != NULL);
+
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why) && !scoring) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s", why);
+        filter_error(call, text);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    if (extender_args_decode(http_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
+                             &question.args, &err) < 0) {
+        if (scoring) {
+            count(call, "prioritize", "error");
+            answer_problem(call, 400, "the body cannot be read", err.text);
+        } else {
+            filter_error(call, err.text);
+        }
+    } else {
+        judge_request(&question);
+        if (scoring)
+            prioritize(&question);
+        else
+            filter(&question);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static void open_filter(struct webhooks *webhooks, struct http_call *call)
+{
+    open_args(webhooks, call, false);
+}
+
+static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
+{
+    open_args(webhooks, call, true);
+}
+
+static void open_bind(struct webhooks *webhooks, struct http_call *call)
+{
+    must(call != NULL);
+
+    struct app *app = webhooks->app;
+    struct message *message = message_new(MESSAGE_BIND);
+    struct err err;
+    const char *why;
+
+    if (extender_bind_decode(http_body(call), &message->arena, &message->bind, &err) < 0) {
+        answer_bind(call, err.text);
+        message_free(message);
+        return;
+    }
+    hints_binding(app->hints, text_of(message->bind.uid));
+    message->deadline_ms =
+        app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
+    message->reply = (struct bind_reply){answer_bind, call};
+    bool ready = app_ready(app, &why);
+    if (ready && atomic_load(&app->draining)) {
+        /* A scheduler at work would keep us from ever being quiet. */
+        ready = false;
+        why = "it is stopping";
+    }
+    if (ready && queue_put(app->queue, message))
+        return;
+    message->reply.to = NULL;
+    message_free(message);
+    char text[200];
+    (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
+                   ready ? "too many binds wait already" : why);
+    answer_bind(call, text);
+}
+
+static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
+                            bool *keep)
+{
+    must(args->nodes == 0 || args->node != NULL);
+
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
+
+    for (uint32_t i = 0; i < args->nodes; i++) {
+        const struct extender_victims *victims = &args->node[i];
+        const struct node *node = snapshot_node(snapshot, victims->node);
+        if (judged(question))
+            keep[i] = node != NULL && preempt_ask(node, &question->request, held, victims->uid,
+                                                  victims->uids) == REASON_NONE;
+        else
+            keep[i] = question->verdict != REQUEST_REFUSED;
+    }
+}
+
+static void open_preempt(struct webhooks *webhooks, struct http_call *call)
+{
+    must(call != NULL);
+
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct extender_preempt args;
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why)) {
+        count(call, "preempt", "error");
+        answer_problem(call, 503, "milligpu is not ready", why);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    struct arena *arena = &question.scratch->arena;
+    if (extender_preempt_decode(http_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
+        0) {
+        count(call, "preempt", "error");
+        answer_problem(call, 400, "the body cannot be read", err.text);
+    } else {
+        struct strbuf body;
+        bool *keep = arena_array(arena, args.nodes + 1, sizeof *keep);
+        question.args.pod = args.pod;
+        judge_request(&question);
+        preempt_ask_all(&question, &args, keep);
+        count(call, "preempt", "ok");
+        strbuf_init(&body);
+        extender_preempt_encode(&body, &args, keep);
+        answer_json(call, &body);
+        strbuf_done(&body);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static const struct {
+    const char *verb;
+    void (*open)(struct webhooks *webhooks, struct http_call *call);
+} doors[] = {
+    {"/filter", open_filter},
+    {"/prioritize", open_prioritize},
+    {"/bind", open_bind},
+    {"/preempt", open_preempt},
+};
+
+/* The door at the path, or the number of doors. */
+static size_t door_at(const struct webhooks *webhooks, const char *path)
+{
+    const char *base = webhooks->app->settings->base_path;
+    const size_t length = strlen(base);
+    size_t at = 0;
+
+    must(length > 0 && path != NULL);
+    if (strncmp(path, base, length) != 0)
+        return ARRAY_LEN(doors);
+    while (at < ARRAY_LEN(doors) && strcmp(path + length, doors[at].verb) != 0)
+        at++;
+    return at;
+}
+
+bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path)
+{
+    must(method != NULL);
+    return strcmp(method, "POST") == 0 && door_at(webhooks, path) < ARRAY_LEN(doors);
+}
+
+void webhooks_handle(struct webhooks *webhooks, struct http_call *call)
+{
+    const size_t at = door_at(webhooks, http_path(call));
+
+    must(call != NULL);
+    if (at == ARRAY_LEN(doors)) {
+        answer_problem(call, 404, "not found",
+                       "webhooks are filter, prioritize, bind and preempt below base_path");
+    } else if (strcmp(http_method(call), "POST") != 0) {
+        http_set_header(call, "Allow", "POST");
+        answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
+    } else {
+        doors[at].open(webhooks, call);
+    }
+}

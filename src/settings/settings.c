@@ -1,0 +1,476 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/http.h"
+
+#include "settings/settings_internal.h"
+
+/* --- the set --- */
+
+void settings_free(struct settings_set *set)
+{
+    if (set == NULL)
+        return;
+    for (int id = 0; id < SETTINGS; id++) {
+        xfree(set->slot[id].text);
+        xfree(set->slot[id].place);
+    }
+    xfree(set);
+}
+
+DEFINE_FREEP(struct settings_set, settings_free);
+
+void settings_keep(struct settings_set *set, const struct settings_set *from, enum setting_id id)
+{
+    const struct setting_slot *slot = &from->slot[id];
+    struct err err;
+
+    must(set != from);
+    set->slot[id].source = SETTING_DEFAULT; /* what is kept may rank below what it replaces */
+    /* It was judged when it was first taken. */
+    must(setting_put(set, id, slot->source, slot->text, slot->place, &err) == 0);
+}
+
+const struct settings *settings_get(const struct settings_set *set)
+{
+    must(set != NULL);
+    return &set->values;
+}
+
+enum setting_source settings_source(const struct settings_set *set, enum setting_id id)
+{
+    must((size_t)id < SETTINGS);
+    return set->slot[id].source;
+}
+
+/* --- flags --- */
+
+struct flags {
+    int argc;
+    char *const *argv;
+    int at;
+    enum settings_action action;
+    struct err *err;
+};
+
+struct flag {
+    enum setting_id id;
+    const char *text; /* NULL: the next argument, or true */
+    bool no;          /* --no-advertise */
+};
+
+static bool take_action(const char *arg, enum settings_action *action)
+{
+    static const struct {
+        const char *flag;
+        enum settings_action action;
+    } actions[] = {
+        {"-h", SETTINGS_HELP},
+        {"--help", SETTINGS_HELP},
+        {"--version", SETTINGS_VERSION},
+        {"--check-config", SETTINGS_CHECK},
+        {"--print-config", SETTINGS_PRINT},
+    };
+
+    must(arg != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
+        if (strcmp(arg, actions[i].flag) != 0)
+            continue;
+        if (*action != SETTINGS_HELP && *action != SETTINGS_VERSION) /* these need nothing else */
+            *action = actions[i].action;
+        return true;
+    }
+    return false;
+}
+
+static int unknown_flag(struct flags *in, const char *arg, struct text name)
+{
+    const char *nearest = setting_nearest(name);
+    char flag[80] = "";
+    char shown[80];
+
+    must(arg != NULL);
+    text_clip(text_of(arg), shown, sizeof shown);
+    if (arg[0] != '-' || name.len == 0)
+        return err_set(in->err, ERR_INVALID,
+                       "\"%s\" is not a flag; settings are --name VALUE (see --help)", shown);
+    if (nearest != NULL)
+        setting_flag(setting_find(text_of(nearest), '_'), flag, sizeof flag);
+    return err_set(in->err, ERR_INVALID, "%s: there is no such flag%s%s%s", shown,
+                   nearest != NULL ? "; did you mean " : "", flag,
+                   nearest != NULL ? "?" : " (see --help)");
+}
+
+/* "--name", "--name=text", "--no-name". */
+static int parse_flag(struct flags *in, struct flag *out)
+{
+    const char *arg = in->argv[in->at];
+    struct text name = {NULL, 0};
+
+    must(arg != NULL);
+    *out = (struct flag){.id = SETTINGS};
+    if (strncmp(arg, "--", 2) == 0) {
+        const char *equals = strchr(arg, '=');
+        name =
+            (struct text){arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg) - 2};
+        out->text = equals != NULL ? equals + 1 : NULL;
+        out->id = setting_find(name, '-');
+    }
+    if (out->id == SETTINGS && text_starts(name, "no-") && out->text == NULL) {
+        const struct text rest = {name.at + 3, name.len - 3};
+        out->id = setting_find(rest, '-');
+        out->no = true;
+        if (out->id != SETTINGS && setting_info(out->id)->type != SETTING_TYPE_BOOL)
+            out->id = SETTINGS;
+    }
+    if (out->id == SETTINGS)
+        return unknown_flag(in, arg, name.at != NULL ? name : TEXT(""));
+    return 0;
+}
+
+static int flag_text(struct flags *in, struct flag *flag)
+{
+    const char *arg = in->argv[in->at];
+
+    if (flag->text != NULL)
+        return 0;
+    if (setting_info(flag->id)->type == SETTING_TYPE_BOOL) {
+        flag->text = flag->no ? "false" : "true";
+        return 0;
+    }
+    must(!flag->no);
+    if (in->at + 1 >= in->argc || strncmp(in->argv[in->at + 1], "--", 2) == 0)
+        return err_set(in->err, ERR_INVALID, "%s needs a value: %s %s", arg, arg,
+                       setting_word(flag->id));
+    flag->text = in->argv[++in->at];
+    return 0;
+}
+
+/* Each flag into set; with only_config, the one that names the file, and the actions. */
+static int read_flags(struct flags *in, struct settings_set *set, bool only_config)
+{
+    must(in->argc >= 0);
+    for (in->at = 1; in->at < in->argc; in->at++) {
+        struct flag flag;
+        char place[80];
+
+        if (take_action(in->argv[in->at], &in->action))
+            continue;
+        int rc = parse_flag(in, &flag);
+        if (rc == 0)
+            rc = flag_text(in, &flag);
+        if (rc < 0)
+            return rc;
+        if (only_config && flag.id != SETTING_config)
+            continue;
+        setting_flag(flag.id, place, sizeof place);
+        rc = setting_put(set, flag.id, SETTING_FLAG, flag.text, place, in->err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* --- environment --- */
+
+/* NULL if it is not set; the last of several counts, as in a shell. */
+static const char *find_variable(char *const *envp, const char *name)
+{
+    const size_t len = strlen(name);
+    const char *found = NULL;
+
+    must(len > 0);
+    for (; envp != NULL && *envp != NULL; envp++)
+        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=')
+            found = *envp + len + 1;
+    return found;
+}
+
+static int read_variable(struct settings_set *set, enum setting_id id, char *const *envp,
+                         struct err *err)
+{
+    char name[80];
+
+    setting_variable(id, name, sizeof name);
+    const char *text = find_variable(envp, name);
+    if (text == NULL)
+        return 0;
+    must(set->slot[id].source <= SETTING_ENVIRONMENT);
+    return setting_put(set, id, SETTING_ENVIRONMENT, text, name, err);
+}
+
+/*
+ * Others write MILLIGPU_... as well: kubelet, for a Service of our name, and who builds us.  So
+ * only what looks like one of ours with a slip is refused.
+ */
+static int refuse_slips(char *const *envp, struct err *err)
+{
+    static const char prefix[] = "MILLIGPU_";
+
+    must(err != NULL);
+    for (; envp != NULL && *envp != NULL; envp++) {
+        if (strncmp(*envp, prefix, sizeof prefix - 1) != 0)
+            continue;
+        const char *name = *envp + sizeof prefix - 1;
+        const struct text text = {name, strcspn(name, "=")};
+        const char *nearest = setting_nearest(text);
+        char meant[80];
+        if (nearest == NULL)
+            continue;
+        setting_variable(setting_find(text_of(nearest), '_'), meant, sizeof meant);
+        if (strncmp(*envp, meant, strlen(meant)) != 0 || text.len != strlen(nearest))
+            return err_set(err, ERR_INVALID,
+                           "MILLIGPU_%.*s: there is no such variable; did you mean %s?",
+                           (int)(text.len < 80 ? text.len : 80), name, meant);
+    }
+    return 0;
+}
+
+static int read_environment(struct settings_set *set, char *const *envp, struct err *err)
+{
+    must(set != NULL);
+    for (int id = 0; id < SETTINGS; id++) {
+        if (id == SETTING_config)
+            continue; /* read before the file */
+        const int rc = read_variable(set, (enum setting_id)id, envp, err);
+        if (rc < 0)
+            return rc;
+    }
+    return refuse_slips(envp, err);
+}
+
+/* --- what holds between settings --- */
+
+struct rule {
+    const struct settings_set *set;
+    const struct settings *values;
+    struct err *err;
+};
+
+static bool is_set(const char *text)
+{
+    must(text != NULL);
+    return text[0] != '\0';
+}
+
+/* "admin_listen (config.yaml:3): what" */
+static int broken(const struct rule *rule, enum setting_id id, const char *what)
+{
+    const struct setting_slot *slot = &rule->set->slot[id];
+
+    must(what != NULL);
+    return err_set(rule->err, ERR_INVALID, "%s: %s: %s",
+                   slot->place != NULL ? slot->place : "default", settings_name(id), what);
+}
+
+static int check_tls(const struct rule *rule)
+{
+    const struct settings *is = rule->values;
+
+    must(is != NULL);
+    if (is_set(is->webhook_cert) && !is_set(is->webhook_key))
+        return broken(rule, SETTING_webhook_cert, "needs webhook_key, too");
+    if (is_set(is->webhook_key) && !is_set(is->webhook_cert))
+        return broken(rule, SETTING_webhook_key, "needs webhook_cert, too");
+    if (is_set(is->webhook_client_ca) && !is_set(is->webhook_cert))
+        return broken(
+            rule, SETTING_webhook_client_ca,
+            "needs webhook_cert and webhook_key, too: without TLS no certificate is asked");
+    return 0;
+}
+
+static int check_listeners(const struct rule *rule)
+{
+    const struct settings *is = rule->values;
+
+    must(is != NULL);
+    if (!is_set(is->webhook_listen))
+        return broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
+    if (!is_set(is->admin_listen))
+        return broken(rule, SETTING_admin_listen, "cannot be off: write 127.0.0.1:8911");
+    if (!http_address_is_loopback(is->admin_listen))
+        return broken(rule, SETTING_admin_listen,
+                      "must be loopback, like 127.0.0.1:8911, for it asks nobody who he is; "
+                      "probe_listen is for others");
+    if (http_address_is_loopback(is->webhook_listen) || is_set(is->webhook_client_ca) ||
+        is->insecure_webhooks)
+        return 0;
+    return broken(rule, SETTING_webhook_listen,
+                  "is not loopback, and who reaches it can bind pods with our rights: set "
+                  "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
+}
+
+/* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as it stands in Host, but for the port. */
+static bool is_host(struct text name)
+{
+    const bool bracketed = name.len > 2 && name.at[0] == '[' && name.at[name.len - 1] == ']';
+
+    must(name.len == 0 || name.at != NULL);
+    for (size_t i = 0; i < name.len; i++) {
+        const char c = name.at[i];
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        const bool named = letter || (c >= '0' && c <= '9') || c == '.' || c == '-';
+        if (!named && !(bracketed && (c == ':' || i == 0 || i == name.len - 1)))
+            return false;
+    }
+    return name.len > 0 && name.len <= 253;
+}
+
+static int check_hosts(const struct rule *rule, enum setting_id id, const char *hosts)
+{
+    struct text rest = text_of(hosts);
+    struct text name;
+
+    must(hosts != NULL);
+    while (is_set(hosts) && text_cut(&rest, ',', &name))
+        if (!is_host(text_trim(name)))
+            return broken(rule, id,
+                          "must be names or addresses without ports, between commas, like "
+                          "milligpu.local,10.0.0.7,[fd00::7]");
+    return 0;
+}
+
+/* A certificate's names, as it shows them. */
+static int check_client_names(const struct rule *rule)
+{
+    const char *names = rule->values->webhook_client_names;
+    struct text rest = text_of(names);
+    struct text name;
+
+    must(names != NULL);
+    if (is_set(names) && !is_set(rule->values->webhook_client_ca))
+        return broken(rule, SETTING_webhook_client_names,
+                      "needs webhook_client_ca, too: without it no certificate is asked for");
+    while (is_set(names) && text_cut(&rest, ',', &name))
+        if (text_trim(name).len == 0)
+            return broken(rule, SETTING_webhook_client_names,
+                          "must be names between commas, like kube-scheduler,second-scheduler");
+    return 0;
+}
+
+static int check_cluster(const struct rule *rule)
+{
+    const struct settings *is = rule->values;
+
+    must(is != NULL);
+    if (!is_set(is->standalone))
+        return 0;
+    if (is_set(is->kubeconfig))
+        return broken(rule, SETTING_standalone,
+                      "runs on a cluster file and excludes kubeconfig: leave one of them out");
+    if (is_set(is->context))
+        return broken(rule, SETTING_context, "is of a kubeconfig, which standalone excludes");
+    return 0;
+}
+
+/* "nvidia.com/vgpu": what Kubernetes takes as the name of an extended resource. */
+static bool is_resource(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    must(name != NULL);
+    if (slash == NULL || slash == name || slash[1] == '\0' || strlen(name) > 317)
+        return false;
+    for (const char *at = name; *at != '\0'; at++) {
+        const bool letter = (*at >= 'a' && *at <= 'z') || (*at >= '0' && *at <= '9') ||
+                            *at == '-' || *at == '.' || at == slash;
+        if (!letter && !(at > slash && ((*at >= 'A' && *at <= 'Z') || *at == '_')))
+            return false;
+    }
+    return true;
+}
+
+static int check_names(const struct rule *rule)
+{
+    const struct settings *is = rule->values;
+    const size_t length = strlen(is->base_path);
+
+    must(is->resource != NULL && is->whole_resource != NULL);
+    if (is->base_path[0] != '/' || length < 2 || is->base_path[length - 1] == '/')
+        return broken(rule, SETTING_base_path,
+                      "must begin with '/' and not end with one, like /scheduler");
+    if (strpbrk(is->base_path, "?#% ") != NULL)
+        return broken(rule, SETTING_base_path,
+                      "must be a plain path without '?', '#', '%' and blanks, like /scheduler");
+    if (!is_resource(is->resource))
+        return broken(rule, SETTING_resource, "must be a resource name like nvidia.com/vgpu");
+    if (!is_resource(is->whole_resource))
+        return broken(rule, SETTING_whole_resource, "must be a resource name like nvidia.com/gpu");
+    if (strcmp(is->resource, is->whole_resource) == 0)
+        return broken(rule, SETTING_whole_resource, "must be another than resource");
+    if (!is_set(is->ledger))
+        return broken(rule, SETTING_ledger, "must name a file");
+    return 0;
+}
+
+int settings_cross_check(const struct settings_set *set, struct err *err)
+{
+    const struct rule rule = {set, &set->values, err};
+
+    must(err != NULL);
+    int rc = check_cluster(&rule);
+    if (rc == 0)
+        rc = check_tls(&rule);
+    if (rc == 0)
+        rc = check_listeners(&rule);
+    if (rc == 0)
+        rc = check_hosts(&rule, SETTING_webhook_hosts, set->values.webhook_hosts);
+    if (rc == 0)
+        rc = check_hosts(&rule, SETTING_admin_hosts, set->values.admin_hosts);
+    if (rc == 0)
+        rc = check_client_names(&rule);
+    if (rc == 0)
+        rc = check_names(&rule);
+    return rc;
+}
+
+/* --- load --- */
+
+static int load(struct flags *flags, char *const *envp, struct settings_set *set)
+{
+    /* Which file comes last in rank but must be known first: a set of its own finds out. */
+    CLEANUP(settings_freep) struct settings_set *named = settings_defaults();
+    int rc = read_variable(named, SETTING_config, envp, flags->err);
+
+    must(flags->action == SETTINGS_RUN);
+    if (rc == 0)
+        rc = read_flags(flags, named, true);
+    if (rc < 0 || flags->action == SETTINGS_HELP || flags->action == SETTINGS_VERSION)
+        return rc;
+    if (is_set(named->values.config))
+        rc = settings_read_file(set, named->values.config, flags->err);
+    if (rc == 0)
+        rc = read_variable(set, SETTING_config, envp, flags->err);
+    if (rc == 0)
+        rc = read_environment(set, envp, flags->err);
+    if (rc == 0)
+        rc = read_flags(flags, set, false);
+    if (rc == 0)
+        rc = settings_cross_check(set, flags->err);
+    return rc;
+}
+
+int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
+                  enum settings_action *out_action, struct err *err)
+{
+    CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
+    struct flags flags = {.argc = argc, .argv = argv, .err = err};
+
+    must(out != NULL && out_action != NULL);
+    const int rc = load(&flags, envp, set);
+    if (rc < 0)
+        return rc;
+    *out = STEAL(set);
+    *out_action = flags.action;
+    return 0;
+}
+
+int settings_check_file(const char *file, struct err *err)
+{
+    CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
+
+    must(file != NULL);
+    const int rc = settings_read_file(set, file, err);
+    return rc < 0 ? rc : settings_cross_check(set, err);
+}

@@ -1,0 +1,66 @@
+/*
+ * settings_internal - what the parts of settings share.
+ *
+ *   settings.c        the set: defaults, flags, environment, what holds between settings
+ *   settings_table.c  the table: types, values, names that were nearly right
+ *   settings_yaml.c   the file
+ *   settings_print.c  --help, --print-config, docs/CONFIG.md
+ */
+#ifndef MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
+#define MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
+
+#include "milligpu/settings.h"
+
+enum { PLACE_BYTES = 300, SETTING_BYTES_MAX = 4096 };
+
+enum setting_type {
+    SETTING_TYPE_TEXT,
+    SETTING_TYPE_FILE,
+    SETTING_TYPE_ADDRESS,
+    SETTING_TYPE_CHOICE,
+    SETTING_TYPE_BOOL,
+    SETTING_TYPE_NUMBER,
+};
+
+struct setting_info {
+    const char *name;
+    const char *fallback;
+    const char *unit; /* CHOICE: its words */
+    const char *help;
+    size_t offset; /* in struct settings */
+    enum setting_type type;
+    uint32_t low;
+    uint32_t high;
+    bool reload;
+};
+
+struct setting_slot {
+    char *text;
+    char *place; /* "config.yaml:12", "MILLIGPU_WAKE", "--wake"; NULL: the default */
+    enum setting_source source;
+};
+
+struct settings_set {
+    struct settings values; /* texts belong to the slots */
+    struct setting_slot slot[SETTINGS];
+};
+
+const struct setting_info *setting_info(enum setting_id id);
+/* SETTINGS if there is none.  dash: names as flags write them. */
+enum setting_id setting_find(struct text name, char dash);
+/* The known name that name was probably meant to be, or NULL; dash as above. */
+const char *setting_nearest(struct text name);
+/* "N", "FILE", "true|false": what stands behind the flag. */
+const char *setting_word(enum setting_id id);
+void setting_flag(enum setting_id id, char *out, size_t bytes);     /* "--webhook-cert" */
+void setting_variable(enum setting_id id, char *out, size_t bytes); /* "MILLIGPU_WEBHOOK_CERT" */
+
+struct settings_set *settings_defaults(void) MUST_USE;
+/* Judge the text and take it; err names place and setting. */
+int setting_put(struct settings_set *set, enum setting_id id, enum setting_source source,
+                const char *text, const char *place, struct err *err) MUST_USE;
+int settings_read_file(struct settings_set *set, const char *file, struct err *err) MUST_USE;
+/* What holds between settings. */
+int settings_cross_check(const struct settings_set *set, struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,127 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "settings/settings_internal.h"
+
+static bool is_bare(const struct setting_info *info)
+{
+    must(info != NULL);
+    return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
+}
+
+/* Words are quoted, too: "off" without would be a boolean to many who read YAML. */
+static void add_value(struct strbuf *out, enum setting_id id, const char *text)
+{
+    must(text != NULL);
+    if (is_bare(setting_info(id)))
+        strbuf_str(out, text);
+    else
+        strbuf_json(out, text_of(text));
+}
+
+/* " [1..64 threads]", " [refuse rebuild]", or nothing. */
+static void add_range(struct strbuf *out, enum setting_id id, const char *open, const char *close)
+{
+    const struct setting_info *info = setting_info(id);
+
+    must(open != NULL && close != NULL);
+    if (info->type == SETTING_TYPE_NUMBER)
+        strbuf_printf(out, "%s%u..%u %s%s", open, info->low, info->high, info->unit, close);
+    else if (info->type == SETTING_TYPE_CHOICE)
+        strbuf_printf(out, "%s%s%s", open, info->unit, close);
+}
+
+void settings_value(const struct settings_set *set, enum setting_id id, char *out, size_t bytes)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(bytes > 0);
+    strbuf_init(&text);
+    add_value(&text, id, set->slot[id].text);
+    text_clip((struct text){text.data, text.len}, out, bytes);
+}
+
+static void help_line(struct strbuf *out, enum setting_id id)
+{
+    const struct setting_info *info = setting_info(id);
+    char flag[80];
+    char usage[120];
+
+    must(info->help[0] != '\0');
+    setting_flag(id, flag, sizeof flag);
+    (void)snprintf(usage, sizeof usage, "%s%s%s", flag, info->type == SETTING_TYPE_BOOL ? "" : " ",
+                   info->type == SETTING_TYPE_BOOL ? "" : setting_word(id));
+    strbuf_printf(out, "  %-28s  %s", usage, info->help);
+    add_range(out, id, " [", "]");
+    if (info->fallback[0] != '\0')
+        strbuf_printf(out, " (default %s)", info->fallback);
+    strbuf_char(out, '\n');
+}
+
+void settings_help(struct strbuf *out)
+{
+    must(out != NULL);
+    strbuf_str(out, "milligpud - fractions of GPUs for Kubernetes, by calls from kube-scheduler\n\n"
+                    "usage: milligpud [--name VALUE]...\n\n");
+    for (int id = 0; id < SETTINGS; id++)
+        help_line(out, (enum setting_id)id);
+    strbuf_str(out,
+               "\n"
+               "  --help                        this\n"
+               "  --version                     version and commit\n"
+               "  --check-config                read the settings, say what is wrong, end\n"
+               "  --print-config                the settings that count, as a file for --config\n"
+               "\n"
+               "--name=VALUE works, too; a switch is --name, --name=false or --no-name.\n"
+               "Each setting is also a key of the YAML file (webhook_listen) and a variable\n"
+               "(MILLIGPU_WEBHOOK_LISTEN).  A flag beats the variable, which beats the file.\n");
+}
+
+void settings_print(struct strbuf *out, const struct settings_set *set)
+{
+    must(set != NULL);
+    for (int id = 0; id < SETTINGS; id++) {
+        const struct setting_slot *slot = &set->slot[id];
+        if (id == SETTING_config)
+            continue; /* a file does not name itself */
+        strbuf_printf(out, "%s: ", settings_name((enum setting_id)id));
+        add_value(out, (enum setting_id)id, slot->text);
+        if (slot->place != NULL && strchr(slot->place, '\n') == NULL)
+            strbuf_printf(out, " # %s", slot->place);
+        strbuf_char(out, '\n');
+    }
+}
+
+static void markdown_row(struct strbuf *out, enum setting_id id)
+{
+    static const char *const types[] = {"text", "file", "address", "word", "true/false", "number"};
+    const struct setting_info *info = setting_info(id);
+
+    must(info->type < ARRAY_LEN(types));
+    strbuf_printf(out, "| `%s` | %s", info->name, types[info->type]);
+    add_range(out, id, ": ", "");
+    if (info->fallback[0] != '\0')
+        strbuf_printf(out, " | `%s` |", info->fallback);
+    else
+        strbuf_str(out, " | |");
+    strbuf_printf(out, " %s | %s |\n", info->reload ? "yes" : "", info->help);
+}
+
+void settings_markdown(struct strbuf *out)
+{
+    must(out != NULL);
+    strbuf_str(
+        out,
+        "# Settings of milligpud\n\n"
+        "<!-- Written by UPDATE=1 build/dev/tests/unit.app.settings; do not edit. -->\n\n"
+        "A setting is a flag (`--webhook-listen 127.0.0.1:8910`), a variable\n"
+        "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
+        "(`webhook_listen: 127.0.0.1:8910`).  A flag beats the variable, which beats the\n"
+        "file, which beats the default.  `milligpud --check-config` says what is wrong, with\n"
+        "file and line; `milligpud --print-config` shows what counts and where it comes from.\n"
+        "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n\n"
+        "| setting | type | default | reload | meaning |\n"
+        "|---|---|---|---|---|\n");
+    for (int id = 0; id < SETTINGS; id++)
+        markdown_row(out, (enum setting_id)id);
+}

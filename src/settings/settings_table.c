@@ -1,0 +1,279 @@
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/http.h"
+#include "milligpu/limits.h"
+
+#include "settings/settings_internal.h"
+
+static const struct setting_info infos[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \
+    {#id, fallback, unit,  help, offsetof(struct settings, id), SETTING_TYPE_##type,               \
+     low, high,     reload},
+#include "milligpu/settings.def"
+#undef SETTING
+};
+
+static_assert(ARRAY_LEN(infos) == SETTINGS, "one row for each setting");
+
+const struct setting_info *setting_info(enum setting_id id)
+{
+    must((size_t)id < SETTINGS);
+    return &infos[id];
+}
+
+const char *settings_name(enum setting_id id)
+{
+    return setting_info(id)->name;
+}
+
+bool settings_reloadable(enum setting_id id)
+{
+    return setting_info(id)->reload;
+}
+
+const char *settings_source_name(enum setting_source source)
+{
+    static const char *const names[] = {"default", "file", "environment", "flag"};
+
+    must((size_t)source < ARRAY_LEN(names));
+    return names[source];
+}
+
+const char *setting_word(enum setting_id id)
+{
+    static const char *const words[] = {"TEXT", "FILE", "HOST:PORT", "WORD", "true|false", "N"};
+
+    must(setting_info(id)->type < ARRAY_LEN(words));
+    return words[setting_info(id)->type];
+}
+
+void setting_flag(enum setting_id id, char *out, size_t bytes)
+{
+    const int len = snprintf(out, bytes, "--%s", settings_name(id));
+
+    must(len > 0 && (size_t)len < bytes);
+    for (char *at = out; *at != '\0'; at++)
+        if (*at == '_')
+            *at = '-';
+}
+
+void setting_variable(enum setting_id id, char *out, size_t bytes)
+{
+    const int len = snprintf(out, bytes, "MILLIGPU_%s", settings_name(id));
+
+    must(len > 0 && (size_t)len < bytes);
+    for (char *at = out; *at != '\0'; at++)
+        *at = (char)toupper((unsigned char)*at);
+}
+
+/* --- names --- */
+
+enum setting_id setting_find(struct text name, char dash)
+{
+    must(dash == '_' || dash == '-');
+    for (int id = 0; id < SETTINGS; id++) {
+        const char *known = infos[id].name;
+        size_t at = 0;
+        while (at < name.len && known[at] != '\0' &&
+               name.at[at] == (known[at] == '_' ? dash : known[at]))
+            at++;
+        if (at == name.len && known[at] == '\0')
+            return (enum setting_id)id;
+    }
+    return SETTINGS;
+}
+
+enum { NEAR_BYTES = 64 };
+
+static unsigned least(unsigned a, unsigned b, unsigned c)
+{
+    const unsigned lower = a < b ? a : b;
+    return lower < c ? lower : c;
+}
+
+static bool alike(char a, char b)
+{
+    a = a == '-' ? '_' : (char)tolower((unsigned char)a);
+    return a == b;
+}
+
+/* Letters to add, drop or change, the usual table, one row at a time. */
+static unsigned distance(struct text name, const char *known)
+{
+    unsigned row[NEAR_BYTES + 1];
+    const size_t len = strlen(known);
+
+    must(len <= NEAR_BYTES);
+    for (size_t k = 0; k <= len; k++)
+        row[k] = (unsigned)k;
+    for (size_t n = 0; n < name.len; n++) {
+        unsigned corner = row[0];
+        row[0] = (unsigned)n + 1;
+        for (size_t k = 0; k < len; k++) {
+            const unsigned changed = corner + (alike(name.at[n], known[k]) ? 0 : 1);
+            corner = row[k + 1];
+            row[k + 1] = least(changed, row[k] + 1, corner + 1);
+        }
+    }
+    return row[len];
+}
+
+const char *setting_nearest(struct text name)
+{
+    const char *nearest = NULL;
+    unsigned best = 3; /* two slips are a typo, three are another word */
+
+    must(name.at != NULL);
+    if (name.len > NEAR_BYTES)
+        return NULL;
+    for (int id = 0; id < SETTINGS; id++) {
+        const unsigned slips = distance(name, infos[id].name);
+        if (slips < best && slips <= strlen(infos[id].name) / 3) {
+            best = slips;
+            nearest = infos[id].name;
+        }
+    }
+    return nearest;
+}
+
+/* --- values --- */
+
+struct judged {
+    enum setting_id id;
+    const char *text;
+    const char *place;
+    struct err *err;
+};
+
+static int wrong(const struct judged *in, const char *right)
+{
+    must(in->place != NULL);
+    char shown[80];
+
+    text_clip(text_of(in->text), shown, sizeof shown);
+    return err_set(in->err, ERR_INVALID, "%s: %s: \"%s\" %s", in->place, settings_name(in->id),
+                   shown, right);
+}
+
+static int judge_text(const struct judged *in)
+{
+    CLEANUP(strbuf_done) struct strbuf json;
+
+    strbuf_init(&json);
+    if (strlen(in->text) > SETTING_BYTES_MAX)
+        return wrong(in, "is longer than 4096 bytes");
+    for (const char *at = in->text; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            return wrong(in, "holds a control character: write it on one line, without tabs");
+    /* What is not UTF-8 could be neither logged nor printed as a file that loads. */
+    strbuf_json(&json, text_of(in->text));
+    if (strstr(json.data, "\xEF\xBF\xBD") != NULL)
+        return wrong(in, "is not UTF-8");
+    return 0;
+}
+
+static int judge_number(const struct judged *in, uint32_t *out)
+{
+    const struct setting_info *info = setting_info(in->id);
+    char right[100];
+    uint64_t number = 0;
+    const char *at = in->text;
+
+    must(info->type == SETTING_TYPE_NUMBER);
+    while (*at >= '0' && *at <= '9' && number <= UINT32_MAX)
+        number = number * 10 + (uint64_t)(*at++ - '0');
+    if (*at == '\0' && at != in->text && number >= info->low && number <= info->high) {
+        *out = (uint32_t)number;
+        return 0;
+    }
+    (void)snprintf(right, sizeof right, "is not a whole number from %u to %u (%s)", info->low,
+                   info->high, info->unit);
+    return wrong(in, right);
+}
+
+static int judge_bool(const struct judged *in, bool *out)
+{
+    must(setting_info(in->id)->type == SETTING_TYPE_BOOL);
+    if (strcmp(in->text, "true") != 0 && strcmp(in->text, "false") != 0)
+        return wrong(in, "is not true or false");
+    *out = in->text[0] == 't';
+    return 0;
+}
+
+static int judge_choice(const struct judged *in)
+{
+    struct text rest = text_of(setting_info(in->id)->unit);
+    struct text word;
+    char right[100];
+
+    must(rest.len > 0);
+    while (text_cut(&rest, ' ', &word))
+        if (text_is(word, in->text))
+            return 0;
+    (void)snprintf(right, sizeof right, "is not one of: %s", setting_info(in->id)->unit);
+    return wrong(in, right);
+}
+
+static int judge_address(const struct judged *in)
+{
+    must(in->err != NULL);
+    if (in->text[0] == '\0' || http_address_check(in->text, in->err) == 0)
+        return 0;
+    return err_wrap(in->err, "%s: %s", in->place, settings_name(in->id));
+}
+
+/* The value where struct settings has it; text is the slot's. */
+static int judge(const struct judged *in, struct settings *values)
+{
+    const struct setting_info *info = setting_info(in->id);
+    void *value = (char *)values + info->offset;
+    int rc = judge_text(in);
+
+    must(in->text != NULL);
+    if (rc == 0 && info->type == SETTING_TYPE_NUMBER)
+        return judge_number(in, value);
+    if (rc == 0 && info->type == SETTING_TYPE_BOOL)
+        return judge_bool(in, value);
+    if (rc == 0 && info->type == SETTING_TYPE_CHOICE)
+        rc = judge_choice(in);
+    if (rc == 0 && info->type == SETTING_TYPE_ADDRESS)
+        rc = judge_address(in);
+    if (rc == 0)
+        *(const char **)value = in->text;
+    return rc;
+}
+
+int setting_put(struct settings_set *set, enum setting_id id, enum setting_source source,
+                const char *text, const char *place, struct err *err)
+{
+    struct setting_slot *slot = &set->slot[id];
+    CLEANUP(xfreep) char *copy = xstrdup(text);
+    const struct judged in = {id, copy, place, err};
+
+    must(slot->text == NULL || source >= slot->source);
+    const int rc = judge(&in, &set->values);
+    if (rc < 0)
+        return rc;
+    xfree(slot->text);
+    xfree(slot->place);
+    slot->text = STEAL(copy);
+    slot->place = source == SETTING_DEFAULT ? NULL : xstrdup(place);
+    slot->source = source;
+    return 0;
+}
+
+struct settings_set *settings_defaults(void)
+{
+    struct settings_set *set = xcalloc(1, sizeof *set);
+    struct err err;
+
+    for (int id = 0; id < SETTINGS; id++) {
+        const int rc = setting_put(set, (enum setting_id)id, SETTING_DEFAULT, infos[id].fallback,
+                                   "settings.def", &err);
+        must(rc == 0);
+    }
+    return set;
+}

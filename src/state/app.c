@@ -1,0 +1,45 @@
+#include "milligpu/app.h"
+
+#include <stdio.h>
+
+#include "milligpu/metric.h"
+
+const char *app_pods_why(const struct app *app)
+{
+    must(app != NULL);
+    return atomic_load(&app->grace_ends_ms) != 0
+               ? "the ledger is new, and a milligpud granted here before: a Binding of it may be "
+                 "on its way (grace_period_s)"
+               : "the list of pods is not complete yet";
+}
+
+bool app_ready(const struct app *app, const char **out_why)
+{
+    must(app != NULL);
+
+    const char *why = NULL;
+
+    if (!atomic_load(&app->claimed))
+        why = "the API server has not been reached yet";
+    else if (!atomic_load(&app->nodes_synced))
+        why = "the list of nodes is not complete yet";
+    else if (!atomic_load(&app->pods_synced))
+        why = app_pods_why(app);
+    else if (atomic_load(&app->disk_broken))
+        why = "the ledger cannot be written";
+    else if (atomic_load(&app->safe_mode))
+        why = safe_mode_why(app);
+    if (out_why != NULL)
+        *out_why = why;
+    return why == NULL;
+}
+
+void app_count_refusal(enum reason reason)
+{
+    must(reason != REASON_NONE && reason < REASONS);
+
+    char labels[64];
+
+    (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
+    metric_add(M_REFUSALS, labels, 1);
+}

@@ -1,0 +1,131 @@
+#include "milligpu/command_trace.h"
+
+#include <pthread.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/json.h"
+
+enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
+
+struct entry {
+    int64_t at_ms;
+    enum command_kind kind;
+    const char *outcome;
+    uint32_t milli; /* asked for, all containers together */
+    char uid[UID_ROOM];
+    char namespace[NAME_ROOM];
+    char name[NAME_ROOM];
+    char node[NAME_ROOM];
+    char why[WHY_ROOM];
+};
+
+struct command_trace {
+    pthread_mutex_t lock; /* guards the ring */
+    uint64_t added;
+    struct entry entry[RECENT_MAX];
+};
+
+struct command_trace *command_trace_new(void)
+{
+    struct command_trace *command_trace = xcalloc(1, sizeof *command_trace);
+
+    must(pthread_mutex_init(&command_trace->lock, NULL) == 0);
+    return command_trace;
+}
+
+void command_trace_free(struct command_trace *command_trace)
+{
+    if (command_trace == NULL)
+        return;
+    must(pthread_mutex_destroy(&command_trace->lock) == 0);
+    xfree(command_trace);
+}
+
+static uint32_t asked(const struct request *request)
+{
+    uint32_t milli = 0;
+
+    for (uint32_t i = 0; request != NULL && i < request->wants; i++) {
+        must(request->want[i].parts > 0);
+        milli += request->want[i].parts * request->want[i].milli;
+    }
+    return milli;
+}
+
+void command_trace_add(struct command_trace *command_trace, const struct command *command,
+                       const char *outcome)
+{
+    if (command_trace == NULL)
+        return;
+    must(outcome != NULL);
+    must(pthread_mutex_lock(&command_trace->lock) == 0);
+    struct entry *entry = &command_trace->entry[command_trace->added++ % RECENT_MAX];
+    entry->at_ms = command->at_ms;
+    entry->kind = command->kind;
+    entry->outcome = outcome;
+    entry->milli = asked(command->request);
+    text_clip(text_of(command->uid), entry->uid, sizeof entry->uid);
+    text_clip(text_of(command->namespace), entry->namespace, sizeof entry->namespace);
+    text_clip(text_of(command->name), entry->name, sizeof entry->name);
+    text_clip(text_of(command->node), entry->node, sizeof entry->node);
+    text_clip(text_of(command->why), entry->why, sizeof entry->why);
+    must(pthread_mutex_unlock(&command_trace->lock) == 0);
+}
+
+static void put_text(struct json_writer *json, const char *key, const char *text)
+{
+    must(key[0] != '\0');
+    if (text[0] == '\0')
+        return;
+    json_write_key(json, key);
+    json_write_str(json, text);
+}
+
+static void put_entry(struct strbuf *out, const struct entry *entry)
+{
+    struct json_writer json;
+
+    must(entry->outcome != NULL);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "atMs");
+    json_write_i64(&json, entry->at_ms);
+    put_text(&json, "command", command_name(entry->kind));
+    put_text(&json, "outcome", entry->outcome);
+    put_text(&json, "uid", entry->uid);
+    put_text(&json, "namespace", entry->namespace);
+    put_text(&json, "name", entry->name);
+    put_text(&json, "node", entry->node);
+    put_text(&json, "why", entry->why);
+    if (entry->milli > 0) {
+        json_write_key(&json, "milli");
+        json_write_u64(&json, entry->milli);
+    }
+    json_write_object_end(&json);
+    strbuf_char(out, '\n');
+}
+
+/* The n-th that was ever added, or the oldest that is left; false: there is none behind it. */
+static bool copy_entry(struct command_trace *command_trace, uint64_t *number, struct entry *out)
+{
+    must(pthread_mutex_lock(&command_trace->lock) == 0);
+    if (command_trace->added > *number + RECENT_MAX)
+        *number = command_trace->added - RECENT_MAX;
+    const bool found = *number < command_trace->added;
+    if (found)
+        *out = command_trace->entry[*number % RECENT_MAX];
+    must(pthread_mutex_unlock(&command_trace->lock) == 0);
+    return found;
+}
+
+/* The writer waits for the lock, so one after the other is copied; as many as there are now. */
+void command_trace_write(struct command_trace *command_trace, struct strbuf *out)
+{
+    struct entry entry;
+    size_t written = 0;
+
+    must(command_trace != NULL && out != NULL);
+    for (uint64_t i = 0; written < RECENT_MAX && copy_entry(command_trace, &i, &entry);
+         i++, written++)
+        put_entry(out, &entry);
+}

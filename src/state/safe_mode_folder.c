@@ -1,0 +1,83 @@
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/app.h"
+#include "milligpu/safe_mode.h"
+#include "milligpu/store.h"
+#include "milligpu/wire_admin.h"
+
+enum { NAMES_TRIED = 100 };
+
+static const char mark[] = ".safe-mode-";
+
+/* How many there are of this ledger already. */
+static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
+{
+    const char *slash = strrchr(ledger, '/');
+    CLEANUP(xfreep) char *folder = xstrdup(ledger);
+
+    must(slash != NULL); /* the store made it absolute */
+    folder[slash == ledger ? 1 : slash - ledger] = '\0';
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return err_set(err, ERR_IO, "%s: %m", folder);
+    const size_t bare = strlen(slash + 1);
+    *out = 0;
+    const struct dirent *entry;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone */
+    while ((entry = readdir(dir)) != NULL)
+        *out += strncmp(entry->d_name, slash + 1, bare) == 0 &&
+                strncmp(entry->d_name + bare, mark, sizeof mark - 1) == 0;
+    (void)closedir(dir); /* only read */
+    return 0;
+}
+
+static int make_folder(const struct app *app, const char *ledger, char *out, size_t bytes,
+                       struct err *err)
+{
+    char at[TIME_TEXT_BYTES];
+    char stamp[TIME_TEXT_BYTES];
+    size_t used = 0;
+
+    must(ledger[0] == '/');
+    time_format(app->clock.wall_ms(app->clock.ctx), at);
+    /* As the other names beside a ledger: 20260102T030405Z. */
+    for (const char *from = at; *from != '\0' && *from != '.'; from++)
+        if (*from != '-' && *from != ':')
+            stamp[used++] = *from;
+    stamp[used] = '\0';
+    for (unsigned n = 1; n <= NAMES_TRIED; n++) {
+        char again[16] = "";
+        if (n > 1)
+            (void)snprintf(again, sizeof again, ".%u", n);
+        const int length = snprintf(out, bytes, "%s%s%sZ%s", ledger, mark, stamp, again);
+        if (length < 0 || (size_t)length >= bytes)
+            return err_set(err, ERR_INVALID, "no bundle: the name of its folder is too long");
+        if (mkdir(out, 0700) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return err_set(err, ERR_IO, "no bundle: %.300s: %m", out);
+    }
+    return err_set(err, ERR_CONFLICT, "no bundle: every name for its folder is taken");
+}
+
+int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err)
+{
+    /* Called within a batch, too: nothing that takes the store's lock. */
+    const char *ledger = app->store != NULL ? store_path(app->store) : ":memory:";
+    uint32_t there = 0;
+
+    must(bytes > 0);
+    if (strcmp(ledger, ":memory:") == 0)
+        return err_set(err, ERR_NOT_FOUND, "no bundle: the ledger is in memory");
+    const int failed = count_bundles(ledger, &there, err);
+    if (failed != 0)
+        return failed;
+    if (there >= BUNDLES_MAX)
+        return err_set(err, ERR_FULL, "no bundle: there are %u beside the ledger already", there);
+    return make_folder(app, ledger, out, bytes, err);
+}

@@ -1,0 +1,149 @@
+#include "milligpu/wishes.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+static struct wish **bucket_of(struct wishes *wishes, uint32_t hash)
+{
+    must(wishes != NULL);
+
+    return &wishes->bucket[hash % WISH_BUCKETS];
+}
+
+/* Of a wish of this request; what the allocator adds to two blocks is in it. */
+static size_t bytes_of(const struct request *request)
+{
+    enum { BLOCK_BYTES = 16 };
+    size_t bytes = sizeof(struct wish) + sizeof *request + 2 * (size_t)BLOCK_BYTES;
+
+    must(request_asks(request));
+    bytes += request->wants * sizeof *request->want + request->models * sizeof *request->model;
+    for (uint32_t i = 0; i < request->wants; i++)
+        bytes += strlen(request->want[i].container) + 1;
+    for (uint32_t i = 0; i < request->models; i++)
+        bytes += strlen(request->model[i]) + 1;
+    return bytes;
+}
+
+/* The names are in it, whatever request_hash() takes for the same. */
+static uint32_t hash_of(const struct request *request)
+{
+    uint32_t hash = request_hash(request);
+
+    for (uint32_t i = 0; i < request->wants; i++)
+        hash = hash * 31 + text_hash(text_of(request->want[i].container));
+    return hash;
+}
+
+static bool has_room(const struct wishes *wishes, size_t bytes)
+{
+    must(wishes->large_bytes <= wishes->bytes && wishes->bytes <= WISHES_BYTES_MAX);
+    if (bytes > WISH_SMALL_BYTES && bytes > WISHES_BYTES_MAX / 2 - wishes->large_bytes)
+        return false;
+    return bytes <= WISHES_BYTES_MAX - wishes->bytes;
+}
+
+static void weigh(struct wishes *wishes, const struct wish *wish, bool more)
+{
+    const size_t large = wish->bytes > WISH_SMALL_BYTES ? wish->bytes : 0;
+
+    must(more || (wishes->bytes >= wish->bytes && wishes->large_bytes >= large));
+    wishes->bytes = more ? wishes->bytes + wish->bytes : wishes->bytes - wish->bytes;
+    wishes->large_bytes = more ? wishes->large_bytes + large : wishes->large_bytes - large;
+}
+
+/* Whoever binds needs the names of the containers: equal are those that are equal in them, too. */
+static bool is_same(const struct wish *wish, uint32_t hash, const struct request *request)
+{
+    must(wish->holders > 0);
+    if (wish->hash != hash || !request_eq(wish->request, request))
+        return false;
+    for (uint32_t i = 0; i < request->wants; i++)
+        if (strcmp(wish->request->want[i].container, request->want[i].container) != 0)
+            return false;
+    return true;
+}
+
+static struct wish *wish_new(const struct request *request, uint32_t hash)
+{
+    struct wish *wish = xcalloc(1, sizeof *wish);
+
+    must(bytes_of(request) <= WISHES_BYTES_MAX);
+    wish->request = request_clone(request);
+    wish->bytes = (uint32_t)bytes_of(request);
+    wish->hash = hash;
+    return wish;
+}
+
+struct wish *wishes_hold(struct wishes *wishes, const struct request *request)
+{
+    const uint32_t hash = hash_of(request);
+    struct wish **bucket = bucket_of(wishes, hash);
+    struct wish *wish = *bucket;
+
+    while (wish != NULL && !is_same(wish, hash, request))
+        wish = wish->next;
+    if (wish == NULL && !has_room(wishes, bytes_of(request)))
+        return NULL;
+    if (wish == NULL) {
+        wish = wish_new(request, hash);
+        wish->next = *bucket;
+        *bucket = wish;
+        weigh(wishes, wish, true);
+    }
+    must(wish->holders < UINT32_MAX);
+    wish->holders++;
+    return wish;
+}
+
+void wishes_let_go(struct wishes *wishes, struct wish *wish)
+{
+    must(wish->holders > wish->waiting);
+    if (--wish->holders > 0)
+        return;
+
+    struct wish **at = bucket_of(wishes, wish->hash);
+    while (*at != wish)
+        at = &(*at)->next;
+    *at = wish->next;
+    weigh(wishes, wish, false);
+    xfree(wish->request);
+    xfree(wish);
+}
+
+void wishes_wait(struct wishes *wishes, struct wish *wish)
+{
+    must(wish->waiting < wish->holders);
+    if (wish->waiting++ > 0)
+        return;
+    wish->before = NULL;
+    wish->behind = wishes->waited;
+    if (wish->behind != NULL)
+        wish->behind->before = wish;
+    wishes->waited = wish;
+}
+
+void wishes_rest(struct wishes *wishes, struct wish *wish)
+{
+    must(wish->waiting > 0);
+    if (--wish->waiting > 0)
+        return;
+    *(wish->before != NULL ? &wish->before->behind : &wishes->waited) = wish->behind;
+    if (wish->behind != NULL)
+        wish->behind->before = wish->before;
+    wish->before = wish->behind = NULL;
+}
+
+size_t wishes_waited(struct wishes *wishes, struct wish **out, size_t most)
+{
+    size_t count = 0;
+
+    must(most == 0 || out != NULL);
+    for (struct wish *wish = wishes->waited; wish != NULL && count < most; wish = wish->behind) {
+        must(wish->waiting > 0);
+        wish->holders++;
+        out[count++] = wish;
+    }
+    return count;
+}

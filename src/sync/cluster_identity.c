@@ -1,0 +1,237 @@
+#include "milligpu/cluster_identity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/kube.h"
+#include "milligpu/log.h"
+#include "milligpu/wire_kube.h"
+
+enum { TIMEOUT_MS = 10000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
+
+static const uint64_t request_id = (uint64_t)3 << 32;
+
+struct cluster_identity {
+    struct app *app;
+    const struct kube_ops *ops;
+    bool flying;
+    bool creates_wake_object; /* the ledger is new: is this the first milligpud? */
+    bool done;
+    bool refused;
+    struct err err;
+    int64_t due_ms;
+    int status;
+    struct strbuf answer;
+};
+
+struct cluster_identity *cluster_identity_new(struct app *app, const struct kube_ops *ops)
+{
+    struct cluster_identity *identity = xcalloc(1, sizeof *identity);
+
+    must(app->store != NULL && ops->start != NULL);
+    identity->app = app;
+    identity->ops = ops;
+    strbuf_init(&identity->answer);
+    return identity;
+}
+
+void cluster_identity_free(struct cluster_identity *identity)
+{
+    if (identity == NULL)
+        return;
+    if (identity->flying)
+        identity->ops->cancel(identity->ops->ctx, request_id);
+    strbuf_done(&identity->answer);
+    xfree(identity);
+}
+
+bool cluster_identity_done(const struct cluster_identity *identity)
+{
+    return identity->done;
+}
+
+bool cluster_identity_refused(const struct cluster_identity *identity, struct err *out_err)
+{
+    must(out_err != NULL);
+
+    if (identity->refused)
+        *out_err = identity->err;
+    return identity->refused;
+}
+
+static void try_later(struct cluster_identity *identity, int64_t now_ms, const char *why)
+{
+    must(why != NULL);
+
+    identity->flying = false;
+    identity->due_ms = now_ms + RETRY_MS;
+    atomic_store(&identity->app->api_error_ms, now_ms);
+    log_write(LOG_WARN,
+              identity->creates_wake_object ? "the wake-up object cannot be created yet"
+                                            : "the cluster cannot be identified yet",
+              log_str("server", identity->app->server), log_str("error", why));
+}
+
+static int ask_for_uid(struct cluster_identity *identity, struct err *err)
+{
+    const struct kube_request request = {.id = request_id,
+                                         .method = "GET",
+                                         .path = "/api/v1/namespaces/kube-system",
+                                         .timeout_ms = TIMEOUT_MS};
+    return identity->ops->start(identity->ops->ctx, &request, err);
+}
+
+static int create_wake_object(struct cluster_identity *identity, struct err *err)
+{
+    must(identity->app->wake_namespace[0] != '\0');
+
+    struct arena arena;
+    struct strbuf body;
+
+    arena_init(&arena);
+    strbuf_init(&body);
+    wake_object_encode(&body, identity->app->wake_namespace);
+    const struct kube_request request = {
+        .id = request_id,
+        .method = "POST",
+        .path = wake_objects_path(&arena, identity->app->wake_namespace),
+        .content_type = "application/json",
+        .body = {body.data, body.len},
+        .timeout_ms = TIMEOUT_MS};
+    const int failed = identity->ops->start(identity->ops->ctx, &request, err);
+    strbuf_done(&body);
+    arena_done(&arena);
+    return failed;
+}
+
+int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms)
+{
+    must(now_ms >= 0);
+
+    struct err err;
+
+    if (identity->done || identity->refused || identity->flying)
+        return TIMEOUT_MS;
+    if (now_ms < identity->due_ms)
+        return identity->due_ms - now_ms;
+    strbuf_reset(&identity->answer);
+    identity->flying = true;
+    if ((identity->creates_wake_object ? create_wake_object(identity, &err)
+                                       : ask_for_uid(identity, &err)) < 0)
+        try_later(identity, now_ms, err.text);
+    return TIMEOUT_MS;
+}
+
+/* Another cluster's ledger stays that; a disk may heal. */
+static void not_claimed(struct cluster_identity *identity, int64_t now_ms)
+{
+    must(identity->err.code != ERR_NONE);
+
+    identity->refused = identity->err.code == ERR_FOREIGN;
+    if (identity->refused)
+        return;
+    atomic_store(&identity->app->disk_broken, true);
+    try_later(identity, now_ms, identity->err.text);
+}
+
+static void known(struct cluster_identity *identity)
+{
+    must(!identity->done && identity->app->cluster[0] != '\0');
+
+    identity->done = true;
+    atomic_store(&identity->app->claimed, true);
+}
+
+static void refused_with_status(struct cluster_identity *identity, int64_t now_ms)
+{
+    char text[300];
+
+    must(identity->flying);
+    (void)snprintf(text, sizeof text, "HTTP %d: %.200s", identity->status, identity->answer.data);
+    try_later(identity, now_ms, text);
+}
+
+static void learned(struct cluster_identity *identity, int64_t now_ms)
+{
+    must(!identity->done && identity->status == 200);
+    struct app *app = identity->app;
+    struct arena arena;
+    struct object_meta meta;
+    struct err err;
+    bool nobodys = false;
+
+    arena_init(&arena);
+    if (meta_decode((struct text){identity->answer.data, identity->answer.len}, &arena, &meta,
+                    &err) < 0) {
+        try_later(identity, now_ms, err.text);
+    } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
+        try_later(identity, now_ms, "namespace kube-system has no usable uid");
+    } else if (store_whose(app->store, meta.uid, &nobodys, &identity->err) < 0) {
+        not_claimed(identity, now_ms);
+    } else {
+        (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
+        if (nobodys)
+            identity->creates_wake_object = true;
+        else
+            known(identity);
+    }
+    identity->flying = false;
+    arena_done(&arena);
+}
+
+/*
+ * The milligpud that creates the wake-up object is the first of this cluster; one that finds it, or
+ * may not know, assumes an earlier one.  After a lost answer it is asked again, and then it exists.
+ */
+static void wake_object_answered(struct cluster_identity *identity, int64_t now_ms)
+{
+    const int status = identity->status;
+    const bool may_not = status == 403 || status == 404;
+
+    must(identity->creates_wake_object && !identity->done);
+    if (status != 201 && status != 409 && !may_not) {
+        refused_with_status(identity, now_ms);
+        return;
+    }
+    if (may_not)
+        log_write(
+            LOG_WARN,
+            "the wake-up object cannot be created, so whether a milligpud granted in this cluster "
+            "before is not known",
+            log_str("namespace", identity->app->wake_namespace), log_i64("status", status));
+    identity->flying = false;
+    atomic_store(&identity->app->wake_object_existed, status != 201);
+    atomic_store(&identity->app->new_ledger, true);
+    known(identity);
+}
+
+void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
+                             const struct kube_answer *answer)
+{
+    must(answer->id != 0);
+
+    if (answer->id != request_id || !identity->flying)
+        return;
+    switch (answer->piece) {
+    case KUBE_HEAD:
+        identity->status = answer->status;
+        return;
+    case KUBE_DATA:
+        if (identity->answer.len + answer->data.len <= ANSWER_MAX)
+            strbuf_text(&identity->answer, answer->data);
+        return;
+    case KUBE_DONE:
+        if (identity->creates_wake_object)
+            wake_object_answered(identity, now_ms);
+        else if (identity->status == 200)
+            learned(identity, now_ms);
+        else
+            refused_with_status(identity, now_ms);
+        return;
+    case KUBE_FAILED:
+        try_later(identity, now_ms, answer->err->text);
+        return;
+    }
+    must_not_reach("every piece is listed");
+}

@@ -1,0 +1,83 @@
+#include "sync/heap.h"
+
+#include "milligpu/alloc.h"
+
+static bool is_before(const struct heap_node *a, const struct heap_node *b)
+{
+    must(a->place != 0 && b->place != 0);
+    return a->key != b->key ? a->key < b->key : a->serial < b->serial;
+}
+
+static void set(struct heap *heap, size_t place, struct heap_node *node)
+{
+    must(place >= 1 && place <= heap->count);
+    heap->node[place - 1] = node;
+    node->place = place;
+}
+
+static void rise(struct heap *heap, struct heap_node *node)
+{
+    must(heap->node[node->place - 1] == node);
+    while (node->place > 1) {
+        const size_t place = node->place;
+        struct heap_node *above = heap->node[place / 2 - 1];
+        if (!is_before(node, above))
+            return;
+        set(heap, place, above);
+        set(heap, place / 2, node);
+    }
+}
+
+static void sink(struct heap *heap, struct heap_node *node)
+{
+    must(heap->node[node->place - 1] == node);
+    for (size_t below; (below = node->place * 2) <= heap->count;) {
+        const size_t place = node->place;
+        if (below < heap->count && is_before(heap->node[below], heap->node[below - 1]))
+            below++;
+        if (!is_before(heap->node[below - 1], node))
+            return;
+        set(heap, place, heap->node[below - 1]);
+        set(heap, below, node);
+    }
+}
+
+void heap_done(struct heap *heap)
+{
+    xfree(heap->node);
+    *heap = (struct heap){0};
+}
+
+void heap_put(struct heap *heap, struct heap_node *node, int64_t key)
+{
+    must(node->place == 0);
+    heap->node = xgrow(heap->node, heap->count, &heap->capacity, sizeof(void *));
+    heap->count++;
+    node->key = key;
+    node->serial = ++heap->serial;
+    set(heap, heap->count, node);
+    rise(heap, node);
+}
+
+void heap_take(struct heap *heap, struct heap_node *node)
+{
+    const size_t place = node->place;
+
+    if (place == 0)
+        return;
+    must(place <= heap->count && heap->node[place - 1] == node);
+    struct heap_node *last = heap->node[heap->count - 1];
+    heap->count--;
+    node->place = 0;
+    if (last == node)
+        return;
+    set(heap, place, last);
+    rise(heap, last);
+    sink(heap, last);
+}
+
+struct heap_node *heap_first(const struct heap *heap)
+{
+    must(heap->count <= heap->capacity);
+    return heap->count > 0 ? heap->node[0] : NULL;
+}

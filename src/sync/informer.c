@@ -1,0 +1,379 @@
+#include "milligpu/informer.h"
+
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/kube.h"
+#include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/metric.h"
+
+enum {
+    PAGE_ITEMS = 500,
+    WATCH_MS = 300000,  /* jittered by the reflector, as client-go does */
+    SILENCE_MS = 90000, /* bookmarks come about once a minute, or, on 1.31, not at all */
+    LIST_TIMEOUT_MS = 60000,
+    /* Nodes take some 20 KiB each while they wait; and binds must find room. */
+    QUEUE_SHARE = 1024,
+    SCRATCH_KEEP_BYTES = 64 * 1024,
+    TOLD_MAX = 1024,
+    LIST_AGAIN_MS = 60000,
+};
+
+/* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
+static const char live_pods[] =
+    "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+
+/* One resource: how its objects become messages. */
+struct stream {
+    struct informer *informer;
+    const char *resource;
+    struct reflector *reflector;
+    int (*decode)(struct stream *stream, struct message *message, struct text object,
+                  struct err *err);
+    enum message_kind begin;
+    enum message_kind listed;
+    enum message_kind end;
+    enum message_kind failed;
+    enum message_kind changed;
+    enum message_kind deleted;
+    atomic_int_fast64_t *heard;
+    uint64_t watches;
+    uint32_t told[TOLD_MAX]; /* what was complained of already, by hashes; the latest stay */
+    bool settled;            /* it was begun after a new ledger's wait */
+};
+
+struct informer {
+    struct app *app;
+    const struct kube_ops *ops;
+    struct stream nodes;
+    struct stream pods;
+    struct arena scratch;  /* of one pod while it is read */
+    int64_t list_again_ms; /* not before then */
+    uint32_t lists_again;
+};
+
+static void put(struct stream *stream, struct message *take_message)
+{
+    must(take_message != NULL);
+
+    const struct queue_share share = {QUEUE_SHARE, NEWS_BYTES_MAX};
+    const size_t bytes = message_bytes(take_message);
+
+    if (!queue_put_below(stream->informer->app->queue, take_message, bytes, share))
+        message_free(take_message); /* we are stopping */
+}
+
+/*
+ * Seen all the same; it is shown where the object is.  Of each object once: whoever may write it
+ * may write it again, and again.
+ */
+static void complain(struct stream *stream, const char *uid, const char *name,
+                     const char *unreadable)
+{
+    const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
+    uint32_t *slot = &stream->told[told % TOLD_MAX];
+    char labels[64];
+
+    must(unreadable[0] != '\0');
+    (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
+    metric_add(M_UNREADABLE, labels, 1);
+    if (*slot == told)
+        return;
+    *slot = told;
+    log_write(LOG_WARN, "an object of the API server can be read in part only",
+              log_str("resource", stream->resource), log_str("name", name),
+              log_str("error", unreadable));
+}
+
+/* Of the object only what we read of it waits in the queue: it may be a thousand times as large. */
+static int decode_pod(struct stream *stream, struct message *message, struct text object,
+                      struct err *err)
+{
+    must(object.len > 0);
+
+    struct arena *scratch = &stream->informer->scratch;
+    struct pod pod;
+    const int rc = pod_decode(object, &stream->informer->app->wire_rules, scratch, &pod, err);
+
+    if (rc == 0)
+        message->pod = *pod_keep(&pod, &message->arena);
+    if (rc == 0 && pod.ours && pod.unreadable != NULL)
+        complain(stream, pod.uid, pod.name, pod.unreadable);
+    if (object.len > SCRATCH_KEEP_BYTES)
+        arena_done(scratch);
+    else
+        arena_reset(scratch);
+    return rc;
+}
+
+static int decode_node(struct stream *stream, struct message *message, struct text object,
+                       struct err *err)
+{
+    must(object.len > 0);
+
+    const struct node_facts *node = &message->node;
+    const struct text kept = {arena_copy(&message->arena, object), object.len};
+    const int rc =
+        node_decode(kept, &stream->informer->app->wire_rules, &message->arena, &message->node, err);
+
+    if (rc == 0 && node->unreadable != NULL)
+        complain(stream, node->uid, node->name, node->unreadable);
+    return rc;
+}
+
+/* The bytes are the reflector's for the call only: what a message holds is its own. */
+static int send_object(struct stream *stream, enum message_kind kind, struct text object,
+                       struct err *err)
+{
+    struct message *message = message_new(kind);
+    must(object.len > 0);
+    const int rc = stream->decode(stream, message, object, err);
+
+    if (rc < 0)
+        message_free(message);
+    else
+        put(stream, message);
+    return rc;
+}
+
+static void list_begin(void *user)
+{
+    struct stream *stream = user;
+    struct message *message = message_new(stream->begin);
+    struct reflector_stats stats;
+
+    must(stream->reflector != NULL);
+    reflector_stats(stream->reflector, &stats);
+    message->asked_ms = stats.asked_ms;
+    put(stream, message);
+}
+
+static int listed(void *user, struct text object, struct err *err)
+{
+    must(object.at != NULL);
+
+    struct stream *stream = user;
+    return send_object(stream, stream->listed, object, err);
+}
+
+static void list_end(void *user, const char *resource_version)
+{
+    struct stream *stream = user;
+    struct message *message = message_new(stream->end);
+
+    must(resource_version != NULL);
+    message->version = version_number(resource_version);
+    message->after_grace = stream->settled;
+    put(stream, message);
+}
+
+static void list_failed(void *user)
+{
+    struct stream *stream = user;
+    put(stream, message_new(stream->failed));
+}
+
+static int changed(void *user, struct text object, struct err *err)
+{
+    must(object.at != NULL);
+
+    struct stream *stream = user;
+    return send_object(stream, stream->changed, object, err);
+}
+
+static int deleted(void *user, struct text object, struct err *err)
+{
+    must(object.at != NULL);
+
+    struct stream *stream = user;
+    return send_object(stream, stream->deleted, object, err);
+}
+
+static void trouble(void *user, const struct err *err)
+{
+    must(err->code != ERR_NONE);
+
+    struct stream *stream = user;
+    struct app *app = stream->informer->app;
+
+    atomic_store(&app->api_error_ms, app->clock.now_ms(app->clock.ctx));
+    log_write(LOG_WARN, "the API server gave trouble", log_str("resource", stream->resource),
+              log_str("error", err->text));
+}
+
+static void open_stream(struct stream *stream, const struct kube_ops *ops, const char *path,
+                        const char *selector, uint64_t id_base)
+{
+    must(path[0] == '/');
+    must(stream->decode != NULL);
+
+    struct app *app = stream->informer->app;
+    const struct reflector_rules rules = {
+        .path = path,
+        .selector = selector,
+        .page = PAGE_ITEMS,
+        .watch_ms = WATCH_MS,
+        .silence_ms = SILENCE_MS,
+        .list_timeout_ms = LIST_TIMEOUT_MS,
+        .seed = (uint64_t)app->clock.wall_ms(app->clock.ctx) ^ id_base,
+        .id_base = id_base,
+    };
+    const struct reflector_sink sink = {
+        .user = stream,
+        .list_begin = list_begin,
+        .listed = listed,
+        .list_end = list_end,
+        .list_failed = list_failed,
+        .changed = changed,
+        .deleted = deleted,
+        .trouble = trouble,
+    };
+
+    stream->reflector = reflector_new(&rules, ops, &sink);
+    must(stream->reflector != NULL);
+}
+
+static void open_pods(struct informer *informer, uint64_t id_base)
+{
+    must(informer->pods.reflector == NULL);
+    open_stream(&informer->pods, informer->ops, "/api/v1/pods", live_pods, id_base);
+}
+
+struct informer *informer_new(struct app *app, const struct kube_ops *ops)
+{
+    must(app->queue != NULL && ops->start != NULL);
+
+    struct informer *informer = xcalloc(1, sizeof *informer);
+
+    informer->app = app;
+    informer->ops = ops;
+    arena_init(&informer->scratch);
+    informer->nodes = (struct stream){
+        .informer = informer,
+        .resource = "nodes",
+        .decode = decode_node,
+        .begin = MESSAGE_NODES_BEGIN,
+        .listed = MESSAGE_NODE_LISTED,
+        .end = MESSAGE_NODES_END,
+        .failed = MESSAGE_NODES_FAILED,
+        .changed = MESSAGE_NODE,
+        .deleted = MESSAGE_NODE_DELETED,
+        .heard = &app->nodes_heard_ms,
+    };
+    informer->pods = (struct stream){
+        .informer = informer,
+        .resource = "pods",
+        .decode = decode_pod,
+        .begin = MESSAGE_PODS_BEGIN,
+        .listed = MESSAGE_POD_LISTED,
+        .end = MESSAGE_PODS_END,
+        .failed = MESSAGE_PODS_FAILED,
+        .changed = MESSAGE_POD,
+        .deleted = MESSAGE_POD_DELETED,
+        .heard = &app->pods_heard_ms,
+    };
+    open_stream(&informer->nodes, ops, "/api/v1/nodes", NULL, (uint64_t)1 << 32);
+    open_pods(informer, (uint64_t)2 << 32);
+    return informer;
+}
+
+void informer_free(struct informer *informer)
+{
+    if (informer == NULL)
+        return;
+    reflector_free(informer->nodes.reflector);
+    reflector_free(informer->pods.reflector);
+    arena_done(&informer->scratch);
+    xfree(informer);
+}
+
+static void note_stats(struct stream *stream)
+{
+    must(stream->reflector != NULL);
+
+    struct reflector_stats stats;
+    char labels[64];
+
+    reflector_stats(stream->reflector, &stats);
+    atomic_store(stream->heard, stats.heard_ms);
+    if (stats.watches > stream->watches + 1 ||
+        (stream->watches > 0 && stats.watches > stream->watches)) {
+        (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
+        metric_add(M_WATCH_RESTARTS, labels, stats.watches - stream->watches);
+    }
+    stream->watches = stats.watches;
+}
+
+/* A new ledger has waited for what may have been on its way: a list that begins now has it. */
+static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
+{
+    const int64_t grace_ends_ms = atomic_load(&informer->app->grace_ends_ms);
+
+    must(now_ms >= 0);
+    if (grace_ends_ms == 0 || informer->pods.settled)
+        return INT64_MAX;
+    if (now_ms < grace_ends_ms)
+        return grace_ends_ms - now_ms;
+    reflector_free(informer->pods.reflector);
+    informer->pods.reflector = NULL;
+    informer->pods.watches = 0;
+    informer->pods.settled = true;
+    open_pods(informer, (uint64_t)4 << 32); /* 3 is the claim's */
+    return INT64_MAX;
+}
+
+/*
+ * Of pods without a place not all could be remembered, and now there are GPUs for them: a list
+ * tells of them again.  At most one in LIST_AGAIN_MS.
+ */
+static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
+{
+    struct reflector_stats stats;
+
+    must(now_ms >= 0);
+    if (!atomic_load(&informer->app->list_again))
+        return INT64_MAX;
+    reflector_stats(informer->pods.reflector, &stats);
+    if (!stats.synced)
+        return INT64_MAX; /* a list is on its way */
+    if (now_ms < informer->list_again_ms)
+        return informer->list_again_ms - now_ms;
+    atomic_store(&informer->app->list_again, false);
+    informer->list_again_ms = now_ms + LIST_AGAIN_MS;
+    reflector_free(informer->pods.reflector);
+    informer->pods.reflector = NULL;
+    informer->pods.watches = 0;
+    open_pods(informer, (uint64_t)(6 + informer->lists_again++) << 32); /* 1 to 5 are others' */
+    return INT64_MAX;
+}
+
+int64_t informer_step(struct informer *informer, int64_t now_ms)
+{
+    must(now_ms >= 0);
+
+    struct reflector_stats nodes;
+    int64_t wait = reflector_step(informer->nodes.reflector, now_ms);
+
+    note_stats(&informer->nodes);
+    reflector_stats(informer->nodes.reflector, &nodes);
+    /* Pods are placed on nodes: the nodes come first. */
+    if (nodes.synced) {
+        const int64_t settled = list_again_after_grace(informer, now_ms);
+        wait = settled < wait ? settled : wait;
+        const int64_t again = list_again_when_needed(informer, now_ms);
+        wait = again < wait ? again : wait;
+        const int64_t pods = reflector_step(informer->pods.reflector, now_ms);
+        wait = pods < wait ? pods : wait;
+        note_stats(&informer->pods);
+    }
+    return wait;
+}
+
+void informer_answer(struct informer *informer, int64_t now_ms, const struct kube_answer *answer)
+{
+    must(answer->id != 0);
+
+    if (!reflector_answer(informer->nodes.reflector, now_ms, answer))
+        (void)reflector_answer(informer->pods.reflector, now_ms, answer);
+}

@@ -1,0 +1,404 @@
+#include "milligpu/pod_cache.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/allocation.h"
+#include "milligpu/map.h"
+#include "milligpu/wire_kube.h"
+#include "milligpu/wishes.h"
+
+struct pod_cache {
+    pthread_mutex_t lock; /* guards the tables; records are replaced whole */
+    struct map by_uid;
+    struct map by_name; /* "namespace\0name", of those that have one: the one that was put last */
+    struct map unbound; /* by uid: those that ask for a share and are on no node */
+    struct wishes wishes;
+    size_t told_bytes;
+};
+
+struct pod_cache *pod_cache_new(void)
+{
+    struct pod_cache *pods = xcalloc(1, sizeof *pods);
+
+    must(pthread_mutex_init(&pods->lock, NULL) == 0);
+    map_init(&pods->by_uid);
+    map_init(&pods->by_name);
+    map_init(&pods->unbound);
+    return pods;
+}
+
+static void lock(struct pod_cache *pods)
+{
+    must(pthread_mutex_lock(&pods->lock) == 0);
+}
+
+static void unlock(struct pod_cache *pods)
+{
+    must(pthread_mutex_unlock(&pods->lock) == 0);
+}
+
+/* What the tables hold for a record that leaves them. */
+static void let_go(struct pod_cache *pods, struct pod_record *record)
+{
+    must((record->wish == NULL) == (record->request == NULL));
+    if (record->wish != NULL)
+        wishes_let_go(&pods->wishes, record->wish);
+    if (record->memory != NULL)
+        pods->told_bytes -= arena_bytes(record->memory);
+    record->wish = NULL;
+    record->request = NULL;
+}
+
+void pod_cache_free(struct pod_cache *pods)
+{
+    if (pods == NULL)
+        return;
+    struct pod_record *record;
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
+        let_go(pods, record);
+        pod_record_free(record);
+    }
+    must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
+    map_done(&pods->by_uid);
+    map_done(&pods->by_name);
+    map_done(&pods->unbound);
+    (void)pthread_mutex_destroy(&pods->lock);
+    xfree(pods);
+}
+
+void pod_record_free(struct pod_record *record)
+{
+    if (record == NULL)
+        return;
+    must(record->wish == NULL);
+    xfree((struct request *)(uintptr_t)record->request);
+    xfree(record->refusal);
+    if (record->memory != NULL)
+        arena_done(record->memory);
+    xfree(record->memory);
+    xfree(record);
+}
+
+/* One block: the record and its four strings; of the request it has its own copy. */
+static struct pod_record *record_copy(const struct pod_record *from)
+{
+    must(from->uid != NULL && from->node != NULL);
+
+    const size_t bytes =
+        strlen(from->uid) + strlen(from->namespace) + strlen(from->name) + strlen(from->node) + 4;
+    struct pod_record *record = xmalloc(sizeof *record + bytes);
+    char *text = (char *)(record + 1);
+
+    *record = *from;
+    record->uid = text_lay(&text, from->uid);
+    record->namespace = text_lay(&text, from->namespace);
+    record->name = text_lay(&text, from->name);
+    record->node = text_lay(&text, from->node);
+    record->request = from->request != NULL ? request_clone(from->request) : NULL;
+    record->wish = NULL;
+    record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
+    record->told = NULL;
+    record->memory = NULL;
+    return record;
+}
+
+static uint64_t version_of(const struct pod *pod)
+{
+    const uint64_t version = version_number(pod->resource_version);
+
+    return version <= VERSION_MAX ? version : 0; /* nobody counts so far */
+}
+
+static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
+                                    uint64_t epoch)
+{
+    must(pod->uid[0] != '\0');
+
+    struct arena arena;
+    struct request request;
+    struct refusal refusal;
+    struct pod_record facts = {
+        .uid = pod->uid,
+        .namespace = "",
+        .name = "",
+        .node = pod->node,
+        .phase = pod->phase,
+        .ours = pod->ours,
+        .whole_gpus = pod->whole_gpus,
+        .cpu_milli = pod->cpu_milli,
+        .memory_bytes = pod->memory_bytes,
+        .epoch = epoch,
+        .version = version_of(pod),
+        .verdict = REQUEST_NOT_OURS,
+    };
+
+    arena_init(&arena);
+    if (pod->ours || pod->whole_gpus > 0) {
+        facts.namespace = pod->namespace;
+        facts.name = pod->name;
+        facts.created_ms = pod->created_ms;
+        facts.terminating_ms = pod->terminating_ms;
+        facts.verdict = pod->node[0] != '\0'
+                            ? request_parse_bound(pod, rules, &arena, &request, &refusal)
+                            : request_parse(pod, rules, &arena, &request, &refusal);
+        if (facts.verdict == REQUEST_OK || facts.verdict == REQUEST_WHOLE)
+            facts.request = &request;
+        if (facts.verdict == REQUEST_REFUSED)
+            facts.refusal = refusal.text;
+    }
+    struct pod_record *record = record_copy(&facts);
+    arena_done(&arena);
+    return record;
+}
+
+/* In the record the two strings stand one behind the other. */
+static struct text full_name(const struct pod_record *record)
+{
+    must(record->name == record->namespace + strlen(record->namespace) + 1);
+    return (struct text){record->namespace,
+                         (size_t)(record->name - record->namespace) + strlen(record->name)};
+}
+
+static void enter(struct pod_cache *pods, struct pod_record *record)
+{
+    const struct text uid = text_of(record->uid);
+
+    must(map_find(&pods->by_uid, uid) == NULL);
+    (void)map_put(&pods->by_uid, uid, record);
+    if (record->name[0] != '\0')
+        (void)map_put(&pods->by_name, full_name(record), record);
+    if (pod_record_asks(record) && record->node[0] == '\0')
+        (void)map_put(&pods->unbound, uid, record);
+}
+
+/* NULL if it is not there.  The keys live in the record. */
+static struct pod_record *leave(struct pod_cache *pods, const char *uid)
+{
+    struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
+
+    must(uid[0] != '\0');
+    if (record == NULL)
+        return NULL;
+    (void)map_take(&pods->unbound, text_of(uid));
+    if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
+        (void)map_take(&pods->by_name, full_name(record));
+    let_go(pods, record);
+    return record;
+}
+
+/* Its own request becomes the one that is there for all who ask the same. */
+static void share_request(struct pod_cache *pods, struct pod_record *record)
+{
+    struct request *own = (struct request *)(uintptr_t)record->request;
+
+    must(record->wish == NULL);
+    if (own == NULL)
+        return;
+    record->wish = wishes_hold(&pods->wishes, own);
+    record->request = record->wish != NULL ? record->wish->request : NULL;
+    xfree(own);
+}
+
+static void put(struct pod_cache *pods, struct pod_record *record)
+{
+    must(record->uid[0] != '\0');
+    must(pod_record_asks(record) == (record->request != NULL));
+    lock(pods);
+    struct pod_record *before = leave(pods, record->uid);
+    share_request(pods, record);
+    enter(pods, record);
+    unlock(pods);
+    pod_record_free(before);
+}
+
+/* Known in a later version than this?  Then only the epoch is news. */
+static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
+{
+    const uint64_t version = version_of(pod);
+    bool old = false;
+
+    lock(pods); /* others copy records */
+    struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
+    if (record != NULL && version > 0 && record->version > version) {
+        old = true;
+        record->epoch = epoch > 0 ? epoch : record->epoch;
+    }
+    unlock(pods);
+    return old;
+}
+
+bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct request_rules *rules,
+                   uint64_t epoch)
+{
+    must(epoch > 0);
+    if (is_old(pods, pod, epoch))
+        return false;
+    put(pods, record_of(pod, rules, epoch));
+    return true;
+}
+
+bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
+                           const struct request_rules *rules)
+{
+    const struct pod_record *record = pod_cache_find(pods, pod->uid);
+
+    if (is_old(pods, pod, 0) || (record != NULL && record->version == version_of(pod)))
+        return false;
+    put(pods, record_of(pod, rules, 0));
+    return true;
+}
+
+void pod_cache_remove(struct pod_cache *pods, const char *uid)
+{
+    must(uid != NULL);
+    lock(pods);
+    struct pod_record *record = leave(pods, uid);
+    unlock(pods);
+    pod_record_free(record);
+}
+
+/* In one block that has no spare: tens of thousands may have no place for a while. */
+static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t *out_bytes)
+{
+    struct arena loose;
+
+    arena_init(&loose);
+    must(pod_keep(pod, &loose) != NULL);
+    arena_init_of(out, arena_used(&loose));
+    arena_done(&loose);
+    struct pod *kept = pod_keep(pod, out);
+    *out_bytes = arena_bytes(out);
+    return kept;
+}
+
+void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
+{
+    struct arena *memory = xmalloc(sizeof *memory);
+    size_t bytes;
+    struct pod *told = keep_tightly(pod, memory, &bytes);
+    lock(pods); /* others copy records */
+    struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
+    must(record != NULL && record->told == NULL);
+    const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
+    record->untold = !fits;
+    if (fits) {
+        record->told = told;
+        record->memory = memory;
+        pods->told_bytes += bytes;
+    }
+    unlock(pods);
+    if (fits)
+        return;
+    arena_done(memory);
+    xfree(memory);
+}
+
+struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
+{
+    lock(pods);
+    const struct pod_cache_bytes bytes = {pods->wishes.bytes, pods->told_bytes};
+    unlock(pods);
+    must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
+    return bytes;
+}
+
+const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid)
+{
+    must(uid != NULL);
+
+    lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
+    unlock(pods);
+    return record;
+}
+
+/* Not in the list because it is newer?  The next list has to show it. */
+static bool spare(struct pod_cache *pods, struct pod_record *record, struct pod_cache_list list)
+{
+    must(record->epoch < list.epoch);
+
+    const bool comparable = record->version > 0 && list.version > 0;
+
+    if (comparable ? record->version <= list.version : record->epoch != 0)
+        return false;
+    lock(pods); /* others copy records */
+    record->epoch = list.epoch;
+    unlock(pods);
+    return true;
+}
+
+void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, void *user,
+                            void (*gone)(void *user, const struct pod_record *record))
+{
+    must(gone != NULL);
+
+    struct pod_record **old = NULL;
+    size_t count = 0;
+    size_t capacity = 0;
+    struct pod_record *record;
+
+    for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
+        if (record->epoch >= list.epoch || spare(pods, record, list))
+            continue;
+        old = xgrow(old, count, &capacity, sizeof *old);
+        old[count++] = record;
+    }
+    for (size_t i = 0; i < count; i++) {
+        must(old[i]->epoch < list.epoch);
+        gone(user, old[i]);
+        pod_cache_remove(pods, old[i]->uid);
+    }
+    xfree(old);
+}
+
+struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace, const char *name)
+{
+    must(namespace != NULL && name != NULL);
+
+    char key[512];
+    const int bytes = snprintf(key, sizeof key, "%s%c%s", namespace, '\0', name);
+    if (bytes < 0 || (size_t)bytes >= sizeof key)
+        return NULL; /* longer than any name is */
+    lock(pods);
+    const struct pod_record *record = map_find(&pods->by_name, (struct text){key, (size_t)bytes});
+    struct pod_record *copy = record != NULL ? record_copy(record) : NULL;
+    unlock(pods);
+    return copy;
+}
+
+enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
+{
+    enum pod_cache_state state = PODS_UNKNOWN;
+
+    must(uid.len > 0);
+    lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, uid);
+    if (record != NULL)
+        state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
+    unlock(pods);
+    return state;
+}
+
+size_t pod_cache_count(struct pod_cache *pods)
+{
+    lock(pods);
+    const size_t count = pods->by_uid.count;
+    unlock(pods);
+    return count;
+}
+
+void pod_cache_each_unbound(struct pod_cache *pods, void *user,
+                            void (*visit)(void *user, const struct pod_record *record))
+{
+    must(visit != NULL);
+
+    const struct pod_record *record;
+
+    lock(pods);
+    for (size_t at = 0; (record = map_next(&pods->unbound, &at)) != NULL;)
+        visit(user, record);
+    unlock(pods);
+}

@@ -1,0 +1,327 @@
+#include "milligpu/rights.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+#include "milligpu/kube.h"
+#include "milligpu/limits.h"
+#include "milligpu/wire_kube.h"
+
+enum {
+    TIMEOUT_MS = 2500, /* of one review */
+    CONFIRM_MS = 1000, /* a denial is asked about once more after */
+    IDLE_MS = 60000,
+    ANSWER_BYTES_MAX = 64 * 1024,
+};
+
+static const uint64_t id_base = (uint64_t)5 << 32; /* 1 to 4 are lists, watches and the claim */
+static const char reviews[] = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/* Which of what we may be set up to do needs it. */
+enum need {
+    NEED_ALWAYS,
+    NEED_EVENTS,
+    NEED_NAMESPACE,
+    NEED_WAKE_OBJECT,
+    NEED_WAKE_ON_NODE,
+    NEED_ADVERTISE
+};
+
+struct right {
+    enum need need;
+    struct review_facts is; /* of the wake-up object: without its namespace and name */
+    const char *what_for;
+};
+
+static const struct right rights_needed[] = {
+    {NEED_ALWAYS, {.verb = "list", .resource = "nodes"}, "which GPUs there are"},
+    {NEED_ALWAYS, {.verb = "watch", .resource = "nodes"}, "which GPUs there are"},
+    {NEED_ALWAYS, {.verb = "list", .resource = "pods"}, "who holds them"},
+    {NEED_ALWAYS, {.verb = "watch", .resource = "pods"}, "who holds them"},
+    {NEED_ALWAYS, {.verb = "get", .resource = "pods"}, "fetch and check"},
+    {NEED_ALWAYS,
+     {.verb = "get", .resource = "namespaces", .name = "kube-system"},
+     "whose ledger it is"},
+    {NEED_ALWAYS, {.verb = "create", .resource = "pods", .subresource = "binding"}, "bind"},
+    {NEED_EVENTS, {.verb = "create", .group = "events.k8s.io", .resource = "events"}, "event"},
+    {NEED_NAMESPACE,
+     {.verb = "create", .group = "storage.k8s.io", .resource = "csistoragecapacities"},
+     "create_wake_object"},
+    {NEED_WAKE_OBJECT,
+     {.verb = "patch", .group = "storage.k8s.io", .resource = "csistoragecapacities"},
+     "wake_up"},
+    {NEED_WAKE_ON_NODE, {.verb = "patch", .resource = "nodes"}, "wake_up"},
+    {NEED_ADVERTISE, {.verb = "patch", .resource = "nodes", .subresource = "status"}, "advertise"},
+};
+
+struct rights {
+    struct app *app;
+    struct kube_ops ops;
+    pthread_mutex_t lock; /* guards what follows, up to last */
+    pthread_cond_t came;
+    bool wanted;
+    uint64_t rounds; /* that came to their end */
+    struct rights_facts last;
+
+    struct rights_facts now; /* the round under way */
+    size_t next;             /* right of it */
+    bool runs;
+    bool again; /* it is the second look at a denial */
+    bool in_flight;
+    uint64_t id;
+    uint32_t ids;
+    int status;
+    int64_t due_ms;
+    struct strbuf body;
+    struct arena arena;
+};
+
+struct rights *rights_new(struct app *app, const struct kube_ops *ops)
+{
+    struct rights *rights = xcalloc(1, sizeof *rights);
+    pthread_condattr_t monotonic;
+
+    must(app != NULL && ops->start != NULL);
+    rights->app = app;
+    rights->ops = *ops;
+    must(pthread_mutex_init(&rights->lock, NULL) == 0);
+    must(pthread_condattr_init(&monotonic) == 0);
+    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    must(pthread_cond_init(&rights->came, &monotonic) == 0);
+    (void)pthread_condattr_destroy(&monotonic);
+    strbuf_init(&rights->body);
+    arena_init(&rights->arena);
+    return rights;
+}
+
+void rights_free(struct rights *rights)
+{
+    if (rights == NULL)
+        return;
+    if (rights->in_flight)
+        rights->ops.cancel(rights->ops.ctx, rights->id);
+    must(pthread_cond_destroy(&rights->came) == 0);
+    must(pthread_mutex_destroy(&rights->lock) == 0);
+    strbuf_done(&rights->body);
+    arena_done(&rights->arena);
+    xfree(rights);
+}
+
+static void lock(struct rights *rights)
+{
+    must(pthread_mutex_lock(&rights->lock) == 0);
+}
+
+static void unlock(struct rights *rights)
+{
+    must(pthread_mutex_unlock(&rights->lock) == 0);
+}
+
+/* --- one round --- */
+
+static bool is_needed(const struct app *app, const struct right *right)
+{
+    const struct settings *settings = atomic_load(&app->settings);
+
+    must(settings != NULL);
+    switch (right->need) {
+    case NEED_ALWAYS:
+        return true;
+    case NEED_EVENTS:
+        return settings->events;
+    case NEED_NAMESPACE:
+    case NEED_WAKE_OBJECT:
+        return strcmp(settings->wake, "off") != 0 && strcmp(settings->wake, "node") != 0;
+    case NEED_WAKE_ON_NODE:
+        return strcmp(settings->wake, "node") == 0;
+    case NEED_ADVERTISE:
+        return settings->advertise;
+    }
+    must_not_reach("every need is listed");
+}
+
+static void begin_round(struct rights *rights)
+{
+    must(!rights->in_flight);
+    rights->now = (struct rights_facts){.asked = 0};
+    rights->next = 0;
+    rights->runs = true;
+}
+
+static void end_round(struct rights *rights, int64_t now_ms)
+{
+    const bool unsure = rights->now.denied > 0 || rights->now.error[0] != '\0';
+
+    must(rights->runs && !rights->in_flight);
+    rights->runs = false;
+    if (unsure && !rights->again) {
+        rights->again = true;
+        rights->due_ms = now_ms + CONFIRM_MS;
+        begin_round(rights);
+        return;
+    }
+    rights->again = false;
+    rights->now.at_ms = now_ms;
+    lock(rights);
+    rights->last = rights->now;
+    rights->rounds++;
+    rights->wanted = false;
+    must(pthread_cond_broadcast(&rights->came) == 0);
+    unlock(rights);
+}
+
+/* Nothing more is learned in this round. */
+static void give_up(struct rights *rights, int64_t now_ms, const char *why)
+{
+    must(why[0] != '\0');
+    text_clip(text_of(why), rights->now.error, sizeof rights->now.error);
+    end_round(rights, now_ms);
+}
+
+static void ask_next(struct rights *rights, int64_t now_ms)
+{
+    const struct right *right = &rights_needed[rights->next];
+    struct review_facts facts = right->is;
+    struct strbuf body;
+    struct err err;
+
+    must(rights->next < ARRAY_LEN(rights_needed));
+    if (right->need == NEED_WAKE_OBJECT || right->need == NEED_NAMESPACE)
+        facts.namespace = rights->app->wake_namespace;
+    if (right->need == NEED_WAKE_OBJECT)
+        facts.name = WAKE_OBJECT_NAME;
+    strbuf_init(&body);
+    review_encode(&body, &facts);
+    const struct kube_request request = {.id = id_base + rights->ids++,
+                                         .method = "POST",
+                                         .path = reviews,
+                                         .content_type = "application/json",
+                                         .body = {body.data, body.len},
+                                         .timeout_ms = TIMEOUT_MS};
+    strbuf_reset(&rights->body);
+    rights->status = 0;
+    rights->id = request.id;
+    rights->in_flight = rights->ops.start(rights->ops.ctx, &request, &err) == 0;
+    strbuf_done(&body);
+    if (!rights->in_flight)
+        give_up(rights, now_ms, err.text);
+}
+
+static void note_denied(struct rights *rights, const struct right *right)
+{
+    struct rights_facts *now = &rights->now;
+    const size_t used = strlen(now->words);
+    const char *sub = right->is.subresource;
+
+    must(used < sizeof now->words);
+    now->denied++;
+    (void)snprintf(now->words + used, sizeof now->words - used, "%s%s %s%s%s (%s)",
+                   used > 0 ? ", " : "", right->is.verb, right->is.resource, sub != NULL ? "/" : "",
+                   sub != NULL ? sub : "", right->what_for);
+}
+
+static void review_came(struct rights *rights, int64_t now_ms)
+{
+    const struct text bytes = {rights->body.data, rights->body.len};
+    char text[ERR_TEXT_MAX];
+    bool allowed = false;
+    struct err err;
+
+    must(!rights->in_flight);
+    arena_reset(&rights->arena);
+    if (rights->status != 201 && rights->status != 200) {
+        (void)snprintf(text, sizeof text, "the API server answered %d", rights->status);
+        give_up(rights, now_ms, text);
+        return;
+    }
+    if (review_decode(bytes, &rights->arena, &allowed, &err) < 0) {
+        give_up(rights, now_ms, err.text);
+        return;
+    }
+    rights->now.asked++;
+    if (!allowed)
+        note_denied(rights, &rights_needed[rights->next]);
+    rights->next++;
+}
+
+/* --- the informer's thread --- */
+
+static bool is_wanted(struct rights *rights)
+{
+    lock(rights);
+    const bool wanted = rights->wanted;
+    unlock(rights);
+    return wanted;
+}
+
+int64_t rights_step(struct rights *rights, int64_t now_ms)
+{
+    must(now_ms >= 0);
+    if (!rights->runs && is_wanted(rights))
+        begin_round(rights);
+    if (!rights->runs || rights->in_flight)
+        return IDLE_MS;
+    if (now_ms < rights->due_ms)
+        return rights->due_ms - now_ms;
+    while (rights->next < ARRAY_LEN(rights_needed) &&
+           !is_needed(rights->app, &rights_needed[rights->next]))
+        rights->next++;
+    if (rights->next == ARRAY_LEN(rights_needed))
+        end_round(rights, now_ms);
+    else
+        ask_next(rights, now_ms);
+    return rights->in_flight ? IDLE_MS : 0;
+}
+
+bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer)
+{
+    if (answer->id < id_base || answer->id - id_base > UINT32_MAX)
+        return false;
+    if (!rights->in_flight || answer->id != rights->id)
+        return true;
+    switch (answer->piece) {
+    case KUBE_HEAD:
+        rights->status = answer->status;
+        break;
+    case KUBE_DATA:
+        if (rights->body.len + answer->data.len <= ANSWER_BYTES_MAX)
+            strbuf_text(&rights->body, answer->data);
+        break;
+    case KUBE_DONE:
+        rights->in_flight = false;
+        review_came(rights, now_ms);
+        break;
+    case KUBE_FAILED:
+        rights->in_flight = false;
+        give_up(rights, now_ms, answer->err != NULL ? answer->err->text : "no answer");
+        break;
+    }
+    return true;
+}
+
+/* --- who asks --- */
+
+void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out)
+{
+    const int64_t now_ms = rights->app->clock.now_ms(rights->app->clock.ctx);
+    const struct timespec until = clock_deadline(wait_ms);
+    int rc = 0;
+
+    must(wait_ms >= 0 && out != NULL);
+    lock(rights);
+    const bool fresh = rights->last.at_ms > 0 && now_ms - rights->last.at_ms < RIGHTS_FRESH_MS;
+    const uint64_t rounds = rights->rounds;
+    if (!fresh) {
+        rights->wanted = true;
+        rights->ops.wake(rights->ops.ctx);
+    }
+    while (!fresh && rights->rounds == rounds && rc == 0)
+        rc = pthread_cond_timedwait(&rights->came, &rights->lock, &until);
+    must(rc == 0 || rc == ETIMEDOUT);
+    *out = rights->last;
+    unlock(rights);
+}

@@ -1,0 +1,213 @@
+#include "writer/batch.h"
+
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/command_trace.h"
+#include "milligpu/metric.h"
+
+void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
+{
+    must(app != NULL && ledger != NULL);
+    *batch = (struct batch){.app = app, .ledger = ledger};
+}
+
+void batch_reset(struct batch *batch)
+{
+    must(!batch->open);
+
+    for (size_t i = 0; i < batch->changes; i++) {
+        change_done(batch->change[i]);
+        xfree(batch->change[i]);
+    }
+    batch->changes = 0;
+    batch->lost = false;
+}
+
+void batch_done(struct batch *batch)
+{
+    must(!batch->open);
+
+    batch_reset(batch);
+    xfree(batch->change);
+    batch->change = NULL;
+}
+
+void batch_publish(struct app *app, struct ledger *ledger)
+{
+    must(app->view != NULL);
+
+    view_publish(app->view, ledger_publish(ledger, NULL, 0));
+}
+
+static bool open_transaction(struct batch *batch)
+{
+    must(!batch->lost);
+
+    if (batch->open)
+        return true;
+    if (batch->app->store_ops.begin(batch->app->store_ops.ctx, &batch->err) < 0) {
+        batch->lost = true;
+        return false;
+    }
+    batch->open = true;
+    return true;
+}
+
+static void contradicted(struct batch *batch, const struct command *command, const struct err *err)
+{
+    char text[ERR_TEXT_MAX];
+
+    must(err->code != ERR_NONE);
+    (void)snprintf(text, sizeof text, "%s %.150s: %.300s", command_name(command->kind),
+                   command->uid != NULL    ? command->uid
+                   : command->node != NULL ? command->node
+                                           : "",
+                   err->text);
+    safe_mode_enter(batch->app, SAFE_REFUSED, text);
+}
+
+static void keep(struct batch *batch, struct change *take_change)
+{
+    must(take_change != NULL);
+
+    batch->change = xgrow(batch->change, batch->changes, &batch->capacity, sizeof(void *));
+    batch->change[batch->changes++] = take_change;
+}
+
+static enum batch_result decide(struct batch *batch, const struct command *command,
+                                enum verdict *out_verdict, const struct change **out_change,
+                                struct change *out_answer)
+{
+    struct change decided;
+    struct err err;
+
+    must(!batch->lost);
+    *out_verdict = ledger_decide(batch->ledger, command, &decided);
+    *out_answer = decided;
+    if (*out_verdict != VERDICT_OK)
+        return BATCH_DONE;
+    if (!open_transaction(batch)) {
+        change_done(&decided);
+        return BATCH_LOST;
+    }
+    switch (batch->app->store_ops.write(batch->app->store_ops.ctx, command, &decided, &err)) {
+    case STORE_OK:
+        break;
+    case STORE_REFUSED:
+        contradicted(batch, command, &err);
+        change_done(&decided);
+        batch->err = err;
+        return BATCH_CONTRADICTED;
+    case STORE_FAILED:
+        change_done(&decided);
+        batch->err = err;
+        batch->lost = true;
+        return BATCH_LOST;
+    }
+    struct change *change = xmalloc(sizeof *change);
+    *change = decided;
+    must(change->verdict == VERDICT_OK);
+    ledger_apply(batch->ledger, change);
+    keep(batch, change);
+    *out_change = change;
+    return BATCH_DONE;
+}
+
+static const char *outcome_name(enum batch_result result, enum verdict verdict,
+                                const struct change *answer)
+{
+    switch (result) {
+    case BATCH_LOST:
+        return "lost";
+    case BATCH_CONTRADICTED:
+        return "contradicted";
+    case BATCH_DONE:
+        break;
+    }
+    must(answer->verdict == verdict);
+    return verdict == VERDICT_REFUSED ? reason_name(answer->reason) : verdict_name(verdict);
+}
+
+enum batch_result batch_run(struct batch *batch, const struct command *command,
+                            enum verdict *out_verdict, const struct change **out_change,
+                            struct change *out_answer)
+{
+    struct change answer = {0};
+
+    must(!batch->lost);
+    *out_change = NULL;
+    if (atomic_load(&batch->app->safe_mode)) {
+        command_trace_add(batch->app->command_trace, command, "not done: safe mode");
+        return BATCH_CONTRADICTED;
+    }
+    const enum batch_result result = decide(batch, command, out_verdict, out_change, &answer);
+    command_trace_add(batch->app->command_trace, command,
+                      outcome_name(result, *out_verdict, &answer));
+    if (out_answer != NULL)
+        *out_answer = answer;
+    return result;
+}
+
+static void undo(struct batch *batch)
+{
+    must(batch->err.code != ERR_NONE);
+    for (size_t i = batch->changes; i > 0; i--)
+        ledger_undo(batch->ledger, batch->change[i - 1]);
+    if (batch->open)
+        batch->app->store_ops.rollback(batch->app->store_ops.ctx);
+    batch->open = false;
+    metric_add(M_COMMIT_FAILURES, NULL, 1);
+    batch_publish(batch->app, batch->ledger);
+}
+
+/* Changes that give room, in order; the caller frees the array. */
+static const struct change **givers(const struct batch *batch, size_t *out_count)
+{
+    must(batch->open);
+    const struct change **gives = xcalloc(batch->changes + 1, sizeof *gives);
+
+    *out_count = 0;
+    for (size_t i = 0; i < batch->changes; i++)
+        if (change_gives_room(batch->change[i]))
+            gives[(*out_count)++] = batch->change[i];
+    return gives;
+}
+
+static bool commit(struct batch *batch)
+{
+    const int64_t began = clock_ns();
+
+    must(batch->open && !batch->lost);
+    if (batch->app->store_ops.commit(batch->app->store_ops.ctx, &batch->err) < 0)
+        return false;
+    metric_observe_ns(M_COMMIT_SECONDS, NULL, clock_ns() - began);
+    metric_observe(M_COMMIT_BATCH, NULL, batch->changes);
+    return true;
+}
+
+bool batch_end(struct batch *batch)
+{
+    must(batch->lost || batch->open || batch->changes == 0);
+
+    size_t gives;
+
+    if (!batch->lost && !batch->open)
+        return true; /* nothing changed */
+    if (batch->lost) {
+        undo(batch);
+        return false;
+    }
+    const struct change **give = givers(batch, &gives);
+    if (gives < batch->changes)
+        view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));
+    xfree(give);
+    if (!commit(batch)) {
+        undo(batch);
+        return false;
+    }
+    batch->open = false;
+    if (gives > 0)
+        batch_publish(batch->app, batch->ledger);
+    return true;
+}

@@ -1,0 +1,252 @@
+#include "writer/drift_watch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/arena.h"
+#include "milligpu/log.h"
+#include "milligpu/map.h"
+#include "milligpu/metric.h"
+#include "milligpu/outbox.h"
+#include "milligpu/reconcile.h"
+
+enum {
+    LOOK_MS = 2000,
+    NODES_A_TURN = 256,     /* that changed; the rest waits for the next step of the writer */
+    EVENTS_PER_MINUTE = 30, /* more drift at once is in REST and metrics */
+    MINUTE_MS = 60000,
+};
+
+static const char *const kinds[] = {
+#define X(word, help) word,
+    DRIFT_KINDS(X)
+#undef X
+};
+
+struct drift_watch {
+    struct app *app;
+    const struct snapshot *told;  /* whose drift was told; NULL: none yet */
+    const struct snapshot *looks; /* being compared with it; NULL between two looks */
+    uint32_t place;               /* where that goes on */
+    int64_t look_ms;
+    int64_t minute_ms;
+    uint32_t events;
+    int64_t now_ms;
+    int64_t wall_ms;
+    uint64_t serial;
+    uint32_t count[ARRAY_LEN(kinds)];
+    struct drift_watch_work work;
+};
+
+/* What one changed node had, while it is compared with what it has. */
+struct comparison {
+    struct drift_watch *watch;
+    struct arena arena;
+    struct map had; /* key to key */
+};
+
+struct drift_watch *drift_watch_new(struct app *app)
+{
+    must(app != NULL);
+
+    struct drift_watch *watch = xcalloc(1, sizeof *watch);
+
+    watch->app = app;
+    return watch;
+}
+
+void drift_watch_free(struct drift_watch *watch)
+{
+    if (watch == NULL)
+        return;
+    snapshot_unref(watch->told);
+    snapshot_unref(watch->looks);
+    xfree(watch);
+}
+
+static bool may_send(struct drift_watch *watch)
+{
+    must(watch->now_ms >= watch->minute_ms);
+
+    if (watch->now_ms - watch->minute_ms >= MINUTE_MS) {
+        watch->minute_ms = watch->now_ms;
+        watch->events = 0;
+    }
+    return watch->events++ < EVENTS_PER_MINUTE && watch->app->settings->events;
+}
+
+static void send_event(struct drift_watch *watch, const struct drift *drift)
+{
+    must(drift->node != NULL);
+
+    const struct allocation *pod = drift->allocation;
+    char name[64];
+
+    if (!may_send(watch))
+        return;
+    (void)snprintf(name, sizeof name, "milligpu-drift-%llx-%llx",
+                   (unsigned long long)watch->wall_ms, (unsigned long long)++watch->serial);
+    const struct kube_event_facts facts = {
+        .namespace = pod != NULL ? pod->is.namespace : "default",
+        .name = name,
+        .kind = pod != NULL ? "Pod" : "Node",
+        .regarding = pod != NULL ? pod->is.name : drift->node->name->text,
+        .uid = pod != NULL ? pod->is.uid : drift->node->uid->text,
+        .reason = "GPULedgerDrift",
+        .action = drift->kind,
+        .annotation = drift->text,
+        .instance = "milligpud",
+        .at_ms = watch->wall_ms,
+        .warning = true,
+    };
+    outbox_event(watch->app->outbox, &facts);
+}
+
+static void tell(struct drift_watch *watch, const struct drift *drift)
+{
+    must(drift->text[0] != '\0');
+
+    log_write(LOG_WARN, "drift", log_str("kind", drift->kind),
+              log_str("node", drift->node->name->text), log_str("text", drift->text));
+    send_event(watch, drift);
+}
+
+/* The list of kinds is closed. */
+static uint32_t *counter(struct drift_watch *watch, const struct drift *drift)
+{
+    size_t known = 0;
+
+    while (strcmp(kinds[known], drift->kind) != 0) {
+        known++;
+        must(known < ARRAY_LEN(kinds));
+    }
+    watch->work.drifts++;
+    return &watch->count[known];
+}
+
+static struct text key_of(struct comparison *comparison, const struct drift *drift)
+{
+    const char *key =
+        arena_printf(&comparison->arena, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
+                     drift->gpu != NULL ? drift->gpu->id->text : "",
+                     drift->allocation != NULL ? drift->allocation->is.uid : "");
+    must(key[0] != '\0');
+    return text_of(key);
+}
+
+static void had(void *user, const struct drift *drift)
+{
+    struct comparison *comparison = user;
+    const struct text key = key_of(comparison, drift);
+    uint32_t *count = counter(comparison->watch, drift);
+
+    must(*count > 0);
+    (*count)--;
+    (void)map_put(&comparison->had, key, (void *)(uintptr_t)key.at);
+}
+
+static void has(void *user, const struct drift *drift)
+{
+    struct comparison *comparison = user;
+    uint32_t *count = counter(comparison->watch, drift);
+
+    (*count)++;
+    must(*count > 0);
+    if (map_take(&comparison->had, key_of(comparison, drift)) == NULL)
+        tell(comparison->watch, drift);
+}
+
+/* All drift of a node is a function of that node, so what was told of it before can be asked again
+   of what it was: what only the one has is gone, what only the other has is new. */
+static void compare(struct drift_watch *watch, const struct node *before, const struct node *after)
+{
+    struct comparison comparison = {.watch = watch};
+    const char *healed;
+
+    must(before != NULL || after != NULL);
+    watch->work.nodes++;
+    arena_init(&comparison.arena);
+    map_init(&comparison.had);
+    if (before != NULL)
+        drift_of(before, &comparison, had);
+    if (after != NULL)
+        drift_of(after, &comparison, has);
+    for (size_t at = 0; (healed = map_next(&comparison.had, &at)) != NULL;)
+        log_write(LOG_INFO, "drift is gone", log_str("what", healed));
+    map_done(&comparison.had);
+    arena_done(&comparison.arena);
+}
+
+static void expose(const struct drift_watch *watch)
+{
+    must(watch->told != NULL);
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        char labels[64];
+        (void)snprintf(labels, sizeof labels, "kind=\"%s\"", kinds[i]);
+        metric_set(M_DRIFT, labels, watch->count[i]);
+    }
+}
+
+/* A piece of the comparison; true at its end. */
+static bool look_on(struct drift_watch *watch)
+{
+    const struct node *before;
+    const struct node *after;
+
+    must(watch->looks != NULL);
+    for (uint32_t i = 0; i < NODES_A_TURN; i++) {
+        if (!snapshot_next_change(watch->told, watch->looks, &watch->place, &before, &after))
+            return true;
+        compare(watch, before, after);
+    }
+    return false;
+}
+
+static bool begin_look(struct drift_watch *watch)
+{
+    must(watch->looks == NULL);
+    if (watch->now_ms < watch->look_ms || !app_ready(watch->app, NULL))
+        return false;
+    watch->look_ms = watch->now_ms + LOOK_MS;
+    watch->looks = view_take(watch->app->view);
+    watch->place = 0;
+    if (watch->told == NULL || watch->told->generation != watch->looks->generation)
+        return true;
+    snapshot_unref(watch->looks);
+    watch->looks = NULL;
+    return false;
+}
+
+void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms)
+{
+    must(now_ms >= 0);
+
+    watch->now_ms = now_ms;
+    watch->wall_ms = wall_ms;
+    if (watch->looks == NULL && !begin_look(watch))
+        return;
+    if (!look_on(watch))
+        return;
+    snapshot_unref(watch->told);
+    watch->told = watch->looks;
+    watch->looks = NULL;
+    expose(watch);
+}
+
+size_t drift_watch_told(const struct drift_watch *watch)
+{
+    size_t sum = 0;
+
+    must(watch != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        sum += watch->count[i];
+    return sum;
+}
+
+void drift_watch_work(const struct drift_watch *watch, struct drift_watch_work *out)
+{
+    must(out != NULL);
+    *out = watch->work;
+}

@@ -1,0 +1,74 @@
+"""Files of one room call each other in one direction: a circle has to be named here, with its reason."""
+
+import re
+from typing import Dict, List, Set
+
+from tidy import Files, Finding, code_only, layer_of, run, tree
+
+# Each set of files may call each other.
+MEANT: Dict[str, str] = {
+    "ledger_adopt reconcile": "to be untied",
+    "place_plan place_shape": "to be untied",
+    "fake_pod fake_rest fake_watch": "to be untied",
+    "http http_accept http_admission http_body http_call http_headers http_tls": "to be untied",
+    "kube_auth kube_config": "to be untied",
+    "backup migrate read_transaction schema stale_copies store verify": "to be untied",
+}
+
+DEFINED = re.compile(r"^(?!static\b|typedef\b)[a-z][\w \*]*?\b([a-z_]\w*)\([^;{]*\)\s*\n\{", re.MULTILINE)
+OWN = re.compile(r"^static\b[\w \*]*?\b([a-z_]\w*)\(", re.MULTILINE)
+WORD = re.compile(r"\b[a-z_]\w*(?=\()")
+
+
+def calls(files: Files) -> Dict[str, Set[str]]:
+    """file -> files of its room that it calls"""
+    code = {path: code_only(text) for path, text in files.items() if layer_of(path)}
+    owner = {}
+    for path, text in code.items():
+        for name in DEFINED.findall(text):
+            owner[(layer_of(path), path.rsplit("/", 1)[0], name)] = path
+    graph: Dict[str, Set[str]] = {}
+    for path, text in code.items():
+        room = (layer_of(path), path.rsplit("/", 1)[0])
+        found = {owner.get((*room, name)) for name in set(WORD.findall(text)) - set(OWN.findall(text))}
+        graph[path] = {other for other in found if other and other != path}
+    return graph
+
+
+def reached(graph: Dict[str, Set[str]], start: str) -> Set[str]:
+    seen: Set[str] = set()
+    todo = [start]
+    while todo:
+        for other in graph[todo.pop()]:
+            if other not in seen:
+                seen.add(other)
+                todo.append(other)
+    return seen
+
+
+def circles(graph: Dict[str, Set[str]]) -> List[List[str]]:
+    reach = {path: reached(graph, path) for path in graph}
+    groups = {tuple(sorted(b for b in reach[a] | {a} if a in reach.get(b, ()) or a == b)) for a in graph}
+    return sorted(list(group) for group in groups if len(group) > 1)
+
+
+def check(files: Files) -> List[Finding]:
+    found = []
+    for group in circles(calls(files)):
+        names = " ".join(path.rsplit("/", 1)[1][:-2] for path in group)
+        if names not in MEANT:
+            found.append(Finding(group[0], 1, f"calls in a circle: {names}"))
+    return found
+
+
+ONE = "void one(void)\n{\n    two();\n}\n"
+BACK = "void two(void)\n{\n    one();\n}\n"
+BAD = [{"src/core/one.c": ONE, "src/core/two.c": BACK},
+       {"src/core/one.c": ONE, "src/core/two.c": "void two(void)\n{\n    three();\n}\n",
+        "src/core/three.c": "int three(void)\n{\n    one();\n}\n"}]
+GOOD = [{"src/core/one.c": ONE, "src/core/two.c": "void two(void)\n{\n}\n"},
+        {"src/core/one.c": ONE, "src/wire/two.c": BACK},
+        {"src/core/one.c": ONE, "src/core/two.c": "static void two(void)\n{\n    one();\n}\n"}]
+
+if __name__ == "__main__":
+    run(check, tree(".c", under=("src",)), BAD, GOOD)
