@@ -28,7 +28,7 @@ BUGS: List[Bug] = [
     Bug(
         "leak",
         "forget one release path: a Binding that is certainly void keeps its reservation",
-        "src/writer/writer.c",
+        "src/writer/writer_binds.c",
         "        command.kind = COMMAND_RELEASE;\n        command.why = asked",
         "        command.kind = COMMAND_CONFIRM;\n        command.why = asked",
         "sim 1-60",
@@ -45,12 +45,12 @@ BUGS: List[Bug] = [
         "reply_first",
         "swap commit and reply: the Binding goes out before the reservation is on disk",
         "src/writer/writer.c",
-        "    if (batch_end(&writer->batch)) {\n        leave_over",
+        "    if (batch_end(&writer->batch)) {\n        writer_leave_over",
         "    const bool open = writer->batch.open;\n"
         "    writer->batch.open = false;\n"
-        "    if (whole)\n        run_actions(writer);\n"
+        "    if (whole)\n        writer_run_actions(writer);\n"
         "    writer->batch.open = open;\n"
-        "    if (batch_end(&writer->batch)) {\n        leave_over",
+        "    if (batch_end(&writer->batch)) {\n        writer_leave_over",
         "sim 1-60",
     ),
     Bug(
@@ -142,15 +142,15 @@ BUGS: List[Bug] = [
     Bug(
         "swept",
         "whom a list does not show any more goes on waiting in the table",
-        "src/writer/writer.c",
-        "    hints_listed(writer->app->hints, writer->listed_ms, writer, look_at_pod);\n",
+        "src/writer/writer_pods.c",
+        "    hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);\n",
         "",
         "sim 1-300",
     ),
     Bug(
         "news_behind",
         "a lost batch that is tried again stands behind newer news",
-        "src/writer/writer.c",
+        "src/writer/writer_lost.c",
         "    keep_first(writer, message, keeps);\n    writer->retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
         "        writer->kept =\n"
@@ -268,7 +268,7 @@ BUGS: List[Bug] = [
         "ready_again",
         "whoever was refused before nobody wakes when granting begins",
         "src/writer/writer.c",
-        "        wake(writer, some_node(writer));\n    }\n    writer->was_ready",
+        "        writer_wake(writer, writer_some_node(writer));\n    }\n    writer->was_ready",
         "    }\n    writer->was_ready",
         "sim 1-60",
     ),
@@ -291,7 +291,7 @@ BUGS: List[Bug] = [
     Bug(
         "unanswered",
         "a bind of a batch that was lost gets no answer",
-        "src/writer/writer.c",
+        "src/writer/writer_actions.c",
         "            inflight_end(writer, writer->action[i].uid, text);\n",
         "            continue;\n",
         "sim 1-60",
@@ -389,10 +389,10 @@ BUGS: List[Bug] = [
         "odd_is_gone",
         "a Node that cannot be read counts as gone",
         "src/writer/writer.c",
-        "        return handle_node(writer, &is->node);",
+        "        return writer_handle_node(writer, &is->node);",
         "        return is->node.gpus_error != NULL || is->node.unreadable != NULL\n"
-        "                   ? node_gone(writer, is->node.name)\n"
-        "                   : handle_node(writer, &is->node);",
+        "                   ? writer_node_gone(writer, is->node.name)\n"
+        "                   : writer_handle_node(writer, &is->node);",
         "sim 1-60",
     ),
     Bug(
@@ -430,7 +430,7 @@ BUGS: List[Bug] = [
     Bug(
         "first_in_list",
         "where a ledger begins anew the first in the list has the UUID, not the older Node",
-        "src/writer/writer.c",
+        "src/writer/writer_nodes.c",
         ".elder = inventory};",
         ".elder = NULL};",
         "sim 1-150",

@@ -1,0 +1,116 @@
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/outbox.h"
+#include "milligpu/quantity.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+void writer_action_done(struct post_commit_action *action)
+{
+    must(action->uid != NULL);
+
+    xfree(action->uid);
+    xfree(action->namespace);
+    xfree(action->name);
+    xfree(action->node);
+    strbuf_done(&action->body);
+}
+
+static struct post_commit_action *add_action(struct writer *writer)
+{
+    must(writer->actions <=
+         BATCH_MAX + writer->lists + writer->nodes_seen.count + writer->inflight.count);
+
+    writer->action =
+        xgrow(writer->action, writer->actions, &writer->action_capacity, sizeof *writer->action);
+    struct post_commit_action *action = &writer->action[writer->actions++];
+    *action = (struct post_commit_action){0};
+    strbuf_init(&action->body);
+    return action;
+}
+
+int writer_queue_binding(struct writer *writer, const struct allocation *allocation,
+                         struct dispatch how, struct err *err)
+{
+    const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
+    struct post_commit_action *action = add_action(writer);
+
+    must(node != NULL);
+    action->kind = ACTION_BIND;
+    action->uid = xstrdup(allocation->is.uid);
+    action->namespace = xstrdup(allocation->is.namespace);
+    action->name = xstrdup(allocation->is.name);
+    action->node = xstrdup(allocation->is.node->text);
+    action->version = how.version;
+    action->deadline_ms = how.deadline_ms;
+    action->sending = how.sending;
+    const int rc = binding_encode(&action->body, allocation, node, how.version, err);
+    if (rc < 0) {
+        writer_action_done(action);
+        writer->actions--;
+    }
+    return rc;
+}
+
+void writer_queue_advertise(struct writer *writer, const struct inventory *inventory,
+                            const struct node_facts *facts)
+{
+    must(inventory->advertise_milli <= GPUS_PER_NODE_MAX * GPU_MILLI);
+
+    if (inventory->advertise_milli == 0)
+        return;
+    const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
+    const uint64_t held = node != NULL ? node_held_milli(node) : 0;
+    const uint64_t wanted = held > inventory->advertise_milli ? held : inventory->advertise_milli;
+    int64_t shown;
+    if (facts->capacity_milli != NULL &&
+        quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
+        shown == (int64_t)wanted)
+        return;
+    struct post_commit_action *action = add_action(writer);
+    action->kind = ACTION_ADVERTISE;
+    action->uid = xstrdup(facts->name);
+    action->milli = wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
+}
+
+void writer_run_actions(struct writer *writer)
+{
+    must(!writer->batch.open);
+
+    for (size_t i = 0; i < writer->actions; i++) {
+        struct post_commit_action *action = &writer->action[i];
+        if (action->kind == ACTION_BIND) {
+            const struct outbox_binding binding = {.uid = action->uid,
+                                                   .namespace = action->namespace,
+                                                   .name = action->name,
+                                                   .node = action->node,
+                                                   .body = {action->body.data, action->body.len},
+                                                   .version = action->version,
+                                                   .deadline_ms = action->deadline_ms,
+                                                   .sending = action->sending};
+            outbox_bind(writer->app->outbox, &binding);
+        } else {
+            outbox_advertise(writer->app->outbox, action->uid, action->milli);
+        }
+        writer_action_done(action);
+    }
+    writer->actions = 0;
+}
+
+void writer_drop_actions(struct writer *writer)
+{
+    must(!writer->batch.open);
+
+    char text[ERR_TEXT_MAX];
+
+    (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
+                   writer->batch.err.text);
+    for (size_t i = 0; i < writer->actions; i++) {
+        if (writer->action[i].kind == ACTION_BIND)
+            inflight_end(writer, writer->action[i].uid, text);
+        writer_action_done(&writer->action[i]);
+    }
+    writer->actions = 0;
+}

@@ -1,0 +1,110 @@
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+enum {
+    DOUBT_ASK_MS = 30000, /* pause between two GETs about a doubt that nothing else tells of */
+    DOUBT_OLD_MS = 90000, /* of a reservation without a version: the API server gives up on a
+                               request after 60 s */
+    ASK_MS = 10000,       /* for the GET */
+};
+
+/*
+ * The watch can be behind by any time: a GET tells.  Until something does the reservation stays.
+ * Of a reservation without a version (an older ledger's) no Binding can land any more by now, but
+ * one may have.
+ */
+static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    must(allocation->is.state == STATE_RESERVED);
+
+    struct err err;
+
+    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING};
+    /* What could be written once can be written again; else the next doubt tries. */
+    if (writer_queue_binding(writer, allocation, how, &err) == 0)
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
+}
+
+static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    must(allocation->is.state == STATE_RESERVED);
+
+    struct doubt *doubt = map_find(&writer->doubts, text_of(allocation->is.uid));
+    const struct command command = {
+        .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->is.uid};
+
+    if (doubt == NULL) {
+        doubt = xcalloc(1, sizeof *doubt);
+        doubt->uid = xstrdup(allocation->is.uid);
+        doubt->since_ms = now;
+        (void)map_put(&writer->doubts, text_of(doubt->uid), doubt);
+    }
+    must(now >= doubt->since_ms);
+    doubt->mark = writer->mark;
+    if (now - doubt->since_ms >= (allocation->is.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
+        ask_about(writer, allocation, now);
+    return allocation->is.in_doubt || writer_run(writer, &command);
+}
+
+static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->is.uid);
+
+    must(now >= 0);
+    return record != NULL && writer_is_void(allocation, record)
+               ? writer_release_void(writer, record)
+               : expire_doubt(writer, allocation, now);
+}
+
+static bool doubt_lives(void *user, void *value)
+{
+    const struct writer *writer = user;
+    struct doubt *doubt = value;
+
+    must(doubt->mark <= writer->mark);
+    if (doubt->mark == writer->mark)
+        return true;
+    doubt_free(doubt);
+    return false;
+}
+
+/* Reservations that nobody is sending, counted; the caller frees the array. */
+static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
+{
+    const struct allocation **open = NULL;
+    const struct allocation *allocation;
+    size_t capacity = 0;
+
+    *out_count = 0;
+    for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
+        must(allocation->is.state == STATE_RESERVED);
+        if (map_find(&writer->inflight, text_of(allocation->is.uid)) != NULL)
+            continue;
+        open = xgrow(open, *out_count, &capacity, sizeof *open);
+        open[(*out_count)++] = allocation_ref(allocation);
+    }
+    return open;
+}
+
+bool writer_check_doubts(struct writer *writer, int64_t now)
+{
+    size_t count;
+    bool whole = true;
+
+    must(!writer->batch.lost);
+    const struct allocation **open = open_reservations(writer, &count);
+    writer->mark++;
+    for (size_t i = 0; i < count; i++) {
+        whole = whole && tick_doubt(writer, open[i], now);
+        allocation_unref(open[i]);
+    }
+    xfree(open);
+    if (whole)
+        (void)map_sweep(&writer->doubts, writer, doubt_lives);
+    return whole;
+}

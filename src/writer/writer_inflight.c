@@ -1,0 +1,91 @@
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+#include "milligpu/message.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+void inflight_free(struct inflight_bind *bind_inflight)
+{
+    must(bind_inflight->uid != NULL);
+
+    xfree(bind_inflight->uid);
+    xfree(bind_inflight->reply);
+    xfree(bind_inflight);
+}
+
+void doubt_free(struct doubt *doubt)
+{
+    must(doubt->uid != NULL);
+
+    xfree(doubt->uid);
+    xfree(doubt);
+}
+
+void replies_drop(struct writer *writer)
+{
+    must(writer->replies <= writer->reply_capacity);
+
+    for (size_t i = 0; i < writer->replies; i++) {
+        xfree(writer->reply[i].uid);
+        xfree(writer->reply[i].error);
+    }
+    writer->replies = 0;
+}
+
+struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
+                                     const struct atom *node, int64_t deadline_ms)
+{
+    must(uid[0] != '\0');
+
+    struct inflight_bind *bind_inflight = xcalloc(1, sizeof *bind_inflight);
+
+    bind_inflight->uid = xstrdup(uid);
+    bind_inflight->node = node;
+    bind_inflight->deadline_ms = deadline_ms;
+    must(map_put(&writer->inflight, text_of(bind_inflight->uid), bind_inflight) == NULL);
+    struct doubt *doubt = map_take(&writer->doubts, text_of(uid));
+    if (doubt != NULL)
+        doubt_free(doubt);
+    return bind_inflight;
+}
+
+void inflight_join(struct inflight_bind *bind_inflight, struct message *message)
+{
+    must(message->reply.to != NULL);
+    bind_inflight->reply = xgrow(bind_inflight->reply, bind_inflight->replies,
+                                 &bind_inflight->capacity, sizeof *bind_inflight->reply);
+    bind_inflight->reply[bind_inflight->replies++] = message->reply;
+    message->reply.to = NULL;
+}
+
+void inflight_end(struct writer *writer, const char *uid, const char *error)
+{
+    must(uid != NULL);
+
+    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(uid));
+
+    if (bind_inflight == NULL)
+        return;
+    for (size_t i = 0; i < bind_inflight->replies; i++)
+        bind_inflight->reply[i].answer(bind_inflight->reply[i].to, error);
+    inflight_free(bind_inflight);
+}
+
+void replies_add(struct writer *writer, const char *uid, const char *error)
+{
+    writer->reply =
+        xgrow(writer->reply, writer->replies, &writer->reply_capacity, sizeof *writer->reply);
+    must(uid[0] != '\0');
+    writer->reply[writer->replies++] =
+        (struct pending_reply){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
+}
+
+void replies_send(struct writer *writer)
+{
+    must(!writer->batch.open);
+
+    for (size_t i = 0; i < writer->replies; i++)
+        inflight_end(writer, writer->reply[i].uid, writer->reply[i].error);
+    replies_drop(writer);
+}

@@ -1,0 +1,116 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+#include "milligpu/message.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+enum {
+    RETRY_MS = 250, /* between two tries of a lost batch */
+};
+
+void writer_forget_message(struct message *message)
+{
+    must(message != NULL);
+
+    message->reply.to = NULL;
+    message_free(message);
+}
+
+/* A message of a lost batch.  A bind is answered: then false; what was told is worth keeping. */
+static bool worth_keeping(struct writer *writer, struct message *message)
+{
+    must(writer->batch.err.code != ERR_NONE);
+    if (message->reply.to != NULL)
+        writer_refuse_bind(message, "the ledger cannot be written: %.400s", writer->batch.err.text);
+    if (message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED)
+        return true;
+    message_free(message);
+    return false;
+}
+
+/* In front: it was taken from there, or there was nothing, or it holds no news. */
+static void keep_first(struct writer *writer, struct message **message, size_t count)
+{
+    must(count <= BATCH_MAX);
+
+    if (count == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        writer->kept =
+            xgrow(writer->kept, writer->keeps + i, &writer->keep_capacity, sizeof(void *));
+    for (size_t i = 0; i < count; i++)
+        writer->keep_bytes += message_bytes(message[i]);
+    memmove(writer->kept + count, writer->kept, writer->keeps * sizeof(void *));
+    memcpy(writer->kept, message, count * sizeof(void *));
+    writer->keeps += count;
+}
+
+void writer_leave_over(struct writer *writer, struct message **message, size_t count)
+{
+    must(count == 0 || writer->pods_ended || writer->nodes_ended);
+
+    keep_first(writer, message, count);
+    if (count > 0)
+        writer->retry_ms = 0;
+}
+
+void writer_batch_lost(struct writer *writer, struct message **message, size_t count)
+{
+    must(count <= BATCH_MAX);
+    must(writer->batch.lost || writer->batch.err.code != ERR_NONE);
+
+    if (!atomic_exchange(&writer->app->disk_broken, true))
+        log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
+                  log_str("error", writer->batch.err.text));
+    writer_drop_actions(writer);
+    wallclock_look_again(&writer->wallclock, &writer->looked);
+    writer->writes = false;
+    size_t keeps = 0;
+    for (size_t i = 0; i < count; i++)
+        if (message[i] != NULL && worth_keeping(writer, message[i]))
+            message[keeps++] = message[i];
+    keep_first(writer, message, keeps);
+    writer->retry_ms = writer_now_ms(writer) + RETRY_MS;
+}
+
+/* Does it tell of the cluster?  Then its place among the others matters. */
+static bool is_news(const struct message *message)
+{
+    return message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED &&
+           message->kind != MESSAGE_OUTCOME;
+}
+
+size_t writer_put_behind(struct writer *writer, struct message **message, size_t count)
+{
+    must(writer->keeps > 0 && count <= BATCH_MAX);
+
+    size_t left = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!is_news(message[i])) {
+            message[left++] = message[i];
+            continue;
+        }
+        writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
+        writer->kept[writer->keeps++] = message[i];
+        writer->keep_bytes += message_bytes(message[i]);
+    }
+    return left;
+}
+
+size_t writer_take_kept(struct writer *writer, struct message **message)
+{
+    must(writer->keeps > 0);
+
+    const size_t count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
+
+    memcpy(message, writer->kept, count * sizeof *message);
+    for (size_t i = 0; i < count; i++)
+        writer->keep_bytes -= message_bytes(message[i]);
+    memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
+    writer->keeps -= count;
+    return count;
+}

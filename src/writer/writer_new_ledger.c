@@ -1,0 +1,50 @@
+#include "milligpu/log.h"
+#include "milligpu/map.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+enum {
+    RETRY_MS = 250, /* between two tries of a lost batch */
+};
+
+void writer_pods_are_in(struct writer *writer)
+{
+    struct app *app = writer->app;
+
+    must(writer->pods_ended);
+    if (!atomic_load(&app->new_ledger)) {
+        atomic_store(&app->pods_synced, true);
+    } else if (app->grace_ms == 0 || writer->after_grace ||
+               (!writer->granted_before && !atomic_load(&app->wake_object_existed))) {
+        writer->may_own = true;
+    } else if (atomic_exchange(&app->grace_ends_ms, writer->start_ms + app->grace_ms) == 0) {
+        log_write(
+            LOG_WARN,
+            "the ledger is new, and a milligpud granted here before: nothing is granted while "
+            "a Binding of it may be on its way",
+            log_i64("ms", app->grace_ms));
+    }
+}
+
+void writer_own_ledger(struct writer *writer)
+{
+    struct app *app = writer->app;
+    struct err err;
+
+    must(!writer->batch.open);
+    if (!writer->may_own || writer_now_ms(writer) < writer->claim_ms)
+        return;
+    if (store_set_cluster(app->store, app->cluster, &err) < 0) {
+        log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
+        atomic_store(&app->disk_broken, true);
+        writer->claim_ms = writer_now_ms(writer) + RETRY_MS;
+        return;
+    }
+    writer->may_own = false;
+    map_done(&writer->ages);
+    map_init(&writer->ages);
+    atomic_store(&app->new_ledger, false);
+    atomic_store(&app->grace_ends_ms, 0);
+    atomic_store(&app->pods_synced, true);
+}

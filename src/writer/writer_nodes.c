@@ -1,0 +1,135 @@
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+/* Pods there that found too few GPUs, as they were told: now there may be more. */
+static bool place_the_unplaced(struct writer *writer, const char *name)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(name));
+    const struct pod **told;
+    size_t count = 0;
+    bool whole = true;
+
+    if (node == NULL || node->allocations == 0)
+        return true;
+    told = xcalloc(node->allocations, sizeof *told);
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct pod_record *record =
+            is->presumed ? pod_cache_find(writer->app->pod_cache, is->uid) : NULL;
+        if (record != NULL && record->told != NULL)
+            told[count++] = record->told;
+        if (record != NULL && record->untold)
+            atomic_store(&writer->app->list_again, true);
+    }
+    must(count <= node->allocations);
+    for (size_t i = 0; i < count && whole; i++)
+        whole = writer_reconcile(writer, told[i]);
+    xfree(told);
+    return whole;
+}
+
+/* What has no time is younger than all that have one; of equal age the first by name is older. */
+static bool is_older(const struct writer *writer, const struct node_facts *facts,
+                     const struct node *than)
+{
+    const int64_t age = (int64_t)(intptr_t)map_find(&writer->ages, atom_text(than->name));
+
+    must(strcmp(facts->name, than->name->text) != 0);
+    if (facts->created_ms == age)
+        return strcmp(facts->name, than->name->text) < 0;
+    return facts->created_ms != 0 && (age == 0 || facts->created_ms < age);
+}
+
+/*
+ * The first to show a UUID goes on.  Where the ledger is new nobody knows who that was, and the
+ * order of the list says nothing: then it is the Node that is older, which nobody can choose.
+ */
+static bool give_way(struct writer *writer, const struct node_facts *facts,
+                     const struct inventory *inventory)
+{
+    bool whole = true;
+
+    must(facts->name[0] != '\0');
+    if (!atomic_load(&writer->app->new_ledger))
+        return true;
+    for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
+        const struct node *node = ledger_owner(writer->ledger, text_of(inventory->gpu[i].id));
+        if (node == NULL || text_is(atom_text(node->name), facts->name) ||
+            !is_older(writer, facts, node))
+            continue;
+        const struct command command = {.kind = COMMAND_NODE,
+                                        .at_ms = writer->wall_ms,
+                                        .node = node->name->text,
+                                        .elder = inventory};
+        whole = writer_run(writer, &command);
+    }
+    return whole;
+}
+
+bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
+{
+    must(facts->name[0] != '\0');
+
+    struct arena arena;
+    struct inventory inventory;
+
+    arena_init(&arena);
+    inventory_parse(facts, &writer->app->inventory_rules, &arena, &inventory);
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = writer->wall_ms,
+                                    .node = facts->name,
+                                    .inventory = &inventory};
+    const bool whole = give_way(writer, facts, &inventory) && writer_run(writer, &command) &&
+                       writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
+    if (whole)
+        writer_queue_advertise(writer, &inventory, facts);
+    arena_done(&arena);
+    const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
+    if (node != NULL)
+        (void)map_put(&writer->nodes_seen, atom_text(node->name),
+                      (void *)(uintptr_t)writer->node_epoch);
+    if (node != NULL && atomic_load(&writer->app->new_ledger) && facts->created_ms != 0)
+        (void)map_put(&writer->ages, atom_text(node->name), (void *)(intptr_t)facts->created_ms);
+    return whole;
+}
+
+bool writer_node_gone(struct writer *writer, const char *name)
+{
+    must(name[0] != '\0');
+
+    const struct command command = {
+        .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
+
+    (void)map_take(&writer->nodes_seen, text_of(name));
+    return writer_run(writer, &command);
+}
+
+bool writer_end_nodes(struct writer *writer)
+{
+    must(!writer->batch.lost);
+
+    const struct atom **lost = NULL;
+    size_t count = 0;
+    size_t capacity = 0;
+    const struct node *node;
+    bool whole = true;
+
+    for (size_t at = 0; (node = ledger_next_node(writer->ledger, &at)) != NULL;) {
+        const void *seen = map_find(&writer->nodes_seen, atom_text(node->name));
+        if ((uintptr_t)seen == writer->node_epoch || node->gone)
+            continue;
+        lost = xgrow(lost, count, &capacity, sizeof *lost);
+        lost[count++] = node->name;
+    }
+    for (size_t i = 0; i < count && whole; i++)
+        whole = writer_node_gone(writer, lost[i]->text);
+    xfree(lost);
+    writer->nodes_ended = whole;
+    return whole;
+}

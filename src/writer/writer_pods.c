@@ -1,0 +1,249 @@
+#include <stdlib.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/message.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/reconcile.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+/*
+ * Pods as the informer tells of them, one by one or as a list.  A bound pod has an allocation
+ * afterwards, whatever it asks; only evidence releases one.
+ */
+
+bool writer_reconcile(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+    must(!writer->batch.lost);
+
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+    struct command command[RECONCILE_MAX];
+
+    CLEANUP(arena_done) struct arena arena;
+    arena_init(&arena);
+    const struct request *request = writer_request_of(writer, pod, record, &arena);
+    const size_t count = reconcile_pod(writer->ledger, pod, request, writer->wall_ms, command);
+    if (!writer_run_all(writer, command, count))
+        return false;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
+    if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
+        pod_cache_remember(writer->app->pod_cache, pod);
+    return true;
+}
+
+bool writer_pod_gone(struct writer *writer, const char *uid)
+{
+    must(uid[0] != '\0');
+
+    struct command command[RECONCILE_MAX];
+
+    const size_t count = reconcile_gone(writer->ledger, uid, writer->wall_ms, command);
+    return writer_run_all(writer, command, count);
+}
+
+bool writer_handle_pod(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+    writer->granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
+    if (pod_ended(pod)) {
+        pod_cache_remove(writer->app->pod_cache, pod->uid);
+        hints_resolved(writer->app->hints, text_of(pod->uid));
+        return writer_reconcile(writer, pod);
+    }
+    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
+        return true; /* old news */
+    if (!pod->ours && pod->whole_gpus == 0 &&
+        ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
+        return true;
+    if (pod->node[0] != '\0')
+        hints_resolved(writer->app->hints, text_of(pod->uid));
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+    must(record != NULL);
+    return writer_reconcile(writer, pod) && writer_release_void(writer, record);
+}
+
+bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+
+    pod_cache_remove(writer->app->pod_cache, pod->uid);
+    hints_resolved(writer->app->hints, text_of(pod->uid));
+    return pod_ended(pod) ? writer_reconcile(writer, pod) : writer_pod_gone(writer, pod->uid);
+}
+
+void writer_drop_list(struct writer *writer)
+{
+    must(writer->listing || writer->lists == 0);
+    arena_done(&writer->list);
+    arena_init(&writer->list);
+    writer->lists = 0;
+    writer->listing = false;
+}
+
+void writer_begin_list(struct writer *writer, int64_t asked_ms)
+{
+    must(writer->epoch < UINT64_MAX);
+
+    writer_drop_list(writer);
+    writer->listed_ms = asked_ms;
+    writer->listing = true;
+    writer->epoch++;
+}
+
+static void keep_listed(struct writer *writer, const struct pod *pod)
+{
+    must(writer->listing);
+
+    writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
+    writer->listed[writer->lists++] = pod_keep(pod, &writer->list);
+}
+
+/*
+ * Only bound pods that the ledger does not know have to wait for the end of the list: in which
+ * order they are believed or adopted matters.  In a restart on the old ledger there are none.
+ */
+static bool waits_for_order(const struct writer *writer, const struct pod *pod)
+{
+    return !pod_ended(pod) && pod->node[0] != '\0' && (pod->ours || pod->whole_gpus > 0) &&
+           ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
+}
+
+bool writer_handle_listed(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+
+    if (!waits_for_order(writer, pod))
+        return writer_handle_pod(writer, pod);
+    keep_listed(writer, pod);
+    return true;
+}
+
+static int by_order(const void *a, const void *b, void *ledger)
+{
+    must(a != NULL && b != NULL && ledger != NULL);
+
+    const struct pod *const *left = a;
+    const struct pod *const *right = b;
+
+    return reconcile_order(ledger, *left, *right);
+}
+
+static void pod_swept(void *user, const struct pod_record *record)
+{
+    must(record->uid != NULL);
+
+    struct writer *writer = user;
+
+    hints_resolved(writer->app->hints, text_of(record->uid));
+}
+
+enum hints_pod writer_pod_state(void *user, struct text uid)
+{
+    const struct writer *writer = user;
+
+    switch (pod_cache_look(writer->app->pod_cache, uid)) {
+    case PODS_UNKNOWN:
+        return HINTS_POD_UNKNOWN;
+    case PODS_UNBOUND:
+        return HINTS_POD_UNBOUND;
+    case PODS_BOUND:
+        return HINTS_POD_BOUND;
+    }
+    must_not_reach("every state is listed");
+}
+
+/*
+ * Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again.  A
+ * list that is older than the version that was judged says nothing of that pod.
+ */
+static bool release_orphans(struct writer *writer, uint64_t list_version)
+{
+    must(!writer->batch.lost);
+
+    const struct allocation *allocation;
+    const char **orphan = NULL;
+    size_t orphans = 0;
+    size_t capacity = 0;
+    bool whole = true;
+
+    for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
+        if (pod_cache_find(writer->app->pod_cache, allocation->is.uid) != NULL ||
+            allocation->is.version > list_version)
+            continue;
+        orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
+        orphan[orphans++] = xstrdup(allocation->is.uid);
+    }
+    for (size_t i = 0; i < orphans; i++) {
+        char *uid = (char *)(uintptr_t)orphan[i];
+        whole = whole && writer_pod_gone(writer, uid);
+        xfree(uid);
+    }
+    xfree(orphan);
+    return whole;
+}
+
+/* This node holds what another may grant: that one gives it up, as to an elder. */
+static bool keep_what_is_held(struct writer *writer, const struct node *node)
+{
+    bool whole = true;
+
+    for (uint32_t i = 0; i < node->gpus && whole; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        /* What it does not show an annotation alone says of it. */
+        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
+            continue;
+        const struct node *owner = ledger_owner(writer->ledger, atom_text(gpu->id));
+        if (owner == NULL)
+            continue;
+        must(owner != node);
+        struct gpu_facts held = {.id = gpu->id->text};
+        const struct inventory elder = {.gpus = 1, .gpu = &held};
+        const struct command command = {.kind = COMMAND_NODE,
+                                        .at_ms = writer->wall_ms,
+                                        .node = owner->name->text,
+                                        .elder = &elder};
+        whole = writer_run(writer, &command);
+    }
+    return whole;
+}
+
+/*
+ * Of two nodes that show one UUID the older goes on where a ledger begins, as give_way() has it;
+ * but not when pods hold it on the other: whoever granted before took it for that one's own.
+ */
+static bool holders_go_on(struct writer *writer)
+{
+    const struct node *node;
+    bool whole = true;
+
+    must(!writer->batch.lost);
+    if (!atomic_load(&writer->app->new_ledger))
+        return true;
+    for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
+        whole = keep_what_is_held(writer, node);
+    return whole && writer_heal_duplicates(writer);
+}
+
+bool writer_end_list(struct writer *writer, const struct message *end)
+{
+    must(writer->listing || writer->lists == 0);
+
+    if (!writer->listing)
+        return true;
+    if (writer->lists > 0)
+        qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
+    for (size_t i = 0; i < writer->lists; i++)
+        if (!writer_handle_pod(writer, writer->listed[i]))
+            return false;
+    pod_cache_remove_stale(writer->app->pod_cache,
+                           (struct pod_cache_list){writer->epoch, end->version}, writer, pod_swept);
+    hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);
+    if (!release_orphans(writer, end->version) || !holders_go_on(writer))
+        return false;
+    writer->pods_ended = true;
+    writer->after_grace = end->after_grace;
+    return true;
+}

@@ -1,0 +1,64 @@
+#include "milligpu/alloc.h"
+#include "milligpu/hints.h"
+#include "milligpu/outbox.h"
+#include "milligpu/writer.h"
+
+#include "writer/writer_internal.h"
+
+/* Nodes on which this batch made room, as they are now; the caller frees the array. */
+static const struct node **roomier(const struct writer *writer, size_t *out_count)
+{
+    const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
+
+    *out_count = 0;
+    for (size_t i = 0; i < writer->batch.changes; i++) {
+        const struct change *change = writer->batch.change[i];
+        if (!change_gives_room(change) || change->node_after == NULL)
+            continue;
+        const struct node *now = ledger_node(writer->ledger, atom_text(change->node_after->name));
+        if (now != NULL && (*out_count == 0 || node[*out_count - 1] != now))
+            node[(*out_count)++] = now;
+    }
+    must(*out_count <= writer->batch.changes);
+    return node;
+}
+
+void writer_wake(struct writer *writer, const struct atom *node)
+{
+    must(writer->app->outbox != NULL);
+    outbox_wake(writer->app->outbox, hints_waiting(writer->app->hints),
+                node != NULL ? node->text : NULL);
+}
+
+void writer_wake_if_it_helps(struct writer *writer)
+{
+    must(!writer->batch.open);
+
+    size_t count;
+    const struct node **node = roomier(writer, &count);
+
+    if (count > 0)
+        app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
+    if (hints_would_fit(writer->app->hints, writer_now_ms(writer), node, count))
+        writer_wake(writer, node[0]->name);
+    xfree(node);
+}
+
+const struct atom *writer_some_node(const struct writer *writer)
+{
+    size_t at = 0;
+    const struct node *node = ledger_next_node(writer->ledger, &at);
+
+    must(node == NULL || node->name != NULL);
+    return node != NULL ? node->name : NULL;
+}
+
+void writer_wake_for_the_late(struct writer *writer)
+{
+    const struct atom *node;
+
+    must(!writer->batch.open);
+    if (hints_late(writer->app->hints, writer_now_ms(writer),
+                   view_capacity_generation(writer->app->view), &node))
+        writer_wake(writer, node != NULL ? node : writer_some_node(writer));
+}
