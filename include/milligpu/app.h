@@ -71,11 +71,11 @@ struct app {
     struct store *store;
     struct store_ops store_ops; /* what the writer writes through */
     struct outbox *outbox;
-    struct verifier *verifier;           /* NULL: none is made */
-    struct command_trace *command_trace; /* NULL: not kept */
-    struct rights *rights;               /* NULL: nobody can be asked */
-    struct fake_apiserver *fake;         /* NULL in a cluster */
-    const char *server;                  /* of the API, for people */
+    struct verifier *verifier;
+    struct command_trace *command_trace;
+    struct rights *rights;       /* NULL: nobody can be asked */
+    struct fake_apiserver *fake; /* NULL in a cluster */
+    const char *server;          /* of the API, for people */
     const char *wake_namespace;
     int64_t grace_ms;          /* how long a new ledger beside grants waits; 0: not at all */
     char webhook_address[300]; /* as bound; "" before */

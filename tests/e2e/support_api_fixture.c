@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/assembly.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
@@ -33,12 +34,6 @@ static const char *const nodes[] = {
     "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"500\"}}}",
 };
 
-static void take_result(void *user, struct message *take_message)
-{
-    struct api_fixture *fixture = user;
-    must(queue_put(fixture->app.queue, take_message));
-}
-
 static void admin_call(void *user, struct http_call *call)
 {
     struct api_fixture *fixture = user;
@@ -54,13 +49,14 @@ static void probe_call(void *user, struct http_call *call)
 static void scheduler_call(void *user, struct http_call *call)
 {
     struct api_fixture *fixture = user;
-    webhooks_handle(fixture->webhooks, call);
+    webhooks_handle(fixture->parts.webhooks, call);
 }
 
 static bool takes_body(void *user, const char *method, const char *path)
 {
     const struct api_fixture *fixture = user;
-    return api_takes_body(method, path) || webhooks_takes_body(fixture->webhooks, method, path);
+    return api_takes_body(method, path) ||
+           webhooks_takes_body(fixture->parts.webhooks, method, path);
 }
 
 static struct http_server *listen_on(struct api_fixture *fixture, const char *name,
@@ -100,25 +96,18 @@ static void fill_settings(struct api_fixture *fixture)
     must(settings_load(2, argv, envp, &fixture->set, &action, &err) == 0);
     fixture->settings = *settings_get(fixture->set);
     fixture->app.set = fixture->set;
-    fixture->app.settings = &fixture->settings;
-    fixture->app.request_rules = (struct request_rules){
-        .resource = fixture->settings.resource, .min_milli = 1, .step_milli = 1};
-    fixture->app.inventory_rules = (struct inventory_rules){.from_labels = true};
-    fixture->app.wire_rules = (struct wire_rules){
-        .resource = fixture->settings.resource, .whole_resource = fixture->settings.whole_resource};
 }
 
 static void open_ledger(struct api_fixture *fixture)
 {
     struct err err;
 
-    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-desk-XXXXXX");
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-fixture-XXXXXX");
     must(mkdtemp(fixture->folder) != NULL);
     (void)snprintf(fixture->ledger, sizeof fixture->ledger, "%s/ledger.db", fixture->folder);
     const struct store_rules rules = {.path = fixture->ledger};
     must(store_open(&rules, &fixture->app.store, &err) == 0);
     must(store_set_cluster(fixture->app.store, "0b8f", &err) == 0);
-    store_ops(fixture->app.store, &fixture->app.store_ops);
     (void)snprintf(fixture->app.cluster, sizeof fixture->app.cluster, "0b8f");
 }
 
@@ -127,25 +116,17 @@ static void make_parts(struct api_fixture *fixture)
     struct app *app = &fixture->app;
     struct err err;
 
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    app->server = "standalone";
-    app->wake_namespace = "wakes";
-    const struct outbox_rules rules = {.ops = &fixture->call_ops,
-                                       .wire = &app->wire_rules,
-                                       .wake = "object",
-                                       .namespace = "wakes",
-                                       .instance = "desk",
-                                       .resource = fixture->settings.resource,
-                                       .user = fixture,
-                                       .result = take_result};
-    app->outbox = outbox_new(&rules);
-    fixture->writer = writer_new(app);
-    fixture->informer = informer_new(app, &fixture->watch_ops);
-    fixture->webhooks = webhooks_new(app);
-    must(writer_load(fixture->writer, &err) == 0);
+    struct app_edges edges = {.store = app->store,
+                              .fake = app->fake,
+                              .watch = &fixture->watch_ops,
+                              .calls = &fixture->call_ops,
+                              .server = "standalone",
+                              .wake_namespace = "wakes",
+                              .instance = "fixture"};
+
+    clock_real(&edges.clock);
+    app_open(app, &fixture->settings, &edges, &fixture->parts);
+    must(writer_load(fixture->parts.writer, &err) == 0);
 }
 
 struct api_fixture *api_fixture_new(void)
@@ -156,9 +137,8 @@ struct api_fixture *api_fixture_new(void)
     log_set(LOG_ERROR, false);
     arena_init(&fixture->arena);
     fill_settings(fixture);
-    clock_real(&app->clock);
     open_ledger(fixture);
-    app->fake = fake_apiserver_new("desk");
+    app->fake = fake_apiserver_new("fixture");
     fake_apiserver_ops(app->fake, &fixture->watch_ops);
     fake_apiserver_ops(app->fake, &fixture->call_ops);
     make_parts(fixture);
@@ -192,14 +172,7 @@ void api_fixture_free(struct api_fixture *fixture)
     http_stop(fixture->admin);
     http_stop(fixture->probe);
     http_stop(fixture->scheduler);
-    informer_free(fixture->informer);
-    outbox_free(app->outbox);
-    writer_free(fixture->writer);
-    webhooks_free(fixture->webhooks);
-    queue_free(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(app, &fixture->parts);
     fixture->watch_ops.free(fixture->watch_ops.ctx);
     fixture->call_ops.free(fixture->call_ops.ctx);
     fake_apiserver_free(app->fake);
@@ -220,7 +193,7 @@ static int64_t now_of(const struct api_fixture *fixture)
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct api_fixture *fixture = user;
-    informer_answer(fixture->informer, now_of(fixture), answer);
+    informer_answer(fixture->parts.informer, now_of(fixture), answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -235,9 +208,9 @@ void api_fixture_run(struct api_fixture *fixture)
     int quiet = 0;
 
     for (int i = 0; i < 1000 && quiet < 4; i++) {
-        (void)informer_step(fixture->informer, now_of(fixture));
+        (void)informer_step(fixture->parts.informer, now_of(fixture));
         fixture->watch_ops.poll(fixture->watch_ops.ctx, 0, fixture, to_watcher);
-        const size_t took = writer_step(fixture->writer, 0);
+        const size_t took = writer_step(fixture->parts.writer, 0);
         (void)outbox_step(fixture->app.outbox, now_of(fixture), clock->wall_ms(clock->ctx));
         fixture->call_ops.poll(fixture->call_ops.ctx, 0, fixture, to_outbox);
         quiet = took == 0 ? quiet + 1 : 0;

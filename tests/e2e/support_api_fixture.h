@@ -9,6 +9,7 @@
 #define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 
 #include "milligpu/api.h"
+#include "milligpu/assembly.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
 #include "milligpu/webhooks.h"
@@ -16,13 +17,11 @@
 
 struct api_fixture {
     struct app app;
+    struct app_parts parts;
     struct settings settings; /* a copy, free to be changed */
     struct settings_set *set;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
-    struct writer *writer;
-    struct informer *informer;
-    struct webhooks *webhooks;
     struct http_server *admin;
     struct http_server *probe;
     struct http_server *scheduler;

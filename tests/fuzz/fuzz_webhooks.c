@@ -15,7 +15,7 @@
 
 static void ask(struct core_fixture *core, struct http_call *call)
 {
-    webhooks_handle(core->webhooks, call);
+    webhooks_handle(core->parts.webhooks, call);
     core_answer(core, call);
     must(strcmp(call->type,
                 call->status == 200 ? "application/json" : "application/problem+json") == 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/assembly.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/kube.h"
@@ -56,16 +57,10 @@ static int64_t wall(void *ctx)
     return 1700000000000 + ((struct core_fixture *)ctx)->now_ms;
 }
 
-static void take_result(void *user, struct message *take_message)
-{
-    struct core_fixture *core = user;
-    must(queue_put(core->app.queue, take_message));
-}
-
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct core_fixture *core = user;
-    informer_answer(core->informer, core->now_ms, answer);
+    informer_answer(core->parts.informer, core->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -76,9 +71,9 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 
 static void turn(struct core_fixture *core)
 {
-    (void)informer_step(core->informer, core->now_ms);
+    (void)informer_step(core->parts.informer, core->now_ms);
     core->watch_ops.poll(core->watch_ops.ctx, 0, core, to_watcher);
-    (void)writer_step(core->writer, 0);
+    (void)writer_step(core->parts.writer, 0);
     (void)outbox_step(core->app.outbox, core->now_ms, wall(core));
     core->call_ops.poll(core->call_ops.ctx, 0, core, to_outbox);
 }
@@ -92,14 +87,6 @@ static void fill(struct core_fixture *core)
     struct err err;
     must(settings_load(2, argv, envp, &core->set, &action, &err) == 0);
     atomic_store(&app->set, core->set);
-    atomic_store(&app->settings, settings_get(core->set));
-    app->request_rules =
-        (struct request_rules){.resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
-    app->inventory_rules = (struct inventory_rules){.from_labels = true};
-    app->wire_rules = (struct wire_rules){"nvidia.com/vgpu", "nvidia.com/gpu"};
-    app->clock = (struct clock_ops){.ctx = core, .now_ms = now, .wall_ms = wall};
-    app->server = "standalone";
-    app->wake_namespace = "ns";
 }
 
 static void open_store(struct app *app)
@@ -108,7 +95,6 @@ static void open_store(struct app *app)
     struct err err;
     must(store_open(&rules, &app->store, &err) == 0);
     must(store_set_cluster(app->store, "cluster", &err) == 0);
-    store_ops(app->store, &app->store_ops);
 }
 
 static void note_generation(struct core_fixture *core)
@@ -132,23 +118,18 @@ static struct core_fixture *core_new(void)
     must(fake_apiserver_load_text(app->fake, "cluster", text_of(cluster), &err) == 0);
     fake_apiserver_ops(app->fake, &core->watch_ops);
     fake_apiserver_ops(app->fake, &core->call_ops);
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    const struct outbox_rules outbox = {.ops = &core->call_ops,
-                                        .wire = &app->wire_rules,
-                                        .wake = "off",
-                                        .namespace = "ns",
-                                        .instance = "fuzz",
-                                        .resource = "nvidia.com/vgpu",
-                                        .user = core,
-                                        .result = take_result};
-    app->outbox = outbox_new(&outbox);
-    core->writer = writer_new(app);
-    core->informer = informer_new(app, &core->watch_ops);
-    core->webhooks = webhooks_new(app);
-    must(writer_load(core->writer, &err) == 0);
+    core->settings = *settings_get(core->set);
+    core->settings.wake = "off";
+    const struct app_edges edges = {.clock = {.ctx = core, .now_ms = now, .wall_ms = wall},
+                                    .store = app->store,
+                                    .fake = app->fake,
+                                    .watch = &core->watch_ops,
+                                    .calls = &core->call_ops,
+                                    .server = "standalone",
+                                    .wake_namespace = "ns",
+                                    .instance = "fuzz"};
+    app_open(app, &core->settings, &edges, &core->parts);
+    must(writer_load(core->parts.writer, &err) == 0);
     atomic_store(&app->claimed, true);
     atomic_store(&app->history_checked, true);
     for (int i = 0; i < 24; i++)
@@ -162,14 +143,7 @@ static void core_free(struct core_fixture *core)
 {
     struct app *app = &core->app;
 
-    informer_free(core->informer);
-    outbox_free(app->outbox);
-    writer_free(core->writer);
-    webhooks_free(core->webhooks);
-    queue_free(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(app, &core->parts);
     core->watch_ops.free(core->watch_ops.ctx);
     core->call_ops.free(core->call_ops.ctx);
     fake_apiserver_free(app->fake);

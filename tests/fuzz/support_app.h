@@ -7,6 +7,7 @@
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 
 #include "milligpu/api.h"
+#include "milligpu/assembly.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
 #include "milligpu/webhooks.h"
@@ -17,13 +18,12 @@
 
 struct core_fixture {
     struct app app;
+    struct app_parts parts;
+    struct settings settings;
     struct settings_set *set;
     char *server;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
-    struct writer *writer;
-    struct informer *informer;
-    struct webhooks *webhooks;
     int64_t now_ms;
     uint64_t generation; /* of the snapshot when it was made */
 };

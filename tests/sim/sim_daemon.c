@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/assembly.h"
 #include "milligpu/hints.h"
 #include "milligpu/kube.h"
 #include "milligpu/message.h"
@@ -103,12 +104,6 @@ static int64_t wall_of(void *ctx)
     return ((struct sim *)ctx)->wall_ms;
 }
 
-static void take_result(void *user, struct message *take_message)
-{
-    struct sim *sim = user;
-    must(queue_put(sim->daemon.app.queue, take_message));
-}
-
 static void fill_settings(const struct sim *sim, struct settings *settings)
 {
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
@@ -125,32 +120,25 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .namespace = "ns"};
 }
 
-static void fill_app(struct sim *sim)
+static void open_parts(struct sim *sim)
 {
-    struct app *app = &sim->daemon.app;
-    const struct settings *settings = &sim->daemon.settings;
+    struct sim_daemon *daemon = &sim->daemon;
+    const struct app_edges edges = {.clock = {.ctx = sim, .now_ms = now_of, .wall_ms = wall_of},
+                                    .between = {.ctx = sim, .at = between},
+                                    .store = daemon->app.store,
+                                    .store_ops = {.ctx = sim,
+                                                  .begin = count_begin,
+                                                  .write = count_write,
+                                                  .commit = count_commit,
+                                                  .rollback = count_rollback,
+                                                  .maintain = count_tend},
+                                    .watch = &daemon->watch_ops,
+                                    .calls = &daemon->call_ops,
+                                    .grace_ms = 90000,
+                                    .wake_namespace = daemon->settings.namespace,
+                                    .instance = "sim"};
 
-    app->settings = settings;
-    app->request_rules = (struct request_rules){.resource = settings->resource,
-                                                .min_milli = settings->min_milli,
-                                                .step_milli = settings->step_milli};
-    app->inventory_rules = (struct inventory_rules){.from_labels = true};
-    app->wire_rules = (struct wire_rules){.resource = settings->resource,
-                                          .whole_resource = settings->whole_resource};
-    app->clock = (struct clock_ops){.ctx = sim, .now_ms = now_of, .wall_ms = wall_of};
-    app->between = (struct between_ops){.ctx = sim, .at = between};
-    app->grace_ms = 90000;
-    app->wake_namespace = settings->namespace;
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    app->store_ops = (struct store_ops){.ctx = sim,
-                                        .begin = count_begin,
-                                        .write = count_write,
-                                        .commit = count_commit,
-                                        .rollback = count_rollback,
-                                        .maintain = count_tend};
+    app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
 }
 
 /* Checkpoints and folds as often as they fit into minutes. */
@@ -177,22 +165,7 @@ static void close_parts(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
     struct app *app = &daemon->app;
 
-    cluster_identity_free(daemon->identity);
-    informer_free(daemon->informer);
-    outbox_free(app->outbox);
-    writer_free(daemon->writer);
-    webhooks_free(daemon->webhooks);
-    struct message *left[BATCH_MAX];
-    size_t count;
-    while ((count = queue_take(app->queue, (void **)left, BATCH_MAX, 0)) > 0)
-        for (size_t i = 0; i < count; i++) {
-            left[i]->reply.to = NULL;
-            message_free(left[i]);
-        }
-    queue_free(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(app, &daemon->parts);
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
     sim_api_gone(sim->api);
@@ -231,26 +204,13 @@ void daemon_boot(struct sim *sim)
     }
     policy_draw(sim);
     fill_settings(sim, &daemon->settings);
-    fill_app(sim);
     sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);
-    const struct outbox_rules outbox = {.ops = &daemon->call_ops,
-                                        .wire = &app->wire_rules,
-                                        .wake = daemon->settings.wake,
-                                        .namespace = app->wake_namespace,
-                                        .instance = "sim",
-                                        .resource = daemon->settings.resource,
-                                        .user = sim,
-                                        .result = take_result};
-    app->outbox = outbox_new(&outbox);
-    daemon->writer = writer_new(app);
-    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
-    daemon->informer = informer_new(app, &daemon->watch_ops);
-    daemon->webhooks = webhooks_new(app);
+    open_parts(sim);
     daemon->up = true;
     daemon->told_nodes = daemon->applied_nodes = 0;
     daemon->told_pods = daemon->applied_pods = 0;
     daemon->next_ms = sim->now_ms;
-    const int failed = writer_load(daemon->writer, &err);
+    const int failed = writer_load(daemon->parts.writer, &err);
     if (failed < 0 || disk_is_cut()) {
         close_parts(sim);
         store_close(app->store);
@@ -313,13 +273,13 @@ void daemon_stop(struct sim *sim)
 static void to_claim(void *user, const struct kube_answer *answer)
 {
     struct sim *sim = user;
-    cluster_identity_answer(sim->daemon.identity, sim->now_ms, answer);
+    cluster_identity_answer(sim->daemon.parts.identity, sim->now_ms, answer);
 }
 
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct sim *sim = user;
-    informer_answer(sim->daemon.informer, sim->now_ms, answer);
+    informer_answer(sim->daemon.parts.informer, sim->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -341,14 +301,14 @@ static void turn_of_watcher(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
     struct err err;
 
-    if (!cluster_identity_done(daemon->identity)) {
-        sooner(sim, cluster_identity_step(daemon->identity, sim->now_ms));
+    if (!cluster_identity_done(daemon->parts.identity)) {
+        sooner(sim, cluster_identity_step(daemon->parts.identity, sim->now_ms));
         daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_claim);
-        if (cluster_identity_refused(daemon->identity, &err) && !disk_is_cut())
+        if (cluster_identity_refused(daemon->parts.identity, &err) && !disk_is_cut())
             sim_violation(sim, "the ledger is said to be another cluster's: %s", err.text);
         return;
     }
-    sooner(sim, informer_step(daemon->informer, sim->now_ms));
+    sooner(sim, informer_step(daemon->parts.informer, sim->now_ms));
     daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_watcher);
 }
 
@@ -358,7 +318,7 @@ static void turn_of_writer(struct sim *sim)
 
     if (!atomic_load(&daemon->app.claimed))
         return;
-    if (writer_step(daemon->writer, 0) > 0)
+    if (writer_step(daemon->parts.writer, 0) > 0)
         sooner(sim, 1);
     if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;
@@ -452,7 +412,7 @@ bool daemon_call(struct sim *sim, struct sim_call *call)
     call->http.body = (struct text){call->body.data, call->body.len};
     call->http.user = call;
     call->http.answered = hear;
-    webhooks_handle(sim->daemon.webhooks, &call->http);
+    webhooks_handle(sim->daemon.parts.webhooks, &call->http);
     if (sim->daemon.next_ms > sim->now_ms + 1)
         sim->daemon.next_ms = sim->now_ms + 1;
     return true;

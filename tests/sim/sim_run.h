@@ -22,6 +22,7 @@
 #include <jansson.h>
 
 #include "milligpu/app.h"
+#include "milligpu/assembly.h"
 #include "milligpu/cluster_identity.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
@@ -85,6 +86,7 @@ struct sim_call {
 };
 
 struct sim_daemon {
+    struct app_parts parts;
     bool up;
     bool turning[TURNS]; /* a thread that waits in the middle of its turn */
     uint32_t between;    /* how deep others stand in the middle of something */
@@ -94,10 +96,6 @@ struct sim_daemon {
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct store_ops store; /* the real one, which ours counts around */
-    struct writer *writer;
-    struct informer *informer;
-    struct cluster_identity *identity;
-    struct webhooks *webhooks;
     int64_t next_ms;        /* when it wants to be stepped again */
     int64_t boot_ms;        /* when it is started again, while it is down */
     bool doomed;            /* it is killed before its next turn */

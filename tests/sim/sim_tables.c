@@ -123,7 +123,7 @@ static void oracle_writer(const struct sim *sim)
 {
     struct writer_tables is;
 
-    writer_tables(sim->daemon.writer, &is);
+    writer_tables(sim->daemon.parts.writer, &is);
     const struct snapshot *snapshot = daemon_view(sim);
     const size_t open = snapshot->opens; /* without evidence a doubt stays */
     snapshot_unref(snapshot);

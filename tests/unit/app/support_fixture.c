@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/assembly.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/kube.h"
@@ -274,12 +275,6 @@ static int64_t fixture_wall(void *ctx)
 
 /* --- build --- */
 
-static void take_result(void *user, struct message *take_message)
-{
-    struct app_fixture *fixture = user;
-    must(queue_put(fixture->app.queue, take_message));
-}
-
 static void fill_settings(struct settings *settings)
 {
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
@@ -320,50 +315,26 @@ static void start(struct app_fixture *fixture)
 
     wire_up(fixture, &fixture->watch);
     wire_up(fixture, &fixture->call);
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    const struct outbox_rules outbox = {.ops = &fixture->call.ops,
-                                        .wire = &app->wire_rules,
-                                        .wake = fixture->settings.wake,
-                                        .namespace = "ns",
-                                        .instance = "rig",
-                                        .resource = "nvidia.com/vgpu",
-                                        .user = fixture,
-                                        .result = take_result};
-    app->outbox = outbox_new(&outbox);
-    fixture->writer = writer_new(app);
-    fixture->informer = informer_new(app, &fixture->watch.ops);
-    fixture->webhooks = webhooks_new(app);
-    must(writer_load(fixture->writer, &err) == 0);
+    const struct app_edges edges = {
+        .clock = {.ctx = fixture, .now_ms = fixture_now, .wall_ms = fixture_wall},
+        .store = app->store,
+        .store_ops = app->store_ops,
+        .fake = app->fake,
+        .watch = &fixture->watch.ops,
+        .calls = &fixture->call.ops,
+        .grace_ms = app->grace_ms,
+        .wake_namespace = "ns",
+        .instance = "fixture"};
+    app_open(app, &fixture->settings, &edges, &fixture->parts);
+    must(writer_load(fixture->parts.writer, &err) == 0);
     atomic_store(&app->claimed, true);
-}
-
-static void empty_queue(struct queue *queue)
-{
-    void *item;
-
-    while (queue_take(queue, &item, 1, 0) == 1) {
-        struct message *message = item;
-        message->reply.to = NULL;
-        message_free(message);
-    }
-    queue_free(queue);
 }
 
 static void stop(struct app_fixture *fixture)
 {
     struct app *app = &fixture->app;
 
-    informer_free(fixture->informer);
-    outbox_free(app->outbox);
-    writer_free(fixture->writer);
-    webhooks_free(fixture->webhooks);
-    empty_queue(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(app, &fixture->parts);
     wire_down(&fixture->watch);
     wire_down(&fixture->call);
 }
@@ -378,14 +349,7 @@ struct app_fixture *fixture_new_on(const char *ledger)
     fixture->now_ms = 1000000;
     fixture->wall_ms = 1700000000000;
     fill_settings(&fixture->settings);
-    app->settings = &fixture->settings;
-    app->request_rules =
-        (struct request_rules){.resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
-    app->inventory_rules = (struct inventory_rules){.from_labels = true};
-    app->wire_rules =
-        (struct wire_rules){.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
-    app->clock = (struct clock_ops){.ctx = fixture, .now_ms = fixture_now, .wall_ms = fixture_wall};
-    app->fake = fake_apiserver_new("rig");
+    app->fake = fake_apiserver_new("fixture");
     fake_apiserver_set_clock(app->fake, fixture_wall, fixture);
     open_ledger(fixture);
     must(store_set_cluster(app->store, "cluster", &(struct err){0}) == 0);
@@ -474,7 +438,7 @@ void fixture_lose_ledger(struct app_fixture *fixture)
 static void to_watcher(void *user, const struct kube_answer *answer)
 {
     struct app_fixture *fixture = user;
-    informer_answer(fixture->informer, fixture->now_ms, answer);
+    informer_answer(fixture->parts.informer, fixture->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
@@ -486,9 +450,9 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 /* Each of the threads once; true: the writer had something to do. */
 static bool turn(struct app_fixture *fixture)
 {
-    (void)informer_step(fixture->informer, fixture->now_ms);
+    (void)informer_step(fixture->parts.informer, fixture->now_ms);
     fixture->watch.ops.poll(fixture->watch.ops.ctx, 0, fixture, to_watcher);
-    const size_t took = writer_step(fixture->writer, 0);
+    const size_t took = writer_step(fixture->parts.writer, 0);
     (void)outbox_step(fixture->app.outbox, fixture->now_ms, fixture->wall_ms);
     fixture->call.ops.poll(fixture->call.ops.ctx, 0, fixture, to_outbox);
     return took > 0;
@@ -514,7 +478,7 @@ void fixture_run(struct app_fixture *fixture)
 void fixture_run_deaf(struct app_fixture *fixture)
 {
     for (int i = 0; i < 20; i++) {
-        (void)writer_step(fixture->writer, 0);
+        (void)writer_step(fixture->parts.writer, 0);
         (void)outbox_step(fixture->app.outbox, fixture->now_ms, fixture->wall_ms);
         fixture->call.ops.poll(fixture->call.ops.ctx, 0, fixture, to_outbox);
     }
@@ -764,7 +728,7 @@ static void post(struct app_fixture *fixture, struct fixture_call *call)
 {
     call->http.began_ns = clock_ns();
     call->http.body = (struct text){call->body.data, call->body.len};
-    webhooks_handle(fixture->webhooks, &call->http);
+    webhooks_handle(fixture->parts.webhooks, &call->http);
 }
 
 const char *fixture_filter_of(struct app_fixture *fixture, const char *object, const char *names)

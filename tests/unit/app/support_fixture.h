@@ -10,6 +10,7 @@
 #define MILLIGPU_TESTS_RIG_H
 
 #include "milligpu/app.h"
+#include "milligpu/assembly.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
 #include "milligpu/webhooks.h"
@@ -67,6 +68,7 @@ struct fixture_wire {
 
 struct app_fixture {
     struct app app;
+    struct app_parts parts;
     struct settings settings;
     struct store_ops real_store;
     struct fixture_wire watch;
@@ -76,9 +78,6 @@ struct app_fixture {
     uint32_t struck; /* and how many of them failed */
     uint32_t felt;   /* how many of these in this process */
     const char *ledger;
-    struct writer *writer;
-    struct informer *informer;
-    struct webhooks *webhooks;
     int64_t now_ms;
     int64_t wall_ms;
     bool disk_full;     /* every COMMIT fails */

@@ -419,7 +419,7 @@ static void while_bindings_fill_their_memory_no_more_are_made(void **state)
     outbox_bind(fixture->app.outbox, &binding);
     assert_true(outbox_bytes(fixture->app.outbox) >= OUTBOX_BYTES_MAX);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     assert_non_null(strstr(fixture_error(call), "too many Bindings wait"));
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
     fixture_run_until_idle(fixture);
@@ -444,7 +444,7 @@ static void a_large_question_leaves_no_large_memory_behind(void **state)
     fixture_run(fixture);
     assert_non_null(
         strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
-    assert_true(webhooks_bytes(fixture->webhooks) < 5 * MIB / 4);
+    assert_true(webhooks_bytes(fixture->parts.webhooks) < 5 * MIB / 4);
     strbuf_done(&object);
 }
 

@@ -177,7 +177,7 @@ static void after_the_restart(struct app_fixture *fixture)
 
 static void nobody_waits_for_an_answer(struct app_fixture *fixture)
 {
-    CHECK(writer_idle(fixture->writer));
+    CHECK(writer_idle(fixture->parts.writer));
     CHECK(outbox_open(fixture->app.outbox) == 0);
     for (size_t i = 0; i < fixture->call_count; i++)
         CHECK(fixture->calls[i]->http.status == 200 || fixture->calls[i]->cut);

@@ -97,8 +97,8 @@ static void policy_that_changed_decides_new_grants_and_not_what_runs(void **stat
     fixture_pod(fixture, "c", "500");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture->app.request_rules.min_milli = 500;
-    fixture->app.request_rules.step_milli = 100;
+    fixture->settings.min_milli = 500;
+    fixture->settings.step_milli = 100;
     lose_ledger(fixture);
     assert_string_equal(taken(fixture), "310 0");
     assert_int_equal(drift(fixture), 0);

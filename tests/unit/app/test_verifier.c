@@ -35,15 +35,11 @@ static void begin_on(const char *ledger)
         fixture_node(scene.fixture, nodes[i], nodes[i + 1]);
     fixture_run(scene.fixture);
     scene.fixture->settings.verify_interval_s = 60;
-    scene.fixture->app.command_trace = command_trace_new();
-    scene.fixture->app.verifier = verifier_new(&scene.fixture->app);
     log_set(LOG_ERROR, false);
 }
 
 static void finish(void)
 {
-    verifier_free(scene.fixture->app.verifier);
-    command_trace_free(scene.fixture->app.command_trace);
     fixture_free(scene.fixture);
 }
 
@@ -211,7 +207,7 @@ static void what_was_promised_before_is_kept(void **state)
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
     fixture_run(fixture);
     assert_string_equal(fixture_error(call), "");

@@ -73,7 +73,7 @@ static void the_new_version_is_on_disk_before_it_is_sent(void **state)
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     (void)fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     const uint64_t first = version_on_n1(fixture);
     move(fixture, "a");
     fixture_run_deaf(fixture);
@@ -88,7 +88,7 @@ static void where_the_new_version_cannot_be_written_nothing_is_sent(void **state
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     move(fixture, "a");
     fixture->disk_full = true;
     fixture_run_deaf(fixture);
@@ -332,7 +332,7 @@ static void who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answ
     fixture_break(fixture, &fault);
     fixture_pass(fixture, 31000);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     move(fixture, "a");
     fixture_heal(fixture);
     fixture_pass(fixture, 5000);

@@ -303,7 +303,7 @@ static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void
     fixture_run(fixture);
     fixture_pass(fixture, 2000);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    (void)writer_step(fixture->writer, 0); /* reserved, and not yet sent */
+    (void)writer_step(fixture->parts.writer, 0); /* reserved, and not yet sent */
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     const uint32_t wake_ups = fixture->wake_ups;
     fixture_delete_pod(fixture, "a");

@@ -49,7 +49,7 @@ static void a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out
     fixture_run(fixture);
     const uint32_t commits = fixture->commits;
     struct fixture_call *call = fixture_bind_begin(fixture, "w", "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture->commits, commits + 1);
     assert_int_equal(fixture->bindings, 0);
     assert_int_equal(held(fixture), 1);

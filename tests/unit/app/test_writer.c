@@ -68,7 +68,7 @@ static void binds_that_come_together_are_one_commit(void **state)
     const uint32_t before = fixture->commits;
     for (size_t i = 0; i < 4; i++)
         (void)fixture_bind_begin(fixture, names[i], "n1");
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture->commits, before + 1);
     assert_int_equal(fixture_reserved(fixture, "n1"), 800);
 }
@@ -601,7 +601,7 @@ static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **st
     outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(fixture)));
     outcome->outcome = OUTCOME_BOUND;
     assert_true(queue_put(fixture->app.queue, outcome));
-    (void)writer_step(fixture->writer, 0);
+    (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 

@@ -1,0 +1,108 @@
+#include "milligpu/assembly.h"
+
+#include "milligpu/alloc.h"
+#include "milligpu/cluster_identity.h"
+#include "milligpu/command_trace.h"
+#include "milligpu/hints.h"
+#include "milligpu/informer.h"
+#include "milligpu/message.h"
+#include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
+#include "milligpu/verifier.h"
+#include "milligpu/webhooks.h"
+#include "milligpu/writer.h"
+
+static void drop_message(struct message *take_message)
+{
+    take_message->reply.to = NULL; /* we are stopping: the listener answers what is left */
+    message_free(take_message);
+}
+
+static void queue_result(void *user, struct message *take_message)
+{
+    struct app *app = user;
+
+    if (!queue_put_wait(app->queue, take_message))
+        drop_message(take_message);
+}
+
+static void fill_rules(struct app *app, const struct settings *settings)
+{
+    must(settings->resource[0] != '\0');
+    app->request_rules = (struct request_rules){.resource = settings->resource,
+                                                .min_milli = settings->min_milli,
+                                                .step_milli = settings->step_milli};
+    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
+                                                    .from_labels = settings->inventory_from_labels};
+    app->wire_rules = (struct wire_rules){.resource = settings->resource,
+                                          .whole_resource = settings->whole_resource};
+}
+
+static void fill_edges(struct app *app, const struct app_edges *edges)
+{
+    app->clock = edges->clock;
+    app->between = edges->between;
+    app->store = edges->store;
+    if (edges->store_ops.begin != NULL)
+        app->store_ops = edges->store_ops;
+    else
+        store_ops(app->store, &app->store_ops);
+    app->fake = edges->fake;
+    app->grace_ms = edges->grace_ms;
+    app->server = edges->server;
+    app->wake_namespace = edges->wake_namespace;
+}
+
+void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,
+              struct app_parts *out)
+{
+    must(app->queue == NULL && edges->store != NULL);
+    atomic_store(&app->settings, settings);
+    fill_rules(app, settings);
+    fill_edges(app, edges);
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pod_cache = pod_cache_new();
+    app->hints = hints_new();
+    app->command_trace = command_trace_new();
+    app->verifier = verifier_new(app);
+    const struct outbox_rules rules = {.ops = edges->calls,
+                                       .wire = &app->wire_rules,
+                                       .wake = settings->wake,
+                                       .namespace = app->wake_namespace,
+                                       .instance = edges->instance,
+                                       .resource = settings->resource,
+                                       .user = app,
+                                       .result = queue_result};
+    app->outbox = outbox_new(&rules);
+    *out = (struct app_parts){.writer = writer_new(app),
+                              .identity = cluster_identity_new(app, edges->watch),
+                              .informer = informer_new(app, edges->watch),
+                              .webhooks = webhooks_new(app)};
+}
+
+static void free_queue(struct queue *queue)
+{
+    void *item;
+
+    if (queue == NULL)
+        return;
+    while (queue_take(queue, &item, 1, 0) == 1)
+        drop_message(item);
+    queue_free(queue);
+}
+
+void app_close(struct app *app, struct app_parts *parts)
+{
+    cluster_identity_free(STEAL(parts->identity));
+    informer_free(STEAL(parts->informer));
+    outbox_free(STEAL(app->outbox));
+    writer_free(STEAL(parts->writer));
+    verifier_free(STEAL(app->verifier));
+    command_trace_free(STEAL(app->command_trace));
+    webhooks_free(STEAL(parts->webhooks));
+    free_queue(STEAL(app->queue));
+    hints_free(STEAL(app->hints));
+    pod_cache_free(STEAL(app->pod_cache));
+    view_free(STEAL(app->view));
+}
