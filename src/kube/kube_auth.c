@@ -16,15 +16,6 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 /* ---- sources ---- */
 
-static void source_done(struct source *source)
-{
-    must(source != NULL);
-    xfree(source->file);
-    if (source->data != NULL)
-        explicit_bzero(source->data, source->len);
-    xfree(source->data);
-}
-
 static size_t trimmed(char *data, size_t len)
 {
     must(data != NULL);
@@ -263,73 +254,9 @@ bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t n
     return may_change;
 }
 
-/* ---- making and ending ---- */
-
-struct kube_config *kube_config_new(void)
-{
-    struct kube_config *config = xcalloc(1, sizeof *config);
-    must(pthread_mutex_init(&config->lock, NULL) == 0);
-    config->namespace = xstrdup("");
-    return config;
-}
-
-static void exec_free(struct exec_plugin *exec)
-{
-    must(exec->args <= EXEC_ARGS_MAX && exec->envs <= EXEC_ARGS_MAX);
-    xfree(exec->command);
-    xfree(exec->folder);
-    xfree(exec->api_version);
-    xfree(exec->info);
-    xfree(exec->hint);
-    for (uint32_t i = 0; i < exec->args; i++)
-        xfree(exec->arg[i]);
-    for (uint32_t i = 0; i < exec->envs; i++)
-        xfree(exec->env[i]);
-}
-
-void kube_config_free(struct kube_config *config)
-{
-    if (config == NULL)
-        return;
-    atomic_store(&config->exec.stop, true);
-    if (config->thread_made)
-        (void)pthread_join(config->thread, NULL); /* ends soon: stop is set */
-    must(!config->running);
-    source_done(&config->ca);
-    source_done(&config->cert);
-    source_done(&config->key);
-    source_done(&config->token);
-    kube_exec_answer_done(&config->answer);
-    exec_free(&config->exec);
-    xfree(config->server);
-    xfree(config->namespace);
-    xfree(config->proxy);
-    xfree(config->tls_name);
-    xfree(config->username);
-    xfree(config->password);
-    pthread_mutex_destroy(&config->lock);
-    xfree(config);
-}
+/* ---- where a configuration comes from ---- */
 
 DEFINE_FREEP(struct kube_config, kube_config_free);
-
-const char *kube_config_namespace(const struct kube_config *config)
-{
-    must(config->namespace != NULL);
-    return config->namespace;
-}
-
-const char *kube_config_server(const struct kube_config *config)
-{
-    must(config->server != NULL);
-    return config->server;
-}
-
-bool kube_config_executes(const struct kube_config *config)
-{
-    must(config != NULL);
-    return config->exec.command != NULL;
-}
 
 static char *in_folder(const char *folder, const char *name)
 {
