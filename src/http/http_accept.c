@@ -1,7 +1,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -122,37 +121,6 @@ void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context
 }
 
 /* --- the watch --- */
-
-static const char *words_of(int status)
-{
-    must(status == 408 || status == 503);
-    return status == 408 ? "408 Request Timeout\r\n"
-                         : "503 Service Unavailable\r\nRetry-After: 1\r\n";
-}
-
-/*
- * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
- * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
- */
-bool connection_cut(struct connection *connection, enum call_state from, int status)
-{
-    int expected = (int)from;
-    char answer[128];
-
-    must(connection->fd >= 0);
-    if (from != CALL_ANSWERED &&
-        !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
-        return false;
-    /* Between the records of TLS there is no place for it. */
-    if (from != CALL_ANSWERED && connection->tls == NULL && status != 0) {
-        const int len =
-            snprintf(answer, sizeof answer,
-                     "HTTP/1.1 %sConnection: close\r\nContent-Length: 0\r\n\r\n", words_of(status));
-        (void)send(connection->fd, answer, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
-    (void)shutdown(connection->fd, SHUT_RDWR);
-    return true;
-}
 
 /*
  * When the request that is coming in began.  Its first lines pass no callback, so bytes are

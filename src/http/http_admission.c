@@ -1,4 +1,5 @@
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -216,10 +217,41 @@ static void give_up(struct http_server *http, struct connection *connection)
     drop_address(&http->admission, STEAL(connection->address));
 }
 
+static const char *words_of(int status)
+{
+    must(status == 408 || status == 503);
+    return status == 408 ? "408 Request Timeout\r\n"
+                         : "503 Service Unavailable\r\nRetry-After: 1\r\n";
+}
+
+/*
+ * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
+ * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
+ */
+static bool cut(struct connection *connection, enum call_state from, int status)
+{
+    int expected = (int)from;
+    char answer[128];
+
+    must(connection->fd >= 0);
+    if (from != CALL_ANSWERED &&
+        !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
+        return false;
+    /* Between the records of TLS there is no place for it. */
+    if (from != CALL_ANSWERED && connection->tls == NULL && status != 0) {
+        const int len =
+            snprintf(answer, sizeof answer,
+                     "HTTP/1.1 %sConnection: close\r\nContent-Length: 0\r\n\r\n", words_of(status));
+        (void)send(connection->fd, answer, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    (void)shutdown(connection->fd, SHUT_RDWR);
+    return true;
+}
+
 bool admission_cut(struct connection *connection, enum call_state from, int status)
 {
     must(connection->fd >= 0);
-    if (connection->gone || !connection_cut(connection, from, status))
+    if (connection->gone || !cut(connection, from, status))
         return false;
     give_up(connection->call.http, connection);
     return true;

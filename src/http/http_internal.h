@@ -10,6 +10,7 @@
  *   http_tls.c        certificates
  *   http_names.c      the names in client certificates
  *   http_address.c    "127.0.0.1:8910"
+ *   http_common.c     the lock, and who is told of what was refused
  *
  * A connection serves one request at a time, so each has one call, used again and again:
  *
@@ -188,6 +189,7 @@ struct http_server {
     pthread_t watch;
 };
 
+/* http_common.c */
 void http_lock(struct http_server *http);
 void http_unlock(struct http_server *http);
 void http_refused(const struct http_server *http, int status, const char *why);
@@ -239,11 +241,6 @@ void body_drop(struct http_call *call);
 extern const char body_too_large[];
 extern const char body_no_room[];
 
-/*
- * Shuts the socket down, after a last word (0: none) where it is plain and no answer is on its way;
- * false if the call is not in that state any more.
- */
-bool connection_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
 bool connection_waits_for_us(const struct connection *connection);
 
 /* All but admission_init and admission_done: where the lock is not held it says so. */
@@ -254,7 +251,10 @@ uint32_t admission_most(const struct http_rules *rules); /* sockets, with those 
 bool admission_admits(struct http_server *http, const struct sockaddr *from) MUST_USE;
 void admission_join(struct connection *connection, const struct sockaddr *from);
 void admission_leave(struct connection *connection);
-/* connection_cut(), and it does not count any more. */
+/*
+ * Shuts the socket down, after a last word (0: none) where it is plain and no answer is on its way,
+ * and it does not count any more; false if it did not before, or the call is not in that state now.
+ */
 bool admission_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
 /* Not held.  Its certificate was verified, its request is complete; false: there is no place. */
 bool admission_greeted(struct connection *connection) MUST_USE;

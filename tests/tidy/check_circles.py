@@ -10,7 +10,6 @@ MEANT: Dict[str, str] = {
     "ledger_adopt reconcile": "to be untied",
     "place_plan place_shape": "to be untied",
     "fake_pod fake_rest fake_watch": "to be untied",
-    "http http_accept http_admission http_body http_call http_headers http_tls": "to be untied",
     "backup migrate read_transaction schema stale_copies store verify": "to be untied",
 }
 
