@@ -146,11 +146,13 @@ void fake_log_compact(struct fake_apiserver *fake, size_t left);
 bool fake_selects(const struct selector *selector, const struct object *object);
 void fake_snapshot_drop(struct snapshot *snapshot);
 
+/* fake_status.c: a Status is the whole answer; returns code. */
+int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+
 /* fake_rest.c: both return an HTTP status; 0 from fake_ask_parse: go on. */
 int fake_ask_parse(struct ask *in, const char *method, const char *path);
 int fake_ask_answer(struct ask *in);
-int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
-    PRINTF_LIKE(4, 5);
 
 /* fake_watch.c */
 struct watching {

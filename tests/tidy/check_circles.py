@@ -9,7 +9,6 @@ from tidy import Files, Finding, code_only, layer_of, run, tree
 MEANT: Dict[str, str] = {
     "ledger_adopt reconcile": "to be untied",
     "place_plan place_shape": "to be untied",
-    "fake_pod fake_rest fake_watch": "to be untied",
     "backup migrate read_transaction schema stale_copies store verify": "to be untied",
 }
 
