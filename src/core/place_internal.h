@@ -112,7 +112,6 @@ struct result {
 
 enum { CELLS_ALL = CONTAINERS_MAX * GPUS_PER_NODE_MAX };
 
-struct shapes *shapes_new(struct arena *arena) MUST_USE;
 /* NULL: not searched yet. */
 const struct result *shapes_find(const struct shapes *shapes, const struct shape *shape);
 void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct result *result);

@@ -131,14 +131,6 @@ void plan_init(struct plan *out, const struct request *request)
     must(out->running_milli <= PARTS_MAX * GPU_MILLI);
 }
 
-void plan_remember(struct plan *plan, struct arena *arena)
-{
-    must(plan->shapes == NULL);
-    must(arena != NULL);
-    if (plan->request->wants > 1) /* one is searched faster than looked up */
-        plan->shapes = shapes_new(arena);
-}
-
 /* Globs are dear and models few: each model is held against them once. */
 bool plan_takes(struct plan *plan, const struct atom *model)
 {

@@ -147,7 +147,7 @@ struct shapes {
     struct found found[SHAPES_TABLE];
 };
 
-struct shapes *shapes_new(struct arena *arena)
+static struct shapes *shapes_new(struct arena *arena)
 {
     struct shapes *shapes = arena_alloc(arena, sizeof *shapes);
 
@@ -155,6 +155,14 @@ struct shapes *shapes_new(struct arena *arena)
     must(arena != NULL);
     must(shapes->count == 0);
     return shapes;
+}
+
+void plan_remember(struct plan *plan, struct arena *arena)
+{
+    must(plan->shapes == NULL);
+    must(arena != NULL);
+    if (plan->request->wants > 1) /* one is searched faster than looked up */
+        plan->shapes = shapes_new(arena);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t number)
