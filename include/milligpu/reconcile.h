@@ -48,9 +48,6 @@ bool reconcile_lacks(const struct allocation *row, const struct request *request
  */
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b);
 
-/* Is the annotation well-formed and equal to what the spec asks? */
-bool reconcile_believable(const struct pod *pod, const struct request *request);
-
 /* One disagreement that somebody should look at. */
 struct drift {
     const char *kind; /* one of DRIFT_KINDS */

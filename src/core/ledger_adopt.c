@@ -2,7 +2,6 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/quantity.h"
-#include "milligpu/reconcile.h"
 
 #include "core/ledger_internal.h"
 
@@ -268,7 +267,7 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
 {
     must(places->shares == 0);
     must(!places->presumed);
-    if (!reconcile_believable(command->pod, command->request))
+    if (!adopt_believes(command->pod, command->request))
         return NULL;
 
     const uint32_t gpus = draft->gpus;

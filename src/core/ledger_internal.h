@@ -1,11 +1,12 @@
 /*
  * ledger_internal - what the parts of the ledger share.
  *
- *   ledger.c         the state: apply, undo, look up, publish
- *   ledger_decide.c  what a command would change
- *   ledger_draft.c   the next object of a node
- *   ledger_adopt.c where a pod goes that was bound without us
- *   ledger_restore.c rows of a database, judged
+ *   ledger.c          the state: apply, undo, look up, publish
+ *   ledger_decide.c   what a command would change
+ *   ledger_draft.c    the next object of a node
+ *   ledger_adopt.c    where a pod goes that was bound without us
+ *   ledger_believe.c  which annotations are believed
+ *   ledger_restore.c  rows of a database, judged
  *   ledger_assert.c   every invariant, recomputed
  */
 #ifndef MILLIGPU_CORE_LEDGER_INTERNAL_H
@@ -116,6 +117,8 @@ bool node_alike(const struct node *a, const struct node *b);
 /* Where an observed pod goes.  Nothing to count: NULL.  Fills *draft's absent GPUs. */
 struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
                                const struct command *command) MUST_USE;
+/* ledger_believe.c: is the annotation well-formed and equal to what the spec asks? */
+bool adopt_believes(const struct pod *pod, const struct request *request);
 /* Would ADOPT count anything? */
 bool adopt_counts(const struct pod *pod, const struct request *request);
 /* Is what the pod's annotation says something else than what the allocation has? */

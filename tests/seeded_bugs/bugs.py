@@ -73,11 +73,11 @@ BUGS: List[Bug] = [
     Bug(
         "credulous",
         "trust an annotation: whatever it says of amounts is believed",
-        "src/core/reconcile.c",
+        "src/core/ledger_believe.c",
         "        if (!answers(pod, &request->want[w]))\n            return false;\n"
         "        parts += request->want[w].parts;",
         "        parts += answers(pod, &request->want[w]) ? request->want[w].parts : pod->shares;",
-        "unit.core.reconcile",
+        "unit.core.ledger_believe",
     ),
     Bug(
         "twice",

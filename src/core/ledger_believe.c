@@ -1,0 +1,61 @@
+#include <string.h>
+
+#include "core/ledger_internal.h"
+
+/* Far beyond any GPU, and a thousand pods of it still fit into 32 bits. */
+enum { NOTE_MIB_MAX = 1 << 22 };
+
+static_assert((uint64_t)NOTE_MIB_MAX * 1000 <= UINT32_MAX, "used_mib of a GPU does not wrap");
+
+/* "<other node>/gpu-0" is no GPU of this node, and never will be. */
+static bool could_be_here(const struct pod *pod, const char *gpu)
+{
+    must(pod->node != NULL);
+    must(gpu != NULL);
+    const size_t bytes = strlen(gpu);
+    const size_t node = strlen(pod->node);
+
+    if (bytes == 0 || bytes > GPU_ID_BYTES_MAX + NAME_BYTES_MAX)
+        return false;
+    if (strchr(gpu, '/') == NULL)
+        return bytes <= GPU_ID_BYTES_MAX;
+    return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
+}
+
+/* As many lines as parts, of the size that is asked for. */
+static bool answers(const struct pod *pod, const struct want *want)
+{
+    uint32_t lines = 0;
+    must(want->parts > 0);
+    must(want->milli > 0);
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        if (strcmp(pod->share[i].container, want->container) != 0)
+            continue;
+        if (pod->share[i].milli != want->milli)
+            return false;
+        lines++;
+    }
+    return lines == want->parts;
+}
+
+bool adopt_believes(const struct pod *pod, const struct request *request)
+{
+    must(pod != NULL);
+    must(request != NULL);
+
+    if (pod->annotation != NOTE_OK || pod->shares > PARTS_MAX)
+        return false;
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (line->mib >= NOTE_MIB_MAX || !could_be_here(pod, line->gpu) ||
+            pod_share_repeats(pod, i))
+            return false;
+    }
+    uint32_t parts = 0;
+    for (uint32_t w = 0; w < request->wants; w++) {
+        if (!answers(pod, &request->want[w]))
+            return false;
+        parts += request->want[w].parts;
+    }
+    return parts == pod->shares; /* nothing for containers that ask for nothing */
+}

@@ -1,0 +1,108 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/ledger_internal.h"
+#include "support/core_fixture.h"
+
+static void only_what_answers_the_request_is_believed(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct {
+        const char *words;
+        const char *annotation;
+        bool believed;
+    } annotated[] = {
+        {"300", "c0 GPU-a 300 1", true},
+        {"300", "c0 GPU-a 300 0", true},
+        {"300", "c0 n1/gpu-0 300 1", true},
+        {"300", "c0 n1x/gpu-0 300 1", false},
+        {"300", "c0 n2/gpu-0 300 1", false},
+        {"300", "c0 GPU-a 301 1", false},
+        {"300", "c0 GPU-a 300 4194304", false},
+        {"300", "c0 GPU-a 300 1,c0 GPU-b 300 1", false},
+        {"300", "c1 GPU-a 300 1", false},
+        {"300", "", false},
+        {"2000", "c0 GPU-a 1000 1,c0 GPU-b 1000 1", true},
+        {"2000", "c0 GPU-a 1000 1,c0 GPU-a 1000 1", false},
+        {"2000", "c0 GPU-a 1000 1", false},
+        {"100x3", "c0 GPU-b 100 1,c0 GPU-a 100 1,c0 GPU-a 100 1", false},
+        {"300+i700", "c1 GPU-a 700 1,c0 GPU-b 300 1", true},
+        {"300+i700", "c0 GPU-b 300 1,c0 GPU-a 700 1", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(annotated); i++) {
+        struct pod *pod = core_pod(core, "a", "n1");
+        const struct request *request = core_request(core, annotated[i].words);
+        assert_false(adopt_believes(pod, request));
+        core_note(core, pod, annotated[i].annotation);
+        if (adopt_believes(pod, request) != annotated[i].believed)
+            fail_msg("%s as an answer to %s", annotated[i].annotation, annotated[i].words);
+        pod->annotation = NOTE_BROKEN;
+        assert_false(adopt_believes(pod, request));
+    }
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1");
+    char id[GPU_ID_BYTES_MAX + 2];
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    pod->share[0].gpu = id;
+    assert_false(adopt_believes(pod, core_request(core, "300")));
+    id[GPU_ID_BYTES_MAX] = '\0';
+    assert_true(adopt_believes(pod, core_request(core, "300")));
+    pod->share[0].gpu = "";
+    assert_false(adopt_believes(pod, core_request(core, "300")));
+}
+
+static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
+{
+    struct core_fixture *core = *state;
+    char id[GPU_ID_BYTES_MAX + NAME_BYTES_MAX + 2];
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 300 1");
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    memcpy(id, "n1/", 3);
+    pod->share[0].gpu = id;
+    assert_false(adopt_believes(pod, core_request(core, "300")));
+    id[sizeof id - 2] = '\0';
+    assert_true(adopt_believes(pod, core_request(core, "300")));
+}
+
+static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
+{
+    struct core_fixture *core = *state;
+    static const char *const words = "100x64+100x64+100x64+100x64+100x64+100x64+100x64+100x64";
+    static struct pod_share share[PARTS_MAX];
+    char name[PARTS_MAX / GPUS_PER_NODE_MAX][8];
+    char gpu[GPUS_PER_NODE_MAX][8];
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        const uint32_t container = i / GPUS_PER_NODE_MAX;
+        const uint32_t number = i % GPUS_PER_NODE_MAX;
+        (void)snprintf(name[container], sizeof name[0], "c%u", container);
+        (void)snprintf(gpu[number], sizeof gpu[0], "GPU-%u", number);
+        share[i] = (struct pod_share){
+            .container = name[container], .gpu = gpu[number], .milli = 100, .mib = 1};
+    }
+    struct pod *pod = core_pod(core, "a", "n1");
+    pod->annotation = NOTE_OK;
+    pod->share = share;
+    pod->shares = PARTS_MAX;
+    assert_true(adopt_believes(pod, core_request(core, words)));
+    pod->shares--;
+    assert_false(adopt_believes(pod, core_request(core, words)));
+}
+
+int main(void)
+{
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(only_what_answers_the_request_is_believed),
+        IN_A_WORLD(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
+        IN_A_WORLD(as_many_shares_as_a_pod_may_have_are_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
