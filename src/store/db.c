@@ -124,7 +124,7 @@ static void put_uri(struct strbuf *out, const char *path)
 
 static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 {
-    /* Each connection has one user at a time; store.c says who. */
+    /* Each connection has one user at a time; store_internal.h says who. */
     static const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     CLEANUP(strbuf_done) struct strbuf uri;
 

@@ -100,37 +100,6 @@ int schema_set_version(sqlite3 *db, uint32_t version, struct err *err)
     return db_exec(db, sql, err);
 }
 
-static int fill(const struct store *store, struct err *err)
-{
-    char meta[96];
-    const int length = snprintf(meta, sizeof meta,
-                                "INSERT INTO meta (one, created_ms, folded) VALUES (1, %lld, 0)",
-                                (long long)file_wall_ms());
-    must(length > 0 && (size_t)length < sizeof meta);
-
-    int failed = db_exec(store->db, store->schema->sql, err);
-    if (failed == 0)
-        failed = db_exec(store->db, meta, err);
-    if (failed == 0)
-        failed = schema_set_version(store->db, store->schema->version, err);
-    if (failed == 0)
-        failed = db_exec(store->db, "COMMIT", err);
-    return failed;
-}
-
-static int create(const struct store *store, struct err *err)
-{
-    must(sqlite3_get_autocommit(store->db) != 0);
-    int failed = db_exec(store->db, "BEGIN EXCLUSIVE", err);
-    if (failed == 0)
-        failed = fill(store, err);
-    if (failed != 0)
-        db_rollback(store->db);
-    if (failed == 0 && !store->memory)
-        failed = file_sync_folder(store->path, err);
-    return failed;
-}
-
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err)
 {
@@ -159,40 +128,4 @@ int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_bl
                        "%u: use the newer one, or the copy that it made before it migrated",
                        path, (long long)*out_version, schema->version);
     return 0;
-}
-
-static int use_wal(const struct store *store, struct err *err)
-{
-    must(store->path != NULL);
-    char mode[16];
-
-    if (store->memory)
-        return 0;
-    int failed = db_sentence(store->db, "PRAGMA journal_mode=WAL", mode, sizeof mode, err);
-    if (failed == 0 && strcmp(mode, "wal") != 0)
-        failed = err_set(err, ERR_IO, "%s: SQLite cannot use a write-ahead log here (it says %s)",
-                         store->path, mode);
-    return failed;
-}
-
-int schema_prepare(struct store *store, struct err *err)
-{
-    bool blank = false;
-    int64_t version = 0;
-
-    must(store->db != NULL);
-    int failed = schema_identify(store->db, store->schema, &blank, &version, err);
-    if (failed == 0 && !blank && !store->memory)
-        failed = log_rewrite(store->path, err);
-    if (failed == 0 && !blank)
-        failed = check_file(store->db, false, err);
-    if (failed == 0)
-        failed = use_wal(store, err);
-    if (failed == 0)
-        failed = blank ? create(store, err) : migrate_forward(store, version, err);
-    if (failed == 0)
-        failed = schema_check(store->db, store->schema, err);
-    if (failed == 0)
-        failed = check_live(store->db, err);
-    return failed;
 }

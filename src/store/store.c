@@ -1,8 +1,6 @@
 #include "milligpu/store.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,34 +18,6 @@ static const char *const statements[] = {
 /* In pages of 4 KiB: 4 MiB, 64 MiB, 512 MiB. */
 static const struct store_limits usual_limits = {
     .wal_soft = 1024, .wal_hard = 16384, .wal_max = 131072, .fold = 500, .retain_ms = 60000};
-
-void store_notice(const struct store *store, const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-
-    must(fmt != NULL);
-    if (store->notice == NULL)
-        return;
-    va_start(args, fmt);
-    const int length =
-        vsnprintf(text, sizeof text, fmt, args); /* NOLINT(clang-analyzer-valist.*) */
-    va_end(args);
-    must(length >= 0);
-    store->notice(store->user, text);
-}
-
-void store_lock(struct store *store)
-{
-    if (store->memory)
-        must(pthread_mutex_lock(&store->mutex) == 0);
-}
-
-void store_unlock(struct store *store)
-{
-    if (store->memory)
-        must(pthread_mutex_unlock(&store->mutex) == 0);
-}
 
 static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
 {
@@ -445,28 +415,6 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
     const int failed = check_load(store->db, ledger, err);
     store_unlock(store);
     return failed != 0 ? err_wrap(err, "%s", store->path) : 0;
-}
-
-int reader_open(struct store *store, struct reader *out, struct err *err)
-{
-    must(store != NULL);
-    *out = (struct reader){.store = store};
-    if (!store->memory)
-        return db_open(store->path, DB_READ, &out->db, err);
-    store_lock(store);
-    must(!store->in_batch); /* a thread reads within its own batch */
-    out->db = store->db;
-    return 0;
-}
-
-void reader_done(struct reader *reader)
-{
-    must(reader->store != NULL);
-    if (reader->store->memory)
-        store_unlock(reader->store);
-    else
-        db_close(reader->db);
-    reader->db = NULL;
 }
 
 typedef int read_fn(sqlite3 *db, const struct store_schema *schema, struct err *err);

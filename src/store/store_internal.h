@@ -1,9 +1,10 @@
 /*
  * store_internal - what the parts of the store share.
  *
- *   store.c             open, close, batches
+ *   store.c             open, close, batches          reader.c        connections for reading
  *   file.c              the file: folder, lock, moved aside
- *   schema.c            create, identify              migrate.c       from an older version
+ *   schema.c            identify, compare             migrate.c       from an older version
+ *   schema_prepare.c    create or migrate, check      notice.c        what the opener is told
  *   write.c             one change                    state.c         after-states as JSON
  *   rows.c              rows back into facts          history.c       who held what
  *   verify.c            every check, and replay       verify_file.c   of any ledger file
@@ -147,11 +148,14 @@ struct store {
     atomic_uint_fast64_t journal_rows;
 };
 
-void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2, 3);
-
+/* store.c */
 int store_open_as(const struct store_rules *rules, const struct store_schema *schema,
                   struct store **out, struct err *err) MUST_USE;
 
+/* notice.c */
+void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* reader.c */
 /* For a ledger in memory; nothing to do for others. */
 void store_lock(struct store *store);
 void store_unlock(struct store *store);
@@ -204,8 +208,10 @@ int log_put_back(const char *path, const struct log_cut *cut, struct err *err) M
 /* stale_copies.c: what a copy that was killed half-way left beside the ledger. */
 void store_remove_stale_copies(const struct store *store);
 
-/* schema.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
+/* schema_prepare.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
 int schema_prepare(struct store *store, struct err *err) MUST_USE;
+
+/* schema.c */
 /* Has the file exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;

@@ -5,10 +5,8 @@ from typing import Dict, List, Set
 
 from tidy import Files, Finding, code_only, layer_of, run, tree
 
-# Each set of files may call each other.
-MEANT: Dict[str, str] = {
-    "backup migrate read_transaction schema stale_copies store verify": "to be untied",
-}
+# "one two": why these files may call each other.  There are none.
+MEANT: Dict[str, str] = {}
 
 DEFINED = re.compile(r"^(?!static\b|typedef\b)[a-z][\w \*]*?\b([a-z_]\w*)\([^;{]*\)\s*\n\{", re.MULTILINE)
 OWN = re.compile(r"^static\b[\w \*]*?\b([a-z_]\w*)\(", re.MULTILINE)

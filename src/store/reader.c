@@ -1,0 +1,35 @@
+#include "store/store_internal.h"
+
+void store_lock(struct store *store)
+{
+    if (store->memory)
+        must(pthread_mutex_lock(&store->mutex) == 0);
+}
+
+void store_unlock(struct store *store)
+{
+    if (store->memory)
+        must(pthread_mutex_unlock(&store->mutex) == 0);
+}
+
+int reader_open(struct store *store, struct reader *out, struct err *err)
+{
+    must(store != NULL);
+    *out = (struct reader){.store = store};
+    if (!store->memory)
+        return db_open(store->path, DB_READ, &out->db, err);
+    store_lock(store);
+    must(!store->in_batch); /* a thread reads within its own batch */
+    out->db = store->db;
+    return 0;
+}
+
+void reader_done(struct reader *reader)
+{
+    must(reader->store != NULL);
+    if (reader->store->memory)
+        store_unlock(reader->store);
+    else
+        db_close(reader->db);
+    reader->db = NULL;
+}

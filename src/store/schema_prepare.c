@@ -1,0 +1,71 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "store/store_internal.h"
+
+static int fill(const struct store *store, struct err *err)
+{
+    char meta[96];
+    const int length = snprintf(meta, sizeof meta,
+                                "INSERT INTO meta (one, created_ms, folded) VALUES (1, %lld, 0)",
+                                (long long)file_wall_ms());
+    must(length > 0 && (size_t)length < sizeof meta);
+
+    int failed = db_exec(store->db, store->schema->sql, err);
+    if (failed == 0)
+        failed = db_exec(store->db, meta, err);
+    if (failed == 0)
+        failed = schema_set_version(store->db, store->schema->version, err);
+    if (failed == 0)
+        failed = db_exec(store->db, "COMMIT", err);
+    return failed;
+}
+
+static int create(const struct store *store, struct err *err)
+{
+    must(sqlite3_get_autocommit(store->db) != 0);
+    int failed = db_exec(store->db, "BEGIN EXCLUSIVE", err);
+    if (failed == 0)
+        failed = fill(store, err);
+    if (failed != 0)
+        db_rollback(store->db);
+    if (failed == 0 && !store->memory)
+        failed = file_sync_folder(store->path, err);
+    return failed;
+}
+
+static int use_wal(const struct store *store, struct err *err)
+{
+    must(store->path != NULL);
+    char mode[16];
+
+    if (store->memory)
+        return 0;
+    int failed = db_sentence(store->db, "PRAGMA journal_mode=WAL", mode, sizeof mode, err);
+    if (failed == 0 && strcmp(mode, "wal") != 0)
+        failed = err_set(err, ERR_IO, "%s: SQLite cannot use a write-ahead log here (it says %s)",
+                         store->path, mode);
+    return failed;
+}
+
+int schema_prepare(struct store *store, struct err *err)
+{
+    bool blank = false;
+    int64_t version = 0;
+
+    must(store->db != NULL);
+    int failed = schema_identify(store->db, store->schema, &blank, &version, err);
+    if (failed == 0 && !blank && !store->memory)
+        failed = log_rewrite(store->path, err);
+    if (failed == 0 && !blank)
+        failed = check_file(store->db, false, err);
+    if (failed == 0)
+        failed = use_wal(store, err);
+    if (failed == 0)
+        failed = blank ? create(store, err) : migrate_forward(store, version, err);
+    if (failed == 0)
+        failed = schema_check(store->db, store->schema, err);
+    if (failed == 0)
+        failed = check_live(store->db, err);
+    return failed;
+}
