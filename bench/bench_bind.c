@@ -76,7 +76,7 @@ static void count_rollback(void *ctx)
     daemon->real_store.rollback(daemon->real_store.ctx);
 }
 
-static int count_tend(void *ctx, int64_t now_ms, struct err *err)
+static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     struct bench_daemon *daemon = ctx;
     return daemon->real_store.maintain(daemon->real_store.ctx, now_ms, err);
@@ -191,7 +191,7 @@ static void open_ledger(struct bench_daemon *daemon, const char *folder)
                                         .write = count_write,
                                         .commit = count_commit,
                                         .rollback = count_rollback,
-                                        .maintain = count_tend};
+                                        .maintain = count_maintain};
 }
 
 static void make_parts(struct bench_daemon *daemon)

@@ -44,11 +44,11 @@ struct safe_mode {
     _Atomic(enum safe_mode_reason) reason;
     int64_t since_ms; /* UTC */
     char text[ERR_TEXT_MAX];
-    char bundle[SAFE_FOLDER_MAX]; /* "": there is none, and why_none says why */
+    char folder[SAFE_FOLDER_MAX]; /* "": there is none, and why_none says why */
     char why_none[ERR_TEXT_MAX];
 };
 
-enum { BUNDLES_MAX = 4 };
+enum { DIAGNOSTICS_MAX = 4 };
 
 /* A new folder for the diagnostics, empty; quick.  An error says why there will be none. */
 int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err) MUST_USE;

@@ -26,7 +26,7 @@ void verifier_free(struct verifier *verifier);
 void verifier_step(struct verifier *verifier, int64_t now_ms);
 
 /* Between two batches, in the writer's thread.  NULL is fine. */
-void audit_meet(struct verifier *verifier);
+void verifier_meet(struct verifier *verifier);
 
 /* A piece of the ledger in memory; *place says where it goes on. */
 void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place);

@@ -110,7 +110,7 @@ static void check_ledger_file(struct doctor *doctor)
 static void check_safe_mode(struct doctor *doctor)
 {
     const struct safe_mode *safe = &doctor->app->safe;
-    const bool bundle = safe->bundle[0] != '\0';
+    const bool bundle = safe->folder[0] != '\0';
     char at[TIME_TEXT_BYTES];
 
     must(atomic_load(&doctor->app->safe_mode));
@@ -119,7 +119,7 @@ static void check_safe_mode(struct doctor *doctor)
         "keep the bundle and the log for the bug report; milligpuctl verify LEDGER says more; then "
         "restart milligpud: it takes what is on disk and compares it with the pods",
         "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_mode_why(doctor->app),
-        at, safe->text, bundle ? safe->bundle : safe->why_none);
+        at, safe->text, bundle ? safe->folder : safe->why_none);
 }
 
 static void check_ledger(struct doctor *doctor)

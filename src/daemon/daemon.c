@@ -46,8 +46,8 @@ enum {
     LARGE_BYTES = 256 * 1024,
     WRITER_WAIT_MS = 200,
     POLL_MAX_MS = 1000,
-    AUDIT_LOOK_MS = 100,
-    AUDIT_NICE = 10,
+    VERIFIER_LOOK_MS = 100,
+    VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
     CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
     WEBHOOK = 0,            /* among the ports */
@@ -75,7 +75,7 @@ struct daemon {
     pthread_t writer_thread;
     pthread_t informer_thread;
     pthread_t outbox_thread;
-    pthread_t audit_thread;
+    pthread_t verifier_thread;
     bool writer_runs, informer_runs, outbox_runs, verifier_runs;
     atomic_bool stop_io; /* informer and outbox */
     atomic_bool stop_writer;
@@ -107,7 +107,7 @@ static void *writer_main(void *user)
         if (atomic_load(&daemon->app.claimed)) {
             (void)writer_step(daemon->parts.writer, WRITER_WAIT_MS);
         } else {
-            audit_meet(daemon->app.verifier);
+            verifier_meet(daemon->app.verifier);
             pause_ms(10);
         }
     }
@@ -192,17 +192,17 @@ static void *outbox_main(void *user)
 }
 
 /* Whatever grants goes before it. */
-static void *audit_main(void *user)
+static void *verifier_main(void *user)
 {
     struct daemon *daemon = user;
     struct app *app = &daemon->app;
 
     must(app->verifier != NULL);
-    if (setpriority(PRIO_PROCESS, (id_t)gettid(), AUDIT_NICE) != 0)
+    if (setpriority(PRIO_PROCESS, (id_t)gettid(), VERIFIER_NICE) != 0)
         log_plain(LOG_DEBUG, "the verification runs at the priority of the rest");
     while (!atomic_load(&daemon->stop_io)) {
         verifier_step(app->verifier, now_of(app));
-        pause_ms(AUDIT_LOOK_MS);
+        pause_ms(VERIFIER_LOOK_MS);
     }
     return NULL;
 }
@@ -326,7 +326,7 @@ static int open_store(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-static int open_standin(struct daemon *daemon, struct err *err)
+static int open_fake_apiserver(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] != '\0');
 
@@ -544,7 +544,7 @@ static int start_threads(struct daemon *daemon, struct err *err)
     daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
     daemon->informer_runs = spawn(&daemon->informer_thread, informer_main, daemon);
     daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
-    daemon->verifier_runs = spawn(&daemon->audit_thread, audit_main, daemon);
+    daemon->verifier_runs = spawn(&daemon->verifier_thread, verifier_main, daemon);
     if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
         daemon->verifier_runs)
         return 0;
@@ -560,7 +560,7 @@ static int start(struct daemon *daemon, struct err *err)
 
     if (rc < 0)
         return rc;
-    rc = app->settings->standalone[0] != '\0' ? open_standin(daemon, err)
+    rc = app->settings->standalone[0] != '\0' ? open_fake_apiserver(daemon, err)
                                               : open_cluster(daemon, err);
     if (rc < 0)
         return rc;
@@ -693,7 +693,7 @@ static void stop_threads(struct daemon *daemon)
     if (daemon->writer_runs)
         queue_wake(daemon->app.queue);
     join(&daemon->writer_runs, daemon->writer_thread);
-    join(&daemon->verifier_runs, daemon->audit_thread);
+    join(&daemon->verifier_runs, daemon->verifier_thread);
 }
 
 static void drop_ops(struct kube_ops *ops)

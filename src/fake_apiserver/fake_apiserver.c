@@ -260,7 +260,7 @@ static void call_free(struct call *call)
     xfree(call);
 }
 
-static void sweep(struct handle *handle)
+static void free_ended(struct handle *handle)
 {
     must(handle->fake != NULL);
     for (struct call **at = &handle->calls; *at != NULL;) {
@@ -289,7 +289,7 @@ static void serve(struct handle *handle)
         else
             answer_whole(handle, call);
     }
-    sweep(handle);
+    free_ended(handle);
 }
 
 static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
@@ -370,7 +370,7 @@ static void ops_cancel(void *ctx, uint64_t id)
         if (call->id == id)
             call->ended = true;
     if (handle->deliver == NULL) /* else poll() walks the list */
-        sweep(handle);
+        free_ended(handle);
 }
 
 static void ops_wake(void *ctx)
@@ -396,7 +396,7 @@ static void ops_free(void *ctx)
     must(handle->deliver == NULL);
     for (struct call *call = handle->calls; call != NULL; call = call->next)
         call->ended = true;
-    sweep(handle);
+    free_ended(handle);
     xfree(handle);
 }
 

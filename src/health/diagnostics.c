@@ -25,68 +25,68 @@ struct diagnostics {
     struct err err; /* of the first that failed */
 };
 
-static void note_failure(struct diagnostics *bundle, const struct err *err)
+static void note_failure(struct diagnostics *diagnostics, const struct err *err)
 {
     must(err->code != ERR_NONE);
-    if (!bundle->failed)
-        bundle->err = *err;
-    bundle->failed = true;
+    if (!diagnostics->failed)
+        diagnostics->err = *err;
+    diagnostics->failed = true;
 }
 
-static bool begin(struct diagnostics *bundle, const char *name)
+static bool begin(struct diagnostics *diagnostics, const char *name)
 {
     char path[SAFE_FOLDER_MAX + 64];
     struct err err;
 
-    must(bundle->file == NULL);
-    (void)snprintf(path, sizeof path, "%s/%s", bundle->app->safe.bundle, name);
+    must(diagnostics->file == NULL);
+    (void)snprintf(path, sizeof path, "%s/%s", diagnostics->app->safe.folder, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bundle->file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bundle->name = name;
-    strbuf_reset(&bundle->text);
-    if (bundle->file != NULL)
+    diagnostics->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    diagnostics->name = name;
+    strbuf_reset(&diagnostics->text);
+    if (diagnostics->file != NULL)
         return true;
     (void)err_set(&err, ERR_IO, "%.300s: %m", path);
     if (fd >= 0)
         (void)close(fd); /* nothing was written */
-    note_failure(bundle, &err);
+    note_failure(diagnostics, &err);
     return false;
 }
 
 /* What has come together, out; judged at the end. */
-static void flush(struct diagnostics *bundle)
+static void flush(struct diagnostics *diagnostics)
 {
-    must(bundle->file != NULL);
-    (void)fwrite(bundle->text.data, 1, bundle->text.len, bundle->file);
-    strbuf_reset(&bundle->text);
+    must(diagnostics->file != NULL);
+    (void)fwrite(diagnostics->text.data, 1, diagnostics->text.len, diagnostics->file);
+    strbuf_reset(&diagnostics->text);
 }
 
-static void end(struct diagnostics *bundle)
+static void end(struct diagnostics *diagnostics)
 {
     struct err err;
 
-    flush(bundle);
-    const bool written = ferror(bundle->file) == 0;
-    const bool closed = fclose(bundle->file) == 0;
-    bundle->file = NULL;
-    must(bundle->name != NULL);
+    flush(diagnostics);
+    const bool written = ferror(diagnostics->file) == 0;
+    const bool closed = fclose(diagnostics->file) == 0;
+    diagnostics->file = NULL;
+    must(diagnostics->name != NULL);
     if (written && closed)
         return;
-    (void)err_set(&err, ERR_IO, "%s cannot be written: %m", bundle->name);
-    note_failure(bundle, &err);
+    (void)err_set(&err, ERR_IO, "%s cannot be written: %m", diagnostics->name);
+    note_failure(diagnostics, &err);
 }
 
-static void put_readme(struct diagnostics *bundle)
+static void put_readme(struct diagnostics *diagnostics)
 {
-    const struct safe_mode *safe = &bundle->app->safe;
+    const struct safe_mode *safe = &diagnostics->app->safe;
     char at[TIME_TEXT_BYTES];
 
-    must(safe->bundle[0] != '\0');
-    if (!begin(bundle, "README.txt"))
+    must(safe->folder[0] != '\0');
+    if (!begin(diagnostics, "README.txt"))
         return;
     time_format(safe->since_ms, at);
     strbuf_printf(
-        &bundle->text,
+        &diagnostics->text,
         "milligpud %s (%s) stopped granting at %s.\n%s:\n\n    %s\n\n"
         "ledger.db       the ledger; check it with: milligpuctl verify ledger.db\n"
         "ledger.db-wal   its log, if only a raw copy could be made: keep the two together\n"
@@ -96,33 +96,34 @@ static void put_readme(struct diagnostics *bundle)
         "metrics.txt     /metrics of that moment\n\n"
         "These files name your nodes, namespaces and pods. Read them before you send them to "
         "anybody.\nWhat to do now: see \"When it says safe mode\" in README.md of milligpu.\n",
-        MILLIGPU_VERSION, MILLIGPU_COMMIT, at, safe_mode_why(bundle->app), safe->text, RECENT_MAX);
-    end(bundle);
+        MILLIGPU_VERSION, MILLIGPU_COMMIT, at, safe_mode_why(diagnostics->app), safe->text,
+        RECENT_MAX);
+    end(diagnostics);
 }
 
-static void put_ledger(struct diagnostics *bundle)
+static void put_ledger(struct diagnostics *diagnostics)
 {
     char path[SAFE_FOLDER_MAX + 64];
     struct err err;
 
-    must(bundle->app->store != NULL);
-    (void)snprintf(path, sizeof path, "%s/ledger.db", bundle->app->safe.bundle);
-    if (store_backup(bundle->app->store, path, &err) == 0)
+    must(diagnostics->app->store != NULL);
+    (void)snprintf(path, sizeof path, "%s/ledger.db", diagnostics->app->safe.folder);
+    if (store_backup(diagnostics->app->store, path, &err) == 0)
         return;
-    if (store_copy_raw(bundle->app->store, path, &err) < 0)
-        note_failure(bundle, &err);
+    if (store_copy_raw(diagnostics->app->store, path, &err) < 0)
+        note_failure(diagnostics, &err);
 }
 
-static void comma(struct diagnostics *bundle, bool *first)
+static void comma(struct diagnostics *diagnostics, bool *first)
 {
-    must(bundle->file != NULL);
-    strbuf_str(&bundle->text, *first ? "\n" : ",\n");
+    must(diagnostics->file != NULL);
+    strbuf_str(&diagnostics->text, *first ? "\n" : ",\n");
     *first = false;
-    if (bundle->text.len >= CHUNK_BYTES)
-        flush(bundle);
+    if (diagnostics->text.len >= CHUNK_BYTES)
+        flush(diagnostics);
 }
 
-static void put_nodes(struct diagnostics *bundle, const struct snapshot *snapshot)
+static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *snapshot)
 {
     const struct node *node;
     bool first = true;
@@ -130,16 +131,16 @@ static void put_nodes(struct diagnostics *bundle, const struct snapshot *snapsho
     struct json_writer json;
 
     must(snapshot != NULL);
-    strbuf_str(&bundle->text, "\"nodes\":[");
+    strbuf_str(&diagnostics->text, "\"nodes\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
-        comma(bundle, &first);
-        json_writer_init(&json, &bundle->text);
+        comma(diagnostics, &first);
+        json_writer_init(&json, &diagnostics->text);
         admin_node(&json, node, true);
     }
-    strbuf_str(&bundle->text, "],\n");
+    strbuf_str(&diagnostics->text, "],\n");
 }
 
-static void put_allocations(struct diagnostics *bundle, const struct snapshot *snapshot)
+static void put_allocations(struct diagnostics *diagnostics, const struct snapshot *snapshot)
 {
     const struct node *node;
     bool first = true;
@@ -147,55 +148,55 @@ static void put_allocations(struct diagnostics *bundle, const struct snapshot *s
     struct json_writer json;
 
     must(snapshot != NULL);
-    strbuf_str(&bundle->text, "\"allocations\":[");
+    strbuf_str(&diagnostics->text, "\"allocations\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         for (uint32_t i = 0; i < node->allocations; i++) {
-            comma(bundle, &first);
-            json_writer_init(&json, &bundle->text);
+            comma(diagnostics, &first);
+            json_writer_init(&json, &diagnostics->text);
             admin_allocation(&json, node->allocation[i], node);
         }
-    strbuf_str(&bundle->text, "]");
+    strbuf_str(&diagnostics->text, "]");
 }
 
-static void put_snapshot(struct diagnostics *bundle)
+static void put_snapshot(struct diagnostics *diagnostics)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(bundle->app->view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(diagnostics->app->view);
 
-    must(bundle->app->view != NULL);
-    if (snapshot == NULL || !begin(bundle, "snapshot.json"))
+    must(diagnostics->app->view != NULL);
+    if (snapshot == NULL || !begin(diagnostics, "snapshot.json"))
         return;
-    strbuf_printf(&bundle->text, "{\"generation\":%llu,\n",
+    strbuf_printf(&diagnostics->text, "{\"generation\":%llu,\n",
                   (unsigned long long)snapshot->generation);
-    put_nodes(bundle, snapshot);
-    put_allocations(bundle, snapshot);
-    strbuf_str(&bundle->text, "}\n");
-    end(bundle);
+    put_nodes(diagnostics, snapshot);
+    put_allocations(diagnostics, snapshot);
+    strbuf_str(&diagnostics->text, "}\n");
+    end(diagnostics);
 }
 
 int diagnostics_write(struct app *app, struct err *err)
 {
-    struct diagnostics bundle = {.app = app};
+    struct diagnostics diagnostics = {.app = app};
 
-    must(app->safe.bundle[0] != '\0');
-    strbuf_init(&bundle.text);
-    put_readme(&bundle);
-    put_ledger(&bundle);
-    put_snapshot(&bundle);
-    if (app->command_trace != NULL && begin(&bundle, "commands.jsonl")) {
-        command_trace_write(app->command_trace, &bundle.text);
-        end(&bundle);
+    must(app->safe.folder[0] != '\0');
+    strbuf_init(&diagnostics.text);
+    put_readme(&diagnostics);
+    put_ledger(&diagnostics);
+    put_snapshot(&diagnostics);
+    if (app->command_trace != NULL && begin(&diagnostics, "commands.jsonl")) {
+        command_trace_write(app->command_trace, &diagnostics.text);
+        end(&diagnostics);
     }
-    if (app->set != NULL && begin(&bundle, "settings.yaml")) {
-        settings_print(&bundle.text, atomic_load(&app->set));
-        end(&bundle);
+    if (app->set != NULL && begin(&diagnostics, "settings.yaml")) {
+        settings_print(&diagnostics.text, atomic_load(&app->set));
+        end(&diagnostics);
     }
-    if (begin(&bundle, "metrics.txt")) {
-        metrics_page(app, &bundle.text);
-        end(&bundle);
+    if (begin(&diagnostics, "metrics.txt")) {
+        metrics_page(app, &diagnostics.text);
+        end(&diagnostics);
     }
-    strbuf_done(&bundle.text);
-    if (!bundle.failed)
+    strbuf_done(&diagnostics.text);
+    if (!diagnostics.failed)
         return 0;
-    *err = bundle.err;
+    *err = diagnostics.err;
     return -(int)err->code;
 }

@@ -9,14 +9,14 @@
  *       settings.yaml    as they are in force; names of key files, no keys
  *       metrics.txt
  *
- * At most BUNDLES_MAX lie beside one ledger; nobody deletes them.  Names of pods are in it.
+ * At most DIAGNOSTICS_MAX lie beside one ledger; nobody deletes them.  Names of pods are in it.
  */
 #ifndef MILLIGPU_DIAGNOSTICS_H
 #define MILLIGPU_DIAGNOSTICS_H
 
 #include "milligpu/app.h"
 
-/* Fill app->safe.bundle: slow.  What can be written is; err names the first file that cannot. */
+/* Fill app->safe.folder: slow.  What can be written is; err names the first file that cannot. */
 int diagnostics_write(struct app *app, struct err *err) MUST_USE;
 
 #endif

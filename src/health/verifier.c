@@ -17,7 +17,7 @@ struct verifier {
     pthread_mutex_t lock; /* guards what follows, up to due_ms */
     enum meeting meeting;
     struct store_read
-        *look; /* NULL between verifications; the writer touches it in audit_meet() only */
+        *look; /* NULL between verifications; the writer touches it in verifier_meet() only */
     const struct snapshot *snapshot;
     bool stopping;
     struct err err; /* of the pin; code ERR_NONE: it went well */
@@ -92,7 +92,7 @@ void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
     unlock(verifier);
 }
 
-void audit_meet(struct verifier *verifier)
+void verifier_meet(struct verifier *verifier)
 {
     if (verifier == NULL)
         return;
@@ -251,9 +251,9 @@ static void fill_bundle(struct verifier *verifier)
 
     verifier->bundled = true;
     must(atomic_load(&app->safe_mode));
-    if (app->safe.bundle[0] != '\0' && diagnostics_write(app, &err) < 0)
+    if (app->safe.folder[0] != '\0' && diagnostics_write(app, &err) < 0)
         log_write(LOG_ERROR, "the bundle is not complete", log_str("error", err.text),
-                  log_str("bundle", app->safe.bundle));
+                  log_str("bundle", app->safe.folder));
 }
 
 void verifier_step(struct verifier *verifier, int64_t now_ms)

@@ -168,7 +168,7 @@ static char *copy_or_null(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-static struct http_server *new_web(const struct http_rules *rules)
+static struct http_server *http_server_new(const struct http_rules *rules)
 {
     struct http_server *http = xcalloc(1, sizeof *http);
     pthread_condattr_t monotonic;
@@ -195,7 +195,7 @@ static void free_copy(const char *text)
     xfree((void *)(uintptr_t)text);
 }
 
-static void free_web(struct http_server *http)
+static void http_server_free(struct http_server *http)
 {
     must(http->connections == NULL && http->asleep == NULL);
 
@@ -271,10 +271,10 @@ int http_start(const struct http_rules *rules, struct http_server **out, struct 
     must(rules->first_ms > 0 && rules->request_ms > 0 && rules->idle_ms > 0);
     must(rules->takes_body == NULL || body_most(rules, false) > rules->body_bytes_max);
 
-    struct http_server *http = new_web(rules);
+    struct http_server *http = http_server_new(rules);
     const int rc = start(http, err);
     if (rc < 0) {
-        free_web(http);
+        http_server_free(http);
         return rc;
     }
     *out = http;
@@ -308,7 +308,7 @@ void http_stop(struct http_server *http)
     MHD_stop_daemon(http->daemon); /* closes the listening socket, too */
     http->daemon = NULL;
     http->fd = -1;
-    free_web(http);
+    http_server_free(http);
 }
 
 /* --- the rest --- */

@@ -25,8 +25,8 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
     atomic_store(&safe->reason, reason);
     safe->since_ms = app->clock.wall_ms(app->clock.ctx);
     text_clip(text_of(text), safe->text, sizeof safe->text);
-    if (safe_mode_folder(app, safe->bundle, sizeof safe->bundle, &err) < 0) {
-        safe->bundle[0] = '\0';
+    if (safe_mode_folder(app, safe->folder, sizeof safe->folder, &err) < 0) {
+        safe->folder[0] = '\0';
         text_clip(text_of(err.text), safe->why_none, sizeof safe->why_none);
     }
     atomic_store(&app->safe_mode, true);
@@ -34,7 +34,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
               "safe mode: nothing is granted or written until a restart; the bundle is for the "
               "bug report",
               log_str("reason", reasons[reason].word), log_str("error", safe->text),
-              log_str("bundle", safe->bundle[0] != '\0' ? safe->bundle : safe->why_none));
+              log_str("bundle", safe->folder[0] != '\0' ? safe->folder : safe->why_none));
 }
 
 const char *safe_mode_why(const struct app *app)

@@ -77,7 +77,7 @@ int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err 
     const int failed = count_bundles(ledger, &there, err);
     if (failed != 0)
         return failed;
-    if (there >= BUNDLES_MAX)
+    if (there >= DIAGNOSTICS_MAX)
         return err_set(err, ERR_FULL, "no bundle: there are %u beside the ledger already", there);
     return make_folder(app, ledger, out, bytes, err);
 }

@@ -237,7 +237,7 @@ static bool tick(struct writer *writer)
         return true;
     writer->tick_ms = now + TICK_MS;
     if (!atomic_load(&writer->app->safe_mode))
-        verifier_memory(writer->app, writer->ledger, &writer->audit_place);
+        verifier_memory(writer->app, writer->ledger, &writer->verify_place);
     hints_tend(writer->app->hints, now, writer, writer_pod_state);
     return probe_write(writer) && writer_check_doubts(writer, now);
 }
@@ -256,7 +256,7 @@ static void after_batch(struct writer *writer)
     }
     writer->was_ready = ready;
     writer_wake_for_the_late(writer);
-    audit_meet(writer->app->verifier);
+    verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is kept as it is. */
     if (!atomic_load(&writer->app->safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)

@@ -112,7 +112,7 @@ struct writer {
     struct wallclock looked; /* as it was before this batch */
     bool watches_clock;      /* since the first batch */
     uint64_t mark;
-    uint32_t audit_place;
+    uint32_t verify_place;
 };
 
 /* How a Binding goes out. */

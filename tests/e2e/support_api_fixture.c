@@ -190,7 +190,7 @@ static int64_t now_of(const struct api_fixture *fixture)
     return fixture->app.clock.now_ms(fixture->app.clock.ctx);
 }
 
-static void to_watcher(void *user, const struct kube_answer *answer)
+static void to_informer(void *user, const struct kube_answer *answer)
 {
     struct api_fixture *fixture = user;
     informer_answer(fixture->parts.informer, now_of(fixture), answer);
@@ -209,7 +209,7 @@ void api_fixture_run(struct api_fixture *fixture)
 
     for (int i = 0; i < 1000 && quiet < 4; i++) {
         (void)informer_step(fixture->parts.informer, now_of(fixture));
-        fixture->watch_ops.poll(fixture->watch_ops.ctx, 0, fixture, to_watcher);
+        fixture->watch_ops.poll(fixture->watch_ops.ctx, 0, fixture, to_informer);
         const size_t took = writer_step(fixture->parts.writer, 0);
         (void)outbox_step(fixture->app.outbox, now_of(fixture), clock->wall_ms(clock->ctx));
         fixture->call_ops.poll(fixture->call_ops.ctx, 0, fixture, to_outbox);

@@ -57,7 +57,7 @@ static int64_t wall(void *ctx)
     return 1700000000000 + ((struct core_fixture *)ctx)->now_ms;
 }
 
-static void to_watcher(void *user, const struct kube_answer *answer)
+static void to_informer(void *user, const struct kube_answer *answer)
 {
     struct core_fixture *core = user;
     informer_answer(core->parts.informer, core->now_ms, answer);
@@ -72,7 +72,7 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 static void turn(struct core_fixture *core)
 {
     (void)informer_step(core->parts.informer, core->now_ms);
-    core->watch_ops.poll(core->watch_ops.ctx, 0, core, to_watcher);
+    core->watch_ops.poll(core->watch_ops.ctx, 0, core, to_informer);
     (void)writer_step(core->parts.writer, 0);
     (void)outbox_step(core->app.outbox, core->now_ms, wall(core));
     core->call_ops.poll(core->call_ops.ctx, 0, core, to_outbox);

@@ -86,7 +86,7 @@ static void count_rollback(void *ctx)
     sim->daemon.store.rollback(sim->daemon.store.ctx);
 }
 
-static int count_tend(void *ctx, int64_t now_ms, struct err *err)
+static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     struct sim *sim = ctx;
     return sim->daemon.store.maintain(sim->daemon.store.ctx, now_ms, err);
@@ -131,7 +131,7 @@ static void open_parts(struct sim *sim)
                                                   .write = count_write,
                                                   .commit = count_commit,
                                                   .rollback = count_rollback,
-                                                  .maintain = count_tend},
+                                                  .maintain = count_maintain},
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,
@@ -276,7 +276,7 @@ static void to_claim(void *user, const struct kube_answer *answer)
     cluster_identity_answer(sim->daemon.parts.identity, sim->now_ms, answer);
 }
 
-static void to_watcher(void *user, const struct kube_answer *answer)
+static void to_informer(void *user, const struct kube_answer *answer)
 {
     struct sim *sim = user;
     informer_answer(sim->daemon.parts.informer, sim->now_ms, answer);
@@ -309,7 +309,7 @@ static void turn_of_watcher(struct sim *sim)
         return;
     }
     sooner(sim, informer_step(daemon->parts.informer, sim->now_ms));
-    daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_watcher);
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_informer);
 }
 
 static void turn_of_writer(struct sim *sim)

@@ -91,7 +91,7 @@ static void fixture_rollback(void *ctx)
     fixture->real_store.rollback(fixture->real_store.ctx);
 }
 
-static int fixture_tend(void *ctx, int64_t now_ms, struct err *err)
+static int fixture_maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     struct app_fixture *fixture = ctx;
 
@@ -304,7 +304,7 @@ static void open_ledger(struct app_fixture *fixture)
                                         .write = fixture_write,
                                         .commit = fixture_commit,
                                         .rollback = fixture_rollback,
-                                        .maintain = fixture_tend};
+                                        .maintain = fixture_maintain};
 }
 
 /* The process: all but the ledger and the cluster. */
@@ -435,7 +435,7 @@ void fixture_lose_ledger(struct app_fixture *fixture)
     start(fixture);
 }
 
-static void to_watcher(void *user, const struct kube_answer *answer)
+static void to_informer(void *user, const struct kube_answer *answer)
 {
     struct app_fixture *fixture = user;
     informer_answer(fixture->parts.informer, fixture->now_ms, answer);
@@ -451,7 +451,7 @@ static void to_outbox(void *user, const struct kube_answer *answer)
 static bool turn(struct app_fixture *fixture)
 {
     (void)informer_step(fixture->parts.informer, fixture->now_ms);
-    fixture->watch.ops.poll(fixture->watch.ops.ctx, 0, fixture, to_watcher);
+    fixture->watch.ops.poll(fixture->watch.ops.ctx, 0, fixture, to_informer);
     const size_t took = writer_step(fixture->parts.writer, 0);
     (void)outbox_step(fixture->app.outbox, fixture->now_ms, fixture->wall_ms);
     fixture->call.ops.poll(fixture->call.ops.ctx, 0, fixture, to_outbox);

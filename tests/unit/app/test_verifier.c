@@ -264,7 +264,7 @@ static void what_readers_see_is_audited_too(void **state)
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
     verifier_step(fixture->app.verifier, fixture->now_ms);
-    audit_meet(fixture->app.verifier);
+    verifier_meet(fixture->app.verifier);
     node->free_milli--;
     verifier_step(fixture->app.verifier, fixture->now_ms);
     node->free_milli++;
@@ -285,7 +285,7 @@ static void a_ledger_in_memory_has_no_bundle(void **state)
     fixture->contradict = true;
     assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "safe mode"));
     verifier(fixture);
-    assert_string_equal(fixture->app.safe.bundle, "");
+    assert_string_equal(fixture->app.safe.folder, "");
     assert_non_null(strstr(fixture->app.safe.why_none, "in memory"));
 }
 
@@ -309,7 +309,7 @@ static void a_bundle_that_cannot_be_written_hinders_nothing(void **state)
     struct app_fixture *fixture = *state;
 
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
-    assert_int_equal(rmdir(fixture->app.safe.bundle), 0);
+    assert_int_equal(rmdir(fixture->app.safe.folder), 0);
     verifier(fixture);
     assert_true(atomic_load(&fixture->app.safe_mode));
     assert_int_equal(bundles(), 0);

@@ -256,20 +256,20 @@ static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(a_node_in_order_has_no_drift),
-        IN_A_WORLD(a_pod_is_adopted_unless_its_annotation_was_believed),
-        IN_A_WORLD(over_and_absent_name_their_gpu),
-        IN_A_WORLD(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
-        IN_A_WORLD(mixed_needs_both),
-        IN_A_WORLD(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
-        IN_A_WORLD(a_share_on_no_gpu_is_unplaced),
-        IN_A_WORLD(left_out_nodes_say_why),
-        IN_A_WORLD(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
-        IN_A_WORLD(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
-        IN_A_WORLD(an_edited_annotation_is_drift_only),
-        IN_A_WORLD(one_uuid_on_two_nodes_is_drift_of_both),
+        WITH_CORE(a_node_in_order_has_no_drift),
+        WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
+        WITH_CORE(over_and_absent_name_their_gpu),
+        WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
+        WITH_CORE(mixed_needs_both),
+        WITH_CORE(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
+        WITH_CORE(a_share_on_no_gpu_is_unplaced),
+        WITH_CORE(left_out_nodes_say_why),
+        WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
+        WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
+        WITH_CORE(an_edited_annotation_is_drift_only),
+        WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

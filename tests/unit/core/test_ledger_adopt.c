@@ -241,17 +241,17 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(amounts_that_nobody_may_ask_for_are_added_up),
-        IN_A_WORLD(whole_gpus_are_no_guess),
-        IN_A_WORLD(a_request_and_an_annotation_are_read_to_their_end),
-        IN_A_WORLD(a_missing_gpu_is_as_its_annotation_says),
-        IN_A_WORLD(an_annotation_is_believed_as_far_as_there_is_room),
-        IN_A_WORLD(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
-        IN_A_WORLD(an_annotation_differs_be_it_in_its_last_line),
-        IN_A_WORLD(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen),
-        IN_A_WORLD(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken),
+        WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
+        WITH_CORE(whole_gpus_are_no_guess),
+        WITH_CORE(a_request_and_an_annotation_are_read_to_their_end),
+        WITH_CORE(a_missing_gpu_is_as_its_annotation_says),
+        WITH_CORE(an_annotation_is_believed_as_far_as_there_is_room),
+        WITH_CORE(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
+        WITH_CORE(an_annotation_differs_be_it_in_its_last_line),
+        WITH_CORE(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen),
+        WITH_CORE(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

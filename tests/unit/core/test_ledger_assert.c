@@ -254,18 +254,18 @@ static void an_audit_ends_the_program_where_a_check_would_complain(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(a_ledger_without_nodes_is_sound),
-        IN_A_WORLD(a_gpu_that_cannot_be_as_it_stands_is_named),
-        IN_A_WORLD(a_node_or_pod_that_cannot_be_looked_up_is_named),
-        IN_A_WORLD(a_free_place_is_known),
-        IN_A_WORLD(what_is_counted_is_counted_again),
-        IN_A_WORLD(a_claim_that_cannot_be_as_it_stands_is_named),
-        IN_A_WORLD(who_shows_anothers_uuid_stands_among_its_rivals),
-        IN_A_WORLD(every_rival_is_counted),
-        IN_A_WORLD(a_place_that_is_free_has_nothing_to_check),
-        IN_A_WORLD(an_audit_ends_the_program_where_a_check_would_complain),
+        WITH_CORE(a_ledger_without_nodes_is_sound),
+        WITH_CORE(a_gpu_that_cannot_be_as_it_stands_is_named),
+        WITH_CORE(a_node_or_pod_that_cannot_be_looked_up_is_named),
+        WITH_CORE(a_free_place_is_known),
+        WITH_CORE(what_is_counted_is_counted_again),
+        WITH_CORE(a_claim_that_cannot_be_as_it_stands_is_named),
+        WITH_CORE(who_shows_anothers_uuid_stands_among_its_rivals),
+        WITH_CORE(every_rival_is_counted),
+        WITH_CORE(a_place_that_is_free_has_nothing_to_check),
+        WITH_CORE(an_audit_ends_the_program_where_a_check_would_complain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

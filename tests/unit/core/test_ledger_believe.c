@@ -98,11 +98,11 @@ static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(only_what_answers_the_request_is_believed),
-        IN_A_WORLD(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
-        IN_A_WORLD(as_many_shares_as_a_pod_may_have_are_believed),
+        WITH_CORE(only_what_answers_the_request_is_believed),
+        WITH_CORE(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
+        WITH_CORE(as_many_shares_as_a_pod_may_have_are_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -448,29 +448,29 @@ static void claims_that_differ_make_another_node_wherever_they_differ(void **sta
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(a_gpu_that_is_shown_takes_no_other_gpus_place),
-        IN_A_WORLD(a_made_up_name_that_is_shown_is_no_other_gpus_alias),
-        IN_A_WORLD(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing),
-        IN_A_WORLD(an_index_means_nothing_once_another_is_known_to_have_moved),
-        IN_A_WORLD(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved),
-        IN_A_WORLD(a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved),
-        IN_A_WORLD(who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu),
-        IN_A_WORLD(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended),
-        IN_A_WORLD(counts_do_not_mean_a_gpu_where_another_was_last),
-        IN_A_WORLD(gpus_and_charges_are_read_to_their_end),
-        IN_A_WORLD(a_missing_gpu_is_missing_and_nothing_else),
-        IN_A_WORLD(a_made_up_name_of_its_own_is_never_a_duplicate),
-        IN_A_WORLD(a_node_that_cannot_be_read_keeps_its_gpus_closed),
-        IN_A_WORLD(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read),
-        IN_A_WORLD(another_word_for_the_same_problem_is_a_change),
-        IN_A_WORLD(every_new_trouble_has_its_time),
-        IN_A_WORLD(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
-        IN_A_WORLD(what_nobody_holds_gives_way_to_an_older_node),
-        IN_A_WORLD(a_node_anew_inherits_nothing_that_a_pod_gives_back),
-        IN_A_WORLD(what_a_pod_holds_by_another_name_it_holds),
-        IN_A_WORLD(claims_that_differ_make_another_node_wherever_they_differ),
+        WITH_CORE(a_gpu_that_is_shown_takes_no_other_gpus_place),
+        WITH_CORE(a_made_up_name_that_is_shown_is_no_other_gpus_alias),
+        WITH_CORE(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing),
+        WITH_CORE(an_index_means_nothing_once_another_is_known_to_have_moved),
+        WITH_CORE(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved),
+        WITH_CORE(a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved),
+        WITH_CORE(who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu),
+        WITH_CORE(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended),
+        WITH_CORE(counts_do_not_mean_a_gpu_where_another_was_last),
+        WITH_CORE(gpus_and_charges_are_read_to_their_end),
+        WITH_CORE(a_missing_gpu_is_missing_and_nothing_else),
+        WITH_CORE(a_made_up_name_of_its_own_is_never_a_duplicate),
+        WITH_CORE(a_node_that_cannot_be_read_keeps_its_gpus_closed),
+        WITH_CORE(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read),
+        WITH_CORE(another_word_for_the_same_problem_is_a_change),
+        WITH_CORE(every_new_trouble_has_its_time),
+        WITH_CORE(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
+        WITH_CORE(what_nobody_holds_gives_way_to_an_older_node),
+        WITH_CORE(a_node_anew_inherits_nothing_that_a_pod_gives_back),
+        WITH_CORE(what_a_pod_holds_by_another_name_it_holds),
+        WITH_CORE(claims_that_differ_make_another_node_wherever_they_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,14 +232,14 @@ static void claims_that_cannot_be_are_refused(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(names_and_uids_are_as_long_as_they_may_be),
-        IN_A_WORLD(the_last_of_a_row_is_judged_like_the_first),
-        IN_A_WORLD(a_missing_gpu_may_stand_before_those_that_are_there),
-        IN_A_WORLD(an_absent_gpu_is_whose_it_was),
-        IN_A_WORLD(a_stale_duplicate_is_one_after_a_restart),
-        IN_A_WORLD(claims_that_cannot_be_are_refused),
+        WITH_CORE(names_and_uids_are_as_long_as_they_may_be),
+        WITH_CORE(the_last_of_a_row_is_judged_like_the_first),
+        WITH_CORE(a_missing_gpu_may_stand_before_those_that_are_there),
+        WITH_CORE(an_absent_gpu_is_whose_it_was),
+        WITH_CORE(a_stale_duplicate_is_one_after_a_restart),
+        WITH_CORE(claims_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,22 +370,22 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(a_reservation_is_confirmed_where_its_pod_is_bound),
-        IN_A_WORLD(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),
-        IN_A_WORLD(a_pod_that_is_gone_is_released),
-        IN_A_WORLD(the_api_server_is_the_truth_about_the_node),
-        IN_A_WORLD(a_row_wins_over_the_annotation),
-        IN_A_WORLD(what_asks_nothing_is_left_alone),
-        IN_A_WORLD(what_had_no_gpu_is_placed_when_the_node_shows_one),
-        IN_A_WORLD(whole_gpus_that_we_bound_need_no_annotation),
-        IN_A_WORLD(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are),
-        IN_A_WORLD(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks),
-        IN_A_WORLD(nothing_is_read_behind_the_last_container),
-        IN_A_WORLD(a_name_of_one_letter_is_a_name),
-        IN_A_WORLD(a_list_is_taken_rows_first_then_annotations_then_by_time),
-        IN_A_WORLD(reconciling_twice_changes_nothing_the_second_time),
+        WITH_CORE(a_reservation_is_confirmed_where_its_pod_is_bound),
+        WITH_CORE(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),
+        WITH_CORE(a_pod_that_is_gone_is_released),
+        WITH_CORE(the_api_server_is_the_truth_about_the_node),
+        WITH_CORE(a_row_wins_over_the_annotation),
+        WITH_CORE(what_asks_nothing_is_left_alone),
+        WITH_CORE(what_had_no_gpu_is_placed_when_the_node_shows_one),
+        WITH_CORE(whole_gpus_that_we_bound_need_no_annotation),
+        WITH_CORE(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are),
+        WITH_CORE(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks),
+        WITH_CORE(nothing_is_read_behind_the_last_container),
+        WITH_CORE(a_name_of_one_letter_is_a_name),
+        WITH_CORE(a_list_is_taken_rows_first_then_annotations_then_by_time),
+        WITH_CORE(reconciling_twice_changes_nothing_the_second_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -578,30 +578,30 @@ static void what_is_held_back_has_its_room_in_the_index(void **state)
 
 int main(void)
 {
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(an_empty_ledger_has_an_empty_snapshot),
-        IN_A_WORLD(every_node_is_found_by_name_over_many_pages),
-        IN_A_WORLD(many_are_found_together_as_they_are_one_by_one),
-        IN_A_WORLD(many_are_looked_for_among_none_and_among_few),
-        IN_A_WORLD(a_change_copies_its_page_and_shares_the_others),
-        IN_A_WORLD(a_node_that_comes_or_goes_costs_no_new_index),
-        IN_A_WORLD(an_index_is_made_anew_seldom),
-        IN_A_WORLD(a_publication_touches_what_changed_and_no_more),
-        IN_A_WORLD(every_place_that_differs_is_found_wherever_it_is),
-        IN_A_WORLD(an_older_snapshot_knows_no_node_of_later_books),
-        IN_A_WORLD(an_index_has_room_for_three_quarters_and_counts_each_once),
-        IN_A_WORLD(a_snapshot_outlives_the_change_but_not_the_names),
-        IN_A_WORLD(only_open_reservations_are_listed),
-        IN_A_WORLD(every_open_reservation_is_listed),
-        IN_A_WORLD(room_tells_when_a_refused_pod_may_ask_again),
-        IN_A_WORLD(what_gives_room_is_held_back_until_it_is_committed),
-        IN_A_WORLD(of_several_held_changes_of_a_node_the_first_decides),
-        IN_A_WORLD(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
-        IN_A_WORLD(a_node_that_left_is_shown_again_where_its_leave_is_held),
-        IN_A_WORLD(the_index_of_reservations_is_made_anew_where_it_has_no_room),
-        IN_A_WORLD(the_index_of_names_is_made_anew_where_it_has_no_room),
-        IN_A_WORLD(what_is_held_back_has_its_room_in_the_index),
+        WITH_CORE(an_empty_ledger_has_an_empty_snapshot),
+        WITH_CORE(every_node_is_found_by_name_over_many_pages),
+        WITH_CORE(many_are_found_together_as_they_are_one_by_one),
+        WITH_CORE(many_are_looked_for_among_none_and_among_few),
+        WITH_CORE(a_change_copies_its_page_and_shares_the_others),
+        WITH_CORE(a_node_that_comes_or_goes_costs_no_new_index),
+        WITH_CORE(an_index_is_made_anew_seldom),
+        WITH_CORE(a_publication_touches_what_changed_and_no_more),
+        WITH_CORE(every_place_that_differs_is_found_wherever_it_is),
+        WITH_CORE(an_older_snapshot_knows_no_node_of_later_books),
+        WITH_CORE(an_index_has_room_for_three_quarters_and_counts_each_once),
+        WITH_CORE(a_snapshot_outlives_the_change_but_not_the_names),
+        WITH_CORE(only_open_reservations_are_listed),
+        WITH_CORE(every_open_reservation_is_listed),
+        WITH_CORE(room_tells_when_a_refused_pod_may_ask_again),
+        WITH_CORE(what_gives_room_is_held_back_until_it_is_committed),
+        WITH_CORE(of_several_held_changes_of_a_node_the_first_decides),
+        WITH_CORE(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
+        WITH_CORE(a_node_that_left_is_shown_again_where_its_leave_is_held),
+        WITH_CORE(the_index_of_reservations_is_made_anew_where_it_has_no_room),
+        WITH_CORE(the_index_of_names_is_made_anew_where_it_has_no_room),
+        WITH_CORE(what_is_held_back_has_its_room_in_the_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
