@@ -68,9 +68,8 @@ struct store;
 /*
  * Open or create; lock; migrate; quick_check and the verification of the live tables.  Refuses with
  * a sentence: locked by another daemon (BUSY), network filesystem (INVALID), not a milligpu ledger
- * (FOREIGN), newer (NEWER), corrupt (CORRUPT).  Only what is corrupt is ever moved aside, and only
- * if it is also corrupt without the last commit of its log: one that was in flight when the power
- * went can look whole to SQLite.  It is taken off then, with a notice.
+ * (FOREIGN), newer (NEWER), corrupt (CORRUPT).  Only what is corrupt is ever moved aside, and its
+ * bytes are kept as they are: no commit is ever taken off its log (docs/why/017).
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* checkpoints; NULL is fine */

@@ -93,31 +93,6 @@ static int open_db(struct store *store, struct err *err)
     return failed;
 }
 
-/* Is it sound without the last commit of its log, which can look whole and not be? */
-static int open_without_last(struct store *store, struct err *err)
-{
-    const struct err why = *err;
-    struct log_cut cut;
-
-    must(why.code == ERR_CORRUPT);
-    int failed = log_take_off(store->path, &cut, err);
-    if (failed == 0)
-        failed = cut.at != 0 ? open_db(store, err) : -(int)ERR_CORRUPT;
-    if (failed == 0) {
-        store_notice(store,
-                     "%s; without the last commit of its log it is sound, as after a power cut in "
-                     "the middle of that commit: it is taken off",
-                     why.text);
-        return 0;
-    }
-    struct err second;
-    if (cut.at != 0 && log_put_back(store->path, &cut, &second) != 0)
-        store_notice(store, "%s", second.text);
-    if (failed == -(int)ERR_CORRUPT)
-        *err = why;
-    return failed;
-}
-
 static int start_anew(struct store *store, const struct err *why, struct err *err)
 {
     CLEANUP(xfreep) char *name = NULL;
@@ -145,8 +120,6 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
         return failed;
     store_remove_stale_copies(store);
     failed = open_db(store, err);
-    if (failed == -(int)ERR_CORRUPT)
-        failed = open_without_last(store, err);
     if (failed == -(int)ERR_CORRUPT && store->on_corrupt == STORE_MOVE_ASIDE) {
         const struct err why = *err;
         failed = start_anew(store, &why, err);

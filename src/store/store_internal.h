@@ -189,22 +189,6 @@ int64_t file_wall_ms(void);
  */
 int log_rewrite(const char *path, struct err *err) MUST_USE;
 
-/*
- * A commit that was in flight when the power went can look whole: the log's checksum is a sum, in
- * which changes of three words in a row by d, -d and -d cancel out, and an older page that lies
- * where the new one was to be may differ by just that (tests/power/README.md has a case).
- *
- * take_off() makes the last commit end the log, so that SQLite does not see it; at is 0 if there
- * is none.  put_back() undoes it, if nothing was written there since.  With nobody at the file.
- */
-enum { LOG_FRAME_HEAD_BYTES = 24 };
-struct log_cut {
-    int64_t at;
-    unsigned char head[LOG_FRAME_HEAD_BYTES];
-};
-int log_take_off(const char *path, struct log_cut *out, struct err *err) MUST_USE;
-int log_put_back(const char *path, const struct log_cut *cut, struct err *err) MUST_USE;
-
 /* stale_copies.c: what a copy that was killed half-way left beside the ledger. */
 void store_remove_stale_copies(const struct store *store);
 

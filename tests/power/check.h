@@ -12,7 +12,6 @@ enum { CHECK_TEXT_BYTES = 512 };
 struct check_found {
     bool broken; /* it did not open, or was no state of the load; text says why */
     bool claimed;
-    bool taken_off; /* the log's last commit, which only looked whole */
     uint32_t state;
     char text[CHECK_TEXT_BYTES];
 };

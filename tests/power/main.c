@@ -50,8 +50,7 @@ struct power {
     uint64_t opened;
     uint64_t audited;
     uint64_t violations;
-    uint64_t lost;      /* of these: an acknowledged commit is not there */
-    uint64_t taken_off; /* opened without a commit that only looked whole */
+    uint64_t lost; /* of these: an acknowledged commit is not there */
 };
 
 static uint64_t draw(struct power *power, uint64_t below)
@@ -122,7 +121,6 @@ static bool open_really(struct power *power, enum check_depth depth, uint32_t *o
     power->audited += depth >= CHECK_AUDIT;
     check_ledger(&power->image, promise(power), depth, &found);
     *out = found.state | (found.claimed ? (uint32_t)CLAIMED : 0);
-    power->taken_off += found.taken_off;
     if (found.broken)
         violate(power, found.text);
     return !found.broken;
@@ -445,11 +443,10 @@ static void print_counters(const struct power *power, int64_t started_ns)
                  trace->states - 1, trace->events, trace->checkpoints, trace->folds,
                  trace->reopenings + 1, trace->copies, trace->versions);
     (void)printf("points %" PRIu64 " images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
-                 " alike %" PRIu64 " contents %" PRIu64 " verified %" PRIu64 " taken-off %" PRIu64
+                 " alike %" PRIu64 " contents %" PRIu64 " verified %" PRIu64 ""
                  " violations %" PRIu64 "\n",
                  power->points, power->built, power->distinct, power->opened, power->alike,
-                 (uint64_t)power->contents.count, power->audited, power->taken_off,
-                 power->violations);
+                 (uint64_t)power->contents.count, power->audited, power->violations);
     (void)printf("%.1f s, %.1f s of a processor\n", (double)(clock_ns() - started_ns) / 1e9,
                  (double)clock() / CLOCKS_PER_SEC);
 }
