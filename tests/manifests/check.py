@@ -285,12 +285,12 @@ def check_the_silence_alert():
     rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
     rule = next(rule for rule in rules if rule["alert"] == "MilligpuWatchSilent")
     most_s = int(re.search(r"> ([0-9]+)$", rule["expr"]).group(1))
-    quiet_ms = milliseconds(("src", "app", "watcher.c"), "SILENCE_MS")
+    quiet_ms = milliseconds(("src", "sync", "informer.c"), "SILENCE_MS")
     answer_ms = milliseconds(("src", "kube", "reflector.c"), "ANSWER_MS")
-    late_ms = milliseconds(("src", "app", "api_doctor.c"), "HEARD_LATE_MS")
+    late_ms = milliseconds(("src", "admin", "api_doctor.c"), "HEARD_LATE_MS")
     need(quiet_ms + answer_ms + 30000 <= most_s * 1000, "MilligpuWatchSilent fires on a quiet cluster")
     need(most_s * 1000 <= 2 * (quiet_ms + answer_ms), "MilligpuWatchSilent fires late")
-    need(late_ms == most_s * 1000, "doctor and MilligpuWatchSilent are of two minds")
+    need(late_ms == most_s * 1000, "doctor and MilligpuWatchSilent disagree")
 
 
 def check_kubeadm():
