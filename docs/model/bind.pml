@@ -7,8 +7,8 @@
  * server and take effect whenever they like, also after we died: after any time.
  *
  * Versions are counted pod by pod: each write to a pod that is unbound makes the next one, and the
- * one it is bound in is the last that matters.  A Binding names the version that was judged, and
- * lands on that one alone.  "Not older than version v" of a list is: it shows the pod's v or a later
+ * one it is bound in is the last that matters.  A Binding names the version that was
+ * evaluated, and applies to that one alone.  "Not older than version v" of a list is: it shows the pod's v or a later
  * one, or was taken after it was gone.
  *
  * "twin" marks a line that is expanded for several callers and pods, of which some never reach it:
@@ -65,11 +65,11 @@
 #define NAME(u) ((u) % 2)
 #define NONE 15
 
-/* A row in one byte; an observed one is bound, and may be one too many. */
+/* A row in one byte; an adopted one is bound, and may be one too many. */
 #define FREE 0
 #define RESERVED(gpu) (1 + (gpu))
 #define GRANTED(gpu) (3 + (gpu))
-#define OBSERVED(gpu) (5 + (gpu))
+#define ADOPTED(gpu) (5 + (gpu))
 #define IS_RESERVED(row) ((row) == 1 || (row) == 2)
 #define IS_GRANT(row) ((row) > 0 && (row) < 5)
 #define GPU(row) (((row) - 1) % 2)
@@ -82,7 +82,7 @@ mtype api[UIDS];
 byte api_gpu[UIDS]; /* the annotation; stays readable after the end */
 byte ver[UIDS];     /* the last version in which it is unbound; 0: not made yet */
 
-/* Late Bindings that name the version of now.  One of an earlier version can never land: it is
+/* Late Bindings that name the version of now.  One of an earlier version can never take effect: it is
    left out. */
 typedef per_gpu { bool on[ALL] };
 per_gpu late[UIDS];
@@ -132,11 +132,11 @@ byte asked[UIDS];  /* a bind that waits for a GET of its pod */
 mtype got[UIDS];   /* what the GET showed */
 byte got_ver[UIDS];
 
-bool flight[UIDS]; /* an outcome will come */
-bool waits[UIDS];  /* a call hangs on the flight */
+bool inflight[UIDS]; /* an outcome will come */
+bool waits[UIDS];  /* a call waits for the outcome */
 
 mtype = { NOTHING, TO_BIND, TO_CHECK };
-mtype effect[UIDS] = NOTHING;
+mtype action[UIDS] = NOTHING;
 bool again[UIDS]; /* the row was there before this bind */
 
 mtype call[UIDS] = NOTHING; /* the outbox */
@@ -200,13 +200,13 @@ end:
     :: !COVERED(0) || !COVERED(1) -> assert(false)
     :: !KEPT_WORD(0) || !KEPT_WORD(1) -> assert(false)
     :: !HONEST(0) || !HONEST(1) -> assert(false)
-    :: timeout -> /* nothing can move any more: everything has to be settled */
+    :: timeout -> /* nothing can move any more: everything has to have ended */
        atomic {
            FOR_PODS {
                assert(!IS_RESERVED(disk[i]));           /* every reservation has ended */
                assert(api[i] != GONE || disk[i] == FREE); /* no share stays for ever */
                /* every bind was answered */
-               assert(!flight[i] && !waits[i] && queued[i] == 0 && asked[i] == 0);
+               assert(!inflight[i] && !waits[i] && queued[i] == 0 && asked[i] == 0);
                assert(row[i] == disk[i] && view[i] == disk[i]) /* I3 */
            }
            break
@@ -230,7 +230,7 @@ end:
  * for ever while the pod is unbound; here once more than TRIES, where a reservation waits for it,
  * and again after a kill or a lost batch.
  */
-#define IN_DOUBT(u) (IS_RESERVED(disk[u]) && IS_RESERVED(row[u]) && !flight[u] && outcome[u] == NOTHING)
+#define IN_DOUBT(u) (IS_RESERVED(disk[u]) && IS_RESERVED(row[u]) && !inflight[u] && outcome[u] == NOTHING)
 #define ASKS(u) (tries[u] < TRIES || (tries[u] == TRIES && IN_DOUBT(u) && !BINDS_WAIT_FOR_NEWS))
 inline ask_for_ever_again()
 {
@@ -276,19 +276,19 @@ inline refuse_bind(u)
     answer(u, false)
 }
 
-/* The version that was judged is in the row, and both are on disk before the POST: act(). */
-inline launch(u, gpu, version, sent_before)
+/* The version that was evaluated is in the row, and both are on disk before the POST: run_actions(). */
+inline send_binding(u, gpu, version, sent_before)
 {
-    flight[u] = true;
+    inflight[u] = true;
     waits[u] = true;
     row[u] = RESERVED(gpu); /* twin */
     rv[u] = version; /* twin */
     again[u] = sent_before; /* twin */
     call_gpu[u] = gpu; /* twin */
-    effect[u] = TO_BIND /* twin */
+    action[u] = TO_BIND /* twin */
 }
 
-/* Seen unbound in a later version than any Binding of it named: none of them can land. */
+/* Seen unbound in a later version than any Binding of it named: none of them can take effect. */
 #define IS_VOID(u) (UNBOUND(record[u]) && record_ver[u] > rv[u])
 
 inline void_row(u)
@@ -302,9 +302,9 @@ inline reserve_anew(u, n)
 {
     if
     :: !TAKEN(row, n * GPUS) -> /* VERDICT_OK */
-       launch(u, n * GPUS, record_ver[u], false) /* twin */
+       send_binding(u, n * GPUS, record_ver[u], false) /* twin */
 #if GPUS > 1
-    :: !TAKEN(row, n * GPUS + 1) -> launch(u, n * GPUS + 1, record_ver[u], false) /* twin */
+    :: !TAKEN(row, n * GPUS + 1) -> send_binding(u, n * GPUS + 1, record_ver[u], false) /* twin */
 #endif
     :: TAKEN(row, n * GPUS) && TAKEN(row, n * GPUS + GPUS - 1) -> refuse_bind(u) /* VERDICT_REFUSED */
     fi
@@ -314,12 +314,12 @@ inline reserve_anew(u, n)
 inline bind_known(u, n)
 {
     if
-    :: flight[u] && NODE(call_gpu[u]) == n -> waits[u] = true /* flight_join() */
-    :: flight[u] && NODE(call_gpu[u]) != n -> refuse_bind(u) /* elsewhere */
-    :: !flight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) != n -> refuse_bind(u) /* changed */
-    :: !flight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) == n && !IS_RESERVED(row[u]) ->
+    :: inflight[u] && NODE(call_gpu[u]) == n -> waits[u] = true /* flight_join() */
+    :: inflight[u] && NODE(call_gpu[u]) != n -> refuse_bind(u) /* elsewhere */
+    :: !inflight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) != n -> refuse_bind(u) /* changed */
+    :: !inflight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) == n && !IS_RESERVED(row[u]) ->
        answer(u, true) /* the same bind again */
-    :: !flight[u] && !(KNOWN_AS_BOUND(u) && (NODE(api_gpu[u]) != n || !IS_RESERVED(row[u]))) ->
+    :: !inflight[u] && !(KNOWN_AS_BOUND(u) && (NODE(api_gpu[u]) != n || !IS_RESERVED(row[u]))) ->
        if
        :: IS_RESERVED(row[u]) && IS_VOID(u) -> void_row(u) /* twin */
        :: else
@@ -327,7 +327,7 @@ inline bind_known(u, n)
        if /* COMMAND_RESERVE */
        :: row[u] != FREE && NODE(GPU(row[u])) != n -> refuse_bind(u) /* VERDICT_ELSEWHERE */ /* twin */
        :: IS_RESERVED(row[u]) && NODE(GPU(row[u])) == n -> /* VERDICT_SAME: the same bytes */
-          launch(u, GPU(row[u]), rv[u], true) /* twin */
+          send_binding(u, GPU(row[u]), rv[u], true) /* twin */
        :: row[u] != FREE && !IS_RESERVED(row[u]) && NODE(GPU(row[u])) == n ->
           answer(u, true) /* confirmed by the outcome, not yet by the watch */
        :: row[u] == FREE -> reserve_anew(u, n)
@@ -372,9 +372,9 @@ inline handle_fetched(u)
 
 
 /*
- * judge_again(): the request may have changed, too.  The new version is on disk before its POST.
+ * evaluate_again(): the request may have changed, too.  The new version is on disk before its POST.
  */
-inline judge_again(u)
+inline evaluate_again(u)
 {
     record[u] = (KNOWN_AS_BOUND(u) -> record[u] : PENDING);
     record_ver[u] = (record_ver[u] > moved_to[u] -> record_ver[u] : moved_to[u]);
@@ -384,7 +384,7 @@ inline judge_again(u)
        call[u] = TO_BIND;
        call_ver[u] = record_ver[u];
 #endif
-       launch(u, GPU(row[u]), record_ver[u], false);
+       send_binding(u, GPU(row[u]), record_ver[u], false);
        landed[u] = NOTHING
     :: IS_RESERVED(row[u]) -> void_row(u) /* nobody waits, or refused now */
     :: else
@@ -404,7 +404,7 @@ inline handle_outcome(u)
            row[u] = GRANTED(GPU(row[u]));
            rv[u] = 0
         :: outcome[u] == SAID_VOID && IS_RESERVED(row[u]) -> void_row(u)
-        :: outcome[u] == SAID_MOVED -> judge_again(u)
+        :: outcome[u] == SAID_MOVED -> evaluate_again(u)
 #ifdef UNKNOWN_IS_RELEASED
         :: outcome[u] == SAID_UNKNOWN && IS_RESERVED(row[u]) -> void_row(u)
 #else
@@ -445,14 +445,14 @@ inline reconcile(u, state, version)
        record_ver[u] = version;
        if
        :: !UNBOUND(state) && row[u] == FREE ->
-          row[u] = OBSERVED(api_gpu[u]) /* COMMAND_OBSERVE */
+          row[u] = ADOPTED(api_gpu[u]) /* COMMAND_ADOPT */
        :: !UNBOUND(state) && IS_RESERVED(row[u]) && NODE(GPU(row[u])) == NODE(api_gpu[u]) ->
           row[u] = GRANTED(GPU(row[u])); /* COMMAND_CONFIRM; a row wins over an annotation */
           rv[u] = 0
        :: !UNBOUND(state) && row[u] != FREE && NODE(GPU(row[u])) != NODE(api_gpu[u]) ->
           void_row(u);
-          row[u] = OBSERVED(api_gpu[u]) /* COMMAND_RELEASE "elsewhere", then OBSERVE */
-       :: UNBOUND(state) && IS_RESERVED(row[u]) && !flight[u] && LATER(u, version) ->
+          row[u] = ADOPTED(api_gpu[u]) /* COMMAND_RELEASE "elsewhere", then ADOPT */
+       :: UNBOUND(state) && IS_RESERVED(row[u]) && !inflight[u] && LATER(u, version) ->
           void_row(u) /* evidence */
        :: else /* unbound in a version that may be bound yet: it says nothing */
        fi;
@@ -486,8 +486,8 @@ inline handle_pod(u)
     }
 }
 
-#ifdef FLIGHTS_SURVIVE_LISTS
-#define RELEASES(u) (!flight[u])
+#ifdef BINDINGS_SURVIVE_LISTS
+#define RELEASES(u) (!inflight[u])
 #else
 #define RELEASES(u) true
 #endif
@@ -541,29 +541,29 @@ inline handle_list_end()
 inline ask_about_doubt(u)
 {
     d_step {
-        phase == COLLECT && batched < BATCH && ready && IS_RESERVED(row[u]) && !flight[u] &&
+        phase == COLLECT && batched < BATCH && ready && IS_RESERVED(row[u]) && !inflight[u] &&
         outcome[u] == NOTHING && WORTH_ASKING(u);
         printf("writer: ask_about pod %d\n", u);
 #ifdef EXPIRY_DOES_NOT_ASK
         void_row(u);
 #else
-        flight[u] = true;
+        inflight[u] = true;
         waits[u] = false;
         call_gpu[u] = GPU(row[u]);
         again[u] = true;
-        effect[u] = TO_CHECK;
+        action[u] = TO_CHECK;
 #endif
         batched++
     }
 }
 
-/* act() */
-inline act()
+/* run_actions() */
+inline run_actions()
 {
     FOR_PODS {
         if
-        :: effect[i] != NOTHING ->
-           call[i] = effect[i];
+        :: action[i] != NOTHING ->
+           call[i] = action[i];
            call_ver[i] = rv[i];
 #ifdef DOUBT_OF_THIS_CALL_ONLY
            maybe_sent[i] = false;
@@ -571,7 +571,7 @@ inline act()
            maybe_sent[i] = again[i];
 #endif
            again[i] = false;
-           effect[i] = NOTHING
+           action[i] = NOTHING
         :: else
         fi
     }
@@ -587,7 +587,7 @@ inline reply()
            :: waits[i] -> answer(i, landed[i] == SAID_BOUND)
            :: else
            fi;
-           flight[i] = false;
+           inflight[i] = false;
            waits[i] = false;
            landed[i] = NOTHING
         :: else
@@ -607,15 +607,15 @@ inline publish_less()
             view[i] = (row[i] == FREE -> view[i] : row[i])
 #endif
         };
-#ifdef ACT_BEFORE_COMMIT
-        act();
+#ifdef ACTIONS_BEFORE_COMMIT
+        run_actions();
 #endif
         phase = COMMIT
     }
 }
 
 /*
- * COMMIT -> publish more room -> act -> reply.  One step here: what comes after the COMMIT is lost
+ * COMMIT -> publish more room -> actions -> reply.  One step here: what comes after the COMMIT is lost
  * in a crash, and nobody else writes what it writes.
  */
 inline commit()
@@ -648,7 +648,7 @@ inline commit()
         new_ledger = new_ledger && !list_taken;
         ready = ready || list_taken;
         list_taken = false;
-        act();
+        run_actions();
         reply();
         batched = 0;
         phase = COLLECT
@@ -674,14 +674,14 @@ inline commit_fails()
             taken[i] = 0;
             taken_ver[i] = 0;
             if
-            :: effect[i] != NOTHING ->
+            :: action[i] != NOTHING ->
                if
                :: waits[i] -> refuse_bind(i)
                :: else
                fi;
-               effect[i] = NOTHING;
+               action[i] = NOTHING;
                again[i] = false;
-               flight[i] = false;
+               inflight[i] = false;
                waits[i] = false
             :: else
             fi
@@ -765,7 +765,7 @@ inline late_post(u, gpu)
     }
 }
 
-/* A write to an unbound pod: no Binding of an earlier version can land any more. */
+/* A write to an unbound pod: no Binding of an earlier version can take effect any more. */
 inline move(u)
 {
     ver[u]++;
@@ -909,10 +909,10 @@ inline give_up_post(u)
     d_step { call[u] == TO_BIND && tries[u] <= TRIES; definite(u) }
 }
 
-/* Unbound in a later version: the writer judges again, never the outbox. */
+/* Unbound in a later version: the writer evaluates it again, never the outbox. */
 inline check_moved(u)
 {
-#ifdef OUTBOX_JUDGES
+#ifdef OUTBOX_EVALUATES
     call_ver[u] = ver[u];
     call[u] = TO_BIND
 #else
@@ -991,7 +991,7 @@ end:
     od
 }
 
-/* ---------------------------------------------------------------- the watcher */
+/* ---------------------------------------------------------------- the informer */
 
 /*
  * A list: at start, and after 410; consistent.  The server takes its snapshot; it arrives later.
@@ -999,17 +999,17 @@ end:
  */
 #define NONE_LATE(u) (!late[u].on[0] && !late[u].on[ALL - 1])
 #ifdef NEW_LEDGER_DOES_NOT_WAIT
-#define SETTLED true
+#define GRACE_OVER true
 #else
-#define SETTLED (!new_ledger || NONE_LATE(0) && NONE_LATE(1) && NONE_LATE(UIDS - 1))
+#define GRACE_OVER (!new_ledger || NONE_LATE(0) && NONE_LATE(1) && NONE_LATE(UIDS - 1))
 #endif
 
-proctype Watcher()
+proctype Informer()
 {
 end:
     do
     :: d_step {
-           !listing && phase == COLLECT && batched == 0 && (!ready || relists < RELISTS) && SETTLED;
+           !listing && phase == COLLECT && batched == 0 && (!ready || relists < RELISTS) && GRACE_OVER;
            relists = (ready -> relists + 1 : relists);
            printf("api server: takes a snapshot for a list\n");
            FOR_PODS {
@@ -1044,9 +1044,9 @@ inline forget(u)
     asked[u] = 0;
     got[u] = 0;
     got_ver[u] = 0;
-    flight[u] = false;
+    inflight[u] = false;
     waits[u] = false;
-    effect[u] = NOTHING;
+    action[u] = NOTHING;
     again[u] = false;
     call[u] = NOTHING;
     call_gpu[u] = 0;
@@ -1119,7 +1119,7 @@ init
         run Writer();
         run ApiServer();
         run Outbox();
-        run Watcher();
+        run Informer();
         run Crash()
     }
 }
