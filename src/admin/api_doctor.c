@@ -13,9 +13,11 @@
 #include "milligpu_version.h"
 
 /*
- * Each check says what is true now, and what to do where it is not well.  Nothing is tried out:
- * what the daemon met while it worked is the truth about its scheduler, and about its rights the
- * API server is asked (rights.h).
+ * GET /api/v1/doctor and /api/v1/settings.  Called by the router (api.c) on an admin thread.
+ *
+ * Each check says what is true now and how to fix what is not well.  It changes nothing and tries
+ * nothing out: what the scheduler does is known from its calls, and the API server is asked about
+ * our permissions (rights.h).
  */
 
 enum {
@@ -72,11 +74,12 @@ static void check_daemon(struct doctor *doctor)
 
     must(doctor->snapshot != NULL);
     if (atomic_load(&doctor->app->draining))
-        say(doctor, "daemon", HEALTH_WARNING, "wait for its successor", "it is stopping");
+        say(doctor, "daemon", HEALTH_WARNING, "wait until the next milligpud is ready",
+            "milligpud is stopping");
     else if (!app_ready(doctor->app, &why))
         say(doctor, "daemon", HEALTH_FAILED,
-            "see the failed checks below; webhooks answer with an error until then",
-            "not ready: %s", why);
+            "fix the failed checks below; until then, webhooks answer with errors", "not ready: %s",
+            why);
     else
         say(doctor, "daemon", HEALTH_OK, "", "milligpud %s (%s), ready, %u nodes, generation %llu",
             MILLIGPU_VERSION, MILLIGPU_COMMIT, doctor->snapshot->nodes,
@@ -89,7 +92,7 @@ static void check_ledger_file(struct doctor *doctor)
     struct err err;
 
     if (store_facts(doctor->app->store, &facts, &err) < 0) {
-        say(doctor, "ledger", HEALTH_FAILED, "look at the disk and at the log of milligpud", "%s",
+        say(doctor, "ledger", HEALTH_FAILED, "check the disk, and read the log of milligpud", "%s",
             err.text);
         return;
     }
@@ -97,12 +100,12 @@ static void check_ledger_file(struct doctor *doctor)
     const bool in_memory = strcmp(facts.path, ":memory:") == 0;
     if (facts.wal_bytes > WAL_LATE_BYTES)
         say(doctor, "ledger", HEALTH_WARNING,
-            "something keeps an old reader open on the file: no program but milligpud may",
+            "close every other program that has the file open: a reader keeps its log growing",
             "%s: its log has grown to %lld MiB", facts.path, (long long)facts.wal_bytes / 1048576);
     else
         say(doctor, "ledger", HEALTH_OK, "",
             "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u",
-            in_memory ? "in memory, forgotten at the end" : facts.path,
+            in_memory ? "in memory, lost when milligpud stops" : facts.path,
             (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
             (unsigned long long)facts.journal_rows, facts.schema);
 }
@@ -110,16 +113,17 @@ static void check_ledger_file(struct doctor *doctor)
 static void check_safe_mode(struct doctor *doctor)
 {
     const struct safe_mode *safe = &doctor->app->safe;
-    const bool bundle = safe->folder[0] != '\0';
+    const bool there = safe->folder[0] != '\0';
     char at[TIME_TEXT_BYTES];
 
     must(atomic_load(&doctor->app->safe_mode));
     time_format(safe->since_ms, at);
     say(doctor, "ledger", HEALTH_FAILED,
-        "keep the bundle and the log for the bug report; milligpuctl verify LEDGER says more; then "
-        "restart milligpud: it takes what is on disk and compares it with the pods",
-        "%s, nothing is granted or written since %s: %s (bundle: %s)", safe_mode_why(doctor->app),
-        at, safe->text, bundle ? safe->folder : safe->why_none);
+        "keep the diagnostics and the log for the bug report; run milligpuctl verify LEDGER for "
+        "details; then restart milligpud: it loads the ledger from disk and compares it with the "
+        "pods",
+        "%s; nothing has been granted or written since %s: %s (diagnostics: %s)",
+        safe_mode_why(doctor->app), at, safe->text, there ? safe->folder : safe->why_none);
 }
 
 static void check_ledger(struct doctor *doctor)
@@ -130,8 +134,9 @@ static void check_ledger(struct doctor *doctor)
     if (atomic_load(&app->safe_mode))
         check_safe_mode(doctor);
     else if (atomic_load(&app->disk_broken))
-        say(doctor, "ledger", HEALTH_FAILED, "make room on the disk, or mend it; it is tried again",
-            "it cannot be written");
+        say(doctor, "ledger", HEALTH_FAILED,
+            "free space on the disk, or repair it; milligpud retries by itself",
+            "the ledger cannot be written");
     else
         check_ledger_file(doctor);
 }
@@ -144,7 +149,7 @@ static void say_audited(struct doctor *doctor)
     must(doctor->app->verifier != NULL);
     verifier_facts(doctor->app->verifier, &facts);
     time_format(facts.at_ms, at);
-    say(doctor, "history", HEALTH_OK, "", "checked with the rest of the ledger at %s, in %lld ms",
+    say(doctor, "history", HEALTH_OK, "", "verified with the rest of the ledger at %s, in %lld ms",
         at, (long long)facts.took_ms);
 }
 
@@ -155,14 +160,15 @@ static void check_history(struct doctor *doctor)
     must(app->store != NULL);
     if (atomic_load(&app->history_broken))
         say(doctor, "history", HEALTH_FAILED,
-            "granting is not affected; restore an older backup to get the past back",
-            "the past in the ledger is damaged: see the log");
+            "restore an older backup if you need the history; granting is not affected",
+            "the history in the ledger is damaged: see the log");
     else if (!atomic_load(&app->history_checked))
-        say(doctor, "history", HEALTH_OK, "", "still being checked in the background");
+        say(doctor, "history", HEALTH_OK, "",
+            "the verification in the background has not ended yet");
     else if (app->verifier != NULL)
         say_audited(doctor);
     else
-        say(doctor, "history", HEALTH_OK, "", "checked at the start");
+        say(doctor, "history", HEALTH_OK, "", "verified at the start");
 }
 
 /* --- the API server --- */
@@ -184,14 +190,14 @@ static void check_api(struct doctor *doctor)
     must(app->server != NULL);
     if (heard_ms == 0)
         say(doctor, "api", HEALTH_FAILED,
-            "check --kubeconfig, the network and the certificate; the log says what each try met",
+            "check --kubeconfig, the network and the certificate; the log has each error",
             "%s has not answered yet", app->server);
     else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
-        say(doctor, "api", HEALTH_WARNING, "the log says which call failed, and how",
-            "%s: a call failed %lld s ago, nothing was heard since", app->server,
+        say(doctor, "api", HEALTH_WARNING, "read the log: it says which call failed, and why",
+            "%s: a call failed %lld s ago, and no call succeeded since", app->server,
             (long long)error_age_s);
     else
-        say(doctor, "api", HEALTH_OK, "", "%s, heard %lld s ago", app->server,
+        say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago", app->server,
             (long long)(doctor->now_ms - heard_ms) / 1000);
 }
 
@@ -203,20 +209,22 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
     if (!synced && grace_ends_ms != 0)
         say(doctor, resource, HEALTH_WARNING,
-            "wait (grace_period_s): an older Binding may still be on its way",
-            "the ledger is new, and a milligpud granted here before: nothing is granted for %lld s",
+            "wait (grace_period_s): a Binding of the previous milligpud may still be on its way",
+            "the ledger is new, and another milligpud granted here before: nothing is granted for "
+            "%lld s",
             (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
                 1000);
     else if (!synced)
         say(doctor, resource, HEALTH_FAILED,
-            "the account needs list and watch on nodes and pods: see manifests; the log has the "
-            "API server's words",
-            "no complete list of %s has come yet", resource);
+            "check that the ServiceAccount may list and watch nodes and pods (see manifests); "
+            "the log has the API server's answer",
+            "no complete list of %s has arrived yet", resource);
     else if (age_ms > HEARD_LATE_MS)
-        say(doctor, resource, HEALTH_WARNING, "it is asked again by itself; see the log",
-            "no watch of %s was answered for %lld s", resource, (long long)age_ms / 1000);
+        say(doctor, resource, HEALTH_WARNING, "read the log; milligpud retries by itself",
+            "the API server has not answered a watch of %s for %lld s", resource,
+            (long long)age_ms / 1000);
     else
-        say(doctor, resource, HEALTH_OK, "", "complete, watched, heard %lld s ago",
+        say(doctor, resource, HEALTH_OK, "", "complete and watched, last answer %lld s ago",
             (long long)(age_ms > 0 ? age_ms : 0) / 1000);
 }
 
@@ -253,13 +261,13 @@ static void say_rights_given(struct doctor *doctor, const struct rights_facts *f
     must(calls.denied <= calls.all);
     if (calls.denied > 0)
         say(doctor, "rights", HEALTH_OK, "",
-            "the API server says that all %u that are needed are given; since the start it denied "
-            "%lld of %lld calls: %s",
+            "the API server grants all %u needed permissions; since the start, it denied %lld of "
+            "%lld calls: %s",
             facts->asked, (long long)calls.denied, (long long)calls.all, calls.words);
     else
         say(doctor, "rights", HEALTH_OK, "",
-            "the API server says that all %u that are needed are given; of %lld calls since the "
-            "start none was denied",
+            "the API server grants all %u needed permissions; since the start, it denied none of "
+            "%lld calls",
             facts->asked, (long long)calls.all);
 }
 
@@ -268,22 +276,23 @@ static void check_rights(struct doctor *doctor)
     struct rights_facts facts;
 
     if (doctor->app->rights == NULL) {
-        say(doctor, "rights", HEALTH_OK, "", "none are needed: nobody grants them here");
+        say(doctor, "rights", HEALTH_OK, "", "a cluster file needs no permissions");
         return;
     }
     rights_ask(doctor->app->rights, RIGHTS_WAIT_MS, &facts);
     if (facts.at_ms == 0)
-        say(doctor, "rights", HEALTH_WARNING, "see what is said of the API server, and ask again",
-            "the API server has not said yet which are given");
+        say(doctor, "rights", HEALTH_WARNING,
+            "fix the check of the API server, then run doctor again",
+            "the API server has not answered yet which permissions milligpud has");
     else if (facts.error[0] != '\0')
         say(doctor, "rights", HEALTH_WARNING,
-            "see what is said of the API server; every account may create selfsubjectaccessreviews "
-            "by the ClusterRole system:basic-user, unless that was taken away",
-            "the API server could not be asked which are given: %s", facts.error);
+            "fix the check of the API server; if it is ok, allow the ServiceAccount to create "
+            "selfsubjectaccessreviews, as the ClusterRole system:basic-user does for every account",
+            "the API server could not be asked which permissions milligpud has: %s", facts.error);
     else if (facts.denied > 0)
-        say(doctor, "rights", HEALTH_FAILED, "apply the roles of manifests again",
-            "the API server says that %u of %u that are needed are denied: %s", facts.denied,
-            facts.asked, facts.words);
+        say(doctor, "rights", HEALTH_FAILED, "apply the roles in manifests again",
+            "the API server denies %u of %u needed permissions: %s", facts.denied, facts.asked,
+            facts.words);
     else
         say_rights_given(doctor, &facts);
 }
@@ -296,20 +305,20 @@ static void check_wake_up(struct doctor *doctor)
     outbox_stats(doctor->app->outbox, &stats);
     if (strcmp(doctor->settings->wake, "off") == 0)
         say(doctor, "wake", HEALTH_WARNING, "set wake to object",
-            "wake is off: a refused pod may wait up to 330 s after room came free");
+            "wake is off: a refused pod may wait up to 330 s after room becomes free");
     else if (stats.wake_failing)
         say(doctor, "wake", HEALTH_FAILED,
-            "the account needs create and patch on csistoragecapacities in that namespace: see "
-            "manifests",
-            "kube-scheduler cannot be woken, in namespace %s: %s", doctor->app->wake_namespace,
-            stats.wake_error);
+            "allow the ServiceAccount to create and patch csistoragecapacities in that namespace "
+            "(see manifests)",
+            "milligpud cannot wake kube-scheduler through namespace %s: %s",
+            doctor->app->wake_namespace, stats.wake_error);
     else if (hints_overflow(doctor->app->hints, doctor->now_ms))
-        say(doctor, "wake", HEALTH_WARNING, "milligpuctl waiting shows who waits",
-            "more than %d pods wait, or of some it is not remembered what they ask: any room that "
-            "comes free wakes kube-scheduler, whether it helps or not",
+        say(doctor, "wake", HEALTH_WARNING, "run milligpuctl waiting to see which pods wait",
+            "more than %d pods wait, or the table of their requests is full: any room that becomes "
+            "free wakes kube-scheduler, whether it helps or not",
             WAITING_MAX);
     else
-        say(doctor, "wake", HEALTH_OK, "", "woken %llu times since the start, in namespace %s",
+        say(doctor, "wake", HEALTH_OK, "", "%llu wake-ups since the start, through namespace %s",
             (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
 }
 
@@ -408,24 +417,23 @@ static void check_scheduler(struct doctor *doctor)
     must(asked.passed <= asked.filters);
     if (lot.unasked > 0)
         say(doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
-            "%zu pods wait that no scheduler has asked about since the start, %s among them",
+            "no scheduler has asked about %zu waiting pods since the start, among them %s",
             lot.unasked, lot.unasked_name);
     else if (asked.filters == 0)
         say(doctor, "scheduler", HEALTH_WARNING, wire,
-            "no scheduler has asked since the start; no pod waits either");
+            "no scheduler has asked since the start, and no pod waits");
     else if (asked.passed > 2 && asked.binds == 0)
         say(doctor, "scheduler", HEALTH_FAILED,
-            "set bindVerb: bind at the extender, and no bind plugin of another product before it",
+            "set bindVerb: bind in the extender, and put no other bind plugin in front of it",
             "filter found room %lld times, but bind was never called", (long long)asked.passed);
     else if (lot.offered > 0)
         say(doctor, "scheduler", HEALTH_WARNING,
-            "kubectl describe pod says what else stands against these nodes: another extender, "
-            "taints, volumes",
-            "%zu pods were offered nodes with room and are not bound, %s among them", lot.offered,
+            "run kubectl describe pod: it says what else refuses these nodes, for example another "
+            "extender, taints or volumes",
+            "%zu pods were offered nodes with room and are not bound, among them %s", lot.offered,
             lot.offered_name);
     else
-        say(doctor, "scheduler", HEALTH_OK, "",
-            "filter was asked %lld times, bind %lld times, %lld answers were errors",
+        say(doctor, "scheduler", HEALTH_OK, "", "%lld filter calls, %lld bind calls, %lld errors",
             (long long)asked.filters, (long long)asked.binds, (long long)asked.errors);
 }
 
@@ -450,19 +458,20 @@ static void check_webhooks(struct doctor *doctor)
     if (asks && settings->webhook_client_names[0] == '\0')
         say(doctor, "webhooks", HEALTH_WARNING,
             "set webhook_client_names to the CN or a DNS name of kube-scheduler's certificate",
-            "%s, TLS: any certificate of %s may bind pods", address, settings->webhook_client_ca);
+            "%s, TLS; any client with a certificate of %s can bind pods", address,
+            settings->webhook_client_ca);
     else if (asks)
         say(doctor, "webhooks", HEALTH_OK, "",
-            "%s, TLS, only with a certificate of %s that shows one of: %s", address,
-            settings->webhook_client_ca, settings->webhook_client_names);
+            "%s, TLS; only for client certificates of %s that contain one of these names: %s",
+            address, settings->webhook_client_ca, settings->webhook_client_names);
     else if (is_loopback(address))
-        say(doctor, "webhooks", HEALTH_OK, "", "%s%s, reached from this machine or pod only",
+        say(doctor, "webhooks", HEALTH_OK, "", "%s%s; only this machine or pod can reach it",
             address, tls ? ", TLS" : "");
     else
         say(doctor, "webhooks", HEALTH_FAILED,
             "set webhook_cert, webhook_key and webhook_client_ca, or listen on 127.0.0.1",
-            "%s%s: whoever reaches it can bind pods with our rights", address,
-            tls ? ", TLS without client certificates" : ", plain HTTP");
+            "%s%s; anyone who can reach it can bind pods with the permissions of milligpud",
+            address, tls ? ", TLS without client certificates" : ", plain HTTP");
 }
 
 static void check_drift(struct doctor *doctor)
@@ -471,7 +480,7 @@ static void check_drift(struct doctor *doctor)
 
     must(doctor->snapshot != NULL);
     if (drift > 0)
-        say(doctor, "drift", HEALTH_WARNING, "milligpuctl drift names them",
+        say(doctor, "drift", HEALTH_WARNING, "run milligpuctl drift to list them",
             "ledger and cluster disagree in %u %s", drift, drift == 1 ? "place" : "places");
     else
         say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");

@@ -5,10 +5,10 @@
 size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 {
     const struct api_check all[] = {
-        {"api-server", atomic_load(&app->claimed), "it has not been reached yet"},
-        {"nodes", atomic_load(&app->nodes_synced), "the list is not complete yet"},
+        {"api-server", atomic_load(&app->claimed), "the API server has not been reached yet"},
+        {"nodes", atomic_load(&app->nodes_synced), "the list of nodes is not complete yet"},
         {"pods", atomic_load(&app->pods_synced), app_pods_why(app)},
-        {"ledger", !atomic_load(&app->disk_broken), "it cannot be written"},
+        {"ledger", !atomic_load(&app->disk_broken), "the ledger cannot be written"},
         {"consistency", !atomic_load(&app->safe_mode), safe_mode_why(app)},
         {"shutdown", !atomic_load(&app->draining), "the process is stopping"},
     };

@@ -15,8 +15,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/api.h"
 #include "milligpu/app.h"
-#include "milligpu/assembly.h"
 #include "milligpu/cluster_identity.h"
+#include "milligpu/command_trace.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
@@ -60,7 +60,6 @@ static const char *const port_names[PORTS] = {"webhook", "admin", "probe"};
 
 struct daemon {
     struct app app;
-    struct app_parts parts;
     int argc;
     char *const *argv;
     char *const *envp;
@@ -70,6 +69,10 @@ struct daemon {
     struct kube_config *config;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
+    struct writer *writer;
+    struct informer *informer;
+    struct cluster_identity *identity;
+    struct webhooks *webhooks;
     struct http_server *port[PORTS];
     struct ports_news news;
     pthread_t writer_thread;
@@ -102,10 +105,10 @@ static void *writer_main(void *user)
 {
     struct daemon *daemon = user;
 
-    must(daemon->parts.writer != NULL);
+    must(daemon->writer != NULL);
     while (!atomic_load(&daemon->stop_writer)) {
         if (atomic_load(&daemon->app.claimed)) {
-            (void)writer_step(daemon->parts.writer, WRITER_WAIT_MS);
+            (void)writer_step(daemon->writer, WRITER_WAIT_MS);
         } else {
             verifier_meet(daemon->app.verifier);
             pause_ms(10);
@@ -119,7 +122,7 @@ static void claim_delivered(void *user, const struct kube_answer *answer)
     must(answer->id != 0);
 
     struct daemon *daemon = user;
-    cluster_identity_answer(daemon->parts.identity, now_of(&daemon->app), answer);
+    cluster_identity_answer(daemon->identity, now_of(&daemon->app), answer);
 }
 
 static void watch_delivered(void *user, const struct kube_answer *answer)
@@ -130,7 +133,7 @@ static void watch_delivered(void *user, const struct kube_answer *answer)
     const int64_t now_ms = now_of(&daemon->app);
 
     if (!rights_answer(daemon->app.rights, now_ms, answer))
-        informer_answer(daemon->parts.informer, now_ms, answer);
+        informer_answer(daemon->informer, now_ms, answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
@@ -160,17 +163,17 @@ static void *informer_main(void *user)
 {
     struct daemon *daemon = user;
 
-    must(daemon->parts.informer != NULL && daemon->parts.identity != NULL);
-    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->parts.identity)) {
-        poll_watch(daemon, cluster_identity_step(daemon->parts.identity, now_of(&daemon->app)),
+    must(daemon->informer != NULL && daemon->identity != NULL);
+    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->identity)) {
+        poll_watch(daemon, cluster_identity_step(daemon->identity, now_of(&daemon->app)),
                    claim_delivered);
-        if (cluster_identity_refused(daemon->parts.identity, &daemon->err)) {
+        if (cluster_identity_refused(daemon->identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
             return NULL;
         }
     }
     while (!atomic_load(&daemon->stop_io)) {
-        const int64_t watch = informer_step(daemon->parts.informer, now_of(&daemon->app));
+        const int64_t watch = informer_step(daemon->informer, now_of(&daemon->app));
         const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
         poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
     }
@@ -199,7 +202,7 @@ static void *verifier_main(void *user)
 
     must(app->verifier != NULL);
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), VERIFIER_NICE) != 0)
-        log_plain(LOG_DEBUG, "the verification runs at the priority of the rest");
+        log_plain(LOG_DEBUG, "the priority of the verifier cannot be lowered");
     while (!atomic_load(&daemon->stop_io)) {
         verifier_step(app->verifier, now_of(app));
         pause_ms(VERIFIER_LOOK_MS);
@@ -212,7 +215,7 @@ static void *verifier_main(void *user)
 static void webhook_call(void *user, struct http_call *call)
 {
     struct daemon *daemon = user;
-    webhooks_handle(daemon->parts.webhooks, call);
+    webhooks_handle(daemon->webhooks, call);
 }
 
 static void admin_call(void *user, struct http_call *call)
@@ -224,7 +227,7 @@ static void admin_call(void *user, struct http_call *call)
 static bool webhook_takes_body(void *user, const char *method, const char *path)
 {
     const struct daemon *daemon = user;
-    return webhooks_takes_body(daemon->parts.webhooks, method, path);
+    return webhooks_takes_body(daemon->webhooks, method, path);
 }
 
 /* By the settings of the moment: a SIGHUP brings others to the connections that come then. */
@@ -265,8 +268,8 @@ static void turned_away(void *user, int status, const char *why)
     (void)user;
     (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
     metric_add(M_HTTP_REFUSED, labels, 1);
-    log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request turned away",
-              log_i64("status", status), log_str("why", why));
+    log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request refused", log_i64("status", status),
+              log_str("why", why));
 }
 
 static void dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
@@ -286,6 +289,18 @@ static void noticed(void *user, const char *text)
 
     (void)user;
     log_write(LOG_WARN, "ledger", log_str("notice", text));
+}
+
+static void outbox_result(void *user, struct message *take_message)
+{
+    must(take_message != NULL);
+
+    struct daemon *daemon = user;
+
+    if (queue_put_wait(daemon->app.queue, take_message))
+        return;
+    take_message->reply.to = NULL; /* we are stopping: the listener answers what is left */
+    message_free(take_message);
 }
 
 /* --- start --- */
@@ -374,24 +389,53 @@ static const char *wake_namespace(const struct daemon *daemon)
     return "default";
 }
 
+static void fill_rules(struct app *app)
+{
+    must(app->settings->resource[0] != '\0');
+
+    const struct settings *settings = app->settings;
+
+    app->request_rules = (struct request_rules){.resource = settings->resource,
+                                                .min_milli = settings->min_milli,
+                                                .step_milli = settings->step_milli};
+    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
+                                                    .from_labels = settings->inventory_from_labels};
+    app->wire_rules = (struct wire_rules){.resource = settings->resource,
+                                          .whole_resource = settings->whole_resource};
+}
+
 static void make_parts(struct daemon *daemon)
 {
+    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
+
     struct app *app = &daemon->app;
 
-    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
-    /* The fake API server is this process: no Binding of another one can be on its way. */
-    const int64_t grace_ms = (int64_t)app->settings->grace_period_s * 1000;
-    const struct app_edges edges = {.clock = app->clock,
-                                    .store = app->store,
-                                    .fake = app->fake,
-                                    .watch = &daemon->watch_ops,
-                                    .calls = &daemon->call_ops,
-                                    .grace_ms = app->fake != NULL ? 0 : grace_ms,
-                                    .server = app->server,
-                                    .wake_namespace = wake_namespace(daemon),
-                                    .instance = "milligpud"};
-    app_open(app, app->settings, &edges, &daemon->parts);
+    app->queue = queue_new(QUEUE_MAX);
+    app->view = view_new();
+    app->pod_cache = pod_cache_new();
+    app->hints = hints_new();
+    app->wake_namespace = wake_namespace(daemon);
+    /* The fake API server is this process: nothing of another one can be on its way. */
+    if (app->fake == NULL)
+        app->grace_ms = (int64_t)app->settings->grace_period_s * 1000;
+    const struct outbox_rules rules = {
+        .ops = &daemon->call_ops,
+        .wire = &app->wire_rules,
+        .wake = app->settings->wake,
+        .namespace = app->wake_namespace,
+        .instance = "milligpud",
+        .resource = app->settings->resource,
+        .user = daemon,
+        .result = outbox_result,
+    };
+    app->outbox = outbox_new(&rules);
+    app->command_trace = command_trace_new();
+    app->verifier = verifier_new(app);
+    daemon->writer = writer_new(app);
+    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
+    daemon->informer = informer_new(app, &daemon->watch_ops);
     app->rights = rights_new(app, &daemon->watch_ops);
+    daemon->webhooks = webhooks_new(app);
 }
 
 /* "127.0.0.1:0" with the port that was bound. */
@@ -428,7 +472,7 @@ static struct http_rules webhook_rules(struct daemon *daemon)
         .dropped = dropped,
     };
 
-    must(daemon->parts.webhooks != NULL);
+    must(daemon->webhooks != NULL);
     ports_limits(&rules, settings->webhook_connections);
     return rules;
 }
@@ -491,8 +535,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
     address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
                daemon->app.webhook_address, sizeof daemon->app.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
-        log_plain(LOG_WARN, "any certificate of webhook_client_ca may bind pods: set "
-                            "webhook_client_names to what kube-scheduler's certificate shows");
+        log_plain(LOG_WARN, "any client with a certificate of webhook_client_ca can bind pods: set "
+                            "webhook_client_names to a name in kube-scheduler's certificate");
     return 0;
 }
 
@@ -548,12 +592,12 @@ static int start_threads(struct daemon *daemon, struct err *err)
     if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
         daemon->verifier_runs)
         return 0;
-    return err_set(err, ERR_INTERNAL, "the system gave no thread");
+    return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
 
 static int start(struct daemon *daemon, struct err *err)
 {
-    must(daemon->parts.writer == NULL);
+    must(daemon->writer == NULL);
 
     struct app *app = &daemon->app;
     int rc = open_store(daemon, err);
@@ -565,7 +609,7 @@ static int start(struct daemon *daemon, struct err *err)
     if (rc < 0)
         return rc;
     make_parts(daemon);
-    if ((rc = writer_load(daemon->parts.writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
+    if ((rc = writer_load(daemon->writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
         (rc = write_ports(daemon, err)) < 0)
         return rc;
     log_write(LOG_INFO, "started", log_str("server", app->server),
@@ -582,7 +626,7 @@ static void reload_certificates(struct daemon *daemon)
     struct err err;
 
     if (http_reload(daemon->port[0], &err) < 0)
-        log_write(LOG_ERROR, "certificates were not reloaded, the old ones stay",
+        log_write(LOG_ERROR, "certificates were not reloaded; the old ones stay in use",
                   log_str("error", err.text));
     else
         log_plain(LOG_INFO, "certificates reloaded");
@@ -599,7 +643,8 @@ static void keep_setting(struct daemon *daemon, struct settings_set *set, enum s
     settings_value(set, id, is, sizeof is);
     if (strcmp(was, is) == 0 || settings_reloadable(id))
         return;
-    log_write(LOG_WARN, "a changed setting needs a restart", log_str("setting", settings_name(id)));
+    log_write(LOG_WARN, "a changed setting takes effect only after a restart",
+              log_str("setting", settings_name(id)));
     settings_keep(set, daemon->app.set, id);
 }
 
@@ -627,7 +672,7 @@ static void reload(struct daemon *daemon)
     struct err err;
 
     if (settings_load(daemon->argc, daemon->argv, daemon->envp, &set, &action, &err) < 0) {
-        log_write(LOG_ERROR, "settings were not reloaded, the old ones stay",
+        log_write(LOG_ERROR, "settings were not reloaded; the old ones stay in use",
                   log_str("error", err.text));
     } else {
         take_settings(daemon, set);
@@ -659,7 +704,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
         } else if (signal == SIGTERM || signal == SIGINT) {
             if (drain_until != 0)
                 return; /* the second one */
-            log_plain(LOG_INFO, "stopping: binds in flight may end");
+            log_plain(LOG_INFO, "stopping: waiting for in-flight binds");
             atomic_store(&daemon->app.draining, true);
             drain_until = now_of(&daemon->app) + DRAIN_MS;
         }
@@ -696,6 +741,20 @@ static void stop_threads(struct daemon *daemon)
     join(&daemon->verifier_runs, daemon->verifier_thread);
 }
 
+static void empty_queue(struct queue *queue)
+{
+    void *item;
+
+    if (queue == NULL)
+        return;
+    while (queue_take(queue, &item, 1, 0) == 1) {
+        struct message *message = item;
+        message->reply.to = NULL;
+        message_free(message);
+    }
+    queue_free(queue);
+}
+
 static void drop_ops(struct kube_ops *ops)
 {
     must(ops != NULL);
@@ -713,8 +772,18 @@ static void stop(struct daemon *daemon)
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
         http_stop(daemon->port[i]);
+    cluster_identity_free(daemon->identity);
+    informer_free(daemon->informer);
     rights_free(app->rights);
-    app_close(app, &daemon->parts);
+    outbox_free(app->outbox);
+    writer_free(daemon->writer);
+    verifier_free(app->verifier);
+    command_trace_free(app->command_trace);
+    webhooks_free(daemon->webhooks);
+    empty_queue(app->queue);
+    hints_free(app->hints);
+    pod_cache_free(app->pod_cache);
+    view_free(app->view);
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);
     kube_config_free(daemon->config);
@@ -731,7 +800,8 @@ static void keep_memory(const struct settings *settings)
     struct err err;
 
     if (settings->sandbox && sandbox_memory(&err) < 0)
-        log_write(LOG_WARN, "memory is not kept from others", log_str("error", err.text));
+        log_write(LOG_WARN, "other processes of this user can read the memory of milligpud",
+                  log_str("error", err.text));
 }
 
 /* All is open and every thread runs: from now on it answers, asks and writes, and does no more. */
@@ -742,9 +812,10 @@ static void keep_calls(const struct daemon *daemon)
     if (!daemon->app.settings->sandbox)
         return;
     if (daemon->config != NULL && kube_config_executes(daemon->config)) {
-        log_plain(LOG_INFO, "system calls are left open: the kubeconfig's plugin is executed");
+        log_plain(LOG_INFO,
+                  "system calls are not limited, because the kubeconfig names a credential plugin");
     } else if (sandbox_calls(&err) < 0) {
-        log_write(LOG_WARN, "system calls are left open", log_str("error", err.text));
+        log_write(LOG_WARN, "system calls cannot be limited", log_str("error", err.text));
     }
 }
 
@@ -786,6 +857,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     daemon->app.set = set;
     daemon->app.settings = settings_get(set);
     clock_real(&daemon->app.clock);
+    fill_rules(&daemon->app);
     set_log(daemon->app.settings);
     keep_memory(daemon->app.settings);
     (void)sigemptyset(&signals);

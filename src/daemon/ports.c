@@ -74,9 +74,10 @@ static void warn(const struct http_rules *rules, size_t count, uint64_t wanted, 
         must(more > 0);
         len += (size_t)more;
     }
-    log_write(LOG_WARN,
-              "fewer connections than the settings say: raise the hard limit of open files",
-              log_i64("open_files", hard), log_i64("wanted", wanted), log_str("connections", of));
+    log_write(
+        LOG_WARN,
+        "the limit of open files allows fewer connections than the settings: raise the hard limit",
+        log_i64("open_files", hard), log_i64("wanted", wanted), log_str("connections", of));
 }
 
 static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struct err *err)
@@ -92,11 +93,11 @@ static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struc
     }
     const uint64_t least = files_of(rules, count);
     if (least > hard)
-        return err_set(err, ERR_INVALID,
-                       "the hard limit of open files is %llu: milligpud needs at least %llu, and "
-                       "%llu for as many connections as the settings allow",
-                       (unsigned long long)hard, (unsigned long long)least,
-                       (unsigned long long)wanted);
+        return err_set(
+            err, ERR_INVALID,
+            "the hard limit of open files is %llu: raise it to %llu at least, or to %llu for "
+            "as many connections as the settings allow",
+            (unsigned long long)hard, (unsigned long long)least, (unsigned long long)wanted);
     warn(rules, count, wanted, hard);
     return 0;
 }

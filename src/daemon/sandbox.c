@@ -128,7 +128,7 @@ static int allow_parts(scmp_filter_ctx filter)
 int sandbox_memory(struct err *err)
 {
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
-        return err_set(err, ERR_IO, "the process stays readable for its user: errno %d", errno);
+        return err_set(err, ERR_IO, "the memory cannot be protected: errno %d", errno);
     return 0;
 }
 
@@ -148,7 +148,7 @@ int sandbox_calls(struct err *err)
     if (filter != NULL)
         seccomp_release(filter);
     if (rc < 0)
-        return err_set(err, ERR_IO, "the kernel takes no list of system calls: errno %d", -rc);
+        return err_set(err, ERR_IO, "the kernel refuses the filter: errno %d", -rc);
     return 0;
 }
 

@@ -88,14 +88,14 @@ static void put_readme(struct diagnostics *diagnostics)
     strbuf_printf(
         &diagnostics->text,
         "milligpud %s (%s) stopped granting at %s.\n%s:\n\n    %s\n\n"
-        "ledger.db       the ledger; check it with: milligpuctl verify ledger.db\n"
-        "ledger.db-wal   its log, if only a raw copy could be made: keep the two together\n"
+        "ledger.db       the ledger; verify it with: milligpuctl verify ledger.db\n"
+        "ledger.db-wal   its log, if only a raw copy could be made: keep both files together\n"
         "snapshot.json   nodes, GPUs and allocations as they were in memory\n"
-        "commands.jsonl  the last %d commands at most, and what became of each\n"
+        "commands.jsonl  the last commands (at most %d), with their results\n"
         "settings.yaml   the settings in force, without the contents of any key file\n"
-        "metrics.txt     /metrics of that moment\n\n"
+        "metrics.txt     /metrics at that time\n\n"
         "These files name your nodes, namespaces and pods. Read them before you send them to "
-        "anybody.\nWhat to do now: see \"When it says safe mode\" in README.md of milligpu.\n",
+        "anyone.\nWhat to do now: see \"Safe mode\" in README.md of milligpu.\n",
         MILLIGPU_VERSION, MILLIGPU_COMMIT, at, safe_mode_why(diagnostics->app), safe->text,
         RECENT_MAX);
     end(diagnostics);

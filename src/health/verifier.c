@@ -156,7 +156,7 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
     must(err->code != ERR_NONE);
     metric_add(M_VERIFICATIONS, "outcome=\"unfinished\"", 1);
     if (!stopping)
-        log_write(LOG_WARN, "a verification of the ledger did not come to its end",
+        log_write(LOG_WARN, "a verification of the ledger was not completed",
                   log_str("error", err->text));
 }
 
@@ -252,8 +252,8 @@ static void fill_bundle(struct verifier *verifier)
     verifier->bundled = true;
     must(atomic_load(&app->safe_mode));
     if (app->safe.folder[0] != '\0' && diagnostics_write(app, &err) < 0)
-        log_write(LOG_ERROR, "the bundle is not complete", log_str("error", err.text),
-                  log_str("bundle", app->safe.folder));
+        log_write(LOG_ERROR, "the diagnostics are not complete", log_str("error", err.text),
+                  log_str("diagnostics", app->safe.folder));
 }
 
 void verifier_step(struct verifier *verifier, int64_t now_ms)

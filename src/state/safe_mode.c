@@ -31,10 +31,10 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
     }
     atomic_store(&app->safe_mode, true);
     log_write(LOG_ERROR,
-              "safe mode: nothing is granted or written until a restart; the bundle is for the "
-              "bug report",
+              "safe mode: nothing is granted or written until a restart; keep the diagnostics for "
+              "the bug report",
               log_str("reason", reasons[reason].word), log_str("error", safe->text),
-              log_str("bundle", safe->folder[0] != '\0' ? safe->folder : safe->why_none));
+              log_str("diagnostics", safe->folder[0] != '\0' ? safe->folder : safe->why_none));
 }
 
 const char *safe_mode_why(const struct app *app)

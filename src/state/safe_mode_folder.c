@@ -56,13 +56,13 @@ static int make_folder(const struct app *app, const char *ledger, char *out, siz
             (void)snprintf(again, sizeof again, ".%u", n);
         const int length = snprintf(out, bytes, "%s%s%sZ%s", ledger, mark, stamp, again);
         if (length < 0 || (size_t)length >= bytes)
-            return err_set(err, ERR_INVALID, "no bundle: the name of its folder is too long");
+            return err_set(err, ERR_INVALID, "none: the name of the folder is too long");
         if (mkdir(out, 0700) == 0)
             return 0;
         if (errno != EEXIST)
-            return err_set(err, ERR_IO, "no bundle: %.300s: %m", out);
+            return err_set(err, ERR_IO, "none: %.300s: %m", out);
     }
-    return err_set(err, ERR_CONFLICT, "no bundle: every name for its folder is taken");
+    return err_set(err, ERR_CONFLICT, "none: every name for the folder is taken");
 }
 
 int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err)
@@ -73,11 +73,11 @@ int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err 
 
     must(bytes > 0);
     if (strcmp(ledger, ":memory:") == 0)
-        return err_set(err, ERR_NOT_FOUND, "no bundle: the ledger is in memory");
+        return err_set(err, ERR_NOT_FOUND, "none: the ledger is in memory");
     const int failed = count_bundles(ledger, &there, err);
     if (failed != 0)
         return failed;
     if (there >= DIAGNOSTICS_MAX)
-        return err_set(err, ERR_FULL, "no bundle: there are %u beside the ledger already", there);
+        return err_set(err, ERR_FULL, "none: there are %u beside the ledger already", there);
     return make_folder(app, ledger, out, bytes, err);
 }

@@ -197,8 +197,8 @@ static void wake_object_answered(struct cluster_identity *identity, int64_t now_
     if (may_not)
         log_write(
             LOG_WARN,
-            "the wake-up object cannot be created, so whether a milligpud granted in this cluster "
-            "before is not known",
+            "the wake-up object cannot be created, so it is not known whether another milligpud "
+            "granted in this cluster before",
             log_str("namespace", identity->app->wake_namespace), log_i64("status", status));
     identity->flying = false;
     atomic_store(&identity->app->wake_object_existed, status != 201);

@@ -81,9 +81,8 @@ static void complain(struct stream *stream, const char *uid, const char *name,
     if (*slot == told)
         return;
     *slot = told;
-    log_write(LOG_WARN, "an object of the API server can be read in part only",
-              log_str("resource", stream->resource), log_str("name", name),
-              log_str("error", unreadable));
+    log_write(LOG_WARN, "an object can be read only in part", log_str("resource", stream->resource),
+              log_str("name", name), log_str("error", unreadable));
 }
 
 /* Of the object only what we read of it waits in the queue: it may be a thousand times as large. */
@@ -198,7 +197,7 @@ static void trouble(void *user, const struct err *err)
     struct app *app = stream->informer->app;
 
     atomic_store(&app->api_error_ms, app->clock.now_ms(app->clock.ctx));
-    log_write(LOG_WARN, "the API server gave trouble", log_str("resource", stream->resource),
+    log_write(LOG_WARN, "a list or watch failed", log_str("resource", stream->resource),
               log_str("error", err->text));
 }
 

@@ -45,7 +45,7 @@ static const struct right rights_needed[] = {
     {NEED_ALWAYS, {.verb = "get", .resource = "pods"}, "fetch and check"},
     {NEED_ALWAYS,
      {.verb = "get", .resource = "namespaces", .name = "kube-system"},
-     "whose ledger it is"},
+     "which cluster it is"},
     {NEED_ALWAYS, {.verb = "create", .resource = "pods", .subresource = "binding"}, "bind"},
     {NEED_EVENTS, {.verb = "create", .group = "events.k8s.io", .resource = "events"}, "event"},
     {NEED_NAMESPACE,

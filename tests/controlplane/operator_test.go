@@ -41,7 +41,7 @@ func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
 		"largest free piece 300 milli")
 	f.says(f.ctl("waiting"), "waits")
 	/* asked of the API server, with the rights of manifests/base and no other */
-	f.says(f.ctl("doctor"), "rights", "all 10 that are needed are given", "wake", "scheduler")
+	f.says(f.ctl("doctor"), "rights", "grants all 10 needed permissions", "wake", "scheduler")
 	moment := time.Now().UTC().Format(time.RFC3339Nano)
 	f.delete("first", 0)
 	f.bound("waits")

@@ -835,7 +835,7 @@ static void readiness_names_what_is_missing(void **state)
     struct api_fixture *fixture = *state;
     atomic_bool *const bad[] = {&fixture->app.disk_broken, &fixture->app.safe_mode,
                                 &fixture->app.draining};
-    static const char *const words[] = {"[-]ledger failed: it cannot be written",
+    static const char *const words[] = {"[-]ledger failed: the ledger cannot be written",
                                         "[-]consistency failed: ", "[-]shutdown failed: "};
 
     says(fixture->admin, "/readyz", 200, "ok");
@@ -920,12 +920,12 @@ static void a_healthy_daemon_has_no_complaints(void **state)
     finds(fixture, "daemon", "ok", "3 nodes");
     finds(fixture, "ledger", "ok", fixture->ledger);
     finds(fixture, "history", "ok", "in the background");
-    finds(fixture, "api", "ok", "standalone, heard 0 s ago");
+    finds(fixture, "api", "ok", "standalone, last answer 0 s ago");
     finds(fixture, "nodes", "ok", "complete");
     finds(fixture, "pods", "ok", "complete");
-    finds(fixture, "rights", "ok", "none are needed");
-    finds(fixture, "wake", "ok", "in namespace wakes");
-    finds(fixture, "webhooks", "ok", "from this machine or pod only");
+    finds(fixture, "rights", "ok", "a cluster file needs no permissions");
+    finds(fixture, "wake", "ok", "through namespace wakes");
+    finds(fixture, "webhooks", "ok", "only this machine or pod can reach it");
     finds(fixture, "drift", "ok", "agree");
 }
 
@@ -934,18 +934,18 @@ static void doctor_finds_what_is_broken(void **state)
     struct api_fixture *fixture = *state;
 
     atomic_store(&fixture->app.history_checked, true);
-    finds(fixture, "history", "ok", "checked");
+    finds(fixture, "history", "ok", "verified");
     atomic_store(&fixture->app.history_broken, true);
     finds(fixture, "history", "failed", "damaged");
     atomic_store(&fixture->app.disk_broken, true);
     finds(fixture, "ledger", "failed", "cannot be written");
     finds(fixture, "daemon", "failed", "not ready");
     atomic_store(&fixture->app.safe_mode, true);
-    finds(fixture, "ledger", "failed", "nothing is granted");
+    finds(fixture, "ledger", "failed", "nothing has been granted");
     atomic_store(&fixture->app.nodes_synced, false);
     finds(fixture, "nodes", "failed", "no complete list of nodes");
     atomic_store(&fixture->app.pods_heard_ms, 1);
-    finds(fixture, "pods", "warning", "no watch of pods was answered for");
+    finds(fixture, "pods", "warning", "has not answered a watch of pods for");
     atomic_store(&fixture->app.nodes_heard_ms, 1);
     atomic_store(&fixture->app.api_error_ms, fixture->app.clock.now_ms(fixture->app.clock.ctx));
     finds(fixture, "api", "warning", "a call failed 0 s ago");
@@ -961,14 +961,15 @@ static void doctor_sees_exposed_webhooks(void **state)
     struct api_fixture *fixture = *state;
 
     fixture->settings.webhook_listen = "0.0.0.0:8910";
-    finds(fixture, "webhooks", "failed", "plain HTTP: whoever reaches it");
+    finds(fixture, "webhooks", "failed", "plain HTTP; anyone who can reach it");
     fixture->settings.webhook_cert = "/etc/tls.crt";
     finds(fixture, "webhooks", "failed", "without client certificates");
     fixture->settings.webhook_client_ca = "/etc/ca.crt";
-    finds(fixture, "webhooks", "warning", "any certificate of /etc/ca.crt may bind pods");
+    finds(fixture, "webhooks", "warning",
+          "any client with a certificate of /etc/ca.crt can bind pods");
     fixture->settings.webhook_client_names = "kube-scheduler";
     finds(fixture, "webhooks", "ok",
-          "a certificate of /etc/ca.crt that shows one of: kube-scheduler");
+          "for client certificates of /etc/ca.crt that contain one of these names: kube-scheduler");
     fixture->settings.wake = "off";
     finds(fixture, "wake", "warning", "330 s");
 }
@@ -996,9 +997,9 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
 
     finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
     api_fixture_pod(fixture, "young", "100", "");
-    finds(fixture, "scheduler", "warning", "no pod waits either");
+    finds(fixture, "scheduler", "warning", "no pod waits");
     old_pod(fixture, "lonely", "3000");
-    finds(fixture, "scheduler", "failed", "1 pods wait that no scheduler has asked about");
+    finds(fixture, "scheduler", "failed", "no scheduler has asked about 1 waiting pods");
 }
 
 static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
@@ -1008,9 +1009,9 @@ static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
     api_fixture_pod(fixture, "asked", "3000", "");
     api_fixture_filter(fixture, "asked");
     old_pod(fixture, "lonely", "3000");
-    finds(fixture, "scheduler", "warning", "default/lonely among them");
+    finds(fixture, "scheduler", "warning", "among them default/lonely");
     api_fixture_filter(fixture, "lonely");
-    finds(fixture, "scheduler", "ok", "filter was asked");
+    finds(fixture, "scheduler", "ok", "filter calls");
 }
 
 static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **state)
@@ -1020,14 +1021,14 @@ static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **sta
     api_fixture_pod(fixture, "quick", "100", "");
     api_fixture_filter(fixture, "quick");
     api_fixture_bind(fixture, "quick", "n1");
-    finds(fixture, "scheduler", "ok", "filter was asked");
+    finds(fixture, "scheduler", "ok", "filter calls");
     old_pod(fixture, "shunned", "100");
-    finds(fixture, "scheduler", "warning", "no scheduler has asked about since the start");
+    finds(fixture, "scheduler", "warning", "no scheduler has asked about");
     api_fixture_filter(fixture, "shunned");
     finds(fixture, "scheduler", "warning",
-          "1 pods were offered nodes with room and are not bound, default/shunned among them");
+          "1 pods were offered nodes with room and are not bound, among them default/shunned");
     api_fixture_bind(fixture, "shunned", "n1");
-    finds(fixture, "scheduler", "ok", "filter was asked");
+    finds(fixture, "scheduler", "ok", "filter calls");
 }
 
 static void doctor_counts_drift(void **state)

@@ -173,7 +173,7 @@ class Holders(unittest.TestCase):
         daemon = self.open()
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         self.assertEqual(self.ask(daemon, "server")[0], 200)
-        self.assertIn("any certificate of webhook_client_ca may bind pods", daemon.logged())
+        self.assertIn("any client with a certificate of webhook_client_ca can bind pods", daemon.logged())
         found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["webhooks"]
         self.assertEqual(found["status"], "warning")
         self.assertIn("webhook_client_names", found["fix"])

@@ -163,7 +163,7 @@ class Ctl(harness.Story):
         doctor = self.ask("doctor")
         self.assertRegex(doctor, r"(?m)^ok +ledger ")
         self.assertNotIn("FAILED", doctor)
-        self.assertRegex(doctor, r"(?m)^ok +rights .*all 10 that are needed are given")
+        self.assertRegex(doctor, r"(?m)^ok +rights .*grants all 10 needed permissions")
         self.assertIn("check/daemon", self.ask("doctor", "-o", "name"))
 
     def test_backup_is_a_database_or_nothing(self):

@@ -814,7 +814,7 @@ class Server(Faulty):
         daemon = self.open(api)
         daemon.schedule(harness.pod("before", 200))
         api.do("stop")
-        daemon.logs("trouble")
+        daemon.logs("a list or watch failed")
         self.assertTrue(daemon.ready(), "what we hold is still known")
         api.do("start")
         api.create(running("meanwhile", 100, "t4-0"))
@@ -896,7 +896,7 @@ class Server(Faulty):
         self.assertIn("403", daemon.bind(made, node))
         rights = self.rights(daemon)
         self.assertEqual(rights["status"], "ok", rights)
-        self.assertRegex(rights["text"], "says that all 10 that are needed are given; since the start it denied")
+        self.assertRegex(rights["text"], "grants all 10 needed permissions; since the start, it denied")
         self.works(daemon)
 
     @kind("a right that is not given")

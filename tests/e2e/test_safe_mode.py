@@ -64,7 +64,7 @@ class SafeMode(unittest.TestCase):
         daemon = self.open()
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
         self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
-        self.assertIn("checked with the rest of the ledger at ", self.doctor(daemon).stdout)
+        self.assertIn("verified with the rest of the ledger at ", self.doctor(daemon).stdout)
         self.assertEqual(list(daemon.home.glob("*.safe-mode-*")), [])
 
     def test_a_charge_that_somebody_changed_ends_granting(self):
@@ -185,7 +185,7 @@ class SafeMode(unittest.TestCase):
                     "the release")
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="past"}' in self.metrics(daemon), "the audit")
-        self.assertIn("the past in the ledger is damaged", self.doctor(daemon).stdout)
+        self.assertIn("the history in the ledger is damaged", self.doctor(daemon).stdout)
         self.assertEqual(daemon.schedule(harness.pod("later", 300))[1], "")
 
     def test_a_ledger_in_memory_is_audited_too(self):

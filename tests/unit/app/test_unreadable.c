@@ -467,7 +467,7 @@ static uint32_t lines_about(struct app_fixture *fixture, int times)
     must(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
     must(fseek(caught, 0, SEEK_SET) == 0);
     while (fgets(line, sizeof line, caught) != NULL)
-        lines += strstr(line, "can be read in part only") != NULL;
+        lines += strstr(line, "can be read only in part") != NULL;
     must(fclose(caught) == 0);
     return lines;
 }
