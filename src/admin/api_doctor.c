@@ -1,3 +1,7 @@
+/*
+ * GET /api/v1/doctor and /api/v1/settings.  Called by the router on an admin thread.  Each check
+ * says what is true now and how to fix what is not well; it changes nothing and tries nothing out.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,14 +15,6 @@
 
 #include "admin/api_internal.h"
 #include "milligpu_version.h"
-
-/*
- * GET /api/v1/doctor and /api/v1/settings.  Called by the router (api.c) on an admin thread.
- *
- * Each check says what is true now and how to fix what is not well.  It changes nothing and tries
- * nothing out: what the scheduler does is known from its calls, and the API server is asked about
- * our permissions (rights.h).
- */
 
 enum {
     HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew in half of it */

@@ -1,3 +1,7 @@
+/*
+ * Handlers that read the database: history, released allocations, backup.  Called by the router on
+ * an admin thread, through a connection that only reads.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * Borrowed bytes: comparing, cutting, hashing, showing to people.  Called everywhere.  A text may
+ * hold any bytes; what text_show() writes holds nothing that a terminal would obey.
+ */
 #include "milligpu/text.h"
 
 #include <string.h>

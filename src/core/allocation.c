@@ -1,3 +1,7 @@
+/*
+ * What one pod holds: computes its charges from its shares and checks them.  Called by the ledger,
+ * nodes and the store.  An allocation is immutable and counted.
+ */
 #include "milligpu/allocation.h"
 
 #include <string.h>

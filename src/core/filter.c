@@ -1,3 +1,8 @@
+/*
+ * Which nodes fit a request and in what order, for filter, prioritize, preempt and the view of one
+ * pod.  Called by webhooks.c and api_pods.c on a snapshot.  Hints never change whether a node
+ * fits.
+ */
 #include "milligpu/filter.h"
 
 #include <string.h>

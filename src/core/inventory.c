@@ -1,3 +1,7 @@
+/*
+ * Reads the GPUs of a Node object from annotation, label or allocatable.  Called for each node
+ * that the informer shows.  What cannot be read becomes a problem, never a node without GPUs.
+ */
 #include "milligpu/inventory.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/*
+ * The state of the ledger: look-ups, apply, undo, publish.  Changed by the writer alone; a
+ * verification of a file builds a ledger of its own.  apply cannot fail, and undo restores what
+ * was there, newest change first.
+ */
 #include "milligpu/ledger.h"
 
 #include <string.h>

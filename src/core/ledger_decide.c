@@ -1,3 +1,7 @@
+/*
+ * What a command would change.  Called by batch.c in the writer's thread.  Changes nothing itself;
+ * a second, equal command is VERDICT_SAME.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"

@@ -1,3 +1,7 @@
+/*
+ * Drafts the next object of a node: inventory, absent GPUs, which node owns a UUID.  Called by
+ * decide, adopt and restore.  A draft that is not applied leaves no trace.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"

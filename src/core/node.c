@@ -1,3 +1,7 @@
+/*
+ * Recomputes a node from its inventory and its allocations, and says why a GPU or a node takes no
+ * shares.  Called by the ledger and by placement.  A node object never changes.
+ */
 #include "milligpu/node.h"
 
 #include <string.h>

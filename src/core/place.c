@@ -1,3 +1,7 @@
+/*
+ * Which GPUs of a node a request gets: rooms, reasons, one container, the order.  Called by
+ * filter, ledger and hints.  The same room and request give the same answer, whoever asks.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"

@@ -1,3 +1,7 @@
+/*
+ * Goes through all different ways to lay the parts of a request on the slots of a room.  Called by
+ * place.c and place_best.c.  Takes no more steps than its caller has left.
+ */
 #include "core/place_internal.h"
 
 /*

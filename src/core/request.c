@@ -1,3 +1,7 @@
+/*
+ * What a pod requests: parses limits and annotations, formats refusals.  Called wherever a pod is
+ * read.  A refusal's text depends on the request alone (docs/why/005-constant-texts.md).
+ */
 #include "milligpu/request.h"
 
 #include <string.h>

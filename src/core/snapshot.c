@@ -1,3 +1,7 @@
+/*
+ * Books and pages of nodes that snapshots share, and the indexes by name and uid.  Written by the
+ * ledger in the writer's thread, read by all others.  What a snapshot shows never changes.
+ */
 #include "milligpu/snapshot.h"
 
 #include "milligpu/alloc.h"

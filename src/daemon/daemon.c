@@ -1,3 +1,7 @@
+/*
+ * Builds all parts of milligpud, starts their threads, reloads settings, stops.  Called by main().
+ * Each part is created before the thread that uses it and freed after that thread has ended.
+ */
 #include "milligpu/daemon.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Documents as trees: JSON in and out, merge, search.  Called by the fake API server, the
+ * kubeconfig reader and the credential plugin's.  A tree lives in one arena.
+ */
 #include "milligpu/doc.h"
 
 #include <inttypes.h>

@@ -1,3 +1,7 @@
+/*
+ * YAML to documents, by libyaml's events.  Called by the readers of kubeconfigs and cluster files.
+ * Depth is bounded, and aliases are refused.
+ */
 #include <string.h>
 
 #include <yaml.h>

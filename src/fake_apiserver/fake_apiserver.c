@@ -1,3 +1,7 @@
+/*
+ * The fake API server as a whole: its lock, its clock, its kube_ops.  Created by daemon.c for
+ * --standalone, and by tests.  One lock guards everything; each ops handle belongs to one thread.
+ */
 #include "milligpu/fake_apiserver.h"
 
 #include <string.h>

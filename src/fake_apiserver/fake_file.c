@@ -1,3 +1,7 @@
+/*
+ * Loads a cluster file into the fake API server.  Called at the start, before anybody asks.  The
+ * file is never written.
+ */
 #include <stdio.h>
 #include <string.h>
 

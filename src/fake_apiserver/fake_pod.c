@@ -1,3 +1,7 @@
+/*
+ * What an API server does to a pod: checks it, fills its requests, binds it.  Called by
+ * fake_rest.c and fake_file.c under the lock.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,8 @@
+/*
+ * The requests of the fake API server: get, list, create, patch, delete, binding.  Called by
+ * fake_apiserver.c under the lock.  Every write has a resourceVersion of its own.
+ */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

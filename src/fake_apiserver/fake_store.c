@@ -1,3 +1,7 @@
+/*
+ * The objects of the fake API server: shelves sorted by name, the log of events, compaction.
+ * Called by the other fake_ files under the lock.  An object is immutable and counted.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,3 +1,8 @@
+/*
+ * Verifies the ledger while milligpud runs.  verifier_step() runs on its own thread; the writer
+ * calls audit_meet() between two batches and verifier_memory() at its tick.  A finding begins safe
+ * mode.
+ */
 #include "milligpu/verifier.h"
 
 #include <pthread.h>

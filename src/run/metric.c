@@ -1,3 +1,7 @@
+/*
+ * Counters, gauges and histograms by metrics.def.  Called by every part that counts, from any
+ * thread.  A metric has at most METRIC_SERIES_MAX series; what has no place counts as other.
+ */
 #include "milligpu/metric.h"
 
 #include <pthread.h>

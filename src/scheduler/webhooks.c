@@ -1,3 +1,8 @@
+/*
+ * Answers filter, prioritize, bind and preempt.  Called by daemon.c on the webhook threads.  Reads
+ * snapshots; a bind becomes a message to the writer.  Until milligpud is ready, answers are
+ * errors.
+ */
 #include "milligpu/webhooks.h"
 
 #include <pthread.h>

@@ -1,3 +1,7 @@
+/*
+ * The set of settings from defaults, file, environment and flags, and the rules between settings.
+ * Called by main() and daemon.c.  A set never changes once it is loaded; SIGHUP loads another.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,7 @@
+/*
+ * The table of settings: types, values, names that were nearly right.  Called by the other files
+ * of settings.  Every error says what would be right.
+ */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Which call to the API server goes next and which waits: lanes, window, budget of retries.
+ * Called by outbox.c on its thread.  No I/O and no clock; it owns no ticket.
+ */
 #include "sync/flow.h"
 
 #include "milligpu/alloc.h"

@@ -1,3 +1,7 @@
+/*
+ * Two reflectors, nodes before pods, whose objects become messages to the writer.  Called by
+ * daemon.c on the informer thread.  What cannot be read is passed on as unreadable, never dropped.
+ */
 #include "milligpu/informer.h"
 
 #include <stdio.h>

@@ -1,3 +1,8 @@
+/*
+ * Sends Bindings, GETs, wake-ups, Events and advertised capacity.  Any thread puts jobs; step and
+ * answer run on the outbox thread; outcomes go to the writer.  A try of a Binding is sent only
+ * when no earlier try can still be answered.
+ */
 #include "milligpu/outbox.h"
 
 #include <pthread.h>

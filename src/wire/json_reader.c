@@ -1,3 +1,7 @@
+/*
+ * A strict JSON reader that is pulled.  Called by every decoder.  Trusts nothing in its input; the
+ * first error sticks and names the path.
+ */
 #include <string.h>
 
 #include "milligpu/json.h"

@@ -1,3 +1,7 @@
+/*
+ * What all decoders of Kubernetes objects read alike.  Called by wire_kube_*.c and
+ * wire_extender*.c.  After a failure, each function does nothing and returns false.
+ */
 #include "wire/kube_read.h"
 
 #include <string.h>

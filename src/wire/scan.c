@@ -1,3 +1,7 @@
+/*
+ * Tokens of JSON: strings and numbers, eight bytes at a time.  Called by json_reader.c.  Reads no
+ * byte beyond the end of its input.
+ */
 #include "wire/scan.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Facts to JSON, one encoder for each shape of schemas.json.  Called by the handlers of REST, the
+ * metrics page and the diagnostics.
+ */
 #include "milligpu/wire_admin.h"
 
 #include <string.h>

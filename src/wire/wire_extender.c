@@ -1,3 +1,7 @@
+/*
+ * Bodies of filter, prioritize and bind: bytes to facts and back.  Called by webhooks.c.  What is
+ * taken is bounded by limits.h.
+ */
 #include "milligpu/wire_extender.h"
 
 #include <string.h>

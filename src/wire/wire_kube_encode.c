@@ -1,3 +1,7 @@
+/*
+ * What we write to the API server: Bindings, annotations, Events, the wake-up object, patches.
+ * Called by the writer, the outbox and cluster_identity.c.
+ */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"

@@ -1,3 +1,7 @@
+/*
+ * Lists, watch events, Status and metadata: bytes to facts.  Called by the reflector and whoever
+ * reads an answer of the API server.
+ */
 #include <string.h>
 
 #include "wire/kube_read.h"

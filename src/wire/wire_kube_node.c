@@ -1,3 +1,7 @@
+/*
+ * A Node object to the facts of its inventory.  Called by the informer and by extender bodies that
+ * carry whole Nodes.  What cannot be read is named, and says nothing about the GPUs.
+ */
 #include <string.h>
 
 #include "wire/kube_read.h"

@@ -1,3 +1,7 @@
+/*
+ * The HTTP client of milligpuctl, by libcurl.  Called by ctl.c and the commands.  Every call is
+ * bounded in time and size; a refusal of the server becomes one err.
+ */
 #include "client.h"
 
 #include <ctype.h>

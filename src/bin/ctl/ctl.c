@@ -1,3 +1,7 @@
+/*
+ * One run of milligpuctl: options, server, the command, the format of the output.  Called by
+ * main(); the commands call back for questions and lists.
+ */
 #include "ctl.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * The commands about one thing: node, pod, summary.  Called by ctl.c.  command_X() asks, show_X()
+ * draws, so that tests can draw recorded answers.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

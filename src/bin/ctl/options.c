@@ -1,3 +1,7 @@
+/*
+ * The command line of milligpuctl, its help and docs/CLI.md, from options.def and commands.def.
+ * Called by ctl.c and by the test that writes the document.
+ */
 #include "options.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * Rows and columns for people, drawn by libsmartcols.  Called by the commands that show tables.  A
+ * row is complete before the next one begins.
+ */
 #include "table.h"
 
 #include <stdarg.h>

@@ -1,3 +1,7 @@
+/*
+ * A JSON document as a tree, for milligpuctl.  Called by the commands, the client and the manifest
+ * reader.  A tree lives in one arena, and a value has at most one parent.
+ */
 #include "value.h"
 
 #include <stdio.h>

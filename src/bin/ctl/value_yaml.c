@@ -1,3 +1,7 @@
+/*
+ * YAML to value and back, for milligpuctl.  Called by the manifest reader and by the output format
+ * yaml.  Depth is bounded as for JSON.
+ */
 #include <string.h>
 #include <strings.h>
 
