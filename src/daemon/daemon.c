@@ -19,8 +19,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/api.h"
 #include "milligpu/app.h"
+#include "milligpu/assembly.h"
 #include "milligpu/cluster_identity.h"
-#include "milligpu/command_trace.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
@@ -64,6 +64,7 @@ static const char *const port_names[PORTS] = {"webhook", "admin", "probe"};
 
 struct daemon {
     struct app app;
+    struct app_parts parts;
     int argc;
     char *const *argv;
     char *const *envp;
@@ -73,10 +74,6 @@ struct daemon {
     struct kube_config *config;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
-    struct writer *writer;
-    struct informer *informer;
-    struct cluster_identity *identity;
-    struct webhooks *webhooks;
     struct http_server *port[PORTS];
     struct ports_news news;
     pthread_t writer_thread;
@@ -109,10 +106,10 @@ static void *writer_main(void *user)
 {
     struct daemon *daemon = user;
 
-    must(daemon->writer != NULL);
+    must(daemon->parts.writer != NULL);
     while (!atomic_load(&daemon->stop_writer)) {
         if (atomic_load(&daemon->app.claimed)) {
-            (void)writer_step(daemon->writer, WRITER_WAIT_MS);
+            (void)writer_step(daemon->parts.writer, WRITER_WAIT_MS);
         } else {
             verifier_meet(daemon->app.verifier);
             pause_ms(10);
@@ -126,7 +123,7 @@ static void claim_delivered(void *user, const struct kube_answer *answer)
     must(answer->id != 0);
 
     struct daemon *daemon = user;
-    cluster_identity_answer(daemon->identity, now_of(&daemon->app), answer);
+    cluster_identity_answer(daemon->parts.identity, now_of(&daemon->app), answer);
 }
 
 static void watch_delivered(void *user, const struct kube_answer *answer)
@@ -137,7 +134,7 @@ static void watch_delivered(void *user, const struct kube_answer *answer)
     const int64_t now_ms = now_of(&daemon->app);
 
     if (!rights_answer(daemon->app.rights, now_ms, answer))
-        informer_answer(daemon->informer, now_ms, answer);
+        informer_answer(daemon->parts.informer, now_ms, answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
@@ -167,17 +164,17 @@ static void *informer_main(void *user)
 {
     struct daemon *daemon = user;
 
-    must(daemon->informer != NULL && daemon->identity != NULL);
-    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->identity)) {
-        poll_watch(daemon, cluster_identity_step(daemon->identity, now_of(&daemon->app)),
+    must(daemon->parts.informer != NULL && daemon->parts.identity != NULL);
+    while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->parts.identity)) {
+        poll_watch(daemon, cluster_identity_step(daemon->parts.identity, now_of(&daemon->app)),
                    claim_delivered);
-        if (cluster_identity_refused(daemon->identity, &daemon->err)) {
+        if (cluster_identity_refused(daemon->parts.identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
             return NULL;
         }
     }
     while (!atomic_load(&daemon->stop_io)) {
-        const int64_t watch = informer_step(daemon->informer, now_of(&daemon->app));
+        const int64_t watch = informer_step(daemon->parts.informer, now_of(&daemon->app));
         const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
         poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
     }
@@ -219,7 +216,7 @@ static void *verifier_main(void *user)
 static void webhook_call(void *user, struct http_call *call)
 {
     struct daemon *daemon = user;
-    webhooks_handle(daemon->webhooks, call);
+    webhooks_handle(daemon->parts.webhooks, call);
 }
 
 static void admin_call(void *user, struct http_call *call)
@@ -231,7 +228,7 @@ static void admin_call(void *user, struct http_call *call)
 static bool webhook_takes_body(void *user, const char *method, const char *path)
 {
     const struct daemon *daemon = user;
-    return webhooks_takes_body(daemon->webhooks, method, path);
+    return webhooks_takes_body(daemon->parts.webhooks, method, path);
 }
 
 /* By the settings of the moment: a SIGHUP brings others to the connections that come then. */
@@ -293,18 +290,6 @@ static void noticed(void *user, const char *text)
 
     (void)user;
     log_write(LOG_WARN, "ledger", log_str("notice", text));
-}
-
-static void outbox_result(void *user, struct message *take_message)
-{
-    must(take_message != NULL);
-
-    struct daemon *daemon = user;
-
-    if (queue_put_wait(daemon->app.queue, take_message))
-        return;
-    take_message->reply.to = NULL; /* we are stopping: the listener answers what is left */
-    message_free(take_message);
 }
 
 /* --- start --- */
@@ -393,53 +378,24 @@ static const char *wake_namespace(const struct daemon *daemon)
     return "default";
 }
 
-static void fill_rules(struct app *app)
-{
-    must(app->settings->resource[0] != '\0');
-
-    const struct settings *settings = app->settings;
-
-    app->request_rules = (struct request_rules){.resource = settings->resource,
-                                                .min_milli = settings->min_milli,
-                                                .step_milli = settings->step_milli};
-    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
-                                                    .from_labels = settings->inventory_from_labels};
-    app->wire_rules = (struct wire_rules){.resource = settings->resource,
-                                          .whole_resource = settings->whole_resource};
-}
-
 static void make_parts(struct daemon *daemon)
 {
-    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
-
     struct app *app = &daemon->app;
 
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    app->wake_namespace = wake_namespace(daemon);
-    /* The fake API server is this process: nothing of another one can be on its way. */
-    if (app->fake == NULL)
-        app->grace_ms = (int64_t)app->settings->grace_period_s * 1000;
-    const struct outbox_rules rules = {
-        .ops = &daemon->call_ops,
-        .wire = &app->wire_rules,
-        .wake = app->settings->wake,
-        .namespace = app->wake_namespace,
-        .instance = "milligpud",
-        .resource = app->settings->resource,
-        .user = daemon,
-        .result = outbox_result,
-    };
-    app->outbox = outbox_new(&rules);
-    app->command_trace = command_trace_new();
-    app->verifier = verifier_new(app);
-    daemon->writer = writer_new(app);
-    daemon->identity = cluster_identity_new(app, &daemon->watch_ops);
-    daemon->informer = informer_new(app, &daemon->watch_ops);
+    must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
+    /* The fake API server is this process: no Binding of another one can be on its way. */
+    const int64_t grace_ms = (int64_t)app->settings->grace_period_s * 1000;
+    const struct app_edges edges = {.clock = app->clock,
+                                    .store = app->store,
+                                    .fake = app->fake,
+                                    .watch = &daemon->watch_ops,
+                                    .calls = &daemon->call_ops,
+                                    .grace_ms = app->fake != NULL ? 0 : grace_ms,
+                                    .server = app->server,
+                                    .wake_namespace = wake_namespace(daemon),
+                                    .instance = "milligpud"};
+    app_open(app, app->settings, &edges, &daemon->parts);
     app->rights = rights_new(app, &daemon->watch_ops);
-    daemon->webhooks = webhooks_new(app);
 }
 
 /* "127.0.0.1:0" with the port that was bound. */
@@ -476,7 +432,7 @@ static struct http_rules webhook_rules(struct daemon *daemon)
         .dropped = dropped,
     };
 
-    must(daemon->webhooks != NULL);
+    must(daemon->parts.webhooks != NULL);
     ports_limits(&rules, settings->webhook_connections);
     return rules;
 }
@@ -601,7 +557,7 @@ static int start_threads(struct daemon *daemon, struct err *err)
 
 static int start(struct daemon *daemon, struct err *err)
 {
-    must(daemon->writer == NULL);
+    must(daemon->parts.writer == NULL);
 
     struct app *app = &daemon->app;
     int rc = open_store(daemon, err);
@@ -613,7 +569,7 @@ static int start(struct daemon *daemon, struct err *err)
     if (rc < 0)
         return rc;
     make_parts(daemon);
-    if ((rc = writer_load(daemon->writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
+    if ((rc = writer_load(daemon->parts.writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
         (rc = write_ports(daemon, err)) < 0)
         return rc;
     log_write(LOG_INFO, "started", log_str("server", app->server),
@@ -745,20 +701,6 @@ static void stop_threads(struct daemon *daemon)
     join(&daemon->verifier_runs, daemon->verifier_thread);
 }
 
-static void empty_queue(struct queue *queue)
-{
-    void *item;
-
-    if (queue == NULL)
-        return;
-    while (queue_take(queue, &item, 1, 0) == 1) {
-        struct message *message = item;
-        message->reply.to = NULL;
-        message_free(message);
-    }
-    queue_free(queue);
-}
-
 static void drop_ops(struct kube_ops *ops)
 {
     must(ops != NULL);
@@ -776,18 +718,8 @@ static void stop(struct daemon *daemon)
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
         http_stop(daemon->port[i]);
-    cluster_identity_free(daemon->identity);
-    informer_free(daemon->informer);
     rights_free(app->rights);
-    outbox_free(app->outbox);
-    writer_free(daemon->writer);
-    verifier_free(app->verifier);
-    command_trace_free(app->command_trace);
-    webhooks_free(daemon->webhooks);
-    empty_queue(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(app, &daemon->parts);
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);
     kube_config_free(daemon->config);
@@ -861,7 +793,6 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     daemon->app.set = set;
     daemon->app.settings = settings_get(set);
     clock_real(&daemon->app.clock);
-    fill_rules(&daemon->app);
     set_log(daemon->app.settings);
     keep_memory(daemon->app.settings);
     (void)sigemptyset(&signals);
