@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "milligpu/json.h"
+#include "milligpu/limits.h"
 #include "milligpu/map.h"
 
 /* Below this many keys comparing each with each is cheaper than hashing. */
@@ -29,7 +30,25 @@ struct doc *doc_new(struct arena *arena, enum doc_kind kind)
     struct doc *doc = arena_alloc(arena, sizeof *doc);
     doc->kind = kind;
     doc->text = TEXT("");
+    doc->shown = "";
     return doc;
+}
+
+/* What comes from elsewhere may hold anything, and a terminal would obey it. */
+static const char *show(struct arena *arena, struct text kept)
+{
+    CLEANUP(strbuf_done) struct strbuf shown;
+    size_t plain = 0;
+
+    must(kept.at[kept.len] == '\0');
+    strbuf_init(&shown);
+    while (kept.at[plain] >= ' ' && kept.at[plain] <= '~')
+        plain++;
+    if (plain == kept.len)
+        return kept.at;
+    strbuf_shown(&shown, kept);
+    const struct text text = {shown.data, shown.len};
+    return text_eq(text, kept) ? kept.at : arena_copy(arena, text);
 }
 
 struct doc *doc_new_str(struct arena *arena, struct text text)
@@ -37,6 +56,7 @@ struct doc *doc_new_str(struct arena *arena, struct text text)
     must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_STRING);
     doc->text = (struct text){arena_copy(arena, text), text.len};
+    doc->shown = show(arena, doc->text);
     return doc;
 }
 
@@ -256,6 +276,26 @@ const char *doc_str(const struct doc *doc, const char *path)
     return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at : "";
 }
 
+const char *doc_shown(const struct doc *doc, const char *path)
+{
+    const struct doc *found = doc_at(doc, path);
+    return found != NULL && found->kind == DOC_STRING ? found->shown : "";
+}
+
+int64_t doc_int(const struct doc *doc, const char *path)
+{
+    const struct doc *found = doc_at(doc, path);
+    return found != NULL && found->kind == DOC_NUMBER
+               ? (int64_t)strtoll(found->text.at, NULL, 10) /* saturates */
+               : 0;
+}
+
+bool doc_true(const struct doc *doc, const char *path)
+{
+    const struct doc *found = doc_at(doc, path);
+    return found != NULL && found->kind == DOC_BOOL && text_is(found->text, "true");
+}
+
 bool doc_has_nul(const struct doc *doc)
 {
     must(doc->text.at != NULL);
@@ -271,6 +311,7 @@ struct doc *doc_copy(struct arena *arena, const struct doc *doc)
     copy->line = doc->line;
     copy->key = doc->key;
     copy->text = doc->text;
+    copy->shown = doc->shown;
     for (const struct doc *at = doc->first; at != NULL; at = at->next)
         doc_append(copy, doc_copy(arena, at));
     must(copy->count == doc->count);
@@ -381,8 +422,47 @@ bool doc_equal(const struct doc *a, const struct doc *b)
     return true;
 }
 
-void doc_write(struct strbuf *out, const struct doc *doc)
+/* ---- writing JSON ---- */
+
+enum { ON_ONE_LINE = -1 };
+
+static void new_line(struct strbuf *out, int level)
 {
+    must(level >= ON_ONE_LINE);
+    if (level == ON_ONE_LINE)
+        return;
+    strbuf_char(out, '\n');
+    for (int i = 0; i < level; i++)
+        strbuf_str(out, "  ");
+}
+
+static void write_value(struct strbuf *out, const struct doc *doc, int level);
+
+static void write_children(struct strbuf *out, const struct doc *doc, int level)
+{
+    const bool object = doc->kind == DOC_OBJECT;
+    const int inner = level == ON_ONE_LINE ? ON_ONE_LINE : level + 1;
+
+    must(object || doc->kind == DOC_ARRAY);
+    strbuf_char(out, object ? '{' : '[');
+    doc_each (child, doc) {
+        new_line(out, inner);
+        if (object) {
+            strbuf_json(out, child->key);
+            strbuf_str(out, level == ON_ONE_LINE ? ":" : ": ");
+        }
+        write_value(out, child, inner);
+        if (child->next != NULL)
+            strbuf_char(out, ',');
+    }
+    if (doc->count > 0)
+        new_line(out, level);
+    strbuf_char(out, object ? '}' : ']');
+}
+
+static void write_value(struct strbuf *out, const struct doc *doc, int level)
+{
+    must(level <= JSON_DEPTH_MAX);
     switch (doc->kind) {
     case DOC_NULL:
         strbuf_str(out, "null");
@@ -397,17 +477,19 @@ void doc_write(struct strbuf *out, const struct doc *doc)
         return;
     case DOC_ARRAY:
     case DOC_OBJECT:
-        break;
+        write_children(out, doc, level);
     }
-    strbuf_char(out, doc->kind == DOC_ARRAY ? '[' : '{');
-    for (const struct doc *at = doc->first; at != NULL; at = at->next) {
-        if (at != doc->first)
-            strbuf_char(out, ',');
-        if (doc->kind == DOC_OBJECT) {
-            strbuf_json(out, at->key);
-            strbuf_char(out, ':');
-        }
-        doc_write(out, at);
-    }
-    strbuf_char(out, doc->kind == DOC_ARRAY ? ']' : '}');
+}
+
+void doc_write(struct strbuf *out, const struct doc *doc)
+{
+    must(doc != NULL);
+    write_value(out, doc, ON_ONE_LINE);
+}
+
+void doc_write_pretty(struct strbuf *out, const struct doc *doc)
+{
+    must(doc != NULL);
+    write_value(out, doc, 0);
+    strbuf_char(out, '\n');
 }

@@ -89,17 +89,58 @@ static bool is_number(struct text text)
     return *at == '\0';
 }
 
-static enum doc_kind resolve(struct text text)
+/*
+ * Words are what they are to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
+ * sigs.k8s.io/yaml: null and the bools of YAML 1.1.  For a bool *out is its word in JSON.
+ */
+static enum doc_kind resolve(struct text text, struct text *out)
 {
-    must(text.at != NULL);
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
-    static const char *const yes_no[] = {"true", "false"};
+    static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes", "YES",
+                                      "on",   "On",   "ON",   "y",   "Y"};
+    static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
+                                     "off",   "Off",   "OFF",   "n",  "N"};
 
+    must(text.at != NULL);
+    *out = text;
+    if (text.len > strlen("false"))
+        return is_number(text) ? DOC_NUMBER : DOC_STRING;
     if (one_of(text, nothing, ARRAY_LEN(nothing)))
         return DOC_NULL;
-    if (one_of(text, yes_no, ARRAY_LEN(yes_no)))
+    if (one_of(text, yes, ARRAY_LEN(yes))) {
+        *out = TEXT("true");
         return DOC_BOOL;
+    }
+    if (one_of(text, no, ARRAY_LEN(no))) {
+        *out = TEXT("false");
+        return DOC_BOOL;
+    }
     return is_number(text) ? DOC_NUMBER : DOC_STRING;
+}
+
+/* A tag that names a kind decides it, but the word must be of that kind; with others it is text. */
+static int load_tagged(struct loading *in, const yaml_event_t *event, struct doc *doc)
+{
+    static const struct {
+        const char *tag;
+        enum doc_kind kind;
+    } known[] = {{YAML_NULL_TAG, DOC_NULL},
+                 {YAML_BOOL_TAG, DOC_BOOL},
+                 {YAML_INT_TAG, DOC_NUMBER},
+                 {YAML_FLOAT_TAG, DOC_NUMBER}};
+    const char *tag = (const char *)event->data.scalar.tag;
+
+    must(doc->kind == DOC_STRING);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(tag, known[i].tag) != 0)
+            continue;
+        doc->kind = resolve(doc->text, &doc->text);
+        if (doc->kind != known[i].kind)
+            return err_set(in->err, ERR_INVALID, "line %u: \"%.100s\" is tagged !!%s, but is %s",
+                           line_of(event->start_mark), doc->shown, strrchr(tag, ':') + 1,
+                           doc_kind_name(doc->kind));
+    }
+    return 0;
 }
 
 static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc **out)
@@ -110,7 +151,9 @@ static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc
     must(event->type == YAML_SCALAR_EVENT);
     *out = doc_new_str(in->arena, text);
     if (event->data.scalar.plain_implicit)
-        (*out)->kind = resolve((*out)->text);
+        (*out)->kind = resolve((*out)->text, &(*out)->text);
+    else if (event->data.scalar.tag != NULL)
+        return load_tagged(in, event, *out);
     return 0;
 }
 
@@ -270,4 +313,128 @@ int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, str
     if (rc == 0)
         *out = documents;
     return rc;
+}
+
+/* ---- writing ---- */
+
+static int append_bytes(void *user, unsigned char *bytes, size_t count)
+{
+    must(user != NULL);
+    strbuf_add(user, bytes, count);
+    return 1;
+}
+
+/* An emitter fails on what is no UTF-8 and without memory. */
+static void emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
+{
+    must(made);
+    must(yaml_emitter_emit(emitter, event) != 0);
+}
+
+static bool needs_quotes(struct text text)
+{
+    struct text ignored;
+
+    /* To other readers 0x1f and 12:30 are numbers, 2026-01-02 is a time. */
+    must(text.at != NULL);
+    return resolve(text, &ignored) != DOC_STRING || strchr("0123456789.+-", text.at[0]) != NULL;
+}
+
+static bool scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
+{
+    yaml_char_t *bytes;
+
+    must(text.len <= INT32_MAX);
+    memcpy(&bytes, &text.at, sizeof bytes); /* libyaml copies, but wants it without const */
+    return yaml_scalar_event_initialize(event, NULL, NULL, bytes, (int)text.len, 1, 1, style) != 0;
+}
+
+static void emit_string(yaml_emitter_t *emitter, struct text text, const char *shown)
+{
+    const yaml_scalar_style_t style =
+        needs_quotes(text) ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;
+    yaml_event_t event;
+
+    /* No UTF-8 is what a caller put in: the name of a file, say. */
+    const bool made = scalar(&event, text, style) || scalar(&event, text_of(shown), style);
+    emit(emitter, &event, made);
+}
+
+static void emit_value(yaml_emitter_t *emitter, const struct doc *doc)
+{
+    yaml_event_t event;
+
+    must(doc->text.at != NULL);
+    switch (doc->kind) {
+    case DOC_NULL:
+        emit(emitter, &event, scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
+        return;
+    case DOC_BOOL:
+    case DOC_NUMBER:
+        emit(emitter, &event, scalar(&event, doc->text, YAML_PLAIN_SCALAR_STYLE));
+        return;
+    case DOC_STRING:
+        emit_string(emitter, doc->text, doc->shown);
+        return;
+    case DOC_ARRAY:
+        emit(emitter, &event,
+             yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_SEQUENCE_STYLE));
+        doc_each (child, doc)
+            emit_value(emitter, child);
+        emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
+        return;
+    case DOC_OBJECT:
+        emit(emitter, &event,
+             yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_MAPPING_STYLE));
+        doc_each (child, doc) {
+            emit_string(emitter, child->key, "");
+            emit_value(emitter, child);
+        }
+        emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
+    }
+}
+
+static void write_document(struct strbuf *out, const struct doc *doc, bool unicode)
+{
+    yaml_emitter_t emitter;
+    yaml_event_t event;
+
+    must(doc != NULL);
+    must(yaml_emitter_initialize(&emitter) != 0); /* fails without memory only */
+    yaml_emitter_set_output(&emitter, append_bytes, out);
+    yaml_emitter_set_unicode(&emitter, unicode);
+    yaml_emitter_set_width(&emitter, -1);
+    emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
+    emit(&emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
+    emit_value(&emitter, doc);
+    emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
+    emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
+    yaml_emitter_delete(&emitter);
+}
+
+/* Is anything in it that a terminal would obey, but for the ends of lines? */
+static bool is_odd(struct text text)
+{
+    for (size_t at = 0; at < text.len;) {
+        const size_t bytes = text_sequence(text, at);
+        must(bytes > 0);
+        if (text.at[at] != '\n' && text_odd(text, at, bytes) >= 0)
+            return true;
+        at += bytes;
+    }
+    return false;
+}
+
+/* libyaml takes what turns text around for printable: then all that is not ASCII is escaped. */
+void doc_write_yaml(struct strbuf *out, const struct doc *doc)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    write_document(&text, doc, true);
+    if (is_odd((struct text){text.data, text.len})) {
+        strbuf_reset(&text);
+        write_document(&text, doc, false);
+    }
+    strbuf_text(out, (struct text){text.data, text.len});
 }

@@ -1,6 +1,7 @@
 /*
- * A document is what it was after it was written and read again; read as YAML, where that can be
- * read too, it is the same; and a merge patch does what RFC 7396 says, told by jansson.
+ * A document is what it was after it was written, in each of three ways, and read again; read as
+ * YAML, where that can be read too, it is the same; and a merge patch does what RFC 7396 says, told
+ * by jansson.
  */
 #include <string.h>
 
@@ -32,6 +33,23 @@ static void write_and_read(const struct doc *doc, struct arena *arena)
     doc_write(&twice, again);
     must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
     must(doc_equal(doc, doc_copy(arena, doc)));
+    strbuf_reset(&twice);
+    doc_write_pretty(&twice, doc);
+    again = read_json((struct text){twice.data, twice.len}, arena);
+    must(again != NULL && doc_equal(doc, again));
+}
+
+static void write_and_read_yaml(const struct doc *doc, struct arena *arena)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct doc *documents = NULL;
+    struct err err;
+    strbuf_init(&text);
+    doc_write_yaml(&text, doc);
+    const int rc = doc_parse_yaml((struct text){text.data, text.len}, arena, &documents, &err);
+    if (rc == -ERR_TOO_LARGE) /* a scalar is a level there */
+        return;
+    must(rc == 0 && documents->count == 1 && doc_equal(doc, documents->first));
 }
 
 /* JSON is nearly YAML: what both take, they take for the same. */
@@ -43,8 +61,10 @@ static void read_as_yaml(struct text bytes, const struct doc *json, struct arena
         must(strncmp(err.text, "line ", 5) == 0 || strncmp(err.text, "byte ", 5) == 0);
         return;
     }
-    for (const struct doc *at = documents->first; at != NULL; at = at->next)
+    for (const struct doc *at = documents->first; at != NULL; at = at->next) {
         write_and_read(at, arena);
+        write_and_read_yaml(at, arena);
+    }
     if (json != NULL)
         must(documents->count == 1 && doc_equal(json, documents->first));
 }
@@ -99,8 +119,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena_init(&arena);
     const struct doc *doc = read_json(bytes, &arena);
     heap_is_bounded(before, size);
-    if (doc != NULL)
+    if (doc != NULL) {
         write_and_read(doc, &arena);
+        write_and_read_yaml(doc, &arena);
+    }
     read_as_yaml(bytes, doc, &arena);
     patch(bytes, pieces_rest(&pieces), &arena);
     arena_done(&arena);

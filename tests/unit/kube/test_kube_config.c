@@ -115,11 +115,11 @@ static void another_context_can_be_named(void **state)
     struct fixture *fixture = *state;
     const struct text text =
         TEXT("contexts:\n- name: a\n  context: {cluster: x}\n- name: b\n"
-             "  context: {cluster: y}\nclusters:\n- name: x\n  cluster: {server: "
-             "\"http://x\"}\n- name: y\n  cluster: {server: \"http://y\"}\n");
+             "  context: {cluster: z}\nclusters:\n- name: x\n  cluster: {server: "
+             "\"http://x\"}\n- name: z\n  cluster: {server: \"http://z\"}\n");
 
     assert_int_equal(kube_config_parse(text, "f", "b", &fixture->config, &fixture->err), 0);
-    assert_string_equal(kube_config_server(fixture->config), "http://y");
+    assert_string_equal(kube_config_server(fixture->config), "http://z");
     assert_string_equal(kube_config_namespace(fixture->config), "");
     assert_int_equal(take(fixture, 0), AUTH_READY);
     assert_null(fixture->auth.header);
