@@ -50,6 +50,13 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...) PRINTF_LI
 /* Put "fmt: " before the text that is there; returns -code. */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* What the call that wrote err has returned. */
+UNUSED static inline int err_same(const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    return -(int)err->code;
+}
+
 const char *err_name(enum err_code code);
 int err_status(enum err_code code);
 bool err_retry(enum err_code code);

@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "http": r"microhttpd\.h|gnutls/.*",
     "settings": r"yaml\.h",
     "daemon": r"seccomp\.h",
-    "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*|yaml\.h",
+    "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*",
 }
 
 # base, core and wire: language and memory, nothing that could do I/O, tell time or lock.

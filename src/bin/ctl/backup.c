@@ -57,7 +57,7 @@ static int download(struct ctl *ctl, const char *made, struct err *err)
     const char *base;
 
     if (ctl_base(ctl, &base, err) < 0)
-        return same_err(err);
+        return err_same(err);
     must(base != NULL);
     /* A ledger names pods and their owners: nobody else's to read. */
     const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);

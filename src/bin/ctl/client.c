@@ -210,14 +210,14 @@ static enum err_code code_of(long status)
 int client_problem(long status, struct text body, struct err *err)
 {
     struct arena arena;
-    struct value *problem = NULL;
+    struct doc *problem = NULL;
     struct err ignored;
 
     arena_init(&arena);
-    const bool json = value_parse_json(body, "problem", &arena, &problem, &ignored) == 0;
-    const char *detail = json ? value_str(problem, "detail") : "";
+    const bool json = doc_parse_json(body, "problem", &arena, &problem, &ignored) == 0;
+    const char *detail = json ? doc_shown(problem, "detail") : "";
     if (detail[0] == '\0' && json)
-        detail = value_str(problem, "title");
+        detail = doc_shown(problem, "title");
     const int found = detail[0] != '\0'
                           ? err_set(err, code_of(status), "%.450s", detail)
                           : err_set(err, code_of(status),
@@ -230,56 +230,53 @@ int client_problem(long status, struct text body, struct err *err)
 }
 
 int client_call(struct client *client, const struct call *call, struct arena *arena,
-                struct value **out, struct err *err)
+                struct doc **out, struct err *err)
 {
     long status;
 
     must(client->file == NULL);
     if (perform(client, call, &status, err) < 0)
-        return same_err(err);
+        return err_same(err);
     const struct text body = {client->body.data, client->body.len};
     if (!is_good(status))
         return client_problem(status, body, err);
-    /* Strings without escapes are borrowed from the bytes, which the next call overwrites. */
-    const struct text kept = {arena_copy(arena, body), body.len};
-    if (value_parse_json(kept, "answer", arena, out, err) < 0)
+    if (doc_parse_json(body, "answer", arena, out, err) < 0)
         return err_wrap(err, "%.200s%.200s", call->base, call->path);
     return 0;
 }
 
 /* --- lists --- */
 
-static int read_page(const struct value *page, const char *path, struct value *items,
-                     struct err *err)
+static int read_page(const struct doc *page, const char *path, struct doc *items, struct err *err)
 {
-    const struct value *found = value_get(page, "items");
+    const struct doc *found = doc_get(page, "items");
 
-    must(items->kind == VALUE_ARRAY);
-    if (found == NULL || found->kind != VALUE_ARRAY)
+    must(items->kind == DOC_ARRAY);
+    if (found == NULL || found->kind != DOC_ARRAY)
         return err_set(err, ERR_INTERNAL, "the answer to %.200s is no list: is this milligpud?",
                        path);
     /* The page's own array is not used again: its items may change their parent. */
-    for (struct value *item = found->first, *next; item != NULL; item = next) {
+    for (struct doc *item = found->first, *next; item != NULL; item = next) {
         next = item->next;
         item->next = NULL;
-        value_append(items, item);
+        doc_append(items, item);
     }
     return 0;
 }
 
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
-                struct value **out, struct err *err)
+                struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf target;
-    struct value *list = value_new(arena, VALUE_OBJECT);
-    struct value *items = value_new(arena, VALUE_ARRAY);
+    struct doc *list = doc_new(arena, DOC_OBJECT);
+    struct doc *items = doc_new(arena, DOC_ARRAY);
     const char *next = "";
 
     must(path[0] == '/');
     strbuf_init(&target);
-    value_set(arena, list, "items", items);
+    doc_set(arena, list, TEXT("items"), items);
     for (int page = 0; page < PAGES_MAX; page++) {
-        struct value *answer = NULL;
+        struct doc *answer = NULL;
         strbuf_reset(&target);
         strbuf_str(&target, path);
         url_query(&target, "limit", "1000");
@@ -287,8 +284,8 @@ int client_list(struct client *client, const char *base, const char *path, struc
         const struct call call = {.base = base, .method = "GET", .path = target.data};
         if (client_call(client, &call, arena, &answer, err) < 0 ||
             read_page(answer, path, items, err) < 0)
-            return same_err(err);
-        next = value_str(answer, "continue");
+            return err_same(err);
+        next = doc_str(answer, "continue");
         if (next[0] == '\0') {
             *out = list;
             return 0;

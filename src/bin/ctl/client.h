@@ -1,5 +1,5 @@
 /*
- * client - questions to milligpud, answers as values.
+ * client - questions to milligpud, answers as documents.
  *
  * One connection, kept.  Every call is bounded in time and size.  What the server refuses with
  * problem+json comes back as an err with that one sentence.
@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "value.h"
+#include "milligpu/doc.h"
 
 struct client;
 
@@ -28,10 +28,10 @@ struct call {
 
 /* The answer as JSON. */
 int client_call(struct client *client, const struct call *call, struct arena *arena,
-                struct value **out, struct err *err) MUST_USE;
+                struct doc **out, struct err *err) MUST_USE;
 /* All pages of a list in one: {"items":[...]}.  path may have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
-                struct value **out, struct err *err) MUST_USE;
+                struct doc **out, struct err *err) MUST_USE;
 /* The bytes of the answer into file. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err) MUST_USE;

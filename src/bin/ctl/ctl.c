@@ -115,7 +115,7 @@ struct client *ctl_client(struct ctl *ctl)
     return ctl->client;
 }
 
-int ctl_get(struct ctl *ctl, const char *path, struct value **out, struct err *err)
+int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err)
 {
     struct call call = {.method = "GET", .path = path};
 
@@ -124,7 +124,7 @@ int ctl_get(struct ctl *ctl, const char *path, struct value **out, struct err *e
     return status < 0 ? status : client_call(ctl_client(ctl), &call, &ctl->arena, out, err);
 }
 
-int ctl_list(struct ctl *ctl, const char *path, struct value **out, struct err *err)
+int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *err)
 {
     const char *base;
 
@@ -159,20 +159,20 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
 
 /* --- showing --- */
 
-static void write_document(struct ctl *ctl, const struct value *answer)
+static void write_document(struct ctl *ctl, const struct doc *answer)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(answer != NULL);
     strbuf_init(&text);
     if (ctl->format == FORMAT_JSON)
-        value_write_pretty(&text, answer);
+        doc_write_pretty(&text, answer);
     else
-        value_write_yaml(&text, answer);
+        doc_write_yaml(&text, answer);
     (void)fwrite(text.data, 1, text.len, ctl->screen.out); /* judged at the end */
 }
 
-bool ctl_document(struct ctl *ctl, const struct value *answer)
+bool ctl_document(struct ctl *ctl, const struct doc *answer)
 {
     must(answer != NULL);
     if (ctl->format != FORMAT_JSON && ctl->format != FORMAT_YAML)
@@ -181,38 +181,36 @@ bool ctl_document(struct ctl *ctl, const struct value *answer)
     return true;
 }
 
-static void write_names(struct ctl *ctl, const struct value *items, const struct list_view *view)
+static void write_names(struct ctl *ctl, const struct doc *items, const struct list_view *view)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(view->name != NULL);
     strbuf_init(&text);
-    value_each(item, items)
-    {
+    doc_each (item, items) {
         view->name(&text, item);
         strbuf_char(&text, '\n');
     }
     (void)fputs(text.data, ctl->screen.out); /* judged at the end */
 }
 
-int ctl_show_rows(struct ctl *ctl, const struct value *items, const struct list_view *view)
+int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view)
 {
     CLEANUP(table_done) struct table table;
     struct err err;
 
     must(view->row != NULL);
     table_init(&table, &ctl->screen, &ctl->arena, view->column, view->columns);
-    value_each(item, items)
-    {
+    doc_each (item, items) {
         view->row(&table, item);
         must(table.cells % view->columns == 0);
     }
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
-int ctl_show_list(struct ctl *ctl, const struct value *answer, const struct list_view *view)
+int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view)
 {
-    const struct value *items = value_get(answer, "items");
+    const struct doc *items = doc_get(answer, "items");
 
     must(view->columns > 0);
     if (ctl_document(ctl, answer))

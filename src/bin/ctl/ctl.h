@@ -48,8 +48,8 @@ int ctl_fail(struct ctl *ctl, const struct err *err);
 /* The same with a hint at --help; returns CTL_USAGE. */
 int ctl_misused(struct ctl *ctl, const struct err *err);
 
-int ctl_get(struct ctl *ctl, const char *path, struct value **out, struct err *err) MUST_USE;
-int ctl_list(struct ctl *ctl, const char *path, struct value **out, struct err *err) MUST_USE;
+int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
+int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
 /* The admin listener, found once: --server, --port-file, MILLIGPU_SERVER, kubectl, the default. */
 int ctl_base(struct ctl *ctl, const char **out, struct err *err) MUST_USE;
 /* The line of that name in --port-file; NULL without that option. */
@@ -57,7 +57,7 @@ int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct er
 struct client *ctl_client(struct ctl *ctl);
 
 /* -o json and yaml: writes answer and returns true. */
-bool ctl_document(struct ctl *ctl, const struct value *answer);
+bool ctl_document(struct ctl *ctl, const struct doc *answer);
 
 /* NAMESPACE/NAME, or NAME in -n or default.  Borrowed from the arena. */
 struct pod_name {
@@ -71,26 +71,26 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
 struct list_view {
     const struct column *column;
     size_t columns;
-    void (*row)(struct table *table, const struct value *item);
-    void (*name)(struct strbuf *out, const struct value *item);
+    void (*row)(struct table *table, const struct doc *item);
+    void (*name)(struct strbuf *out, const struct doc *item);
     const char *none; /* said on standard error when there is nothing */
 };
 /* In whatever format was asked for.  answer has items.  Returns the exit status. */
-int ctl_show_list(struct ctl *ctl, const struct value *answer, const struct list_view *view);
+int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view);
 /* Only the table; items is an array, or NULL. */
-int ctl_show_rows(struct ctl *ctl, const struct value *items, const struct list_view *view);
+int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view);
 
 /* What each command shows of an answer; returns the exit status. */
-int show_top(struct ctl *ctl, const struct value *nodes, const struct value *summary);
-int show_nodes(struct ctl *ctl, const struct value *nodes);
-int show_node(struct ctl *ctl, const struct value *node);
-int show_allocations(struct ctl *ctl, const struct value *list);
-int show_pod(struct ctl *ctl, const struct value *pod);
-int show_waiting(struct ctl *ctl, const struct value *list);
-int show_history(struct ctl *ctl, const struct value *list);
-int show_summary(struct ctl *ctl, const struct value *summary);
-int show_drift(struct ctl *ctl, const struct value *list);
-int show_doctor(struct ctl *ctl, const struct value *doctor);
+int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary);
+int show_nodes(struct ctl *ctl, const struct doc *nodes);
+int show_node(struct ctl *ctl, const struct doc *node);
+int show_allocations(struct ctl *ctl, const struct doc *list);
+int show_pod(struct ctl *ctl, const struct doc *pod);
+int show_waiting(struct ctl *ctl, const struct doc *list);
+int show_history(struct ctl *ctl, const struct doc *list);
+int show_summary(struct ctl *ctl, const struct doc *summary);
+int show_drift(struct ctl *ctl, const struct doc *list);
+int show_doctor(struct ctl *ctl, const struct doc *doctor);
 
 /* NAME: text, under each other. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -99,6 +99,6 @@ void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_L
 void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
 
 /* "300 on 0, 300 on 1": charges with the index of their GPU. */
-void put_charges(struct strbuf *out, const struct value *allocation);
+void put_charges(struct strbuf *out, const struct doc *allocation);
 
 #endif

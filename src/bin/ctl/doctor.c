@@ -22,35 +22,34 @@ static struct look look_of(const struct screen *screen, const char *status)
     return (struct look){"FAILED", screen->colors ? "\033[31m" : ""};
 }
 
-static void put_check(const struct ctl *ctl, const struct value *check)
+static void put_check(const struct ctl *ctl, const struct doc *check)
 {
     FILE *out = ctl->screen.out;
-    const struct look look = look_of(&ctl->screen, value_str(check, "status"));
-    const char *fix = value_str(check, "fix");
+    const struct look look = look_of(&ctl->screen, doc_shown(check, "status"));
+    const char *fix = doc_shown(check, "fix");
 
     must(check != NULL);
     (void)fprintf(out, "%s%-7s%s  %-10s  ", look.color, look.word,
-                  look.color[0] != '\0' ? "\033[0m" : "", value_str(check, "name"));
-    (void)fputs(value_str(check, "text"), out);
+                  look.color[0] != '\0' ? "\033[0m" : "", doc_shown(check, "name"));
+    (void)fputs(doc_shown(check, "text"), out);
     if (fix[0] != '\0')
         (void)fprintf(out, "\n%21sdo: %s", "", fix);
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 
-int show_doctor(struct ctl *ctl, const struct value *doctor)
+int show_doctor(struct ctl *ctl, const struct doc *doctor)
 {
-    const struct value *checks = value_get(doctor, "checks");
+    const struct doc *checks = doc_get(doctor, "checks");
     bool failed = checks == NULL || checks->count == 0;
     const bool document = ctl_document(ctl, doctor);
 
     must(doctor != NULL);
-    value_each(check, checks)
-    {
-        if (strcmp(value_str(check, "status"), "ok") != 0 &&
-            strcmp(value_str(check, "status"), "warning") != 0)
+    doc_each (check, checks) {
+        if (strcmp(doc_shown(check, "status"), "ok") != 0 &&
+            strcmp(doc_shown(check, "status"), "warning") != 0)
             failed = true;
         if (ctl->format == FORMAT_NAME)
-            (void)fprintf(ctl->screen.out, "check/%s\n", value_str(check, "name"));
+            (void)fprintf(ctl->screen.out, "check/%s\n", doc_shown(check, "name"));
         else if (!document)
             put_check(ctl, check);
     }
@@ -58,26 +57,26 @@ int show_doctor(struct ctl *ctl, const struct value *doctor)
 }
 
 /* Nobody answers: that, too, is a finding, and the first one to mend. */
-static struct value *not_reached(struct ctl *ctl, const struct err *err)
+static struct doc *not_reached(struct ctl *ctl, const struct err *err)
 {
-    struct value *doctor = value_new(&ctl->arena, VALUE_OBJECT);
-    struct value *checks = value_new(&ctl->arena, VALUE_ARRAY);
-    struct value *check = value_new(&ctl->arena, VALUE_OBJECT);
+    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
+    struct doc *checks = doc_new(&ctl->arena, DOC_ARRAY);
+    struct doc *check = doc_new(&ctl->arena, DOC_OBJECT);
 
     must(err->text[0] != '\0');
-    value_set_str(&ctl->arena, check, "name", "daemon");
-    value_set_str(&ctl->arena, check, "status", "failed");
-    value_set_str(&ctl->arena, check, "text", err->text);
-    value_set_str(&ctl->arena, check, "fix",
-                  "start milligpud, or say where its admin listener is: --server ADDRESS");
-    value_append(checks, check);
-    value_set(&ctl->arena, doctor, "checks", checks);
+    doc_set_str(&ctl->arena, check, "name", "daemon");
+    doc_set_str(&ctl->arena, check, "status", "failed");
+    doc_set_str(&ctl->arena, check, "text", err->text);
+    doc_set_str(&ctl->arena, check, "fix",
+                "start milligpud, or say where its admin listener is: --server ADDRESS");
+    doc_append(checks, check);
+    doc_set(&ctl->arena, doctor, TEXT("checks"), checks);
     return doctor;
 }
 
 int command_doctor(struct ctl *ctl)
 {
-    struct value *doctor;
+    struct doc *doctor;
     struct err err;
 
     must(ctl->options.command != NULL);

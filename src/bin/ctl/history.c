@@ -51,7 +51,7 @@ struct question {
 };
 
 static int ask(const struct question *question, const char *key, const char *value,
-               struct value **out, struct err *err)
+               struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -63,32 +63,31 @@ static int ask(const struct question *question, const char *key, const char *val
     return ctl_list(question->ctl, path.data, out, err);
 }
 
-static int ask_for_pod(const struct question *question, struct value **out, struct err *err)
+static int ask_for_pod(const struct question *question, struct doc **out, struct err *err)
 {
     struct pod_name pod;
 
     must(question->argument != NULL);
     if (ctl_pod_name(question->ctl, question->argument, &pod, err) < 0)
-        return same_err(err);
+        return err_same(err);
     return ask(question, "pod",
                arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out, err);
 }
 
-static bool is_empty(const struct value *list)
+static bool is_empty(const struct doc *list)
 {
-    const struct value *items = value_get(list, "items");
+    const struct doc *items = doc_get(list, "items");
 
     must(list != NULL);
     return items == NULL || items->count == 0;
 }
 
-static bool node_has(const struct value *node, const char *gpu)
+static bool node_has(const struct doc *node, const char *gpu)
 {
     must(gpu != NULL);
-    value_each(item, value_get(node, "gpus"))
-    {
-        const char *id = value_str(item, "id");
-        const char *name = value_str(node, "name");
+    doc_each (item, doc_get(node, "gpus")) {
+        const char *id = doc_shown(item, "id");
+        const char *name = doc_shown(node, "name");
         const size_t length = strlen(name);
         if (strcmp(id, gpu) == 0 || (strncmp(gpu, name, length) == 0 && gpu[length] == '/' &&
                                      strcmp(gpu + length + 1, id) == 0))
@@ -102,14 +101,15 @@ static bool exists(const struct question *question, bool as_gpu, bool as_pod)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name pod;
-    struct value *found;
+    struct doc *found;
     struct err ignored;
 
     must(as_gpu || as_pod);
     strbuf_init(&path);
     if (as_gpu && ctl_list(question->ctl, "/api/v1/nodes", &found, &ignored) == 0)
-        value_each(node,
-                   value_get(found, "items")) if (node_has(node, question->argument)) return true;
+        doc_each (node, doc_get(found, "items"))
+            if (node_has(node, question->argument))
+                return true;
     if (!as_pod || ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
         return false;
     strbuf_str(&path, "/api/v1/pods/");
@@ -120,7 +120,7 @@ static bool exists(const struct question *question, bool as_gpu, bool as_pod)
 }
 
 /* As a GPU first, then as a pod, unless one of them was said. */
-static int find(const struct question *question, struct value **out, struct err *err)
+static int find(const struct question *question, struct doc **out, struct err *err)
 {
     const char *const *given = question->ctl->options.given;
     const bool as_gpu = given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL;
@@ -131,7 +131,7 @@ static int find(const struct question *question, struct value **out, struct err 
     must(as_gpu || as_pod || given[OPTION_namespace] != NULL);
     if (as_gpu || !as_pod) {
         if (ask(question, "gpu", question->argument, out, err) < 0)
-            return same_err(err);
+            return err_same(err);
         if (!is_empty(*out) || !as_pod)
             return 0;
     }
@@ -146,7 +146,7 @@ int command_history(struct ctl *ctl)
     const char *const *given = ctl->options.given;
     struct question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
     char at[AGE_BYTES + 32];
-    struct value *list = NULL;
+    struct doc *list = NULL;
     struct err err;
 
     must(ctl->options.arguments == 1);

@@ -9,62 +9,62 @@
 
 /* --- pieces --- */
 
-void put_charges(struct strbuf *out, const struct value *allocation)
+void put_charges(struct strbuf *out, const struct doc *allocation)
 {
     bool first = true;
 
     must(out != NULL);
-    value_each(charge, value_get(allocation, "charges"))
-    {
+    doc_each (charge, doc_get(allocation, "charges")) {
         strbuf_str(out, first ? "" : ",");
-        if (value_get(charge, "index") != NULL)
-            strbuf_printf(out, "%lld", (long long)value_int(charge, "index"));
+        if (doc_get(charge, "index") != NULL)
+            strbuf_printf(out, "%lld", (long long)doc_int(charge, "index"));
         else
-            strbuf_str(out, value_str(charge, "gpu"));
-        strbuf_printf(out, ":%lld", (long long)value_int(charge, "milli"));
+            strbuf_str(out, doc_shown(charge, "gpu"));
+        strbuf_printf(out, ":%lld", (long long)doc_int(charge, "milli"));
         first = false;
     }
-    if (value_int(allocation, "unplacedMilli") > 0)
+    if (doc_int(allocation, "unplacedMilli") > 0)
         strbuf_printf(out, "%s?:%lld", first ? "" : ",",
-                      (long long)value_int(allocation, "unplacedMilli"));
+                      (long long)doc_int(allocation, "unplacedMilli"));
 }
 
-static int64_t sum_of(const struct value *allocation, const char *field)
+static int64_t sum_of(const struct doc *allocation, const char *field)
 {
     int64_t sum = 0;
 
     must(field[0] != '\0');
-    value_each(charge, value_get(allocation, "charges")) sum += value_int(charge, field);
+    doc_each (charge, doc_get(allocation, "charges"))
+        sum += doc_int(charge, field);
     return sum;
 }
 
-static void add_state(struct table *table, const struct value *item)
+static void add_state(struct table *table, const struct doc *item)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(table != NULL);
     strbuf_init(&text);
-    strbuf_str(&text, value_str(item, "state"));
-    if (value_true(item, "inDoubt"))
+    strbuf_str(&text, doc_shown(item, "state"));
+    if (doc_true(item, "inDoubt"))
         strbuf_str(&text, ",in-doubt");
-    if (value_true(item, "presumed"))
+    if (doc_true(item, "presumed"))
         strbuf_str(&text, ",presumed");
-    if (value_get(item, "terminatingSince") != NULL)
+    if (doc_get(item, "terminatingSince") != NULL)
         strbuf_str(&text, ",terminating");
     table_text(table, text.data);
 }
 
-static void add_pod(struct table *table, const struct value *item)
+static void add_pod(struct table *table, const struct doc *item)
 {
     must(item != NULL);
-    table_text(table, value_str(item, "namespace"));
-    table_text(table, value_str(item, "name"));
+    table_text(table, doc_shown(item, "namespace"));
+    table_text(table, doc_shown(item, "name"));
 }
 
-static void pod_name(struct strbuf *out, const struct value *item)
+static void pod_name(struct strbuf *out, const struct doc *item)
 {
     must(item != NULL);
-    strbuf_printf(out, "pod/%s/%s", value_str(item, "namespace"), value_str(item, "name"));
+    strbuf_printf(out, "pod/%s/%s", doc_shown(item, "namespace"), doc_shown(item, "name"));
 }
 
 /* Up to the second: what people compare with their own notes. */
@@ -79,18 +79,18 @@ static void add_time(struct table *table, const char *rfc3339)
         table_printf(table, "%.*sZ", (int)(dot - rfc3339), rfc3339);
 }
 
-static const char *since_of(const struct value *item)
+static const char *since_of(const struct doc *item)
 {
-    const char *reserved = value_str(item, "reservedAt");
+    const char *reserved = doc_shown(item, "reservedAt");
 
     must(item != NULL);
-    return reserved[0] != '\0' ? reserved : value_str(item, "boundAt");
+    return reserved[0] != '\0' ? reserved : doc_shown(item, "boundAt");
 }
 
 static int ask_and_show(struct ctl *ctl, const char *path,
-                        int (*show)(struct ctl *ctl, const struct value *list))
+                        int (*show)(struct ctl *ctl, const struct doc *list))
 {
-    struct value *list;
+    struct doc *list;
     struct err err;
 
     must(show != NULL);
@@ -117,37 +117,37 @@ static const struct column node_columns[] = {
     {"REASON", COLUMN_WIDE | COLUMN_WRAP},
 };
 
-static void node_row(struct table *table, const struct value *node)
+static void node_row(struct table *table, const struct doc *node)
 {
-    const struct value *gpus = value_get(node, "gpus");
-    const char *state = value_str(node, "state");
-    const bool cordoned = strcmp(state, "ok") == 0 && value_true(node, "cordoned");
+    const struct doc *gpus = doc_get(node, "gpus");
+    const char *state = doc_shown(node, "state");
+    const bool cordoned = strcmp(state, "ok") == 0 && doc_true(node, "cordoned");
 
     must(table->columns == ARRAY_LEN(node_columns));
-    table_text(table, value_str(node, "name"));
-    table_text(table, value_str(node, "model"));
+    table_text(table, doc_shown(node, "name"));
+    table_text(table, doc_shown(node, "model"));
     table_number(table, gpus != NULL ? gpus->count : 0);
-    table_number(table, value_int(node, "capacityMilli"));
-    table_number(table, value_int(node, "usedMilli"));
-    table_number(table, value_int(node, "reservedMilli"));
-    table_number(table, value_int(node, "freeMilli"));
-    table_number(table, value_int(node, "largestFreeMilli"));
-    table_number(table, value_int(node, "heldGpus"));
-    table_text(table, value_str(node, "source"));
-    table_text(table, value_str(node, "uid"));
+    table_number(table, doc_int(node, "capacityMilli"));
+    table_number(table, doc_int(node, "usedMilli"));
+    table_number(table, doc_int(node, "reservedMilli"));
+    table_number(table, doc_int(node, "freeMilli"));
+    table_number(table, doc_int(node, "largestFreeMilli"));
+    table_number(table, doc_int(node, "heldGpus"));
+    table_text(table, doc_shown(node, "source"));
+    table_text(table, doc_shown(node, "uid"));
     table_text(table, cordoned ? "cordoned" : state);
     if (cordoned || strcmp(state, "ok") != 0)
         table_color(table, "red");
-    table_text(table, value_str(node, "stateText"));
+    table_text(table, doc_shown(node, "stateText"));
 }
 
-static void node_name(struct strbuf *out, const struct value *node)
+static void node_name(struct strbuf *out, const struct doc *node)
 {
     must(node != NULL);
-    strbuf_printf(out, "node/%s", value_str(node, "name"));
+    strbuf_printf(out, "node/%s", doc_shown(node, "name"));
 }
 
-int show_nodes(struct ctl *ctl, const struct value *nodes)
+int show_nodes(struct ctl *ctl, const struct doc *nodes)
 {
     static const struct list_view view = {
         node_columns, ARRAY_LEN(node_columns), node_row, node_name, "no nodes: none shows GPUs",
@@ -177,7 +177,7 @@ static const struct column allocation_columns[] = {
     {"AGE", COLUMN_RIGHT},
 };
 
-static void allocation_row(struct table *table, const struct value *item)
+static void allocation_row(struct table *table, const struct doc *item)
 {
     CLEANUP(strbuf_done) struct strbuf charges;
 
@@ -185,17 +185,17 @@ static void allocation_row(struct table *table, const struct value *item)
     strbuf_init(&charges);
     put_charges(&charges, item);
     add_pod(table, item);
-    table_text(table, value_str(item, "node"));
+    table_text(table, doc_shown(item, "node"));
     table_text(table, charges.data);
-    table_number(table, sum_of(item, "milli") + value_int(item, "unplacedMilli"));
+    table_number(table, sum_of(item, "milli") + doc_int(item, "unplacedMilli"));
     table_number(table, sum_of(item, "mib"));
-    table_text(table, value_str(item, "origin"));
-    table_text(table, value_str(item, "uid"));
+    table_text(table, doc_shown(item, "origin"));
+    table_text(table, doc_shown(item, "uid"));
     add_state(table, item);
     table_age(table, since_of(item));
 }
 
-int show_allocations(struct ctl *ctl, const struct value *list)
+int show_allocations(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
         allocation_columns,
@@ -241,18 +241,18 @@ static const struct column waiting_columns[] = {
     {"REASON", COLUMN_WRAP}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT},
 };
 
-static void waiting_row(struct table *table, const struct value *item)
+static void waiting_row(struct table *table, const struct doc *item)
 {
     must(table->columns == ARRAY_LEN(waiting_columns));
     add_pod(table, item);
-    table_text(table, value_str(item, "request"));
-    table_number(table, value_int(item, "asks"));
-    table_text(table, value_str(item, "text"));
-    table_text(table, value_str(item, "uid"));
-    table_age(table, value_str(item, "since"));
+    table_text(table, doc_shown(item, "request"));
+    table_number(table, doc_int(item, "asks"));
+    table_text(table, doc_shown(item, "text"));
+    table_text(table, doc_shown(item, "uid"));
+    table_age(table, doc_shown(item, "since"));
 }
 
-int show_waiting(struct ctl *ctl, const struct value *list)
+int show_waiting(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
         waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
@@ -273,29 +273,29 @@ static const struct column drift_columns[] = {
     {"KIND", 0}, {"NODE", 0}, {"GPU", 0}, {"POD", 0}, {"WHAT", COLUMN_WRAP}, {"AGE", COLUMN_RIGHT},
 };
 
-static void drift_row(struct table *table, const struct value *item)
+static void drift_row(struct table *table, const struct doc *item)
 {
-    const char *name = value_str(item, "name");
+    const char *name = doc_shown(item, "name");
 
     must(table->columns == ARRAY_LEN(drift_columns));
-    table_text(table, value_str(item, "kind"));
-    table_text(table, value_str(item, "node"));
-    table_text(table, value_str(item, "gpu"));
+    table_text(table, doc_shown(item, "kind"));
+    table_text(table, doc_shown(item, "node"));
+    table_text(table, doc_shown(item, "gpu"));
     if (name[0] != '\0')
-        table_printf(table, "%s/%s", value_str(item, "namespace"), name);
+        table_printf(table, "%s/%s", doc_shown(item, "namespace"), name);
     else
         table_text(table, "");
-    table_text(table, value_str(item, "text"));
-    table_age(table, value_str(item, "since"));
+    table_text(table, doc_shown(item, "text"));
+    table_age(table, doc_shown(item, "since"));
 }
 
-static void drift_name(struct strbuf *out, const struct value *item)
+static void drift_name(struct strbuf *out, const struct doc *item)
 {
     must(item != NULL);
-    strbuf_printf(out, "%s/%s", value_str(item, "kind"), value_str(item, "node"));
+    strbuf_printf(out, "%s/%s", doc_shown(item, "kind"), doc_shown(item, "node"));
 }
 
-int show_drift(struct ctl *ctl, const struct value *list)
+int show_drift(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
         drift_columns,
@@ -331,23 +331,23 @@ static const struct column history_columns[] = {
     {"AGE", COLUMN_RIGHT},
 };
 
-static void history_row(struct table *table, const struct value *item)
+static void history_row(struct table *table, const struct doc *item)
 {
     must(table->columns == ARRAY_LEN(history_columns));
     add_pod(table, item);
-    table_text(table, value_str(item, "node"));
-    table_text(table, value_str(item, "gpu"));
-    table_number(table, value_int(item, "milli"));
-    table_number(table, value_int(item, "mib"));
+    table_text(table, doc_shown(item, "node"));
+    table_text(table, doc_shown(item, "gpu"));
+    table_number(table, doc_int(item, "milli"));
+    table_number(table, doc_int(item, "mib"));
     add_state(table, item);
     add_time(table, since_of(item));
-    add_time(table, value_str(item, "releasedAt"));
-    table_text(table, value_str(item, "uid"));
-    table_text(table, value_str(item, "nodeUid"));
+    add_time(table, doc_shown(item, "releasedAt"));
+    table_text(table, doc_shown(item, "uid"));
+    table_text(table, doc_shown(item, "nodeUid"));
     table_age(table, since_of(item));
 }
 
-int show_history(struct ctl *ctl, const struct value *list)
+int show_history(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
         history_columns, ARRAY_LEN(history_columns),           history_row,

@@ -5,55 +5,54 @@
 
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
-static int take_pod(struct manifest *manifest, struct value *pod, const char *file, struct err *err)
+static int take_pod(struct manifest *manifest, struct doc *pod, const char *file, struct err *err)
 {
     struct arena *arena = manifest->arena;
-    const char *name = value_str(pod, "metadata.name");
+    const char *name = doc_shown(pod, "metadata.name");
 
-    must(pod->kind == VALUE_OBJECT);
+    must(pod->kind == DOC_OBJECT);
     if (name[0] == '\0')
         return err_set(err, ERR_INVALID, "%.200s: a Pod has no metadata.name", file);
-    if (value_at(pod, "spec") == NULL)
+    if (doc_at(pod, "spec") == NULL)
         return err_set(err, ERR_INVALID, "%.200s: Pod %.253s has no spec", file, name);
-    for (struct value *child = pod->first; child != NULL; child = child->next)
-        if (text_is(child->key, "metadata") && value_str(pod, "metadata.namespace")[0] == '\0')
-            value_set_str(arena, child, "namespace", manifest->namespace);
-    value_append(manifest->pods, pod);
+    if (doc_str(pod, "metadata.namespace")[0] == '\0')
+        doc_set_str(arena, doc_get(pod, "metadata"), "namespace", manifest->namespace);
+    doc_append(manifest->pods, pod);
     return 0;
 }
 
-static int take(struct manifest *manifest, struct value *object, const char *implied,
+static int take(struct manifest *manifest, struct doc *object, const char *implied,
                 const char *file, struct err *err);
 
-static int take_items(struct manifest *manifest, const struct value *list, const char *implied,
+static int take_items(struct manifest *manifest, const struct doc *list, const char *implied,
                       const char *file, struct err *err)
 {
-    const struct value *items = value_get(list, "items");
+    const struct doc *items = doc_get(list, "items");
 
     must(implied != NULL);
-    if (items != NULL && items->kind != VALUE_ARRAY)
+    if (items != NULL && items->kind != DOC_ARRAY)
         return err_set(err, ERR_INVALID, "%.200s: the items of a List are an array", file);
-    struct value *item = items != NULL ? items->first : NULL;
+    struct doc *item = items != NULL ? items->first : NULL;
     while (item != NULL) {
-        struct value *next = item->next;
+        struct doc *next = item->next;
         item->next = NULL; /* it moves to another array; this one is not used again */
         if (take(manifest, item, implied, file, err) < 0)
-            return same_err(err);
+            return err_same(err);
         item = next;
     }
     return 0;
 }
 
 /* implied: the kind of an item that says none, in a PodList. */
-static int take(struct manifest *manifest, struct value *object, const char *implied,
+static int take(struct manifest *manifest, struct doc *object, const char *implied,
                 const char *file, struct err *err)
 {
-    const char *kind = value_str(object, "kind");
+    const char *kind = doc_shown(object, "kind");
 
     must(object->next == NULL);
-    if (object->kind == VALUE_NULL)
+    if (object->kind == DOC_NULL)
         return 0; /* an empty document, such as after a last --- */
-    if (object->kind != VALUE_OBJECT)
+    if (object->kind != DOC_OBJECT)
         return err_set(err, ERR_INVALID, "%.200s: what is no object is no Pod", file);
     if (kind[0] == '\0')
         kind = implied;
@@ -65,7 +64,7 @@ static int take(struct manifest *manifest, struct value *object, const char *imp
         return take_items(manifest, object, "", file, err);
     if (strcmp(kind, "PodList") == 0)
         return take_items(manifest, object, "Pod", file, err);
-    manifest->skip(manifest->user, kind, value_str(object, "metadata.name"));
+    manifest->skip(manifest->user, kind, doc_shown(object, "metadata.name"));
     return 0;
 }
 
@@ -82,26 +81,26 @@ static bool looks_like_json(struct text bytes)
 
 int manifest_parse(struct manifest *manifest, struct text bytes, const char *file, struct err *err)
 {
-    struct value *document;
+    struct doc *document;
     struct err json_err;
 
-    must(manifest->pods->kind == VALUE_ARRAY);
+    must(manifest->pods->kind == DOC_ARRAY);
     if (looks_like_json(bytes)) {
-        if (value_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
+        if (doc_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return take(manifest, document, "", file, err);
         /* It may be YAML that begins with a brace; if it is neither, JSON's words are better. */
     }
-    struct value *documents;
-    if (value_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {
+    struct doc *documents;
+    if (doc_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {
         if (looks_like_json(bytes))
             *err = json_err;
         return err_wrap(err, "%.200s", file);
     }
-    for (struct value *at = documents->first, *next; at != NULL; at = next) {
+    for (struct doc *at = documents->first, *next; at != NULL; at = next) {
         next = at->next;
         at->next = NULL;
         if (take(manifest, at, "", file, err) < 0)
-            return same_err(err);
+            return err_same(err);
     }
     return 0;
 }

@@ -7,12 +7,12 @@
 #ifndef MILLIGPU_CTL_MANIFEST_H
 #define MILLIGPU_CTL_MANIFEST_H
 
-#include "value.h"
+#include "milligpu/doc.h"
 
 struct manifest {
     struct arena *arena;
     const char *namespace; /* of pods that name none */
-    struct value *pods;    /* an array */
+    struct doc *pods;      /* an array */
     void *user;
     void (*skip)(void *user, const char *kind, const char *name);
 };

@@ -47,19 +47,19 @@ static const struct column gpu_columns[] = {
     {"STATE", 0},
 };
 
-static void gpu_row(struct table *table, const struct value *gpu)
+static void gpu_row(struct table *table, const struct doc *gpu)
 {
-    const char *state = value_str(gpu, "state");
+    const char *state = doc_shown(gpu, "state");
 
     must(table->columns == ARRAY_LEN(gpu_columns));
-    table_number(table, value_int(gpu, "index"));
-    table_text(table, value_str(gpu, "id"));
-    table_text(table, value_str(gpu, "model"));
-    table_number(table, value_int(gpu, "mib"));
-    table_number(table, value_int(gpu, "milli"));
-    table_number(table, value_int(gpu, "usedMilli"));
-    table_number(table, value_int(gpu, "reservedMilli"));
-    table_number(table, value_int(gpu, "freeMilli"));
+    table_number(table, doc_int(gpu, "index"));
+    table_text(table, doc_shown(gpu, "id"));
+    table_text(table, doc_shown(gpu, "model"));
+    table_number(table, doc_int(gpu, "mib"));
+    table_number(table, doc_int(gpu, "milli"));
+    table_number(table, doc_int(gpu, "usedMilli"));
+    table_number(table, doc_int(gpu, "reservedMilli"));
+    table_number(table, doc_int(gpu, "freeMilli"));
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
@@ -70,7 +70,7 @@ static const struct column holder_columns[] = {
     {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT}, {"STATE", 0},
 };
 
-static int show_holders(struct ctl *ctl, const struct value *node)
+static int show_holders(struct ctl *ctl, const struct doc *node)
 {
     CLEANUP(table_done) struct table table;
     struct err err;
@@ -79,50 +79,51 @@ static int show_holders(struct ctl *ctl, const struct value *node)
     must(node != NULL);
     plain.sort_by = NULL; /* that is about the GPUs */
     table_init(&table, &plain, &ctl->arena, holder_columns, ARRAY_LEN(holder_columns));
-    value_each(gpu, value_get(node, "gpus")){value_each(holder, value_get(gpu, "holders")){
-        table_text(&table, value_str(holder, "namespace"));
-    table_text(&table, value_str(holder, "name"));
-    table_number(&table, value_int(gpu, "index"));
-    table_number(&table, value_int(holder, "milli"));
-    table_number(&table, value_int(holder, "mib"));
-    table_text(&table, value_str(holder, "state"));
-}
-}
-(void)fputs(table.cells > 0 ? "\n" : "\nnobody holds a part of them\n", ctl->screen.out);
-return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
+    doc_each (gpu, doc_get(node, "gpus")) {
+        doc_each (holder, doc_get(gpu, "holders")) {
+            table_text(&table, doc_shown(holder, "namespace"));
+            table_text(&table, doc_shown(holder, "name"));
+            table_number(&table, doc_int(gpu, "index"));
+            table_number(&table, doc_int(holder, "milli"));
+            table_number(&table, doc_int(holder, "mib"));
+            table_text(&table, doc_shown(holder, "state"));
+        }
+    }
+    (void)fputs(table.cells > 0 ? "\n" : "\nnobody holds a part of them\n", ctl->screen.out);
+    return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
-int show_node(struct ctl *ctl, const struct value *node)
+int show_node(struct ctl *ctl, const struct doc *node)
 {
     static const struct list_view view = {gpu_columns, ARRAY_LEN(gpu_columns), gpu_row, NULL, ""};
-    const char *state_text = value_str(node, "stateText");
+    const char *state_text = doc_shown(node, "stateText");
 
     must(node != NULL);
     if (ctl_document(ctl, node))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
-        return show_name(ctl, "node", value_str(node, "name"));
-    put_field(ctl, "Node", "%s", value_str(node, "name"));
-    put_field(ctl, "Model", "%s", or_unknown(value_str(node, "model")));
-    put_field(ctl, "Inventory", "%s", or_unknown(value_str(node, "source")));
-    put_field(ctl, "State", "%s%s%s%s", value_str(node, "state"), state_text[0] != '\0' ? ": " : "",
-              state_text, value_true(node, "cordoned") ? ", cordoned" : "");
+        return show_name(ctl, "node", doc_shown(node, "name"));
+    put_field(ctl, "Node", "%s", doc_shown(node, "name"));
+    put_field(ctl, "Model", "%s", or_unknown(doc_shown(node, "model")));
+    put_field(ctl, "Inventory", "%s", or_unknown(doc_shown(node, "source")));
+    put_field(ctl, "State", "%s%s%s%s", doc_shown(node, "state"), state_text[0] != '\0' ? ": " : "",
+              state_text, doc_true(node, "cordoned") ? ", cordoned" : "");
     put_field(ctl, "Milli", "%lld used, %lld reserved, %lld free of %lld; largest free piece %lld",
-              (long long)value_int(node, "usedMilli"), (long long)value_int(node, "reservedMilli"),
-              (long long)value_int(node, "freeMilli"), (long long)value_int(node, "capacityMilli"),
-              (long long)value_int(node, "largestFreeMilli"));
-    if (value_int(node, "heldGpus") > 0)
+              (long long)doc_int(node, "usedMilli"), (long long)doc_int(node, "reservedMilli"),
+              (long long)doc_int(node, "freeMilli"), (long long)doc_int(node, "capacityMilli"),
+              (long long)doc_int(node, "largestFreeMilli"));
+    if (doc_int(node, "heldGpus") > 0)
         put_field(ctl, "Held", "%lld whole GPUs by pods of another resource",
-                  (long long)value_int(node, "heldGpus"));
+                  (long long)doc_int(node, "heldGpus"));
     (void)fputc('\n', ctl->screen.out);
-    const int status = ctl_show_rows(ctl, value_get(node, "gpus"), &view);
+    const int status = ctl_show_rows(ctl, doc_get(node, "gpus"), &view);
     return status == CTL_FINE ? show_holders(ctl, node) : status;
 }
 
 int command_node(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct value *node;
+    struct doc *node;
     struct err err;
 
     must(ctl->options.arguments == 1);
@@ -143,15 +144,15 @@ static const struct column share_columns[] = {
     {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
 };
 
-static void share_row(struct table *table, const struct value *share)
+static void share_row(struct table *table, const struct doc *share)
 {
     must(table->columns == ARRAY_LEN(share_columns));
-    table_text(table, value_str(share, "container"));
-    table_text(table, value_str(share, "kind"));
-    table_number(table, value_int(share, "index"));
-    table_text(table, value_str(share, "gpu"));
-    table_number(table, value_int(share, "milli"));
-    table_number(table, value_int(share, "mib"));
+    table_text(table, doc_shown(share, "container"));
+    table_text(table, doc_shown(share, "kind"));
+    table_number(table, doc_int(share, "index"));
+    table_text(table, doc_shown(share, "gpu"));
+    table_number(table, doc_int(share, "milli"));
+    table_number(table, doc_int(share, "mib"));
 }
 
 static const struct column verdict_columns[] = {
@@ -161,16 +162,16 @@ static const struct column verdict_columns[] = {
     {"AT THIS MOMENT", COLUMN_WRAP},
 };
 
-static void verdict_row(struct table *table, const struct value *verdict)
+static void verdict_row(struct table *table, const struct doc *verdict)
 {
-    const bool fits = value_true(verdict, "fits");
+    const bool fits = doc_true(verdict, "fits");
 
     must(table->columns == ARRAY_LEN(verdict_columns));
-    table_text(table, value_str(verdict, "name"));
+    table_text(table, doc_shown(verdict, "name"));
     table_text(table, fits ? "yes" : "no");
     table_color(table, fits ? "green" : "red");
-    table_text(table, value_str(verdict, "text"));
-    table_text(table, value_str(verdict, "detail"));
+    table_text(table, doc_shown(verdict, "text"));
+    table_text(table, doc_shown(verdict, "detail"));
 }
 
 static void put_since(struct ctl *ctl, const char *name, const char *what, const char *rfc3339)
@@ -185,53 +186,53 @@ static void put_since(struct ctl *ctl, const char *name, const char *what, const
         put_field(ctl, name, "%s", what);
 }
 
-static int show_allocation(struct ctl *ctl, const struct value *allocation)
+static int show_allocation(struct ctl *ctl, const struct doc *allocation)
 {
     static const struct list_view view = {share_columns, ARRAY_LEN(share_columns), share_row, NULL,
                                           ""};
     CLEANUP(strbuf_done) struct strbuf charges;
-    const struct value *shares = value_get(allocation, "shares");
-    const char *bound = value_str(allocation, "boundAt");
-    const char *released = value_str(allocation, "releasedAt");
+    const struct doc *shares = doc_get(allocation, "shares");
+    const char *bound = doc_shown(allocation, "boundAt");
+    const char *released = doc_shown(allocation, "releasedAt");
     const char *since = released[0] != '\0' ? released : bound;
 
     must(allocation != NULL);
     strbuf_init(&charges);
     put_charges(&charges, allocation);
-    put_since(ctl, "State", value_str(allocation, "state"),
-              since[0] != '\0' ? since : value_str(allocation, "reservedAt"));
-    if (value_true(allocation, "presumed"))
+    put_since(ctl, "State", doc_shown(allocation, "state"),
+              since[0] != '\0' ? since : doc_shown(allocation, "reservedAt"));
+    if (doc_true(allocation, "presumed"))
         put_field(ctl, "Presumed", "it was bound without us, and its place is a guess");
-    if (value_true(allocation, "inDoubt"))
+    if (doc_true(allocation, "inDoubt"))
         put_field(ctl, "In doubt", "a Binding was sent and its outcome is not known yet");
-    if (value_get(allocation, "terminatingSince") != NULL)
+    if (doc_get(allocation, "terminatingSince") != NULL)
         put_since(ctl, "Terminating", "frees nothing before it has ended,",
-                  value_str(allocation, "terminatingSince"));
+                  doc_shown(allocation, "terminatingSince"));
     put_field(ctl, "GPU:milli", "%s", charges.len > 0 ? charges.data : "-");
-    if (value_int(allocation, "heldGpus") > 0)
+    if (doc_int(allocation, "heldGpus") > 0)
         put_field(ctl, "Whole GPUs", "%lld of another resource",
-                  (long long)value_int(allocation, "heldGpus"));
+                  (long long)doc_int(allocation, "heldGpus"));
     if (shares == NULL || shares->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
     return ctl_show_rows(ctl, shares, &view);
 }
 
-static int show_why_not(struct ctl *ctl, const struct value *pod)
+static int show_why_not(struct ctl *ctl, const struct doc *pod)
 {
     static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
                                           NULL, ""};
-    const struct value *waiting = value_get(pod, "waiting");
-    const struct value *nodes = value_get(pod, "nodes");
-    const long long asks = (long long)value_int(waiting, "asks");
+    const struct doc *waiting = doc_get(pod, "waiting");
+    const struct doc *nodes = doc_get(pod, "nodes");
+    const long long asks = (long long)doc_int(waiting, "asks");
     char age[AGE_BYTES];
 
     must(pod != NULL);
     if (waiting != NULL) {
-        age_of(&ctl->screen, value_str(waiting, "since"), age);
-        put_field(ctl, "Waiting", "since %s (%s), asked %lld %s", value_str(waiting, "since"), age,
+        age_of(&ctl->screen, doc_shown(waiting, "since"), age);
+        put_field(ctl, "Waiting", "since %s (%s), asked %lld %s", doc_shown(waiting, "since"), age,
                   asks, asks == 1 ? "time" : "times");
-        put_field(ctl, "Why", "%s", value_str(waiting, "text"));
+        put_field(ctl, "Why", "%s", doc_shown(waiting, "text"));
     } else {
         put_field(ctl, "Waiting", "kube-scheduler has not been refused yet");
     }
@@ -241,23 +242,23 @@ static int show_why_not(struct ctl *ctl, const struct value *pod)
     return ctl_show_rows(ctl, nodes, &view);
 }
 
-int show_pod(struct ctl *ctl, const struct value *pod)
+int show_pod(struct ctl *ctl, const struct doc *pod)
 {
-    const struct value *allocation = value_get(pod, "allocation");
-    const char *node = value_str(pod, "node");
+    const struct doc *allocation = doc_get(pod, "allocation");
+    const char *node = doc_shown(pod, "node");
 
     must(pod != NULL);
     if (ctl_document(ctl, pod))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
         return show_name(ctl, "pod",
-                         arena_printf(&ctl->arena, "%s/%s", value_str(pod, "namespace"),
-                                      value_str(pod, "name")));
+                         arena_printf(&ctl->arena, "%s/%s", doc_shown(pod, "namespace"),
+                                      doc_shown(pod, "name")));
     if (node[0] == '\0')
-        node = value_str(allocation, "node");
-    put_field(ctl, "Pod", "%s/%s", value_str(pod, "namespace"), value_str(pod, "name"));
-    put_field(ctl, "Request", "%s", or_unknown(value_str(pod, "request")));
-    put_field(ctl, "Phase", "%s", or_unknown(value_str(pod, "phase")));
+        node = doc_shown(allocation, "node");
+    put_field(ctl, "Pod", "%s/%s", doc_shown(pod, "namespace"), doc_shown(pod, "name"));
+    put_field(ctl, "Request", "%s", or_unknown(doc_shown(pod, "request")));
+    put_field(ctl, "Phase", "%s", or_unknown(doc_shown(pod, "phase")));
     put_field(ctl, "Node", "%s", node[0] != '\0' ? node : "none");
     if (allocation != NULL)
         return show_allocation(ctl, allocation);
@@ -268,7 +269,7 @@ int command_pod(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name name;
-    struct value *pod;
+    struct doc *pod;
     struct err err;
 
     must(ctl->options.arguments == 1);
@@ -294,52 +295,52 @@ static const struct column model_columns[] = {
     {"LARGEST", COLUMN_RIGHT},
 };
 
-static void model_row(struct table *table, const struct value *model)
+static void model_row(struct table *table, const struct doc *model)
 {
     must(table->columns == ARRAY_LEN(model_columns));
-    table_text(table, or_unknown(value_str(model, "model")));
-    table_number(table, value_int(model, "gpus"));
-    table_number(table, value_int(model, "capacityMilli"));
-    table_number(table, value_int(model, "usedMilli"));
-    table_number(table, value_int(model, "reservedMilli"));
-    table_number(table, value_int(model, "freeMilli"));
-    table_number(table, value_int(model, "largestFreeMilli"));
+    table_text(table, or_unknown(doc_shown(model, "model")));
+    table_number(table, doc_int(model, "gpus"));
+    table_number(table, doc_int(model, "capacityMilli"));
+    table_number(table, doc_int(model, "usedMilli"));
+    table_number(table, doc_int(model, "reservedMilli"));
+    table_number(table, doc_int(model, "freeMilli"));
+    table_number(table, doc_int(model, "largestFreeMilli"));
 }
 
-int show_summary(struct ctl *ctl, const struct value *summary)
+int show_summary(struct ctl *ctl, const struct doc *summary)
 {
     static const struct list_view view = {model_columns, ARRAY_LEN(model_columns), model_row, NULL,
                                           ""};
-    const char *cluster = or_unknown(value_str(summary, "cluster"));
+    const char *cluster = or_unknown(doc_shown(summary, "cluster"));
 
     must(summary != NULL);
     if (ctl_document(ctl, summary))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
         return show_name(ctl, "cluster", cluster);
-    put_field(ctl, "Cluster", "%s, %s", cluster, value_str(summary, "mode"));
-    put_field(ctl, "milligpud", "%s, %s%s", value_str(summary, "version"),
-              value_true(summary, "ready") ? "ready" : "NOT READY",
-              value_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
-    put_field(ctl, "Nodes", "%lld with %lld GPUs", (long long)value_int(summary, "nodes"),
-              (long long)value_int(summary, "gpus"));
+    put_field(ctl, "Cluster", "%s, %s", cluster, doc_shown(summary, "mode"));
+    put_field(ctl, "milligpud", "%s, %s%s", doc_shown(summary, "version"),
+              doc_true(summary, "ready") ? "ready" : "NOT READY",
+              doc_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
+    put_field(ctl, "Nodes", "%lld with %lld GPUs", (long long)doc_int(summary, "nodes"),
+              (long long)doc_int(summary, "gpus"));
     put_field(
         ctl, "Milli", "%lld used, %lld reserved, %lld free of %lld; largest free piece %lld",
-        (long long)value_int(summary, "usedMilli"), (long long)value_int(summary, "reservedMilli"),
-        (long long)value_int(summary, "freeMilli"), (long long)value_int(summary, "capacityMilli"),
-        (long long)value_int(summary, "largestFreeMilli"));
+        (long long)doc_int(summary, "usedMilli"), (long long)doc_int(summary, "reservedMilli"),
+        (long long)doc_int(summary, "freeMilli"), (long long)doc_int(summary, "capacityMilli"),
+        (long long)doc_int(summary, "largestFreeMilli"));
     put_field(ctl, "Allocations", "%lld bound, %lld reserved",
-              (long long)value_int(summary, "allocations.bound"),
-              (long long)value_int(summary, "allocations.reserved"));
-    put_field(ctl, "Waiting pods", "%lld", (long long)value_int(summary, "waitingPods"));
-    put_field(ctl, "Drift", "%lld", (long long)value_int(summary, "drift"));
+              (long long)doc_int(summary, "allocations.bound"),
+              (long long)doc_int(summary, "allocations.reserved"));
+    put_field(ctl, "Waiting pods", "%lld", (long long)doc_int(summary, "waitingPods"));
+    put_field(ctl, "Drift", "%lld", (long long)doc_int(summary, "drift"));
     (void)fputc('\n', ctl->screen.out);
-    return ctl_show_rows(ctl, value_get(summary, "models"), &view);
+    return ctl_show_rows(ctl, doc_get(summary, "models"), &view);
 }
 
 int command_summary(struct ctl *ctl)
 {
-    struct value *summary;
+    struct doc *summary;
     struct err err;
 
     must(ctl->options.command != NULL);

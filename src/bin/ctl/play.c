@@ -12,13 +12,13 @@
 
 /* --- bodies --- */
 
-void play_args(struct strbuf *out, const struct value *pod, const struct value *names)
+void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names)
 {
-    must(names->kind == VALUE_ARRAY);
+    must(names->kind == DOC_ARRAY);
     strbuf_str(out, "{\"Pod\":");
-    value_write_json(out, pod);
+    doc_write(out, pod);
     strbuf_str(out, ",\"Nodes\":null,\"NodeNames\":");
-    value_write_json(out, names);
+    doc_write(out, names);
     strbuf_char(out, '}');
 }
 
@@ -29,34 +29,35 @@ static void put_member(struct strbuf *out, const char *key, const char *text)
     strbuf_json(out, text_of(text));
 }
 
-void play_bind_args(struct strbuf *out, const struct value *pod, const char *node)
+void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node)
 {
     must(out->len == 0);
     strbuf_char(out, '{');
-    put_member(out, "PodName", value_str(pod, "metadata.name"));
-    put_member(out, "PodNamespace", value_str(pod, "metadata.namespace"));
-    put_member(out, "PodUID", value_str(pod, "metadata.uid"));
+    put_member(out, "PodName", doc_str(pod, "metadata.name"));
+    put_member(out, "PodNamespace", doc_str(pod, "metadata.namespace"));
+    put_member(out, "PodUID", doc_str(pod, "metadata.uid"));
     put_member(out, "Node", node);
     strbuf_char(out, '}');
 }
 
-static bool has_name(const struct value *names, const char *name)
+static bool has_name(const struct doc *names, const char *name)
 {
     must(name != NULL);
-    value_each(item, names) if (text_is(item->text, name)) return true;
+    doc_each (item, names)
+        if (text_is(item->text, name))
+            return true;
     return false;
 }
 
-const char *play_best(const struct value *scores, const struct value *names)
+const char *play_best(const struct doc *scores, const struct doc *names)
 {
     const char *found = NULL;
     int64_t best = 0;
 
-    must(names->kind == VALUE_ARRAY);
-    value_each(score, scores)
-    {
-        const char *host = value_str(score, "Host");
-        const int64_t points = value_int(score, "Score");
+    must(names->kind == DOC_ARRAY);
+    doc_each (score, scores) {
+        const char *host = doc_str(score, "Host");
+        const int64_t points = doc_int(score, "Score");
         if ((found == NULL || points > best) && has_name(names, host)) {
             found = host;
             best = points;
@@ -72,11 +73,10 @@ struct reason {
     uint32_t nodes;
 };
 
-static size_t count_reasons(const struct value *map, struct reason *reason, size_t count)
+static size_t count_reasons(const struct doc *map, struct reason *reason, size_t count)
 {
     must(count <= REASONS_MAX);
-    value_each(node, map)
-    {
+    doc_each (node, map) {
         size_t i = 0;
         while (i < count && strcmp(reason[i].text, node->shown) != 0)
             i++;
@@ -98,12 +98,12 @@ static int by_nodes(const void *a, const void *b)
     return strcmp(left->text, right->text);
 }
 
-void play_reasons(struct strbuf *out, const struct value *answer)
+void play_reasons(struct strbuf *out, const struct doc *answer)
 {
     struct reason reason[REASONS_MAX];
-    size_t count = count_reasons(value_get(answer, "FailedNodes"), reason, 0);
+    size_t count = count_reasons(doc_get(answer, "FailedNodes"), reason, 0);
 
-    count = count_reasons(value_get(answer, "FailedAndUnresolvableNodes"), reason, count);
+    count = count_reasons(doc_get(answer, "FailedAndUnresolvableNodes"), reason, count);
     must(count <= REASONS_MAX);
     if (count == 0)
         strbuf_str(out, "no node, and no reason was given");
@@ -114,21 +114,21 @@ void play_reasons(struct strbuf *out, const struct value *answer)
     }
 }
 
-static bool container_asks(const struct value *containers, const char *resource)
+static bool container_asks(const struct doc *containers, const char *resource)
 {
     must(resource[0] != '\0');
-    value_each(container, containers) if (value_get(value_at(container, "resources.limits"),
-                                                    resource) != NULL ||
-                                          value_get(value_at(container, "resources.requests"),
-                                                    resource) != NULL) return true;
+    doc_each (container, containers)
+        if (doc_get(doc_at(container, "resources.limits"), resource) != NULL ||
+            doc_get(doc_at(container, "resources.requests"), resource) != NULL)
+            return true;
     return false;
 }
 
-bool play_asks(const struct value *pod, const char *resource)
+bool play_asks(const struct doc *pod, const char *resource)
 {
     must(pod != NULL);
-    return container_asks(value_at(pod, "spec.containers"), resource) ||
-           container_asks(value_at(pod, "spec.initContainers"), resource);
+    return container_asks(doc_at(pod, "spec.containers"), resource) ||
+           container_asks(doc_at(pod, "spec.initContainers"), resource);
 }
 
 /* --- the game --- */
@@ -143,28 +143,28 @@ struct play {
     const char *webhook;
     const char *base_path;
     const char *resource;
-    struct value *names;   /* of all nodes */
-    struct value *results; /* an array */
-    int width;             /* of the longest name */
+    struct doc *names;   /* of all nodes */
+    struct doc *results; /* an array */
+    int width;           /* of the longest name */
     uint32_t count[OUTCOMES];
 };
 
-static void report(struct play *play, const struct value *pod, enum outcome outcome,
-                   const char *node, const char *text)
+static void report(struct play *play, const struct doc *pod, enum outcome outcome, const char *node,
+                   const char *text)
 {
     struct arena *arena = &play->ctl->arena;
-    struct value *result = value_new(arena, VALUE_OBJECT);
-    const char *namespace = value_str(pod, "metadata.namespace");
-    const char *name = value_str(pod, "metadata.name");
+    struct doc *result = doc_new(arena, DOC_OBJECT);
+    const char *namespace = doc_shown(pod, "metadata.namespace");
+    const char *name = doc_shown(pod, "metadata.name");
 
     must(outcome < OUTCOMES);
     play->count[outcome]++;
-    value_set_str(arena, result, "namespace", namespace);
-    value_set_str(arena, result, "name", name);
-    value_set_str(arena, result, "outcome", outcome_name[outcome]);
-    value_set_str(arena, result, "node", node);
-    value_set_str(arena, result, "text", text);
-    value_append(play->results, result);
+    doc_set_str(arena, result, "namespace", namespace);
+    doc_set_str(arena, result, "name", name);
+    doc_set_str(arena, result, "outcome", outcome_name[outcome]);
+    doc_set_str(arena, result, "node", node);
+    doc_set_str(arena, result, "text", text);
+    doc_append(play->results, result);
     if (play->ctl->format == FORMAT_NAME && outcome == PLACED)
         (void)fprintf(play->ctl->screen.out, "pod/%s/%s\n", namespace, name);
     if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
@@ -174,7 +174,7 @@ static void report(struct play *play, const struct value *pod, enum outcome outc
 }
 
 static int post(struct play *play, const char *base, const char *path, const struct strbuf *body,
-                struct value **out, struct err *err)
+                struct doc **out, struct err *err)
 {
     const struct call call = {
         .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
@@ -182,7 +182,7 @@ static int post(struct play *play, const char *base, const char *path, const str
     return client_call(ctl_client(play->ctl), &call, &play->ctl->arena, out, err);
 }
 
-static int ask(struct play *play, const char *verb, const struct strbuf *body, struct value **out,
+static int ask(struct play *play, const char *verb, const struct strbuf *body, struct doc **out,
                struct err *err)
 {
     must(verb[0] != '\0');
@@ -190,37 +190,36 @@ static int ask(struct play *play, const char *verb, const struct strbuf *body, s
     return post(play, play->webhook, path, body, out, err);
 }
 
-static int make_pod(struct play *play, const struct value *pod, struct value **out, struct err *err)
+static int make_pod(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
-    must(pod->kind == VALUE_OBJECT);
+    must(pod->kind == DOC_OBJECT);
     strbuf_init(&body);
-    value_write_json(&body, pod);
+    doc_write(&body, pod);
     if (post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0)
-        return same_err(err);
-    if ((*out)->kind != VALUE_OBJECT || value_str(*out, "metadata.uid")[0] == '\0')
+        return err_same(err);
+    if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
     /* An informer's pods carry neither. */
-    value_remove(*out, "kind");
-    value_remove(*out, "apiVersion");
+    doc_remove(*out, "kind");
+    doc_remove(*out, "apiVersion");
     return 0;
 }
 
-static int filter(struct play *play, const struct value *pod, struct value **out, struct err *err)
+static int filter(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
-    must(play->names->kind == VALUE_ARRAY);
+    must(play->names->kind == DOC_ARRAY);
     strbuf_init(&body);
     play_args(&body, pod, play->names);
     if (ask(play, "filter", &body, out, err) < 0)
         return err_wrap(err, "filter");
-    const char *error = value_str(*out, "Error");
+    const char *error = doc_shown(*out, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_UNAVAILABLE, "filter answered with an error: %.400s", error);
-    value_each(name, value_get(*out, "NodeNames"))
-    {
+    doc_each (name, doc_get(*out, "NodeNames")) {
         if (!has_name(play->names, name->text.at))
             return err_set(err, ERR_INTERNAL, "filter named %.253s, which it was not asked about",
                            name->text.at);
@@ -229,11 +228,11 @@ static int filter(struct play *play, const struct value *pod, struct value **out
 }
 
 /* kube-scheduler takes the only node without a question, and so do we. */
-static int choose(struct play *play, const struct value *pod, const struct value *names,
+static int choose(struct play *play, const struct doc *pod, const struct doc *names,
                   const char **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    struct value *scores;
+    struct doc *scores;
 
     must(names->count > 0);
     strbuf_init(&body);
@@ -247,13 +246,13 @@ static int choose(struct play *play, const struct value *pod, const struct value
     if (*out != NULL)
         return 0;
     (void)err_set(err, ERR_INTERNAL, "prioritize gave no score to any node it was asked about");
-    return same_err(err);
+    return err_same(err);
 }
 
-static int bind_pod(struct play *play, const struct value *pod, const char *node, struct err *err)
+static int bind_pod(struct play *play, const struct doc *pod, const char *node, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    struct value *answer;
+    struct doc *answer;
 
     must(node != NULL);
     must(node[0] != '\0');
@@ -261,61 +260,61 @@ static int bind_pod(struct play *play, const struct value *pod, const char *node
     play_bind_args(&body, pod, node);
     if (ask(play, "bind", &body, &answer, err) < 0)
         return err_wrap(err, "bind");
-    const char *error = value_str(answer, "Error");
+    const char *error = doc_shown(answer, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_CONFLICT, "bind to %.253s: %.400s", node, error);
     return 0;
 }
 
 /* "a100-0 0:300,1:300", from the ledger. */
-static const char *where(struct play *play, const struct value *pod, const char *node)
+static const char *where(struct play *play, const struct doc *pod, const char *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    struct value *view;
+    struct doc *view;
     struct err ignored;
 
     must(node[0] != '\0');
     strbuf_init(&text);
     strbuf_str(&text, "/api/v1/pods/");
-    url_escape(&text, value_str(pod, "metadata.namespace"));
+    url_escape(&text, doc_str(pod, "metadata.namespace"));
     strbuf_char(&text, '/');
-    url_escape(&text, value_str(pod, "metadata.name"));
+    url_escape(&text, doc_str(pod, "metadata.name"));
     const bool known = ctl_get(play->ctl, text.data, &view, &ignored) == 0;
     strbuf_reset(&text);
     strbuf_printf(&text, "%s", node);
     if (known) {
         strbuf_str(&text, "  GPU:milli ");
-        put_charges(&text, value_get(view, "allocation"));
+        put_charges(&text, doc_get(view, "allocation"));
     }
     return arena_copy(&play->ctl->arena, (struct text){text.data, text.len});
 }
 
 /* Makes, filters, binds.  *out_node is "" when no node fits, and *out_text says why. */
-static int schedule(struct play *play, const struct value *pod, const char **out_node,
+static int schedule(struct play *play, const struct doc *pod, const char **out_node,
                     const char **out_text, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf reasons;
-    struct value *made;
-    struct value *answer;
+    struct doc *made;
+    struct doc *answer;
 
-    must(pod->kind == VALUE_OBJECT);
+    must(pod->kind == DOC_OBJECT);
     strbuf_init(&reasons);
     *out_node = "";
     if (make_pod(play, pod, &made, err) < 0 || filter(play, made, &answer, err) < 0)
-        return same_err(err);
-    const struct value *names = value_get(answer, "NodeNames");
-    if (names == NULL || names->kind != VALUE_ARRAY || names->count == 0) {
+        return err_same(err);
+    const struct doc *names = doc_get(answer, "NodeNames");
+    if (names == NULL || names->kind != DOC_ARRAY || names->count == 0) {
         play_reasons(&reasons, answer);
         *out_text = arena_copy(&play->ctl->arena, (struct text){reasons.data, reasons.len});
         return 0;
     }
     if (choose(play, made, names, out_node, err) < 0 || bind_pod(play, made, *out_node, err) < 0)
-        return same_err(err);
+        return err_same(err);
     *out_text = where(play, made, *out_node);
     return 0;
 }
 
-static void play_pod(struct play *play, const struct value *pod)
+static void play_pod(struct play *play, const struct doc *pod)
 {
     const char *node = "";
     const char *text = "";
@@ -342,14 +341,14 @@ static void skip_kind(void *user, const char *kind, const char *name)
     (void)fprintf(ctl->err, "left out: %s %s (only Pods are played)\n", kind, name);
 }
 
-static int read_manifests(struct play *play, struct value **out, struct err *err)
+static int read_manifests(struct play *play, struct doc **out, struct err *err)
 {
     struct ctl *ctl = play->ctl;
     const char *namespace = ctl->options.given[OPTION_namespace];
     struct manifest manifest = {
         .arena = &ctl->arena,
         .namespace = namespace != NULL ? namespace : "default",
-        .pods = value_new(&ctl->arena, VALUE_ARRAY),
+        .pods = doc_new(&ctl->arena, DOC_ARRAY),
         .user = ctl,
         .skip = skip_kind,
     };
@@ -357,11 +356,10 @@ static int read_manifests(struct play *play, struct value **out, struct err *err
     must(ctl->options.arguments > 0);
     for (size_t i = 0; i < ctl->options.arguments; i++)
         if (manifest_read(&manifest, ctl->options.argument[i], err) < 0)
-            return same_err(err);
-    value_each(pod, manifest.pods)
-    {
-        const size_t bytes = strlen(value_str(pod, "metadata.namespace")) + 1 +
-                             strlen(value_str(pod, "metadata.name"));
+            return err_same(err);
+    doc_each (pod, manifest.pods) {
+        const size_t bytes = strlen(doc_shown(pod, "metadata.namespace")) + 1 +
+                             strlen(doc_shown(pod, "metadata.name"));
         if (bytes < 200 && (int)bytes > play->width)
             play->width = (int)bytes;
     }
@@ -373,14 +371,13 @@ static int read_manifests(struct play *play, struct value **out, struct err *err
 static int read_names(struct play *play, struct err *err)
 {
     struct arena *arena = &play->ctl->arena;
-    struct value *nodes;
+    struct doc *nodes;
 
     must(play->names->count == 0);
     if (ctl_list(play->ctl, "/api/v1/nodes", &nodes, err) < 0)
-        return same_err(err);
-    value_each(node, value_get(nodes, "items"))
-    {
-        value_append(play->names, value_new_string(arena, text_of(value_str(node, "name"))));
+        return err_same(err);
+    doc_each (node, doc_get(nodes, "items")) {
+        doc_append(play->names, doc_new_str(arena, text_of(doc_str(node, "name"))));
     }
     return play->names->count > 0 ? 0
                                   : err_set(err, ERR_NOT_FOUND,
@@ -390,16 +387,16 @@ static int read_names(struct play *play, struct err *err)
 /* kube-scheduler asks an extender only about pods that name its resource. */
 static int read_resource(struct play *play, struct err *err)
 {
-    struct value *settings;
+    struct doc *settings;
 
     must(play->resource == NULL);
     if (ctl_list(play->ctl, "/api/v1/settings", &settings, err) < 0)
-        return same_err(err);
+        return err_same(err);
     play->resource = "nvidia.com/vgpu";
-    value_each(setting, value_get(settings, "items")) if (strcmp(value_str(setting, "name"),
-                                                                 "resource") == 0 &&
-                                                          value_str(setting, "value")[0] != '\0')
-        play->resource = value_str(setting, "value");
+    doc_each (setting, doc_get(settings, "items"))
+        if (strcmp(doc_str(setting, "name"), "resource") == 0 &&
+            doc_str(setting, "value")[0] != '\0')
+            play->resource = doc_str(setting, "value");
     return 0;
 }
 
@@ -411,7 +408,7 @@ static int find_webhook(struct play *play, struct err *err)
 
     must(play->ctl != NULL);
     if (given[OPTION_webhook] == NULL && ctl_port_file(play->ctl, "webhook", &named, err) < 0)
-        return same_err(err);
+        return err_same(err);
     play->webhook = given[OPTION_webhook] != NULL ? given[OPTION_webhook] : named;
     if (play->webhook == NULL)
         play->webhook = "127.0.0.1:8910";
@@ -424,10 +421,10 @@ static int find_webhook(struct play *play, struct err *err)
 static int finish(struct play *play)
 {
     struct ctl *ctl = play->ctl;
-    struct value *document = value_new(&ctl->arena, VALUE_OBJECT);
+    struct doc *document = doc_new(&ctl->arena, DOC_OBJECT);
 
-    must(play->results->kind == VALUE_ARRAY);
-    value_set(&ctl->arena, document, "items", play->results);
+    must(play->results->kind == DOC_ARRAY);
+    doc_set(&ctl->arena, document, TEXT("items"), play->results);
     if (!ctl_document(ctl, document) && ctl->format != FORMAT_NAME && ctl->screen.headers) {
         (void)fprintf(ctl->screen.out, "%u placed, %u refused", play->count[PLACED],
                       play->count[REFUSED]);
@@ -444,10 +441,10 @@ int command_play(struct ctl *ctl)
 {
     struct play play = {
         .ctl = ctl,
-        .names = value_new(&ctl->arena, VALUE_ARRAY),
-        .results = value_new(&ctl->arena, VALUE_ARRAY),
+        .names = doc_new(&ctl->arena, DOC_ARRAY),
+        .results = doc_new(&ctl->arena, DOC_ARRAY),
     };
-    struct value *pods = NULL;
+    struct doc *pods = NULL;
     struct err err;
 
     must(ctl->options.arguments > 0);
@@ -456,6 +453,7 @@ int command_play(struct ctl *ctl)
     if (ctl_base(ctl, &play.admin, &err) < 0 || read_names(&play, &err) < 0 ||
         read_resource(&play, &err) < 0)
         return ctl_fail(ctl, &err);
-    value_each(pod, pods) play_pod(&play, pod);
+    doc_each (pod, pods)
+        play_pod(&play, pod);
     return finish(&play);
 }

@@ -6,20 +6,20 @@
 #ifndef MILLIGPU_CTL_PLAY_H
 #define MILLIGPU_CTL_PLAY_H
 
-#include "value.h"
+#include "milligpu/doc.h"
 
 /* ExtenderArgs with nodeCacheCapable: names, not nodes.  names: an array of strings. */
-void play_args(struct strbuf *out, const struct value *pod, const struct value *names);
+void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names);
 /* ExtenderBindingArgs. */
-void play_bind_args(struct strbuf *out, const struct value *pod, const char *node);
+void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node);
 
 /* The best score wins, the first among equals; NULL when no score is of one of names. */
-const char *play_best(const struct value *scores, const struct value *names);
+const char *play_best(const struct doc *scores, const struct doc *names);
 
 /* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of both maps, most first. */
-void play_reasons(struct strbuf *out, const struct value *answer);
+void play_reasons(struct strbuf *out, const struct doc *answer);
 
 /* Does a container of the pod name the resource? */
-bool play_asks(const struct value *pod, const char *resource);
+bool play_asks(const struct doc *pod, const char *resource);
 
 #endif

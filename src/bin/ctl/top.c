@@ -41,74 +41,74 @@ static const struct column without_bars[] = {
 };
 
 /* Why no share is placed here: the GPU's reason before the node's. */
-static const char *state_of(const struct value *node, const struct value *gpu)
+static const char *state_of(const struct doc *node, const struct doc *gpu)
 {
-    const char *state = value_str(gpu, "state");
+    const char *state = doc_shown(gpu, "state");
 
     must(node != NULL);
-    return strcmp(state, "ok") == 0 ? value_str(node, "state") : state;
+    return strcmp(state, "ok") == 0 ? doc_shown(node, "state") : state;
 }
 
-static const char *bar_color(const struct value *gpu, const char *state)
+static const char *bar_color(const struct doc *gpu, const char *state)
 {
     must(gpu != NULL);
     if (strcmp(state, "ok") != 0)
         return "red";
-    if (value_int(gpu, "reservedMilli") > 0)
+    if (doc_int(gpu, "reservedMilli") > 0)
         return "yellow";
-    return value_int(gpu, "usedMilli") > 0 ? "green" : "darkgray";
+    return doc_int(gpu, "usedMilli") > 0 ? "green" : "darkgray";
 }
 
-static void add_bar(struct table *table, const struct value *gpu, const char *state)
+static void add_bar(struct table *table, const struct doc *gpu, const char *state)
 {
     CLEANUP(strbuf_done) struct strbuf bar;
 
     must(table->screen->bars);
     strbuf_init(&bar);
-    bar_format(&bar, table->screen, BAR_CELLS, value_int(gpu, "usedMilli"),
-               value_int(gpu, "reservedMilli"), value_int(gpu, "milli"));
+    bar_format(&bar, table->screen, BAR_CELLS, doc_int(gpu, "usedMilli"),
+               doc_int(gpu, "reservedMilli"), doc_int(gpu, "milli"));
     table_text(table, bar.data);
     table_color(table, bar_color(gpu, state));
 }
 
-static void add_gpu(struct table *table, const struct value *node, const struct value *gpu)
+static void add_gpu(struct table *table, const struct doc *node, const struct doc *gpu)
 {
     const char *state = state_of(node, gpu);
 
     must(table->cells % table->columns == 0);
-    table_text(table, value_str(node, "name"));
-    table_number(table, value_int(gpu, "index"));
-    table_text(table, value_str(gpu, "model"));
+    table_text(table, doc_shown(node, "name"));
+    table_number(table, doc_int(gpu, "index"));
+    table_text(table, doc_shown(gpu, "model"));
     if (table->screen->bars)
         add_bar(table, gpu, state);
-    table_number(table, value_int(gpu, "usedMilli"));
-    table_number(table, value_int(gpu, "reservedMilli"));
-    table_number(table, value_int(gpu, "freeMilli"));
-    table_number(table, value_int(gpu, "pods"));
-    table_number(table, value_int(gpu, "milli"));
-    table_number(table, value_int(gpu, "usedMib"));
-    table_number(table, value_int(gpu, "mib"));
-    table_text(table, value_str(gpu, "id"));
+    table_number(table, doc_int(gpu, "usedMilli"));
+    table_number(table, doc_int(gpu, "reservedMilli"));
+    table_number(table, doc_int(gpu, "freeMilli"));
+    table_number(table, doc_int(gpu, "pods"));
+    table_number(table, doc_int(gpu, "milli"));
+    table_number(table, doc_int(gpu, "usedMib"));
+    table_number(table, doc_int(gpu, "mib"));
+    table_text(table, doc_shown(gpu, "id"));
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
     must(table->cells % table->columns == 0);
 }
 
-static void put_legend(const struct ctl *ctl, const struct value *summary)
+static void put_legend(const struct ctl *ctl, const struct doc *summary)
 {
     FILE *out = ctl->screen.out;
-    const long long waiting = (long long)value_int(summary, "waitingPods");
+    const long long waiting = (long long)doc_int(summary, "waitingPods");
 
     must(summary != NULL);
     (void)fprintf(
         out, "\n%lld nodes, %lld GPUs: %lld used, %lld reserved, %lld free of %lld milli",
-        (long long)value_int(summary, "nodes"), (long long)value_int(summary, "gpus"),
-        (long long)value_int(summary, "usedMilli"), (long long)value_int(summary, "reservedMilli"),
-        (long long)value_int(summary, "freeMilli"), (long long)value_int(summary, "capacityMilli"));
+        (long long)doc_int(summary, "nodes"), (long long)doc_int(summary, "gpus"),
+        (long long)doc_int(summary, "usedMilli"), (long long)doc_int(summary, "reservedMilli"),
+        (long long)doc_int(summary, "freeMilli"), (long long)doc_int(summary, "capacityMilli"));
     if (waiting > 0)
         (void)fprintf(out, "; %lld %s", waiting, waiting == 1 ? "pod waits" : "pods wait");
-    if (!value_true(summary, "ready"))
+    if (!doc_true(summary, "ready"))
         (void)fputs("; NOT READY", out);
     if (ctl->screen.bars)
         (void)fputs(ctl->screen.utf8 ? "   (█ used  ▒ reserved  ░ free)"
@@ -117,14 +117,15 @@ static void put_legend(const struct ctl *ctl, const struct value *summary)
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 
-static void put_gpu_names(const struct ctl *ctl, const struct value *nodes)
+static void put_gpu_names(const struct ctl *ctl, const struct doc *nodes)
 {
     must(ctl->format == FORMAT_NAME);
-    value_each(node, value_get(nodes, "items")) value_each(gpu, value_get(node, "gpus"))(void)
-        fprintf(ctl->screen.out, "gpu/%s\n", value_str(gpu, "id"));
+    doc_each (node, doc_get(nodes, "items"))
+        doc_each (gpu, doc_get(node, "gpus"))
+            (void)fprintf(ctl->screen.out, "gpu/%s\n", doc_shown(gpu, "id"));
 }
 
-int show_top(struct ctl *ctl, const struct value *nodes, const struct value *summary)
+int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary)
 {
     CLEANUP(table_done) struct table table = {0};
     struct err err;
@@ -140,8 +141,9 @@ int show_top(struct ctl *ctl, const struct value *nodes, const struct value *sum
         table_init(&table, &ctl->screen, &ctl->arena, with_bars, ARRAY_LEN(with_bars));
     else
         table_init(&table, &ctl->screen, &ctl->arena, without_bars, ARRAY_LEN(without_bars));
-    value_each(node, value_get(nodes, "items")) value_each(gpu, value_get(node, "gpus"))
-        add_gpu(&table, node, gpu);
+    doc_each (node, doc_get(nodes, "items"))
+        doc_each (gpu, doc_get(node, "gpus"))
+            add_gpu(&table, node, gpu);
     if (table.cells == 0)
         (void)fputs("no GPUs: no node shows any\n", ctl->err);
     if (table_print(&table, &err) < 0)
@@ -152,11 +154,11 @@ int show_top(struct ctl *ctl, const struct value *nodes, const struct value *sum
 }
 
 /* One node as a list of one, so that it is shown as many are. */
-static int get_one_node(struct ctl *ctl, const char *name, struct value **out, struct err *err)
+static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct value *items = value_new(&ctl->arena, VALUE_ARRAY);
-    struct value *node;
+    struct doc *items = doc_new(&ctl->arena, DOC_ARRAY);
+    struct doc *node;
 
     must(name[0] != '\0');
     strbuf_init(&path);
@@ -165,17 +167,17 @@ static int get_one_node(struct ctl *ctl, const char *name, struct value **out, s
     const int status = ctl_get(ctl, path.data, &node, err);
     if (status < 0)
         return status;
-    value_append(items, node);
-    *out = value_new(&ctl->arena, VALUE_OBJECT);
-    value_set(&ctl->arena, *out, "items", items);
+    doc_append(items, node);
+    *out = doc_new(&ctl->arena, DOC_OBJECT);
+    doc_set(&ctl->arena, *out, TEXT("items"), items);
     return 0;
 }
 
 static int ask_and_show(struct ctl *ctl, bool clear)
 {
     const char *name = ctl->options.given[OPTION_node];
-    struct value *summary = NULL;
-    struct value *nodes;
+    struct doc *summary = NULL;
+    struct doc *nodes;
     struct err err;
 
     must(ctl->screen.out != NULL);

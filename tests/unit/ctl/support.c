@@ -79,12 +79,12 @@ void shown_free(struct shown *shown)
     free(shown->err);
 }
 
-struct value *answer(struct shown *shown, const char *json)
+struct doc *answer(struct shown *shown, const char *json)
 {
-    struct value *value;
+    struct doc *value;
     struct err err;
 
-    if (value_parse_json(text_of(json), "answer", &shown->ctl.arena, &value, &err) < 0)
+    if (doc_parse_json(text_of(json), "answer", &shown->ctl.arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }

@@ -24,7 +24,7 @@ void shown_end(struct shown *shown);
 void shown_free(struct shown *shown);
 
 /* The answer as a view wants it. */
-struct value *answer(struct shown *shown, const char *json);
+struct doc *answer(struct shown *shown, const char *json);
 
 /* The program itself: its exit status; what it said is in out and err. */
 int run_program(struct shown *shown, const char *words);

@@ -14,10 +14,10 @@ static struct arena arena;
 static struct strbuf left_out;
 static struct err err;
 
-static struct value *json(const char *text)
+static struct doc *json(const char *text)
 {
-    struct value *value;
-    if (value_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
+    struct doc *value;
+    if (doc_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }
@@ -28,12 +28,12 @@ static void note(void *user, const char *kind, const char *name)
     strbuf_printf(&left_out, "%s %s;", kind, name);
 }
 
-static int read_pods(const char *text, struct value **out)
+static int read_pods(const char *text, struct doc **out)
 {
     struct manifest manifest = {
         .arena = &arena,
         .namespace = "home",
-        .pods = value_new(&arena, VALUE_ARRAY),
+        .pods = doc_new(&arena, DOC_ARRAY),
         .skip = note,
     };
     *out = manifest.pods;
@@ -52,21 +52,21 @@ static void pods_come_from_documents_lists_and_json(void **state)
         " \n{kind: PodList, items: [{metadata: {name: a, namespace: x}, spec: {}}, "
         "{metadata: {name: b}, spec: {}}]}",
     };
-    struct value *pods;
+    struct doc *pods;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         assert_int_equal(read_pods(same[i], &pods), 0);
         assert_int_equal(pods->count, 2);
-        assert_string_equal(value_str(pods->first, "metadata.name"), "a");
-        assert_string_equal(value_str(pods->first, "metadata.namespace"), "x");
-        assert_string_equal(value_str(pods->last, "metadata.name"), "b");
-        assert_string_equal(value_str(pods->last, "metadata.namespace"), "home");
+        assert_string_equal(doc_shown(pods->first, "metadata.name"), "a");
+        assert_string_equal(doc_shown(pods->first, "metadata.namespace"), "x");
+        assert_string_equal(doc_shown(pods->last, "metadata.name"), "b");
+        assert_string_equal(doc_shown(pods->last, "metadata.namespace"), "home");
     }
 }
 
 static void other_kinds_are_named_and_left_out(void **state)
 {
-    struct value *pods;
+    struct doc *pods;
     (void)state;
     assert_int_equal(read_pods("kind: Deployment\nmetadata: {name: web}\n---\nkind: List\nitems: "
                                "[{kind: Node, metadata: {name: n1}}]\n",
@@ -93,7 +93,7 @@ static void broken_manifests_are_named_with_the_reason(void **state)
         {"{\"kind\":\"Pod\",", "document"},
         {"kind: Pod\n\tx: 1\n", "line 2"},
     };
-    struct value *pods;
+    struct doc *pods;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(read_pods(bad[i].text, &pods) < 0);
@@ -105,7 +105,7 @@ static void broken_manifests_are_named_with_the_reason(void **state)
 static void the_scheduler_writes_capitalised_bodies(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    const struct value *pod =
+    const struct doc *pod =
         json("{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":\"u\"},\"spec\":{}}");
     (void)state;
     strbuf_init(&out);
@@ -121,7 +121,7 @@ static void the_scheduler_writes_capitalised_bodies(void **state)
 
 static void the_best_score_wins_and_the_first_among_equals(void **state)
 {
-    const struct value *names = json("[\"a\",\"b\",\"c\"]");
+    const struct doc *names = json("[\"a\",\"b\",\"c\"]");
     (void)state;
     assert_string_equal(
         play_best(json("[{\"Host\":\"a\",\"Score\":3},{\"Host\":\"b\",\"Score\":10},"

@@ -10,7 +10,7 @@
 static struct shown shown;
 
 /* Shows a recorded answer as `words` would, and compares; words name the command. */
-static int show(const char *words, int (*view)(struct ctl *ctl, const struct value *value),
+static int show(const char *words, int (*view)(struct ctl *ctl, const struct doc *value),
                 const char *json)
 {
     shown_begin(&shown, words);
@@ -309,7 +309,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
         "\"}]}";
     static const struct {
         const char *words;
-        int (*view)(struct ctl *ctl, const struct value *value);
+        int (*view)(struct ctl *ctl, const struct doc *value);
         const char *json;
     } row[] = {
         {"node n", show_node, node},
@@ -352,7 +352,7 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
         "{\"items\":[{\"name\":17,\"gpus\":[17,{}],\"charges\":{\"a\":1},\"milli\":\"x\"}]}",
         "{\"checks\":[1],\"gpus\":[1],\"models\":[1],\"allocation\":17,\"waiting\":[],\"nodes\":1}",
     };
-    int (*const views[])(struct ctl *, const struct value *) = {
+    int (*const views[])(struct ctl *, const struct doc *) = {
         show_nodes,   show_node,  show_allocations, show_pod,    show_waiting,
         show_history, show_drift, show_summary,     show_doctor,
     };
