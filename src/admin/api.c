@@ -129,7 +129,7 @@ const struct snapshot *api_snapshot(struct api_call *call)
  * Does path have the form of the template?  Braces take one segment that is not empty, and what
  * they take goes into call, unless that is NULL.
  */
-static bool matches(struct api_call *call, const char *template, const char *path)
+static bool api_matches(struct api_call *call, const char *template, const char *path)
 {
     struct text want = text_of(template);
     struct text have = text_of(path);
@@ -158,7 +158,7 @@ static bool matches(struct api_call *call, const char *template, const char *pat
 }
 
 /* HEAD is a GET whose body the listener leaves out. */
-static bool takes(const struct api_route *route, const char *method)
+static bool api_takes(const struct api_route *route, const char *method)
 {
     must(route != NULL && method != NULL);
     return strcmp(route->method, method) == 0 ||
@@ -169,8 +169,8 @@ bool api_takes_body(const char *method, const char *path)
 {
     must(path[0] == '/');
     for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-        if (api_route_takes_body(&routes[i]) && takes(&routes[i], method) &&
-            matches(NULL, routes[i].path, path))
+        if (api_route_takes_body(&routes[i]) && api_takes(&routes[i], method) &&
+            api_matches(NULL, routes[i].path, path))
             return true;
     return false;
 }
@@ -198,9 +198,9 @@ static bool find_route(struct api_call *call, bool probe)
     must(call->route == NULL);
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         const struct api_route *route = &routes[i];
-        if ((probe && !on_probe(route)) || !matches(call, route->path, path))
+        if ((probe && !on_probe(route)) || !api_matches(call, route->path, path))
             continue;
-        if (takes(route, method)) {
+        if (api_takes(route, method)) {
             call->route = route;
             return true;
         }
@@ -307,7 +307,7 @@ static void read_query(struct api_call *call)
 
 /* --- the door --- */
 
-static void serve(struct app *app, struct http_call *http, bool probe)
+static void api_serve(struct app *app, struct http_call *http, bool probe)
 {
     struct api_call call = {.app = app, .http = http, .file = -1};
 
@@ -336,10 +336,10 @@ static void serve(struct app *app, struct http_call *http, bool probe)
 
 void api_handle(struct app *app, struct http_call *call)
 {
-    serve(app, call, false);
+    api_serve(app, call, false);
 }
 
 void api_handle_probe(struct app *app, struct http_call *call)
 {
-    serve(app, call, true);
+    api_serve(app, call, true);
 }

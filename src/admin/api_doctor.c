@@ -36,11 +36,11 @@ struct doctor {
 };
 
 /* fix: what to do; empty when there is nothing to be done. */
-static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
-                const char *fmt, ...) PRINTF_LIKE(5, 6);
+static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
+                           const char *fix, const char *fmt, ...) PRINTF_LIKE(5, 6);
 
-static void say(struct doctor *doctor, const char *name, enum health health, const char *fix,
-                const char *fmt, ...)
+static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
+                           const char *fix, const char *fmt, ...)
 {
     static const char *const words[] = {"ok", "warning", "failed"};
     char text[1024];
@@ -70,16 +70,17 @@ static void check_daemon(struct doctor *doctor)
 
     must(doctor->snapshot != NULL);
     if (atomic_load(&doctor->app->draining))
-        say(doctor, "daemon", HEALTH_WARNING, "wait until the next milligpud is ready",
-            "milligpud is stopping");
+        api_doctor_say(doctor, "daemon", HEALTH_WARNING, "wait until the next milligpud is ready",
+                       "milligpud is stopping");
     else if (!app_ready(doctor->app, &why))
-        say(doctor, "daemon", HEALTH_FAILED,
-            "fix the failed checks below; until then, webhooks answer with errors", "not ready: %s",
-            why);
+        api_doctor_say(doctor, "daemon", HEALTH_FAILED,
+                       "fix the failed checks below; until then, webhooks answer with errors",
+                       "not ready: %s", why);
     else
-        say(doctor, "daemon", HEALTH_OK, "", "milligpud %s (%s), ready, %u nodes, generation %llu",
-            MILLIGPU_VERSION, MILLIGPU_COMMIT, doctor->snapshot->nodes,
-            (unsigned long long)doctor->snapshot->generation);
+        api_doctor_say(doctor, "daemon", HEALTH_OK, "",
+                       "milligpud %s (%s), ready, %u nodes, generation %llu", MILLIGPU_VERSION,
+                       MILLIGPU_COMMIT, doctor->snapshot->nodes,
+                       (unsigned long long)doctor->snapshot->generation);
 }
 
 static void check_ledger_file(struct doctor *doctor)
@@ -88,22 +89,23 @@ static void check_ledger_file(struct doctor *doctor)
     struct err err;
 
     if (store_facts(doctor->app->store, &facts, &err) < 0) {
-        say(doctor, "ledger", HEALTH_FAILED, "check the disk, and read the log of milligpud", "%s",
-            err.text);
+        api_doctor_say(doctor, "ledger", HEALTH_FAILED,
+                       "check the disk, and read the log of milligpud", "%s", err.text);
         return;
     }
     must(facts.bytes >= 0 && facts.wal_bytes >= 0);
     const bool in_memory = strcmp(facts.path, ":memory:") == 0;
     if (facts.wal_bytes > WAL_LATE_BYTES)
-        say(doctor, "ledger", HEALTH_WARNING,
+        api_doctor_say(
+            doctor, "ledger", HEALTH_WARNING,
             "close every other program that has the file open: a reader keeps its log growing",
             "%s: its log has grown to %lld MiB", facts.path, (long long)facts.wal_bytes / 1048576);
     else
-        say(doctor, "ledger", HEALTH_OK, "",
-            "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u",
-            in_memory ? "in memory, lost when milligpud stops" : facts.path,
-            (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
-            (unsigned long long)facts.journal_rows, facts.schema);
+        api_doctor_say(doctor, "ledger", HEALTH_OK, "",
+                       "%s: %lld KiB and %lld KiB of log, %llu journal entries, schema %u",
+                       in_memory ? "in memory, lost when milligpud stops" : facts.path,
+                       (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
+                       (unsigned long long)facts.journal_rows, facts.schema);
 }
 
 static void check_safe_mode(struct doctor *doctor)
@@ -114,7 +116,8 @@ static void check_safe_mode(struct doctor *doctor)
 
     must(atomic_load(&doctor->app->safe_mode));
     time_format(safe->since_ms, at);
-    say(doctor, "ledger", HEALTH_FAILED,
+    api_doctor_say(
+        doctor, "ledger", HEALTH_FAILED,
         "keep the diagnostics and the log for the bug report; run milligpuctl verify LEDGER for "
         "details; then restart milligpud: it loads the ledger from disk and compares it with the "
         "pods",
@@ -130,9 +133,9 @@ static void check_ledger(struct doctor *doctor)
     if (atomic_load(&app->safe_mode))
         check_safe_mode(doctor);
     else if (atomic_load(&app->disk_broken))
-        say(doctor, "ledger", HEALTH_FAILED,
-            "free space on the disk, or repair it; milligpud retries by itself",
-            "the ledger cannot be written");
+        api_doctor_say(doctor, "ledger", HEALTH_FAILED,
+                       "free space on the disk, or repair it; milligpud retries by itself",
+                       "the ledger cannot be written");
     else
         check_ledger_file(doctor);
 }
@@ -145,8 +148,9 @@ static void say_audited(struct doctor *doctor)
     must(doctor->app->verifier != NULL);
     verifier_facts(doctor->app->verifier, &facts);
     time_format(facts.at_ms, at);
-    say(doctor, "history", HEALTH_OK, "", "verified with the rest of the ledger at %s, in %lld ms",
-        at, (long long)facts.took_ms);
+    api_doctor_say(doctor, "history", HEALTH_OK, "",
+                   "verified with the rest of the ledger at %s, in %lld ms", at,
+                   (long long)facts.took_ms);
 }
 
 static void check_history(struct doctor *doctor)
@@ -155,21 +159,21 @@ static void check_history(struct doctor *doctor)
 
     must(app->store != NULL);
     if (atomic_load(&app->history_broken))
-        say(doctor, "history", HEALTH_FAILED,
-            "restore an older backup if you need the history; granting is not affected",
-            "the history in the ledger is damaged: see the log");
+        api_doctor_say(doctor, "history", HEALTH_FAILED,
+                       "restore an older backup if you need the history; granting is not affected",
+                       "the history in the ledger is damaged: see the log");
     else if (!atomic_load(&app->history_checked))
-        say(doctor, "history", HEALTH_OK, "",
-            "the verification in the background has not ended yet");
+        api_doctor_say(doctor, "history", HEALTH_OK, "",
+                       "the verification in the background has not ended yet");
     else if (app->verifier != NULL)
         say_audited(doctor);
     else
-        say(doctor, "history", HEALTH_OK, "", "verified at the start");
+        api_doctor_say(doctor, "history", HEALTH_OK, "", "verified at the start");
 }
 
 /* --- the API server --- */
 
-static int64_t later(int64_t a, int64_t b)
+static int64_t api_doctor_later(int64_t a, int64_t b)
 {
     must(a >= 0 && b >= 0);
     return a > b ? a : b;
@@ -179,22 +183,24 @@ static void check_api(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
     const int64_t heard_ms =
-        later(atomic_load(&app->nodes_heard_ms), atomic_load(&app->pods_heard_ms));
+        api_doctor_later(atomic_load(&app->nodes_heard_ms), atomic_load(&app->pods_heard_ms));
     const int64_t error_ms = atomic_load(&app->api_error_ms);
     const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
 
     must(app->server != NULL);
     if (heard_ms == 0)
-        say(doctor, "api", HEALTH_FAILED,
+        api_doctor_say(
+            doctor, "api", HEALTH_FAILED,
             "check --kubeconfig, the network and the certificate; the log has each error",
             "%s has not answered yet", app->server);
     else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
-        say(doctor, "api", HEALTH_WARNING, "read the log: it says which call failed, and why",
-            "%s: a call failed %lld s ago, and no call succeeded since", app->server,
-            (long long)error_age_s);
+        api_doctor_say(doctor, "api", HEALTH_WARNING,
+                       "read the log: it says which call failed, and why",
+                       "%s: a call failed %lld s ago, and no call succeeded since", app->server,
+                       (long long)error_age_s);
     else
-        say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago", app->server,
-            (long long)(doctor->now_ms - heard_ms) / 1000);
+        api_doctor_say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago", app->server,
+                       (long long)(doctor->now_ms - heard_ms) / 1000);
 }
 
 static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
@@ -204,24 +210,28 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     must(resource[0] != '\0');
     const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
     if (!synced && grace_ends_ms != 0)
-        say(doctor, resource, HEALTH_WARNING,
+        api_doctor_say(
+            doctor, resource, HEALTH_WARNING,
             "wait (grace_period_s): a Binding of the previous milligpud may still be on its way",
             "the ledger is new, and another milligpud granted here before: nothing is granted for "
             "%lld s",
             (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
                 1000);
     else if (!synced)
-        say(doctor, resource, HEALTH_FAILED,
+        api_doctor_say(
+            doctor, resource, HEALTH_FAILED,
             "check that the ServiceAccount may list and watch nodes and pods (see manifests); "
             "the log has the API server's answer",
             "no complete list of %s has arrived yet", resource);
     else if (age_ms > HEARD_LATE_MS)
-        say(doctor, resource, HEALTH_WARNING, "read the log; milligpud retries by itself",
-            "the API server has not answered a watch of %s for %lld s", resource,
-            (long long)age_ms / 1000);
+        api_doctor_say(doctor, resource, HEALTH_WARNING,
+                       "read the log; milligpud retries by itself",
+                       "the API server has not answered a watch of %s for %lld s", resource,
+                       (long long)age_ms / 1000);
     else
-        say(doctor, resource, HEALTH_OK, "", "complete and watched, last answer %lld s ago",
-            (long long)(age_ms > 0 ? age_ms : 0) / 1000);
+        api_doctor_say(doctor, resource, HEALTH_OK, "",
+                       "complete and watched, last answer %lld s ago",
+                       (long long)(age_ms > 0 ? age_ms : 0) / 1000);
 }
 
 /* What the API server said to our calls. */
@@ -231,7 +241,7 @@ struct calls {
     char words[256]; /* of those denied */
 };
 
-static void count_call(void *user, const char *labels, int64_t value)
+static void api_doctor_count_call(void *user, const char *labels, int64_t value)
 {
     struct calls *calls = user;
     const char *call = strchr(labels, '"');
@@ -253,15 +263,17 @@ static void say_rights_given(struct doctor *doctor, const struct rights_facts *f
     struct calls calls = {.all = 0};
 
     must(facts->asked > 0 && facts->denied == 0);
-    metric_each(M_API_REQUESTS, &calls, count_call);
+    metric_each(M_API_REQUESTS, &calls, api_doctor_count_call);
     must(calls.denied <= calls.all);
     if (calls.denied > 0)
-        say(doctor, "rights", HEALTH_OK, "",
+        api_doctor_say(
+            doctor, "rights", HEALTH_OK, "",
             "the API server grants all %u needed permissions; since the start, it denied %lld of "
             "%lld calls: %s",
             facts->asked, (long long)calls.denied, (long long)calls.all, calls.words);
     else
-        say(doctor, "rights", HEALTH_OK, "",
+        api_doctor_say(
+            doctor, "rights", HEALTH_OK, "",
             "the API server grants all %u needed permissions; since the start, it denied none of "
             "%lld calls",
             facts->asked, (long long)calls.all);
@@ -272,23 +284,24 @@ static void check_rights(struct doctor *doctor)
     struct rights_facts facts;
 
     if (doctor->app->rights == NULL) {
-        say(doctor, "rights", HEALTH_OK, "", "a cluster file needs no permissions");
+        api_doctor_say(doctor, "rights", HEALTH_OK, "", "a cluster file needs no permissions");
         return;
     }
     rights_ask(doctor->app->rights, RIGHTS_WAIT_MS, &facts);
     if (facts.at_ms == 0)
-        say(doctor, "rights", HEALTH_WARNING,
-            "fix the check of the API server, then run doctor again",
-            "the API server has not answered yet which permissions milligpud has");
+        api_doctor_say(doctor, "rights", HEALTH_WARNING,
+                       "fix the check of the API server, then run doctor again",
+                       "the API server has not answered yet which permissions milligpud has");
     else if (facts.error[0] != '\0')
-        say(doctor, "rights", HEALTH_WARNING,
+        api_doctor_say(
+            doctor, "rights", HEALTH_WARNING,
             "fix the check of the API server; if it is ok, allow the ServiceAccount to create "
             "selfsubjectaccessreviews, as the ClusterRole system:basic-user does for every account",
             "the API server could not be asked which permissions milligpud has: %s", facts.error);
     else if (facts.denied > 0)
-        say(doctor, "rights", HEALTH_FAILED, "apply the roles in manifests again",
-            "the API server denies %u of %u needed permissions: %s", facts.denied, facts.asked,
-            facts.words);
+        api_doctor_say(doctor, "rights", HEALTH_FAILED, "apply the roles in manifests again",
+                       "the API server denies %u of %u needed permissions: %s", facts.denied,
+                       facts.asked, facts.words);
     else
         say_rights_given(doctor, &facts);
 }
@@ -300,22 +313,25 @@ static void check_wake_up(struct doctor *doctor)
     must(doctor->app->outbox != NULL);
     outbox_stats(doctor->app->outbox, &stats);
     if (strcmp(doctor->settings->wake, "off") == 0)
-        say(doctor, "wake", HEALTH_WARNING, "set wake to object",
-            "wake is off: a refused pod may wait up to 330 s after room becomes free");
+        api_doctor_say(doctor, "wake", HEALTH_WARNING, "set wake to object",
+                       "wake is off: a refused pod may wait up to 330 s after room becomes free");
     else if (stats.wake_failing)
-        say(doctor, "wake", HEALTH_FAILED,
+        api_doctor_say(
+            doctor, "wake", HEALTH_FAILED,
             "allow the ServiceAccount to create and patch csistoragecapacities in that namespace "
             "(see manifests)",
             "milligpud cannot wake kube-scheduler through namespace %s: %s",
             doctor->app->wake_namespace, stats.wake_error);
     else if (hints_overflow(doctor->app->hints, doctor->now_ms))
-        say(doctor, "wake", HEALTH_WARNING, "run milligpuctl waiting to see which pods wait",
+        api_doctor_say(
+            doctor, "wake", HEALTH_WARNING, "run milligpuctl waiting to see which pods wait",
             "more than %d pods wait, or the table of their requests is full: any room that becomes "
             "free wakes kube-scheduler, whether it helps or not",
             WAITING_MAX);
     else
-        say(doctor, "wake", HEALTH_OK, "", "%llu wake-ups since the start, through namespace %s",
-            (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
+        api_doctor_say(doctor, "wake", HEALTH_OK, "",
+                       "%llu wake-ups since the start, through namespace %s",
+                       (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
 }
 
 /* --- the scheduler --- */
@@ -412,28 +428,32 @@ static void check_scheduler(struct doctor *doctor)
     metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
     must(asked.passed <= asked.filters);
     if (lot.unasked > 0)
-        say(doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
+        api_doctor_say(
+            doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
             "no scheduler has asked about %zu waiting pods since the start, among them %s",
             lot.unasked, lot.unasked_name);
     else if (asked.filters == 0)
-        say(doctor, "scheduler", HEALTH_WARNING, wire,
-            "no scheduler has asked since the start, and no pod waits");
+        api_doctor_say(doctor, "scheduler", HEALTH_WARNING, wire,
+                       "no scheduler has asked since the start, and no pod waits");
     else if (asked.passed > 2 && asked.binds == 0)
-        say(doctor, "scheduler", HEALTH_FAILED,
+        api_doctor_say(
+            doctor, "scheduler", HEALTH_FAILED,
             "set bindVerb: bind in the extender, and put no other bind plugin in front of it",
             "filter found room %lld times, but bind was never called", (long long)asked.passed);
     else if (lot.offered > 0)
-        say(doctor, "scheduler", HEALTH_WARNING,
+        api_doctor_say(
+            doctor, "scheduler", HEALTH_WARNING,
             "run kubectl describe pod: it says what else refuses these nodes, for example another "
             "extender, taints or volumes",
             "%zu pods were offered nodes with room and are not bound, among them %s", lot.offered,
             lot.offered_name);
     else
-        say(doctor, "scheduler", HEALTH_OK, "", "%lld filter calls, %lld bind calls, %lld errors",
-            (long long)asked.filters, (long long)asked.binds, (long long)asked.errors);
+        api_doctor_say(doctor, "scheduler", HEALTH_OK, "",
+                       "%lld filter calls, %lld bind calls, %lld errors", (long long)asked.filters,
+                       (long long)asked.binds, (long long)asked.errors);
 }
 
-static bool is_loopback(const char *address)
+static bool api_doctor_is_loopback(const char *address)
 {
     must(address != NULL);
     return strncmp(address, "127.", strlen("127.")) == 0 ||
@@ -452,19 +472,22 @@ static void check_webhooks(struct doctor *doctor)
     must(address[0] != '\0');
     const bool asks = tls && settings->webhook_client_ca[0] != '\0';
     if (asks && settings->webhook_client_names[0] == '\0')
-        say(doctor, "webhooks", HEALTH_WARNING,
+        api_doctor_say(
+            doctor, "webhooks", HEALTH_WARNING,
             "set webhook_client_names to the CN or a DNS name of kube-scheduler's certificate",
             "%s, TLS; any client with a certificate of %s can bind pods", address,
             settings->webhook_client_ca);
     else if (asks)
-        say(doctor, "webhooks", HEALTH_OK, "",
+        api_doctor_say(
+            doctor, "webhooks", HEALTH_OK, "",
             "%s, TLS; only for client certificates of %s that contain one of these names: %s",
             address, settings->webhook_client_ca, settings->webhook_client_names);
-    else if (is_loopback(address))
-        say(doctor, "webhooks", HEALTH_OK, "", "%s%s; only this machine or pod can reach it",
-            address, tls ? ", TLS" : "");
+    else if (api_doctor_is_loopback(address))
+        api_doctor_say(doctor, "webhooks", HEALTH_OK, "",
+                       "%s%s; only this machine or pod can reach it", address, tls ? ", TLS" : "");
     else
-        say(doctor, "webhooks", HEALTH_FAILED,
+        api_doctor_say(
+            doctor, "webhooks", HEALTH_FAILED,
             "set webhook_cert, webhook_key and webhook_client_ca, or listen on 127.0.0.1",
             "%s%s; anyone who can reach it can bind pods with the permissions of milligpud",
             address, tls ? ", TLS without client certificates" : ", plain HTTP");
@@ -476,10 +499,11 @@ static void check_drift(struct doctor *doctor)
 
     must(doctor->snapshot != NULL);
     if (drift > 0)
-        say(doctor, "drift", HEALTH_WARNING, "run milligpuctl drift to list them",
-            "ledger and cluster disagree in %u %s", drift, drift == 1 ? "place" : "places");
+        api_doctor_say(doctor, "drift", HEALTH_WARNING, "run milligpuctl drift to list them",
+                       "ledger and cluster disagree in %u %s", drift,
+                       drift == 1 ? "place" : "places");
     else
-        say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
+        api_doctor_say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
 }
 
 void api_doctor(struct api_call *call)
@@ -531,7 +555,7 @@ struct setting {
 };
 
 /* As the YAML file has it, but for the quotes: JSON brings its own. */
-static struct text bare(const char *value)
+static struct text api_doctor_bare(const char *value)
 {
     const struct text text = text_of(value);
     const bool quoted = text.len > 1 && text.at[0] == '"' && strchr(value, '\\') == NULL;
@@ -552,7 +576,7 @@ static void encode_setting(struct json_writer *json, const struct api_item *item
     json_write_key(json, "name");
     json_write_str(json, settings_name(setting->id));
     json_write_key(json, "value");
-    json_write_text(json, bare(value));
+    json_write_text(json, api_doctor_bare(value));
     json_write_key(json, "source");
     json_write_str(json, settings_source_name(settings_source(setting->set, setting->id)));
     json_write_key(json, "text");

@@ -18,7 +18,7 @@ size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
     return ARRAY_LEN(all);
 }
 
-static void put_check(struct strbuf *out, const struct api_check *check)
+static void api_health_put_check(struct strbuf *out, const struct api_check *check)
 {
     must(check->name[0] != '\0');
     if (check->good)
@@ -47,11 +47,11 @@ void api_readyz(struct api_call *call)
 
     must(checks > 0);
     for (size_t i = 0; i < checks; i++) {
-        put_check(&call->body, &check[i]);
+        api_health_put_check(&call->body, &check[i]);
         named = named || !check[i].good;
     }
     if (!ready && !named)
-        put_check(&call->body, &(struct api_check){"grants", false, why});
+        api_health_put_check(&call->body, &(struct api_check){"grants", false, why});
     ready = ready && !named;
     if (!ready)
         call->status = 503;

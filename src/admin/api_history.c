@@ -30,7 +30,7 @@ struct past {
     size_t id_capacity;
 };
 
-static void keep(void *user, const struct store_history_row *row)
+static void api_history_keep(void *user, const struct store_history_row *row)
 {
     struct past *past = user;
     struct arena *arena = &past->call->arena;
@@ -107,7 +107,7 @@ static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *a
 }
 
 /* Among the nodes that are there: a made-up id has a slash, too, so the form tells nothing. */
-static bool find_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
+static bool api_history_find_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(call->app->view);
     struct arena *arena = &call->arena;
@@ -181,12 +181,12 @@ static void write_rows(struct api_call *call, const struct past *past)
     json_write_object_end(&json);
 }
 
-static bool look(struct past *past, const struct store_history_query *query)
+static bool api_history_look(struct past *past, const struct store_history_query *query)
 {
     struct err err;
 
     must(query->limit > 0);
-    if (store_history(past->call->app->store, query, past, keep, &err) == 0)
+    if (store_history(past->call->app->store, query, past, api_history_keep, &err) == 0)
         return true;
     api_fail_err(past->call, &err);
     return false;
@@ -196,12 +196,12 @@ static bool look_for_gpu(struct past *past, struct store_history_query *query, c
 {
     struct gpu_names names = {0};
 
-    if (!find_gpu(past->call, asked, &names))
+    if (!api_history_find_gpu(past->call, asked, &names))
         guess_gpu(past->call, asked, &names);
     must(names.id != NULL);
     query->node = names.node;
     query->gpu = names.id;
-    return look(past, query);
+    return api_history_look(past, query);
 }
 
 static bool look_for_pod(struct past *past, struct store_history_query *query, const char *asked)
@@ -217,7 +217,7 @@ static bool look_for_pod(struct past *past, struct store_history_query *query, c
     const struct text namespace = {asked, (size_t)(slash - asked)};
     query->namespace = arena_copy(&past->call->arena, namespace);
     query->pod = slash + 1;
-    return look(past, query);
+    return api_history_look(past, query);
 }
 
 void api_history(struct api_call *call)
@@ -254,7 +254,7 @@ size_t api_history_last(struct api_call *call, const char *namespace, const char
     size_t rows = 0;
 
     must(namespace != NULL && name != NULL);
-    if (store_history(call->app->store, &query, &past, keep, err) == 0)
+    if (store_history(call->app->store, &query, &past, api_history_keep, err) == 0)
         while (rows < past.count && rows < GPUS_PER_NODE_MAX &&
                strcmp(past.row[rows].uid, past.row[0].uid) == 0) {
             row[rows] = past.row[rows];
@@ -266,7 +266,7 @@ size_t api_history_last(struct api_call *call, const char *namespace, const char
 
 /* --- released allocations --- */
 
-static bool is_wanted(const struct api_call *call, const struct admin_history *row)
+static bool api_history_is_wanted(const struct api_call *call, const struct admin_history *row)
 {
     const char *node = call->value[PARAMETER_node];
     const char *namespace = call->value[PARAMETER_namespace];
@@ -277,7 +277,7 @@ static bool is_wanted(const struct api_call *call, const struct admin_history *r
 }
 
 /* Rows of one allocation stand side by side; how many are there from here on? */
-static size_t span(const struct past *past, size_t from)
+static size_t api_history_span(const struct past *past, size_t from)
 {
     const struct admin_history *first = &past->row[from];
     size_t count = 1;
@@ -300,10 +300,10 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
     size_t written = 0;
 
     for (size_t at = 0; at < past->count && written < room;) {
-        const size_t rows = span(past, at);
+        const size_t rows = api_history_span(past, at);
         if (at + rows == past->count && !last && at > 0)
             break; /* perhaps cut in the middle: it is the next look's */
-        if (is_wanted(call, &past->row[at])) {
+        if (api_history_is_wanted(call, &past->row[at])) {
             admin_released(json, &past->row[at], rows);
             written++;
         }
@@ -331,7 +331,7 @@ void api_allocations_released(struct api_call *call)
     json_write_array(&json);
     for (int i = 0; i < SCAN_LOOKS && more && written < call->limit; i++) {
         past.count = 0;
-        if (!look(&past, &query)) {
+        if (!api_history_look(&past, &query)) {
             past_done(&past);
             return;
         }
@@ -351,7 +351,7 @@ void api_allocations_released(struct api_call *call)
  * A folder of our own beside the ledger: a disk with room for the one has room for the other.  By
  * its name the next start knows what to remove if this one is killed.
  */
-static int make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
+static int api_history_make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
 {
     const bool in_memory = strcmp(ledger, ":memory:") == 0;
 
@@ -396,7 +396,7 @@ void api_backup(struct api_call *call)
         return;
     }
     if (rc == 0)
-        rc = make_folder(facts.path, folder, sizeof folder, &err);
+        rc = api_history_make_folder(facts.path, folder, sizeof folder, &err);
     if (rc == 0) {
         rc = copy_through(call, folder, &err);
         (void)rmdir(folder); /* empty by now; if not, it is in nobody's way */

@@ -36,7 +36,7 @@ uint32_t api_drift_count(const struct snapshot *snapshot)
     return count;
 }
 
-static void sum_up(const struct snapshot *snapshot, struct totals *out)
+static void api_nodes_sum_up(const struct snapshot *snapshot, struct totals *out)
 {
     const struct node *node;
 
@@ -53,7 +53,7 @@ static void sum_up(const struct snapshot *snapshot, struct totals *out)
     must(out->reserved + out->bound == snapshot->allocations);
 }
 
-static void put_models(struct json_writer *json, const struct snapshot *snapshot)
+static void api_nodes_put_models(struct json_writer *json, const struct snapshot *snapshot)
 {
     struct amounts_by_model models;
 
@@ -103,7 +103,7 @@ void api_summary(struct api_call *call)
     if (snapshot == NULL)
         return;
     must(call->body.len == 0);
-    sum_up(snapshot, &totals);
+    api_nodes_sum_up(snapshot, &totals);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     put_daemon(&json, call->app, snapshot);
@@ -123,7 +123,7 @@ void api_summary(struct api_call *call)
     json_write_u64(&json, hints_waiting(call->app->hints));
     json_write_key(&json, "drift");
     json_write_u64(&json, totals.drift);
-    put_models(&json, snapshot);
+    api_nodes_put_models(&json, snapshot);
     json_write_object_end(&json);
 }
 

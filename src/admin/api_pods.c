@@ -20,7 +20,7 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
     admin_allocation(json, item->what, item->where);
 }
 
-static bool is_wanted(const char *filter, const char *value)
+static bool api_pods_is_wanted(const char *filter, const char *value)
 {
     must(value != NULL);
     return filter == NULL || strcmp(filter, value) == 0;
@@ -30,14 +30,14 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
 {
     const char *const *value = call->value;
 
-    if (!is_wanted(value[PARAMETER_node], node->name->text))
+    if (!api_pods_is_wanted(value[PARAMETER_node], node->name->text))
         return;
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct allocation_facts *is = &allocation->is;
         must(is->node == node->name);
-        if (is_wanted(value[PARAMETER_namespace], is->namespace) &&
-            is_wanted(value[PARAMETER_state], allocation_state_name(is->state)))
+        if (api_pods_is_wanted(value[PARAMETER_namespace], is->namespace) &&
+            api_pods_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)))
             api_list_add(call, list,
                          arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
                          allocation, node);
@@ -193,7 +193,7 @@ static void describe_request(const struct api_call *call, const struct pod_recor
     must_not_reach("every verdict is listed");
 }
 
-static void put(struct json_writer *json, const char *key, const char *value)
+static void api_pods_put(struct json_writer *json, const char *key, const char *value)
 {
     must(value != NULL);
     json_write_key(json, key);
@@ -217,14 +217,14 @@ static void put_verdict(struct json_writer *json, const struct node *node,
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
     filter_explain(node, request, detail, sizeof detail);
     json_write_object(json);
-    put(json, "name", node->name->text);
+    api_pods_put(json, "name", node->name->text);
     json_write_key(json, "fits");
     json_write_bool(json, why == REASON_NONE);
     json_write_key(json, "exact");
     json_write_bool(json, rank.exact);
-    put(json, "reason", reason_name(why));
-    put(json, "text", refusal.text);
-    put(json, "detail", detail);
+    api_pods_put(json, "reason", reason_name(why));
+    api_pods_put(json, "text", refusal.text);
+    api_pods_put(json, "detail", detail);
     json_write_object_end(json);
 }
 
@@ -255,7 +255,7 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_array_end(json);
 }
 
-static void put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
+static void api_pods_put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
 {
     struct waiting found;
 
@@ -279,18 +279,18 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     describe_request(call, record, request, sizeof request);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    put(&json, "namespace", sought->namespace);
-    put(&json, "name", sought->name);
-    put(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
-    put(&json, "phase", phase_of(sought));
-    put(&json, "node", node);
-    put(&json, "request", request);
+    api_pods_put(&json, "namespace", sought->namespace);
+    api_pods_put(&json, "name", sought->name);
+    api_pods_put(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    api_pods_put(&json, "phase", phase_of(sought));
+    api_pods_put(&json, "node", node);
+    api_pods_put(&json, "request", request);
     if (allocation != NULL) {
         json_write_key(&json, "allocation");
         admin_allocation(&json, allocation, sought->node);
     } else if (node[0] == '\0') {
         must(record != NULL);
-        put_waiting(&json, call, record->uid);
+        api_pods_put_waiting(&json, call, record->uid);
         if (record->request != NULL)
             put_verdicts(&json, call, snapshot, record->request);
     }
@@ -313,12 +313,12 @@ static void put_past(struct api_call *call)
     }
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    put(&json, "namespace", row->namespace);
-    put(&json, "name", row->name);
-    put(&json, "uid", row->uid);
-    put(&json, "phase", "Ended");
-    put(&json, "node", row->node);
-    put(&json, "request", "");
+    api_pods_put(&json, "namespace", row->namespace);
+    api_pods_put(&json, "name", row->name);
+    api_pods_put(&json, "uid", row->uid);
+    api_pods_put(&json, "phase", "Ended");
+    api_pods_put(&json, "node", row->node);
+    api_pods_put(&json, "request", "");
     json_write_key(&json, "allocation");
     admin_released(&json, row, rows);
     json_write_object_end(&json);

@@ -32,7 +32,8 @@ static bool is_name(struct api_call *call, const char *what, const char *name)
 }
 
 /* The fake API server answers as an API server does; its Status becomes our problem. */
-static void forward(struct api_call *call, const char *method, const char *path, struct text body)
+static void api_standalone_forward(struct api_call *call, const char *method, const char *path,
+                                   struct text body)
 {
     struct strbuf answer;
     struct status said;
@@ -73,7 +74,7 @@ void api_standalone_create(struct api_call *call)
         return;
     const int used = snprintf(path, sizeof path, "/api/v1/namespaces/%s/pods", namespace);
     must(used > 0 && (size_t)used < sizeof path);
-    forward(call, "POST", path, body);
+    api_standalone_forward(call, "POST", path, body);
 }
 
 /* At once: there is no kubelet here that would end a pod within its grace period. */
@@ -88,5 +89,5 @@ void api_standalone_delete(struct api_call *call)
         snprintf(path, sizeof path, "/api/v1/namespaces/%s/pods/%s?gracePeriodSeconds=0",
                  call->place[0], call->place[1]);
     must(used > 0 && (size_t)used < sizeof path);
-    forward(call, "DELETE", path, (struct text){0});
+    api_standalone_forward(call, "DELETE", path, (struct text){0});
 }

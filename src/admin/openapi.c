@@ -7,7 +7,7 @@
 /* src/admin/schemas.json, made into C by the build. */
 extern const char admin_schemas_json[];
 
-static void put(struct json_writer *json, const char *key, const char *value)
+static void openapi_put(struct json_writer *json, const char *key, const char *value)
 {
     must(value != NULL);
     json_write_key(json, key);
@@ -30,22 +30,22 @@ static void put_ref(struct json_writer *json, const char *key, const char *schem
     strbuf_printf(&where, "#/components/schemas/%s", schema);
     json_write_key(json, key);
     json_write_object(json);
-    put(json, "$ref", where.data);
+    openapi_put(json, "$ref", where.data);
     json_write_object_end(json);
 }
 
 /* --- parameters --- */
 
-static void put_place(struct json_writer *json, struct text name)
+static void openapi_put_place(struct json_writer *json, struct text name)
 {
     must(name.len > 0);
     json_write_object(json);
     json_write_key(json, "name");
     json_write_text(json, name);
-    put(json, "in", "path");
+    openapi_put(json, "in", "path");
     json_write_key(json, "required");
     json_write_bool(json, true);
-    put(json, "description", api_place_help(name));
+    openapi_put(json, "description", api_place_help(name));
     put_raw(json, "schema", "{\"type\":\"string\"}");
     json_write_object_end(json);
 }
@@ -54,9 +54,9 @@ static void put_parameter(struct json_writer *json, enum api_parameter parameter
 {
     must((size_t)parameter < PARAMETERS);
     json_write_object(json);
-    put(json, "name", api_parameter_name(parameter));
-    put(json, "in", "query");
-    put(json, "description", api_parameter_help(parameter));
+    openapi_put(json, "name", api_parameter_name(parameter));
+    openapi_put(json, "in", "query");
+    openapi_put(json, "description", api_parameter_help(parameter));
     put_raw(json, "schema", api_parameter_schema(parameter));
     json_write_object_end(json);
 }
@@ -71,7 +71,7 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
     json_write_array(json);
     while (text_cut(&rest, '/', &piece))
         if (text_starts(piece, "{"))
-            put_place(json, (struct text){piece.at + 1, piece.len - 2});
+            openapi_put_place(json, (struct text){piece.at + 1, piece.len - 2});
     for (int i = 0; i < PARAMETERS; i++)
         if (api_lists(route->parameters, text_of(api_parameter_name((enum api_parameter)i))))
             put_parameter(json, (enum api_parameter)i);
@@ -105,7 +105,7 @@ static void put_problem(struct json_writer *json)
 {
     json_write_key(json, "default");
     json_write_object(json);
-    put(json, "description", "It went wrong");
+    openapi_put(json, "description", "It went wrong");
     json_write_key(json, "content");
     json_write_object(json);
     json_write_key(json, "application/problem+json");
@@ -126,7 +126,7 @@ static void put_responses(struct json_writer *json, const struct api_route *rout
     json_write_object(json);
     json_write_key(json, status);
     json_write_object(json);
-    put(json, "description", route->summary);
+    openapi_put(json, "description", route->summary);
     put_content(json, route);
     json_write_object_end(json);
     put_problem(json);
@@ -145,8 +145,8 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
     json_write_key(json, method);
     json_write_object(json);
     must(strncmp(route->name, "api_", strlen("api_")) == 0);
-    put(json, "operationId", route->name + strlen("api_"));
-    put(json, "summary", route->summary);
+    openapi_put(json, "operationId", route->name + strlen("api_"));
+    openapi_put(json, "summary", route->summary);
     put_parameters(json, route);
     if (api_route_takes_body(route)) {
         json_write_key(json, "requestBody");
@@ -193,15 +193,16 @@ void api_openapi(struct api_call *call)
     must(call->status == 200);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    put(&json, "openapi", "3.0.3");
+    openapi_put(&json, "openapi", "3.0.3");
     json_write_key(&json, "info");
     json_write_object(&json);
-    put(&json, "title", "milligpu, for operators");
-    put(&json, "description",
+    openapi_put(&json, "title", "milligpu, for operators");
+    openapi_put(
+        &json, "description",
         "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
         "Host that is no name of loopback or of admin_hosts (403), a body that is not "
         "application/json (415), and a body where no requestBody is told (413).");
-    put(&json, "version", MILLIGPU_VERSION);
+    openapi_put(&json, "version", MILLIGPU_VERSION);
     json_write_object_end(&json);
     put_paths(&json);
     json_write_key(&json, "components");

@@ -5,13 +5,13 @@
 /* Beyond this an amount is a bug of ours, not a wish: no input may ask for it. */
 static const size_t BYTES_MAX = SIZE_MAX / 4;
 
-static void *got(void *memory)
+static void *alloc_got(void *memory)
 {
     must(memory != NULL && "out of memory");
     return memory;
 }
 
-static size_t product(size_t count, size_t bytes)
+static size_t alloc_product(size_t count, size_t bytes)
 {
     size_t all;
     must(!__builtin_mul_overflow(count, bytes, &all));
@@ -21,17 +21,17 @@ static size_t product(size_t count, size_t bytes)
 
 void *xmalloc(size_t bytes)
 {
-    return got(malloc(product(1, bytes)));
+    return alloc_got(malloc(alloc_product(1, bytes)));
 }
 
 void *xcalloc(size_t count, size_t bytes)
 {
-    return got(calloc(1, product(count, bytes)));
+    return alloc_got(calloc(1, alloc_product(count, bytes)));
 }
 
 void *xrealloc(void *old, size_t count, size_t bytes)
 {
-    return got(realloc(old, product(count, bytes)));
+    return alloc_got(realloc(old, alloc_product(count, bytes)));
 }
 
 char *xstrdup(const char *text)

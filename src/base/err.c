@@ -12,7 +12,7 @@ struct err_row {
     bool again;
 };
 
-static const struct err_row *row_of(enum err_code code)
+static const struct err_row *err_row_of(enum err_code code)
 {
     static const struct err_row row[] = {[ERR_NONE] = {"ok", 200, false},
 #define X(name, text, http, may) [name] = {text, http, may},
@@ -70,15 +70,15 @@ int err_wrap(struct err *err, const char *fmt, ...)
 
 const char *err_name(enum err_code code)
 {
-    return row_of(code)->word;
+    return err_row_of(code)->word;
 }
 
 int err_status(enum err_code code)
 {
-    return row_of(code)->status;
+    return err_row_of(code)->status;
 }
 
 bool err_retry(enum err_code code)
 {
-    return row_of(code)->again;
+    return err_row_of(code)->again;
 }

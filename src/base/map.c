@@ -19,8 +19,8 @@ void map_done(struct map *map)
 }
 
 /* The slot that holds key, or the free one where it belongs. */
-static struct map_entry *slot_of(struct map_entry *table, size_t slots, struct text key,
-                                 uint32_t hash)
+static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
+                                     uint32_t hash)
 {
     must(slots > 0);
     must((slots & (slots - 1)) == 0);
@@ -53,7 +53,7 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 }
 
 /* A few go over from the old table, in its order: what closes a gap there comes from behind. */
-static void move_some(struct map *map)
+static void map_move_some(struct map *map)
 {
     if (map->old == NULL)
         return;
@@ -64,7 +64,7 @@ static void move_some(struct map *map)
             continue;
         }
         close_gap(map->old, map->old_slots, map->moved);
-        *slot_of(map->entry, map->slots, moving.key, moving.hash) = moving;
+        *map_slot_of(map->entry, map->slots, moving.key, moving.hash) = moving;
     }
     if (map->moved < map->old_slots)
         return;
@@ -76,11 +76,11 @@ static void move_some(struct map *map)
 static void move_all(struct map *map)
 {
     while (map->old != NULL)
-        move_some(map);
+        map_move_some(map);
     must(map->moved == 0);
 }
 
-static void grow(struct map *map)
+static void map_grow(struct map *map)
 {
     must(map->slots <= SIZE_MAX / 4);
 
@@ -97,7 +97,7 @@ static void *take_old(struct map *map, struct text key, uint32_t hash)
 {
     if (map->old == NULL)
         return NULL;
-    const struct map_entry *entry = slot_of(map->old, map->old_slots, key, hash);
+    const struct map_entry *entry = map_slot_of(map->old, map->old_slots, key, hash);
     void *value = entry->value;
     must(value == NULL || (size_t)(entry - map->old) >= map->moved);
     if (value != NULL)
@@ -111,9 +111,9 @@ void *map_find(const struct map *map, struct text key)
     if (map->count == 0)
         return NULL;
     const uint32_t hash = text_hash(key);
-    void *value = slot_of(map->entry, map->slots, key, hash)->value;
+    void *value = map_slot_of(map->entry, map->slots, key, hash)->value;
     if (value == NULL && map->old != NULL)
-        value = slot_of(map->old, map->old_slots, key, hash)->value;
+        value = map_slot_of(map->old, map->old_slots, key, hash)->value;
     return value;
 }
 
@@ -121,11 +121,11 @@ void *map_put(struct map *map, struct text key, void *value)
 {
     must(value != NULL);
 
-    move_some(map);
+    map_move_some(map);
     if ((map->count + 1) * 4 > map->slots * 3)
-        grow(map);
+        map_grow(map);
     const uint32_t hash = text_hash(key);
-    struct map_entry *entry = slot_of(map->entry, map->slots, key, hash);
+    struct map_entry *entry = map_slot_of(map->entry, map->slots, key, hash);
     void *before = entry->value != NULL ? entry->value : take_old(map, key, hash);
     if (before == NULL)
         map->count++;
@@ -139,9 +139,9 @@ void *map_take(struct map *map, struct text key)
 {
     if (map->count == 0)
         return NULL;
-    move_some(map);
+    map_move_some(map);
     const uint32_t hash = text_hash(key);
-    struct map_entry *entry = slot_of(map->entry, map->slots, key, hash);
+    struct map_entry *entry = map_slot_of(map->entry, map->slots, key, hash);
     void *value = entry->value;
     if (value != NULL)
         close_gap(map->entry, map->slots, (size_t)(entry - map->entry));

@@ -52,7 +52,7 @@ void strbuf_reserve(struct strbuf *buf, size_t capacity)
 }
 
 /* Room for more bytes and the terminator. */
-static void make_room(struct strbuf *buf, size_t more)
+static void strbuf_make_room(struct strbuf *buf, size_t more)
 {
     must(more < SIZE_MAX / 8);
     must(buf->len < SIZE_MAX / 8);
@@ -71,7 +71,7 @@ void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
         return;
     must(bytes != NULL);
 
-    make_room(buf, len);
+    strbuf_make_room(buf, len);
     memcpy(buf->data + buf->len, bytes, len);
     buf->len += len;
     buf->data[buf->len] = '\0';
@@ -114,7 +114,7 @@ void strbuf_printf(struct strbuf *buf, const char *fmt, ...)
     va_end(args);
     must(len >= 0);
 
-    make_room(buf, (size_t)len);
+    strbuf_make_room(buf, (size_t)len);
     va_start(args, fmt);
     const int written = vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);
     va_end(args);
@@ -136,7 +136,7 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
 
 /* As text_show() has it, but for the characters that JSON alone has a letter for; how many bytes of
    text that was. */
-static size_t escape(struct strbuf *buf, struct text text, size_t at)
+static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
 {
     static const char named[] = "\"\"\\\\\bb\ff"; /* the character, then its letter */
     char shown[TEXT_SHOWN_MAX];
@@ -175,7 +175,7 @@ void strbuf_json(struct strbuf *buf, struct text text)
             continue;
         }
         strbuf_add(buf, text.at + plain, at - plain);
-        at += escape(buf, text, at);
+        at += strbuf_escape(buf, text, at);
         plain = at;
     }
     strbuf_add(buf, text.at + plain, at - plain);

@@ -85,7 +85,7 @@ bool text_cut(struct text *rest, char separator, struct text *out)
 
 /* --- for people --- */
 
-static bool continues(struct text text, size_t at, unsigned char least, unsigned char most)
+static bool text_continues(struct text text, size_t at, unsigned char least, unsigned char most)
 {
     if (at >= text.len)
         return false;
@@ -103,25 +103,27 @@ size_t text_sequence(struct text text, size_t at)
     if (lead < 0x80)
         return 1;
     if (lead >= 0xC2 && lead <= 0xDF)
-        return continues(text, at + 1, 0x80, 0xBF) ? 2 : 0;
+        return text_continues(text, at + 1, 0x80, 0xBF) ? 2 : 0;
     if (lead >= 0xE0 && lead <= 0xEF) {
         const unsigned char least = lead == 0xE0 ? 0xA0 : 0x80;
         const unsigned char most = lead == 0xED ? 0x9F : 0xBF;
-        return continues(text, at + 1, least, most) && continues(text, at + 2, 0x80, 0xBF) ? 3 : 0;
+        return text_continues(text, at + 1, least, most) && text_continues(text, at + 2, 0x80, 0xBF)
+                   ? 3
+                   : 0;
     }
     if (lead >= 0xF0 && lead <= 0xF4) {
         const unsigned char least = lead == 0xF0 ? 0x90 : 0x80;
         const unsigned char most = lead == 0xF4 ? 0x8F : 0xBF;
-        const bool whole = continues(text, at + 1, least, most) &&
-                           continues(text, at + 2, 0x80, 0xBF) &&
-                           continues(text, at + 3, 0x80, 0xBF);
+        const bool whole = text_continues(text, at + 1, least, most) &&
+                           text_continues(text, at + 2, 0x80, 0xBF) &&
+                           text_continues(text, at + 3, 0x80, 0xBF);
         return whole ? 4 : 0;
     }
     return 0;
 }
 
 /* Of two and three bytes: no odd one is longer. */
-static int32_t code_of(struct text text, size_t at, size_t bytes)
+static int32_t text_code_of(struct text text, size_t at, size_t bytes)
 {
     const unsigned char *c = (const unsigned char *)text.at + at;
 
@@ -150,7 +152,7 @@ int32_t text_odd(struct text text, size_t at, size_t bytes)
     };
 
     must(at < text.len && bytes > 0);
-    const int32_t code = code_of(text, at, bytes);
+    const int32_t code = text_code_of(text, at, bytes);
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
         if (code >= odd[i].first && code <= odd[i].last)
             return code;
@@ -216,7 +218,7 @@ void text_clip(struct text text, char *out, size_t bytes)
 }
 
 /* Multiply to twice the width and fold: every bit of either side reaches every bit. */
-static uint64_t fold(uint64_t a, uint64_t b)
+static uint64_t text_fold(uint64_t a, uint64_t b)
 {
     const unsigned __int128 wide = (unsigned __int128)a * b;
     return (uint64_t)wide ^ (uint64_t)(wide >> 64);
@@ -232,19 +234,19 @@ uint32_t text_hash(struct text text)
     for (; text.len - at >= sizeof(uint64_t); at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, text.at + at, sizeof word);
-        hash = fold(hash ^ word, odd);
+        hash = text_fold(hash ^ word, odd);
     }
     if (at < text.len) {
         uint64_t word = 0;
         memcpy(&word, text.at + at, text.len - at);
-        hash = fold(hash ^ word, odd);
+        hash = text_fold(hash ^ word, odd);
     }
-    hash = fold(hash, hash_seed ^ odd);
+    hash = text_fold(hash, hash_seed ^ odd);
     must(at + sizeof(uint64_t) > text.len);
     return (uint32_t)(hash ^ (hash >> 32));
 }
 
-static char lower(char c)
+static char text_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
@@ -263,7 +265,8 @@ bool text_glob(struct text glob, struct text text)
         if (g < glob.len && glob.at[g] == '*') {
             star = g++;
             star_text = t;
-        } else if (g < glob.len && (glob.at[g] == '?' || lower(glob.at[g]) == lower(text.at[t]))) {
+        } else if (g < glob.len &&
+                   (glob.at[g] == '?' || text_lower(glob.at[g]) == text_lower(text.at[t]))) {
             g++;
             t++;
         } else if (star != SIZE_MAX) {

@@ -19,7 +19,7 @@ static size_t terminal_width(void)
     return WIDTH_UNKNOWN;
 }
 
-static const char *variable(const char *name)
+static const char *milligpuctl_variable(const char *name)
 {
     const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
     return value != NULL && value[0] != '\0' ? value : NULL;
@@ -31,8 +31,8 @@ int main(int argc, char **argv)
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the only thread */
     const bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     const struct ctl_environment environment = {
-        .server = variable("MILLIGPU_SERVER"),
-        .no_color = variable("NO_COLOR") != NULL,
+        .server = milligpuctl_variable("MILLIGPU_SERVER"),
+        .no_color = milligpuctl_variable("NO_COLOR") != NULL,
         .terminal = isatty(STDOUT_FILENO) == 1,
         .utf8 = utf8,
         .width = terminal_width(),

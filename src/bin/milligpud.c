@@ -7,7 +7,7 @@
 
 extern char **environ;
 
-static int say(void (*write)(struct strbuf *out))
+static int milligpud_say(void (*write)(struct strbuf *out))
 {
     struct strbuf out;
 
@@ -29,13 +29,14 @@ static int print_settings(const struct settings_set *set)
     return EXIT_SUCCESS;
 }
 
-static int act(int argc, char **argv, enum settings_action action, const struct settings_set *set)
+static int milligpud_act(int argc, char **argv, enum settings_action action,
+                         const struct settings_set *set)
 {
     struct err err;
 
     switch (action) {
     case SETTINGS_HELP:
-        return say(settings_help);
+        return milligpud_say(settings_help);
     case SETTINGS_VERSION:
         (void)printf("milligpud %s (%s)\n", MILLIGPU_VERSION, MILLIGPU_COMMIT);
         return EXIT_SUCCESS;
@@ -63,7 +64,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "milligpud: %s\ntry --help\n", err.text);
         return 2;
     }
-    const int status = act(argc, argv, action, set);
+    const int status = milligpud_act(argc, argv, action, set);
     settings_free(set);
     return status;
 }

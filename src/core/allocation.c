@@ -16,7 +16,7 @@ struct life {
 };
 
 /* What the cluster imposes may be absurd; it must not wrap around to little. */
-static uint32_t sum(uint32_t a, uint32_t b)
+static uint32_t allocation_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
     return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
@@ -28,14 +28,14 @@ static void life_start(struct life *life, enum container_kind kind, uint32_t amo
 
     switch (kind) {
     case CONTAINER_SIDECAR:
-        life->sidecars = sum(life->sidecars, amount);
+        life->sidecars = allocation_sum(life->sidecars, amount);
         return;
     case CONTAINER_INIT:
-        now = sum(life->sidecars, amount);
+        now = allocation_sum(life->sidecars, amount);
         life->peak = now > life->peak ? now : life->peak;
         return;
     case CONTAINER_APP:
-        life->apps = sum(life->apps, amount);
+        life->apps = allocation_sum(life->apps, amount);
         return;
     }
     must_not_reach("a container is of one of three kinds");
@@ -43,7 +43,7 @@ static void life_start(struct life *life, enum container_kind kind, uint32_t amo
 
 static uint32_t life_peak(const struct life *life)
 {
-    const uint32_t running = sum(life->sidecars, life->apps);
+    const uint32_t running = allocation_sum(life->sidecars, life->apps);
 
     must(running >= life->sidecars && running >= life->apps);
     return running > life->peak ? running : life->peak;
@@ -206,7 +206,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
 }
 
 /* The count is the one thing that changes in an allocation. */
-static atomic_uint *refs_of(const struct allocation *allocation)
+static atomic_uint *allocation_refs_of(const struct allocation *allocation)
 {
     must(allocation != NULL);
     return (atomic_uint *)(uintptr_t)&allocation->refs;
@@ -214,7 +214,8 @@ static atomic_uint *refs_of(const struct allocation *allocation)
 
 const struct allocation *allocation_ref(const struct allocation *allocation)
 {
-    const unsigned before = atomic_fetch_add_explicit(refs_of(allocation), 1, memory_order_relaxed);
+    const unsigned before =
+        atomic_fetch_add_explicit(allocation_refs_of(allocation), 1, memory_order_relaxed);
     must(before > 0 && before < UINT32_MAX);
     return allocation;
 }
@@ -223,7 +224,8 @@ void allocation_unref(const struct allocation *allocation)
 {
     if (allocation == NULL)
         return;
-    const unsigned before = atomic_fetch_sub_explicit(refs_of(allocation), 1, memory_order_acq_rel);
+    const unsigned before =
+        atomic_fetch_sub_explicit(allocation_refs_of(allocation), 1, memory_order_acq_rel);
     must(before > 0);
     if (before == 1)
         xfree((void *)(uintptr_t)allocation);
@@ -233,7 +235,7 @@ uint32_t allocation_milli(const struct allocation *allocation)
 {
     uint32_t milli = 0;
     for (uint32_t i = 0; i < allocation->charges; i++)
-        milli = sum(milli, allocation->charge[i].milli);
+        milli = allocation_sum(milli, allocation->charge[i].milli);
     must(allocation->charges == 0 || milli > 0);
     return milli;
 }
@@ -294,7 +296,7 @@ static bool charges_fit(const struct allocation *allocation)
 const char *allocation_unsound(const struct allocation *allocation)
 {
     must(allocation != NULL);
-    must(atomic_load_explicit(refs_of(allocation), memory_order_relaxed) > 0);
+    must(atomic_load_explicit(allocation_refs_of(allocation), memory_order_relaxed) > 0);
     const char *fault = allocation_fault(&allocation->is);
     if (fault != NULL)
         return fault;

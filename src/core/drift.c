@@ -26,7 +26,7 @@ static bool is_kind(const char *word)
 }
 
 /* The sentence is in report->text; a long problem's text is clipped. */
-static void say(struct report *report, const char *kind, struct drift drift)
+static void drift_say(struct report *report, const char *kind, struct drift drift)
 {
     must(is_kind(kind));
     must(report->text.len > 0);
@@ -48,13 +48,13 @@ static void of_node(struct report *report)
     must(node->problem_text != NULL);
     if (node->gone) {
         strbuf_printf(text, "the Node object is gone, %u of its pods are not", node->allocations);
-        say(report, "node_gone", drift);
+        drift_say(report, "node_gone", drift);
     }
     if (node->problem != PROBLEM_NONE) {
         const bool foreign = node->problem == PROBLEM_FOREIGN_UNITS;
         strbuf_str(text, node->problem_text->len > 0 ? node->problem_text->text
                                                      : inventory_problem_name(node->problem));
-        say(report, foreign ? "foreign_units" : "excluded", drift);
+        drift_say(report, foreign ? "foreign_units" : "excluded", drift);
     }
     must(text->len == 0);
 }
@@ -69,29 +69,29 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
         must(gpu->charges > 0);
         strbuf_printf(text, "charged %u of %u milli and %u of %u MiB", milli, gpu->milli,
                       gpu->used_mib, gpu->mib);
-        say(report, "over", drift);
+        drift_say(report, "over", drift);
     }
     if ((gpu->flags & GPU_ABSENT) != 0) {
         must(gpu->charges > 0);
         strbuf_printf(text, "%u pods hold %u milli of a GPU that the node does not show",
                       (unsigned)gpu->charges, milli);
-        say(report, "absent", drift);
+        drift_say(report, "absent", drift);
     }
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE) {
         strbuf_str(text, "another node showed this UUID first; nothing is granted here until "
                          "that Node is gone and no pod holds it there");
-        say(report, "duplicate_gpu", drift);
+        drift_say(report, "duplicate_gpu", drift);
     }
     if ((gpu->flags & GPU_UNSURE) != 0) {
         must((gpu->flags & GPU_ABSENT) == 0);
         strbuf_str(text, "indexes moved, and pods hold a GPU of this node by its index: it may be "
                          "this one; nothing is granted here until they have ended");
-        say(report, "unsure_gpu", drift);
+        drift_say(report, "unsure_gpu", drift);
     }
     if ((gpu->flags & GPU_CONTESTED) != 0) {
         must((gpu->flags & GPU_DUPLICATE) == 0);
         strbuf_str(text, "another node shows this UUID, too; this one was the first and goes on");
-        say(report, "duplicate_gpu", drift);
+        drift_say(report, "duplicate_gpu", drift);
     }
     must(text->len == 0);
 }
@@ -121,16 +121,16 @@ static void of_allocation(struct report *report, const struct allocation *alloca
         must(is->origin == ORIGIN_OBSERVED && shares_gpus(is));
         strbuf_str(text, "bound without us, with no annotation that can be believed: which GPUs "
                          "it uses is a guess");
-        say(report, "adopted", drift);
+        drift_say(report, "adopted", drift);
     }
     if (is->unplaced_milli > 0) {
         must(is->origin == ORIGIN_OBSERVED);
         strbuf_printf(text, "%u milli are on no GPU that is known", is->unplaced_milli);
-        say(report, "unplaced", drift);
+        drift_say(report, "unplaced", drift);
     }
     if (is->annotation_differs) {
         strbuf_str(text, "its annotation milligpu.io/allocation differs from the ledger");
-        say(report, "annotation", drift);
+        drift_say(report, "annotation", drift);
     }
     must(text->len == 0);
 }
@@ -155,7 +155,7 @@ static void of_mixture(struct report *report)
         return;
     strbuf_printf(&report->text, "%u pods with shares beside %u whole GPUs of another resource",
                   sharing, node->held_gpus);
-    say(report, "mixed", drift);
+    drift_say(report, "mixed", drift);
 }
 
 void drift_of(const struct node *node, void *user,

@@ -78,7 +78,7 @@ static bool subtract_tentatives(const struct asking *asking, const struct node *
  * Whether it fits is asked of the node as it is; the tentative placements have a say in the rank
  * only.
  */
-static enum reason judge(struct asking *asking, struct candidate *candidate)
+static enum reason filter_judge(struct asking *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
     struct rank beside_tentatives;
@@ -98,8 +98,8 @@ static enum reason judge(struct asking *asking, struct candidate *candidate)
     return REASON_NONE;
 }
 
-/* The best candidate's place: where judge() found that it fits. */
-static void place(struct asking *asking, struct candidate *best, struct placement *out)
+/* The best candidate's place: where filter_judge() found that it fits. */
+static void filter_place(struct asking *asking, struct candidate *best, struct placement *out)
 {
     UNSET struct room room;
 
@@ -113,7 +113,7 @@ static void place(struct asking *asking, struct candidate *best, struct placemen
     best->placement = out;
 }
 
-static int compare(uint32_t a, uint32_t b)
+static int filter_compare(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
 }
@@ -126,23 +126,23 @@ static int candidate_cmp(const struct candidate *a, const struct candidate *b)
     if (a->behind != b->behind)
         return a->behind ? 1 : -1;
     if (a->rank.charge_milli != b->rank.charge_milli) /* rule 1 */
-        return compare(a->rank.charge_milli, b->rank.charge_milli);
+        return filter_compare(a->rank.charge_milli, b->rank.charge_milli);
     if (a->rank.left_milli != b->rank.left_milli) /* rule 2 */
-        return compare(a->rank.left_milli, b->rank.left_milli);
+        return filter_compare(a->rank.left_milli, b->rank.left_milli);
     if (a->rank.free_milli != b->rank.free_milli) /* rule 3 */
-        return compare(a->rank.free_milli, b->rank.free_milli);
+        return filter_compare(a->rank.free_milli, b->rank.free_milli);
     const int names = atom_cmp(a->node->name, b->node->name); /* rule 4 */
     if (names != 0)
         return names;
     must(a->name != b->name); /* rule 5 is for one node; here a name came twice */
-    return compare(a->name, b->name);
+    return filter_compare(a->name, b->name);
 }
 
 /*
  * The best so many: a heap whose root is the worst of them
  */
 
-static void swap(struct candidate *a, struct candidate *b)
+static void filter_swap(struct candidate *a, struct candidate *b)
 {
     must(a != NULL);
     must(b != NULL);
@@ -152,7 +152,7 @@ static void swap(struct candidate *a, struct candidate *b)
 }
 
 /* The root, to where it belongs. */
-static void sink(struct candidate *heap, uint32_t count)
+static void filter_sink(struct candidate *heap, uint32_t count)
 {
     uint32_t at = 0;
 
@@ -162,38 +162,39 @@ static void sink(struct candidate *heap, uint32_t count)
             child++;
         if (candidate_cmp(&heap[child], &heap[at]) <= 0)
             return;
-        swap(&heap[child], &heap[at]);
+        filter_swap(&heap[child], &heap[at]);
         at = child;
     }
 }
 
-static void rise(struct candidate *heap, uint32_t at)
+static void filter_rise(struct candidate *heap, uint32_t at)
 {
     while (at > 0 && candidate_cmp(&heap[at], &heap[(at - 1) / 2]) > 0) {
-        swap(&heap[at], &heap[(at - 1) / 2]);
+        filter_swap(&heap[at], &heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
     must_debug(at == 0 || candidate_cmp(&heap[at], &heap[(at - 1) / 2]) <= 0);
 }
 
-static void consider(struct filter_answer *out, uint32_t most, const struct candidate *candidate)
+static void filter_consider(struct filter_answer *out, uint32_t most,
+                            const struct candidate *candidate)
 {
     must(most > 0);
     must(out->candidates <= most);
     if (out->candidates < most) {
         out->candidate[out->candidates] = *candidate;
-        rise(out->candidate, out->candidates++);
+        filter_rise(out->candidate, out->candidates++);
     } else if (candidate_cmp(candidate, &out->candidate[0]) < 0) {
         out->candidate[0] = *candidate;
-        sink(out->candidate, out->candidates);
+        filter_sink(out->candidate, out->candidates);
     }
 }
 
 static void sort_best_first(struct filter_answer *out)
 {
     for (uint32_t rest = out->candidates; rest > 1; rest--) {
-        swap(&out->candidate[0], &out->candidate[rest - 1]);
-        sink(out->candidate, rest - 1);
+        filter_swap(&out->candidate[0], &out->candidate[rest - 1]);
+        filter_sink(out->candidate, rest - 1);
     }
     for (uint32_t i = 1; i < out->candidates; i++)
         must_debug(candidate_cmp(&out->candidate[i - 1], &out->candidate[i]) < 0);
@@ -232,11 +233,12 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
         if (i == found)
             found += find_nodes(question, i, node);
         struct candidate candidate = {.name = i, .node = node[i % AT_ONCE]};
-        out->reason[i] = candidate.node != NULL ? judge(asking, &candidate) : REASON_UNKNOWN_NODE;
+        out->reason[i] =
+            candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
         if (out->reason[i] != REASON_NONE)
             continue;
         out->fitting++;
-        consider(out, most, &candidate);
+        filter_consider(out, most, &candidate);
     }
     must(out->candidates == (out->fitting < most ? out->fitting : most));
     sort_best_first(out);
@@ -297,7 +299,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
     if (out->verdict == FILTER_NONE)
         return;
-    place(&asking, &out->candidate[0], placement);
+    filter_place(&asking, &out->candidate[0], placement);
 }
 
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score)
@@ -344,7 +346,8 @@ struct moment {
     uint32_t closed[REASONS];
 };
 
-static void sum_up(const struct room *room, const struct request *request, struct moment *out)
+static void filter_sum_up(const struct room *room, const struct request *request,
+                          struct moment *out)
 {
     must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct moment){0};
@@ -368,7 +371,7 @@ static void sum_up(const struct room *room, const struct request *request, struc
 }
 
 /* What room there is; where a node's kind stands in the way, room is not the question. */
-static void add_moment(struct strbuf *text, const struct moment *moment)
+static void filter_add_moment(struct strbuf *text, const struct moment *moment)
 {
     must(moment->open <= moment->gpus);
     strbuf_printf(text, "; largest free piece %u milli, %u milli free on %u of %u GPUs",
@@ -393,7 +396,7 @@ void filter_explain(const struct node *node, const struct request *request, char
     room_of(node, &room);
     plan_init(&plan, request);
     const enum reason why = place_judge(&plan, &room, &rank);
-    sum_up(&room, request, &moment);
+    filter_sum_up(&room, request, &moment);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why != REASON_NONE)
@@ -401,7 +404,7 @@ void filter_explain(const struct node *node, const struct request *request, char
     else if (!rank.exact)
         strbuf_str(&text, ", not searched to the end: there may be a tighter place");
     if (why == REASON_NONE || reason_class(why) == REASON_CLASS_MOMENT)
-        add_moment(&text, &moment);
+        filter_add_moment(&text, &moment);
     must(text.len > 0);
     text_clip((struct text){text.data, text.len}, out, bytes);
 }

@@ -102,7 +102,7 @@ static bool parse_whole(const char *text, uint64_t *out)
 }
 
 /* Names of models as the labels write them: blanks as '-'. */
-static const char *model_of(struct arena *arena, const char *given)
+static const char *inventory_model_of(struct arena *arena, const char *given)
 {
     const struct text text = text_trim(text_of(given));
     if (text.len > MODEL_BYTES_MAX)
@@ -124,7 +124,7 @@ static const char *made_up_id(const struct judge *judge, uint32_t index)
 }
 
 /* GPUs that only a number tells of: all alike, but for a last one that is not whole. */
-static void make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
+static void inventory_make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
 {
     struct inventory *out = judge->out;
     must(out->gpus == 0);
@@ -134,7 +134,7 @@ static void make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
     uint64_t mib = 0;
     if (!parse_whole(judge->facts->label_memory, &mib) || mib > UINT32_MAX)
         mib = 0;
-    const char *model = model_of(judge->arena, judge->facts->label_product);
+    const char *model = inventory_model_of(judge->arena, judge->facts->label_product);
     out->gpus = whole + (last_milli > 0);
     out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
     for (uint32_t i = 0; i < out->gpus; i++)
@@ -211,7 +211,7 @@ static bool check_entry(struct judge *judge, uint32_t entry)
 }
 
 /* No two entries are the same GPU. */
-static bool check_distinct(struct judge *judge, uint32_t entry)
+static bool inventory_check_distinct(struct judge *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = judge->facts->gpu;
     must(entry < judge->facts->gpus);
@@ -226,7 +226,7 @@ static bool check_distinct(struct judge *judge, uint32_t entry)
     return true;
 }
 
-static int by_index(const void *left, const void *right)
+static int inventory_by_index(const void *left, const void *right)
 {
     const struct gpu_facts *a = left;
     const struct gpu_facts *b = right;
@@ -234,8 +234,8 @@ static int by_index(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-static void copy_entry(const struct judge *judge, const struct gpu_facts *given,
-                       struct gpu_facts *gpu)
+static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
+                                 struct gpu_facts *gpu)
 {
     const char *made_up = made_up_id(judge, given->index);
     must(given->milli >= 1 && given->milli <= GPU_MILLI);
@@ -243,10 +243,10 @@ static void copy_entry(const struct judge *judge, const struct gpu_facts *given,
 
     *gpu = *given;
     gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
-    gpu->model = model_of(judge->arena, given->model);
+    gpu->model = inventory_model_of(judge->arena, given->model);
 }
 
-static void take_annotation(struct judge *judge)
+static void inventory_take_annotation(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
     struct inventory *out = judge->out;
@@ -256,13 +256,13 @@ static void take_annotation(struct judge *judge)
     if (leave_out_limit(judge, "annotation milligpu.io/gpus", facts->gpus))
         return;
     for (uint32_t i = 0; i < facts->gpus; i++)
-        if (!check_entry(judge, i) || !check_distinct(judge, i))
+        if (!check_entry(judge, i) || !inventory_check_distinct(judge, i))
             return;
     out->gpus = facts->gpus;
     out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
     for (uint32_t i = 0; i < out->gpus; i++)
-        copy_entry(judge, &facts->gpu[i], &out->gpu[i]);
-    qsort(out->gpu, out->gpus, sizeof *out->gpu, by_index);
+        inventory_copy_entry(judge, &facts->gpu[i], &out->gpu[i]);
+    qsort(out->gpu, out->gpus, sizeof *out->gpu, inventory_by_index);
     must(out->gpus < 2 || out->gpu[0].index < out->gpu[1].index);
 }
 
@@ -273,7 +273,7 @@ static void take_label(struct judge *judge, uint64_t count)
 
     judge->out->source = SOURCE_LABEL;
     if (!leave_out_limit(judge, "label nvidia.com/gpu.count", count))
-        make_up(judge, (uint32_t)count, 0);
+        inventory_make_up(judge, (uint32_t)count, 0);
 }
 
 /* More than the GPUs have, or so little of it: somebody counts in other units. */
@@ -319,7 +319,7 @@ static void take_allocatable(struct judge *judge)
     must(gpus <= milli);
     if (leave_out_foreign(judge, milli) || leave_out_limit(judge, "status.allocatable", gpus))
         return;
-    make_up(judge, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
+    inventory_make_up(judge, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
 }
 
 /* A label that should have been the source and cannot be read. */
@@ -366,7 +366,7 @@ static void take_source(struct judge *judge)
     } else if (facts->unreadable != NULL) {
         leave_out_unreadable(judge, SOURCE_NONE, "", facts->unreadable);
     } else if (facts->has_gpus) {
-        take_annotation(judge);
+        inventory_take_annotation(judge);
     } else if (label_counts && parse_whole(facts->label_count, &count)) {
         take_label(judge, count);
     } else if (facts->allocatable_milli != NULL) {
@@ -376,7 +376,7 @@ static void take_source(struct judge *judge)
     }
 }
 
-static bool is_cordoned(const struct gpu_facts *gpu, struct text list)
+static bool inventory_is_cordoned(const struct gpu_facts *gpu, struct text list)
 {
     struct text id;
     must(gpu->id != NULL && gpu->id[0] != '\0');
@@ -417,7 +417,7 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
         return;
     take_source(&judge);
     for (uint32_t i = 0; i < out->gpus; i++)
-        out->gpu[i].cordoned = is_cordoned(&out->gpu[i], text_of(facts->cordon));
+        out->gpu[i].cordoned = inventory_is_cordoned(&out->gpu[i], text_of(facts->cordon));
     if (rules->advertise)
         out->advertise_milli = milli_to_advertise(out);
     must(out->gpus <= GPUS_PER_NODE_MAX);

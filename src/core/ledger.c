@@ -162,7 +162,7 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
 }
 
 /* Does this GPU keep other nodes from granting it? */
-static bool owns(const struct node *node, const struct gpu *gpu)
+static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
     must(gpu < node->gpu + node->gpus);
@@ -273,7 +273,7 @@ static void drop_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             leave_as_rival(ledger, slot, gpu);
-        else if (owns(node, gpu))
+        else if (ledger_owns(node, gpu))
             drop_owner(ledger, gpu->id, slot);
     }
     for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
@@ -286,7 +286,7 @@ static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             come_as_rival(ledger, slot, gpu);
-        else if (owns(node, gpu))
+        else if (ledger_owns(node, gpu))
             take_owner(ledger, gpu->id, slot);
     }
     for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
@@ -406,7 +406,7 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(ledger->slots.count <= ledger->places);
 }
 
-static bool lives(const struct allocation *allocation)
+static bool ledger_lives(const struct allocation *allocation)
 {
     return allocation != NULL && allocation->is.state != STATE_RELEASED;
 }
@@ -415,15 +415,15 @@ static bool lives(const struct allocation *allocation)
 static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct allocation *from,
                             const struct allocation *to)
 {
-    must(lives(from) || lives(to));
+    must(ledger_lives(from) || ledger_lives(to));
     must(from == NULL || to == NULL || strcmp(from->is.uid, to->is.uid) == 0);
 
-    if (lives(from)) {
+    if (ledger_lives(from)) {
         const struct text uid = text_of(from->is.uid);
         must(map_take(&ledger->live, uid) == from);
         must((map_take(&ledger->open, uid) == from) == (from->is.state == STATE_RESERVED));
     }
-    if (lives(to)) {
+    if (ledger_lives(to)) {
         /* The map hands back what it was given, and nobody writes through it. */
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
         const struct text uid = text_of(to->is.uid);
@@ -433,7 +433,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
             index_open(ledger, to, slot);
         }
     }
-    if (lives(from))
+    if (ledger_lives(from))
         allocation_unref(from);
 }
 

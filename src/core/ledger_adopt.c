@@ -45,7 +45,7 @@ static uint32_t unjudged_milli(const struct pod *pod)
     return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
 }
 
-static bool asks(const struct request *request)
+static bool ledger_adopt_asks(const struct request *request)
 {
     must(request == NULL || request->wants <= CONTAINERS_MAX);
     return request != NULL && request->wants > 0;
@@ -54,7 +54,8 @@ static bool asks(const struct request *request)
 bool adopt_counts(const struct pod *pod, const struct request *request)
 {
     must(pod != NULL);
-    return asks(request) || pod->whole_gpus > 0 || (pod->ours && unjudged_milli(pod) > 0);
+    return ledger_adopt_asks(request) || pod->whole_gpus > 0 ||
+           (pod->ours && unjudged_milli(pod) > 0);
 }
 
 static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
@@ -84,7 +85,7 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
 }
 
 /* Names that turn out to be the same GPU (an id and its alias) make one container hold it twice. */
-static bool twice(const struct places *places, const struct share *next)
+static bool ledger_adopt_twice(const struct places *places, const struct share *next)
 {
     must(next->gpu != NULL);
     must(places->shares <= PARTS_MAX);
@@ -99,8 +100,8 @@ static bool twice(const struct places *places, const struct share *next)
  * A UUID that the node does not show, where it shows counts: the allocation's index says which GPU
  * it is.  The first such name becomes the GPU's alias; under another it is that index.
  */
-static const struct gpu *by_index(struct draft *draft, struct ledger *ledger,
-                                  const struct pod_share *line)
+static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
+                                               const struct pod_share *line)
 {
     must(draft->gpus <= draft->capacity);
     must(line->gpu[0] != '\0');
@@ -133,7 +134,7 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
 }
 
 /* Did this Node show it first, though it does not now? */
-static bool owned_ids(const struct node *node, const struct atom *id)
+static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id->len > 0);
     for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
@@ -154,7 +155,8 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
     const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
     const struct gpu gpu = {
         .id = id,
-        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) && !owned_ids(draft->old, id)
+        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) &&
+                         !ledger_adopt_owned_ids(draft->old, id)
                      ? GPU_DUPLICATE
                      : 0,
         .model = names_intern(ledger->names, TEXT("")),
@@ -176,7 +178,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
 
     const struct gpu *gpu = draft_gpu(draft, line->gpu);
     if (gpu == NULL)
-        gpu = by_index(draft, ledger, line);
+        gpu = ledger_adopt_by_index(draft, ledger, line);
     if (gpu == NULL)
         gpu = come_absent(draft, ledger, line);
     if (gpu == NULL)
@@ -189,7 +191,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
         .milli = line->milli,
         .mib = line->mib,
     };
-    if (twice(places, &share))
+    if (ledger_adopt_twice(places, &share))
         return false;
     must(places->shares < PARTS_MAX);
     places->share[places->shares++] = share;
@@ -215,7 +217,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
 }
 
 /* What is on a GPU already; an absent one counts as the GPU that it was. */
-static bool has_room(const struct gpu *gpu, const struct charge *charge)
+static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *charge)
 {
     must(charge->milli > 0);
     must(gpu->milli > 0);
@@ -223,21 +225,22 @@ static bool has_room(const struct gpu *gpu, const struct charge *charge)
     return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
 }
 
-static bool within(const struct draft *draft, const struct allocation *allocation)
+static bool ledger_adopt_within(const struct draft *draft, const struct allocation *allocation)
 {
     must(allocation->charges > 0);
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
         must(gpu != NULL);
-        if (!has_room(gpu, charge))
+        if (!ledger_adopt_has_room(gpu, charge))
             return false;
     }
     return true;
 }
 
-static struct allocation *make(const struct draft *draft, const struct command *command,
-                               const struct places *places)
+static struct allocation *ledger_adopt_make(const struct draft *draft,
+                                            const struct command *command,
+                                            const struct places *places)
 {
     const struct pod *pod = command->pod;
     struct allocation_facts facts = {
@@ -262,8 +265,8 @@ static struct allocation *make(const struct draft *draft, const struct command *
     return allocation_new(&facts);
 }
 
-static struct allocation *believe(struct ledger *ledger, struct draft *draft,
-                                  const struct command *command, struct places *places)
+static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct draft *draft,
+                                               const struct command *command, struct places *places)
 {
     must(places->shares == 0);
     must(!places->presumed);
@@ -276,8 +279,8 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
         before[i] = draft->gpu[i];
     struct allocation *allocation = NULL;
     if (copy_annotation(draft, ledger, command, places))
-        allocation = make(draft, command, places);
-    if (allocation != NULL && within(draft, allocation))
+        allocation = ledger_adopt_make(draft, command, places);
+    if (allocation != NULL && ledger_adopt_within(draft, allocation))
         return allocation;
 
     /* Not to be had: as if it had said nothing.  Names that it brought go; GPUs have no charge. */
@@ -288,7 +291,7 @@ static struct allocation *believe(struct ledger *ledger, struct draft *draft,
     return NULL;
 }
 
-static uint32_t over(const struct gpu *gpu, uint32_t taken, uint32_t part)
+static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_t part)
 {
     const uint32_t sum = taken + part;
     must(part > 0);
@@ -307,14 +310,14 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
         const struct gpu *gpu = &draft->gpu[i];
         struct share on = *part;
         on.gpu = gpu->id;
-        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))
+        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on))
             continue;
         if (best == NULL) {
             best = gpu;
             continue;
         }
-        const uint32_t over_best = over(best, taken[best - draft->gpu], part->milli);
-        const uint32_t over_this = over(gpu, taken[i], part->milli);
+        const uint32_t over_best = ledger_adopt_over(best, taken[best - draft->gpu], part->milli);
+        const uint32_t over_this = ledger_adopt_over(gpu, taken[i], part->milli);
         if (over_this < over_best ||
             (over_this == over_best && taken[i] < taken[best - draft->gpu]))
             best = gpu;
@@ -337,7 +340,8 @@ static uint32_t shown_milli(const struct draft *draft)
  * No place fits, but there the pod is: on whatever it overuses least.  It takes at most what the
  * node has: parts for which there is no GPU, where there are others, it cannot have.
  */
-static void squeeze(const struct draft *draft, const struct request *request, struct places *places)
+static void ledger_adopt_squeeze(const struct draft *draft, const struct request *request,
+                                 struct places *places)
 {
     const uint32_t there = shown_milli(draft);
     uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
@@ -367,7 +371,8 @@ static void squeeze(const struct draft *draft, const struct request *request, st
     xfree(taken);
 }
 
-static void guess(const struct draft *draft, const struct request *request, struct places *places)
+static void ledger_adopt_guess(const struct draft *draft, const struct request *request,
+                               struct places *places)
 {
     const struct node *node = draft->old;
 
@@ -386,7 +391,7 @@ static void guess(const struct draft *draft, const struct request *request, stru
         xfree(placement);
     }
     if (places->shares == 0)
-        squeeze(draft, request, places);
+        ledger_adopt_squeeze(draft, request, places);
     must(places->shares > 0 || places->unplaced_milli > 0);
 }
 
@@ -402,10 +407,10 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
 
     struct places places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
     struct allocation *allocation = NULL;
-    if (asks(command->request)) {
-        allocation = believe(ledger, draft, command, &places);
+    if (ledger_adopt_asks(command->request)) {
+        allocation = ledger_adopt_believe(ledger, draft, command, &places);
         if (allocation == NULL)
-            guess(draft, command->request, &places);
+            ledger_adopt_guess(draft, command->request, &places);
     } else if (command->pod->ours) {
         const uint32_t asked = unjudged_milli(command->pod);
         const uint32_t there = shown_milli(draft);
@@ -413,7 +418,7 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
         places.presumed = asked > 0;
     }
     if (allocation == NULL)
-        allocation = make(draft, command, &places);
+        allocation = ledger_adopt_make(draft, command, &places);
     must(allocation->is.state == STATE_BOUND);
     must(allocation->is.origin == ORIGIN_OBSERVED);
     xfree(places.share);
@@ -433,7 +438,8 @@ static bool same_gpu(const struct node *node, const struct atom *ours, const cha
     return a != NULL && a == node_gpu(node, text);
 }
 
-static bool notes(const struct node *node, const struct pod *pod, const struct share *share)
+static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
+                               const struct share *share)
 {
     must(pod->annotation == NOTE_OK);
     must(share->milli > 0);
@@ -460,7 +466,7 @@ bool adopt_differs(const struct node *node, const struct allocation_facts *is,
         return true;
     must(pod->annotation == NOTE_OK);
     for (uint32_t i = 0; i < is->shares; i++)
-        if (!notes(node, pod, &is->share[i]))
+        if (!ledger_adopt_notes(node, pod, &is->share[i]))
             return true;
     return false;
 }

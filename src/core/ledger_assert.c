@@ -12,16 +12,16 @@ struct totals {
     uint32_t duplicates;
 };
 
-static int broken(const struct node *node, const char *kind, const char *name, const char *fault,
-                  struct err *err)
+static int ledger_assert_broken(const struct node *node, const char *kind, const char *name,
+                                const char *fault, struct err *err)
 {
     must(fault != NULL);
     must(node != NULL);
     return err_set(err, ERR_CORRUPT, "node %s: %s %s: %s", node->name->text, kind, name, fault);
 }
 
-static const char *broken_allocation(const struct ledger *ledger,
-                                     const struct allocation *allocation)
+static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
+                                                   const struct allocation *allocation)
 {
     const struct text uid = text_of(allocation->is.uid);
     const bool reserved = allocation->is.state == STATE_RESERVED;
@@ -71,7 +71,8 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
     return NULL;
 }
 
-static void count(const struct ledger *ledger, const struct node *node, struct totals *totals)
+static void ledger_assert_count(const struct ledger *ledger, const struct node *node,
+                                struct totals *totals)
 {
     must(node != NULL);
     must(ledger->names != NULL);
@@ -90,8 +91,8 @@ static void count(const struct ledger *ledger, const struct node *node, struct t
     totals->owners += node->owned_ids;
 }
 
-static int check_node(const struct ledger *ledger, uint32_t slot, const struct node *node,
-                      struct err *err)
+static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
+                                    const struct node *node, struct err *err)
 {
     const int failed = node_check(node, err);
 
@@ -107,16 +108,17 @@ static int check_node(const struct ledger *ledger, uint32_t slot, const struct n
     for (uint32_t i = 0; i < node->gpus; i++) {
         const char *fault = broken_gpu(ledger, node, slot, &node->gpu[i]);
         if (fault != NULL)
-            return broken(node, "GPU", node->gpu[i].id->text, fault, err);
+            return ledger_assert_broken(node, "GPU", node->gpu[i].id->text, fault, err);
     }
     for (uint32_t i = 0; i < node->owned_ids; i++)
         if (value_slot(map_find(&ledger->owners, atom_text(node->owned_id[i]))) != slot)
-            return broken(node, "claim", node->owned_id[i]->text,
-                          "the table of owners has another node for it, or none", err);
+            return ledger_assert_broken(node, "claim", node->owned_id[i]->text,
+                                        "the table of owners has another node for it, or none",
+                                        err);
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const char *fault = broken_allocation(ledger, node->allocation[i]);
+        const char *fault = ledger_assert_broken_allocation(ledger, node->allocation[i]);
         if (fault != NULL)
-            return broken(node, "pod", node->allocation[i]->is.uid, fault, err);
+            return ledger_assert_broken(node, "pod", node->allocation[i]->is.uid, fault, err);
     }
     return 0;
 }
@@ -136,7 +138,7 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
     must(places > 0);
     for (uint32_t slot = from; slot < all && slot - from < places; slot++) {
         const struct node *node = ledger_at(ledger, slot);
-        const int failed = node == NULL ? 0 : check_node(ledger, slot, node, err);
+        const int failed = node == NULL ? 0 : ledger_assert_check_node(ledger, slot, node, err);
         if (failed != 0)
             return failed;
     }
@@ -164,7 +166,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
     must(err != NULL);
     must(ledger->generation >= ledger->capacity_generation);
     while ((node = ledger_next_node(ledger, &at)) != NULL)
-        count(ledger, node, &totals);
+        ledger_assert_count(ledger, node, &totals);
     const struct {
         size_t is;
         size_t should;

@@ -23,7 +23,7 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
 }
 
 /* As many lines as parts, of the size that is asked for. */
-static bool answers(const struct pod *pod, const struct want *want)
+static bool ledger_believe_answers(const struct pod *pod, const struct want *want)
 {
     uint32_t lines = 0;
     must(want->parts > 0);
@@ -53,7 +53,7 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
     }
     uint32_t parts = 0;
     for (uint32_t w = 0; w < request->wants; w++) {
-        if (!answers(pod, &request->want[w]))
+        if (!ledger_believe_answers(pod, &request->want[w]))
             return false;
         parts += request->want[w].parts;
     }

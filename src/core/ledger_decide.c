@@ -8,7 +8,7 @@
 
 #include "core/ledger_internal.h"
 
-static enum verdict refuse(struct change *out, enum reason reason)
+static enum verdict ledger_decide_refuse(struct change *out, enum reason reason)
 {
     must(reason != REASON_NONE);
     must(out->node_after == NULL);
@@ -16,15 +16,16 @@ static enum verdict refuse(struct change *out, enum reason reason)
     return VERDICT_REFUSED;
 }
 
-static bool is_full(const struct ledger *ledger)
+static bool ledger_decide_is_full(const struct ledger *ledger)
 {
     must(ledger->slots.count <= NODES_MAX);
     return ledger->slots.count >= NODES_MAX;
 }
 
 /* One allocation goes from before to after, and its node with it. */
-static void replace(struct draft *draft, struct change *out, const struct allocation *before,
-                    const struct allocation *after, int64_t at_ms)
+static void ledger_decide_replace(struct draft *draft, struct change *out,
+                                  const struct allocation *before, const struct allocation *after,
+                                  int64_t at_ms)
 {
     const bool stays = after != NULL && after->is.state != STATE_RELEASED;
 
@@ -39,9 +40,9 @@ static void replace(struct draft *draft, struct change *out, const struct alloca
 }
 
 /* A step in the life of an allocation that has its place. */
-static enum verdict step(const struct ledger *ledger, const struct command *command,
-                         const struct allocation *held, const struct allocation_facts *facts,
-                         struct change *out)
+static enum verdict ledger_decide_step(const struct ledger *ledger, const struct command *command,
+                                       const struct allocation *held,
+                                       const struct allocation_facts *facts, struct change *out)
 {
     const uint32_t slot = ledger_slot(ledger, atom_text(held->is.node));
     must(slot != SLOT_NONE);
@@ -49,13 +50,14 @@ static enum verdict step(const struct ledger *ledger, const struct command *comm
 
     struct draft draft;
     draft_init(&draft, ledger_at(ledger, slot), slot, 0);
-    replace(&draft, out, held, allocation_new(facts), command->at_ms);
+    ledger_decide_replace(&draft, out, held, allocation_new(facts), command->at_ms);
     draft_done(&draft);
     return VERDICT_OK;
 }
 
 /* The allocation that a command means; NULL if there is none, or if it lives on another node. */
-static const struct allocation *meant(const struct ledger *ledger, const struct command *command)
+static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
+                                                    const struct command *command)
 {
     must(command->uid != NULL);
 
@@ -68,7 +70,7 @@ static const struct allocation *meant(const struct ledger *ledger, const struct 
 static enum verdict decide_step(const struct ledger *ledger, const struct command *command,
                                 struct change *out)
 {
-    const struct allocation *held = meant(ledger, command);
+    const struct allocation *held = ledger_decide_meant(ledger, command);
     if (held == NULL)
         return VERDICT_UNKNOWN;
 
@@ -105,7 +107,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
         out->held = held;
         return VERDICT_SAME;
     }
-    return step(ledger, command, held, &facts, out);
+    return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
 /* Is what this container holds what it asks for, on GPUs that would be granted now? */
@@ -155,7 +157,7 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
     must(command->version <= VERSION_MAX);
     must(command->request != NULL);
 
-    const struct allocation *held = meant(ledger, command);
+    const struct allocation *held = ledger_decide_meant(ledger, command);
     if (held == NULL)
         return VERDICT_UNKNOWN;
     if (held->is.state != STATE_RESERVED || held->is.version == 0 ||
@@ -165,12 +167,12 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
     }
     const struct node *node = ledger_node(ledger, atom_text(held->is.node));
     if (!request_is_met(node, &held->is, command->request))
-        return refuse(out, REASON_CHANGED);
+        return ledger_decide_refuse(out, REASON_CHANGED);
 
     struct allocation_facts facts = held->is;
     facts.version = command->version;
     facts.in_doubt = false;
-    return step(ledger, command, held, &facts, out);
+    return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
 /* I1, at the moment of granting. */
@@ -185,8 +187,8 @@ static void must_fit(const struct node *node, const struct allocation *granted)
     }
 }
 
-static enum reason search(const struct node *node, const struct request *request,
-                          struct placement *placement)
+static enum reason ledger_decide_search(const struct node *node, const struct request *request,
+                                        struct placement *placement)
 {
     if (node == NULL)
         return REASON_UNKNOWN_NODE;
@@ -202,8 +204,9 @@ static enum reason search(const struct node *node, const struct request *request
     return reason;
 }
 
-static struct allocation *grant(const struct node *node, const struct command *command,
-                                const struct placement *placement)
+static struct allocation *ledger_decide_grant(const struct node *node,
+                                              const struct command *command,
+                                              const struct placement *placement)
 {
     must(placement->parts > 0 || command->request->whole > 0);
     must(placement->parts <= PARTS_MAX);
@@ -261,16 +264,17 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
     const uint32_t slot = ledger_slot(ledger, text_of(command->node));
     const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
     struct placement *placement = xcalloc(1, sizeof *placement);
-    const enum reason reason = search(node, command->request, placement);
+    const enum reason reason = ledger_decide_search(node, command->request, placement);
     if (reason == REASON_NONE) {
         struct draft draft;
         draft_init(&draft, node, slot, 0);
-        replace(&draft, out, NULL, grant(node, command, placement), command->at_ms);
+        ledger_decide_replace(&draft, out, NULL, ledger_decide_grant(node, command, placement),
+                              command->at_ms);
         draft_done(&draft);
         must_fit(out->node_after, out->after);
     }
     xfree(placement);
-    return reason == REASON_NONE ? VERDICT_OK : refuse(out, reason);
+    return reason == REASON_NONE ? VERDICT_OK : ledger_decide_refuse(out, reason);
 }
 
 static enum verdict decide_adopt(struct ledger *ledger, const struct command *command,
@@ -287,8 +291,8 @@ static enum verdict decide_adopt(struct ledger *ledger, const struct command *co
 
     uint32_t slot = ledger_slot(ledger, text_of(command->node));
     const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
-    if (node == NULL && is_full(ledger))
-        return refuse(out, REASON_LIMIT);
+    if (node == NULL && ledger_decide_is_full(ledger))
+        return ledger_decide_refuse(out, REASON_LIMIT);
     if (node == NULL)
         slot = ledger_free_slot(ledger);
 
@@ -300,7 +304,7 @@ static enum verdict decide_adopt(struct ledger *ledger, const struct command *co
         draft.build.uid = empty;
         draft.build.problem_text = empty;
     }
-    replace(&draft, out, NULL, adopt_place(ledger, &draft, command), command->at_ms);
+    ledger_decide_replace(&draft, out, NULL, adopt_place(ledger, &draft, command), command->at_ms);
     draft_done(&draft);
     must(out->after != NULL);
     must(out->node_after != NULL);
@@ -338,8 +342,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     if (slot == SLOT_NONE) {
         if (inventory == NULL)
             return VERDICT_UNKNOWN;
-        if (is_full(ledger))
-            return refuse(out, REASON_LIMIT);
+        if (ledger_decide_is_full(ledger))
+            return ledger_decide_refuse(out, REASON_LIMIT);
         slot = ledger_free_slot(ledger);
     }
     struct draft draft;

@@ -46,7 +46,7 @@ void draft_done(struct draft *draft)
     draft->gpu = NULL;
 }
 
-static void add_gpu(struct draft *draft, const struct gpu *gpu)
+static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
 {
     must(draft->gpus < draft->capacity);
     must(gpu->milli > 0);
@@ -80,7 +80,7 @@ static bool charged_by_id(const struct node *node, const struct atom *id)
     return false;
 }
 
-static bool shows(const struct inventory *inventory, struct text id)
+static bool ledger_draft_shows(const struct inventory *inventory, struct text id)
 {
     must(id.len > 0);
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
@@ -92,7 +92,7 @@ static bool shows(const struct inventory *inventory, struct text id)
 }
 
 /* Does a pod that lives there hold this GPU, by either of its names? */
-static bool charged(const struct node *node, const struct gpu *gpu)
+static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
 {
     must(gpu->id != NULL);
     must(gpu->id != gpu->alias);
@@ -117,8 +117,10 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
         const bool by_name = gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id);
-        if ((draft->moved ? !absent && gpu->index == facts->index : by_name && charged(old, gpu)) &&
-            gpu_id_is_real(gpu->id, atom_text(old->name)) && !shows(inventory, atom_text(gpu->id)))
+        if ((draft->moved ? !absent && gpu->index == facts->index
+                          : by_name && ledger_draft_charged(old, gpu)) &&
+            gpu_id_is_real(gpu->id, atom_text(old->name)) &&
+            !ledger_draft_shows(inventory, atom_text(gpu->id)))
             return gpu;
     }
     return NULL;
@@ -131,7 +133,7 @@ static bool keeps_alias(const struct node *old, const struct inventory *inventor
     must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
     must(gpu->alias != gpu->id);
     return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
-           !shows(inventory, atom_text(gpu->alias));
+           !ledger_draft_shows(inventory, atom_text(gpu->alias));
 }
 
 /* An index means the GPU that shows it, unless another is known to have been it. */
@@ -172,8 +174,8 @@ static bool another_there(const struct node *old, const struct gpu *gpu, uint32_
 }
 
 /* Does it contradict what is known of this GPU's index, which a pod holds? */
-static bool contradicts(const struct node *old, const struct inventory *inventory,
-                        const struct gpu *gpu)
+static bool ledger_draft_contradicts(const struct node *old, const struct inventory *inventory,
+                                     const struct gpu *gpu)
 {
     const bool counts = shows_counts(inventory);
 
@@ -215,7 +217,7 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
         const bool real = gpu_id_is_real(gpu->id, atom_text(old->name));
-        if (real && gpu->alias != NULL && contradicts(old, inventory, gpu))
+        if (real && gpu->alias != NULL && ledger_draft_contradicts(old, inventory, gpu))
             return true;
         stray = stray || (absent && !real);
         out = out || (!absent && real && out_of_place(gpu));
@@ -276,7 +278,8 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
     return gpu;
 }
 
-static const struct gpu *find_named(const struct gpu *gpu, uint32_t gpus, const struct atom *name)
+static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t gpus,
+                                                 const struct atom *name)
 {
     must(name != NULL);
     must(gpus == 0 || gpu != NULL);
@@ -300,7 +303,7 @@ static void keep_closed(struct draft *draft, const struct node *old)
         struct gpu gpu = old->gpu[i];
         if ((gpu.flags & GPU_ABSENT) == 0) /* absent ones take nothing as it is */
             gpu.flags |= GPU_CORDONED;
-        add_gpu(draft, &gpu);
+        ledger_draft_add_gpu(draft, &gpu);
     }
 }
 
@@ -313,9 +316,9 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
 
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        if (find_named(draft->gpu, shown, gpu.id) != NULL) {
+        if (ledger_draft_find_named(draft->gpu, shown, gpu.id) != NULL) {
             if (!keeps_alias(old, inventory, &old->gpu[i]) ||
-                find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
+                ledger_draft_find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
                 continue;
             /* It is there, but not by the UUID that a pod holds it by. */
             gpu.id = gpu.alias;
@@ -325,9 +328,9 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
         /* A name means one GPU: the one that is there. */
-        if (gpu.alias != NULL && find_named(draft->gpu, shown, gpu.alias) != NULL)
+        if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
             gpu.alias = NULL;
-        add_gpu(draft, &gpu);
+        ledger_draft_add_gpu(draft, &gpu);
     }
 }
 
@@ -356,7 +359,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
         if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
             continue;
         const struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
-        add_gpu(draft, &gpu);
+        ledger_draft_add_gpu(draft, &gpu);
     }
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
@@ -366,8 +369,8 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }
 
-static unsigned owned_id(const struct draft *draft, const struct ledger *ledger,
-                         const struct gpu *gpu, const struct inventory *elder)
+static unsigned ledger_draft_owned_id(const struct draft *draft, const struct ledger *ledger,
+                                      const struct gpu *gpu, const struct inventory *elder)
 {
     const struct text id = atom_text(gpu->id);
 
@@ -378,7 +381,8 @@ static unsigned owned_id(const struct draft *draft, const struct ledger *ledger,
     must(owner == SLOT_NONE || owner < ledger->places);
     if (owner != SLOT_NONE && owner != draft->slot)
         return GPU_DUPLICATE;
-    if (elder != NULL && shows(elder, id) && (draft->old == NULL || !charged(draft->old, gpu)))
+    if (elder != NULL && ledger_draft_shows(elder, id) &&
+        (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
         return GPU_DUPLICATE;
     const struct rivals *rivals = map_find(&ledger->rivals, id);
     /* It may be one itself, until now. */
@@ -397,23 +401,23 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
         /* What a node does not show stays whose it was. */
         if ((gpu->flags & GPU_ABSENT) == 0)
-            gpu->flags = (uint16_t)(kept | owned_id(draft, ledger, gpu, elder));
+            gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, elder));
     }
     draft->elder = elder;
 }
 
 void draft_absent(struct draft *draft, const struct gpu *gpu)
 {
-    must(find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
+    must(ledger_draft_find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
 
     struct gpu absent = *gpu;
     absent.flags = GPU_ABSENT | (gpu->flags & GPU_DUPLICATE);
-    add_gpu(draft, &absent);
+    ledger_draft_add_gpu(draft, &absent);
     must((absent.flags & GPU_ABSENT) != 0);
 }
 
-static uint32_t merge(const struct node *old, const struct allocation *before,
-                      const struct allocation *after, const struct allocation **out)
+static uint32_t ledger_draft_merge(const struct node *old, const struct allocation *before,
+                                   const struct allocation *after, const struct allocation **out)
 {
     uint32_t count = 0;
     bool left = before == NULL;
@@ -465,8 +469,8 @@ static bool left_with(const struct draft *draft, const struct allocation *before
  * What this Node showed first stays its own while the Node is there, shown or not: an annotation
  * that cannot be read for a moment gives no GPU away.  What is still charged is a GPU, absent.
  */
-static uint32_t remember(const struct draft *draft, const struct allocation *before,
-                         const struct atom **out)
+static uint32_t ledger_draft_remember(const struct draft *draft, const struct allocation *before,
+                                      const struct atom **out)
 {
     const struct node *old = draft->old;
     uint32_t owned_ids = 0;
@@ -475,7 +479,7 @@ static uint32_t remember(const struct draft *draft, const struct allocation *bef
     if (old == NULL || draft->build.gone || draft->another)
         return 0;
     for (uint32_t i = 0; i < old->owned_ids; i++)
-        if (draft->elder == NULL || !shows(draft->elder, atom_text(old->owned_id[i])))
+        if (draft->elder == NULL || !ledger_draft_shows(draft->elder, atom_text(old->owned_id[i])))
             owned_ids = add_owned_id(out, owned_ids, old->owned_id[i]);
     for (uint32_t i = 0; i < draft->gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
@@ -540,14 +544,14 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     must(build->problem_text != NULL);
     must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
     const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
-    build->allocations = merge(old, before, after, list);
+    build->allocations = ledger_draft_merge(old, before, after, list);
     build->allocation = list;
     must(build->allocations <= most);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
     const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
     const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
-    build->owned_ids = remember(draft, before, owned_id);
+    build->owned_ids = ledger_draft_remember(draft, before, owned_id);
     build->owned_id = owned_id;
 
     struct node *node = NULL;

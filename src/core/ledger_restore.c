@@ -4,8 +4,8 @@
 
 #include "core/ledger_internal.h"
 
-static int check_gpu(const struct ledger *ledger, const struct node_build *build, uint32_t i,
-                     struct err *err)
+static int ledger_restore_check_gpu(const struct ledger *ledger, const struct node_build *build,
+                                    uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &build->gpu[i];
     const char *node = build->name->text;
@@ -52,7 +52,8 @@ static int check_owned_id(const struct ledger *ledger, const struct node_build *
     return 0;
 }
 
-static int check_node(const struct ledger *ledger, const struct node_build *build, struct err *err)
+static int ledger_restore_check_node(const struct ledger *ledger, const struct node_build *build,
+                                     struct err *err)
 {
     must(build->gpus == 0 || build->gpu != NULL);
     must(err != NULL);
@@ -65,7 +66,7 @@ static int check_node(const struct ledger *ledger, const struct node_build *buil
         return err_set(err, ERR_CORRUPT, "node %s: one more than %d nodes", build->name->text,
                        NODES_MAX);
     for (uint32_t i = 0; i < build->gpus; i++) {
-        const int failed = check_gpu(ledger, build, i, err);
+        const int failed = ledger_restore_check_gpu(ledger, build, i, err);
         if (failed != 0)
             return failed;
     }
@@ -81,7 +82,7 @@ static int check_node(const struct ledger *ledger, const struct node_build *buil
 }
 
 /* Put something back as if it had always been there: no room came, no time passed. */
-static void put_back(struct ledger *ledger, const struct change *change)
+static void ledger_restore_put_back(struct ledger *ledger, const struct change *change)
 {
     const bool room_came = ledger->room_came;
     must(change->node_after != NULL);
@@ -104,7 +105,7 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     must(build->problem_text != NULL);
     must(build->allocations == 0);
 
-    const int failed = check_node(ledger, build, err);
+    const int failed = ledger_restore_check_node(ledger, build, err);
     if (failed != 0)
         return failed;
 
@@ -121,13 +122,13 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
     change.slot = ledger_free_slot(ledger);
     change.node_after = node_new(&mine);
-    put_back(ledger, &change);
+    ledger_restore_put_back(ledger, &change);
     change_done(&change);
     xfree(shown);
     return 0;
 }
 
-static int check_amounts(const struct allocation_facts *facts, struct err *err)
+static int ledger_restore_check_amounts(const struct allocation_facts *facts, struct err *err)
 {
     const char *fault = allocation_fault(facts);
     if (fault != NULL)
@@ -159,7 +160,7 @@ static int check_allocation(const struct ledger *ledger, const struct allocation
     if (ledger_node(ledger, atom_text(facts->node)) == NULL)
         return err_set(err, ERR_CORRUPT, "allocation %s: node %s is not there", facts->uid,
                        facts->node->text);
-    return check_amounts(facts, err);
+    return ledger_restore_check_amounts(facts, err);
 }
 
 static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
@@ -175,7 +176,7 @@ static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom
     return NULL;
 }
 
-static bool drafted(const struct draft *draft, const struct atom *name)
+static bool ledger_restore_drafted(const struct draft *draft, const struct atom *name)
 {
     for (uint32_t i = 0; i < draft->gpus; i++)
         if (draft->gpu[i].id == name || draft->gpu[i].alias == name)
@@ -189,7 +190,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
 {
     for (uint32_t i = 0; i < facts->shares; i++) {
         const struct atom *name = facts->share[i].gpu;
-        if (drafted(draft, name))
+        if (ledger_restore_drafted(draft, name))
             continue;
         const struct gpu *kept = kept_gpu(ledger, facts->node, name);
         if (kept == NULL)
@@ -200,7 +201,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
                            facts->node->text, kept->id->text);
         draft_absent(draft, kept);
-        must(drafted(draft, name));
+        must(ledger_restore_drafted(draft, name));
     }
     return 0;
 }
@@ -231,7 +232,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
         change.node_before = node_ref(node);
         change.node_after = after;
         change.after = allocation;
-        put_back(ledger, &change);
+        ledger_restore_put_back(ledger, &change);
         change_done(&change);
     }
     draft_done(&draft);

@@ -38,8 +38,8 @@ void names_free(struct names *names)
 }
 
 /* Where the text stands, or the free slot where it would. */
-static const struct atom **slot_of(const struct atom **table, size_t slots, struct text text,
-                                   uint32_t hash)
+static const struct atom **names_slot_of(const struct atom **table, size_t slots, struct text text,
+                                         uint32_t hash)
 {
     const size_t mask = slots - 1;
     size_t at = hash & mask;
@@ -56,15 +56,15 @@ const struct atom *names_find(const struct names *names, struct text text)
     must(names != NULL);
 
     const uint32_t hash = text_hash(text);
-    const struct atom *atom = *slot_of(names->slot, names->slots, text, hash);
+    const struct atom *atom = *names_slot_of(names->slot, names->slots, text, hash);
     if (atom == NULL && names->old != NULL)
-        atom = *slot_of(names->old, names->slots / 2, text, hash);
+        atom = *names_slot_of(names->old, names->slots / 2, text, hash);
     must(atom == NULL || atom->len == text.len);
     return atom;
 }
 
 /* No name ever goes, so those that have moved may stand in both tables. */
-static void move_some(struct names *names)
+static void names_move_some(struct names *names)
 {
     const size_t old_slots = names->slots / 2;
 
@@ -73,7 +73,7 @@ static void move_some(struct names *names)
     for (size_t i = 0; i < MOVES && names->moved < old_slots; i++) {
         const struct atom *atom = names->old[names->moved++];
         if (atom != NULL)
-            *slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
+            *names_slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
     }
     must(names->moved <= old_slots);
     if (names->moved < old_slots)
@@ -83,9 +83,9 @@ static void move_some(struct names *names)
 }
 
 /* Twice as large, and those that are there move a few with each that comes. */
-static void make_room(struct names *names)
+static void names_make_room(struct names *names)
 {
-    move_some(names);
+    names_move_some(names);
     if (3 * (names->count + 1) <= 2 * names->slots)
         return;
     must(names->old == NULL); /* it takes fewer names to move them than to fill it */
@@ -110,9 +110,9 @@ const struct atom *names_intern(struct names *names, struct text text)
     atom->len = (uint32_t)text.len;
     if (text.len > 0)
         memcpy(atom->text, text.at, text.len);
-    make_room(names);
+    names_make_room(names);
     must(3 * (names->count + 1) <= 2 * names->slots);
-    *slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
+    *names_slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
     names->count++;
     must(atom->text[atom->len] == '\0');
     return atom;

@@ -27,7 +27,7 @@ int atom_cmp(const struct atom *a, const struct atom *b)
 }
 
 /* What the cluster imposes may be absurd; it must not wrap around to little. */
-static uint32_t sum(uint32_t a, uint32_t b)
+static uint32_t node_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
     return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
@@ -67,7 +67,8 @@ static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const str
 }
 
 /* The GPU that a charge means: an id means more than an alias. */
-static const struct gpu *find_gpu(const struct gpu *gpu, uint32_t gpus, const struct atom *name)
+static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
+                                       const struct atom *name)
 {
     const struct gpu *found = find_id(gpu, gpus, name);
     if (found != NULL)
@@ -80,7 +81,7 @@ static const struct gpu *find_gpu(const struct gpu *gpu, uint32_t gpus, const st
 
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
-    const struct gpu *found = find_gpu(node->gpu, node->gpus, name);
+    const struct gpu *found = node_find_gpu(node->gpu, node->gpus, name);
     must(found == NULL || (uint32_t)(found - node->gpu) < node->gpus);
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
@@ -90,13 +91,13 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < allocation->charges; i++)
-        count += find_gpu(build->gpu, build->gpus, allocation->charge[i].gpu) == NULL;
+        count += node_find_gpu(build->gpu, build->gpus, allocation->charge[i].gpu) == NULL;
     must(count <= allocation->charges);
     return count;
 }
 
 /* One block: the node, its allocations, its claims, its GPUs; room for the worst case. */
-static struct node *make_room(const struct node_build *build, const struct allocation *after)
+static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
     must(build->allocations == 0 || build->allocation != NULL);
     uint32_t gpus = build->gpus + (after != NULL ? count_strangers(build, after) : 0);
@@ -125,7 +126,7 @@ static struct node *make_room(const struct node_build *build, const struct alloc
 }
 
 /* To where its uid sorts. */
-static void add_allocation(struct node *node, const struct allocation *allocation)
+static void node_add_allocation(struct node *node, const struct allocation *allocation)
 {
     must(allocation->is.state != STATE_RELEASED);
     must(allocation->is.node == node->name);
@@ -137,7 +138,7 @@ static void add_allocation(struct node *node, const struct allocation *allocatio
     node->allocation[at] = allocation_ref(allocation);
 }
 
-static void add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
+static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
 {
     must(gpu->id != NULL);
     must(gpu->model != NULL);
@@ -167,7 +168,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
             continue;
         must(gpu->milli > 0);
         must(find_id(node->gpu, node->gpus, gpu->id) == NULL);
-        add_gpu(node, gpu, given_flags(build, gpu));
+        node_add_gpu(node, gpu, given_flags(build, gpu));
     }
     must(node->gpus <= GPUS_PER_NODE_MAX);
 
@@ -175,8 +176,8 @@ static void add_inventory(struct node *node, const struct node_build *build)
     for (uint32_t i = 0; i < build->gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         const unsigned flags = given_flags(build, gpu);
-        if ((flags & GPU_ABSENT) != 0 && find_gpu(node->gpu, node->gpus, gpu->id) == NULL)
-            add_gpu(node, gpu, flags);
+        if ((flags & GPU_ABSENT) != 0 && node_find_gpu(node->gpu, node->gpus, gpu->id) == NULL)
+            node_add_gpu(node, gpu, flags);
     }
     must(node->gpus <= build->gpus);
 }
@@ -195,26 +196,26 @@ static void add_charge(struct node *node, const struct charge *charge, enum allo
     if (gpu == NULL) {
         const struct gpu stranger = {.id = charge->gpu, .model = &no_model, .numa = -1};
         gpu = &node->gpu[node->gpus];
-        add_gpu(node, &stranger, GPU_ABSENT);
+        node_add_gpu(node, &stranger, GPU_ABSENT);
     }
     must(gpu != NULL && charge->milli > 0);
 
     if (state == STATE_RESERVED)
-        gpu->reserved_milli = sum(gpu->reserved_milli, charge->milli);
+        gpu->reserved_milli = node_sum(gpu->reserved_milli, charge->milli);
     else
-        gpu->used_milli = sum(gpu->used_milli, charge->milli);
-    gpu->used_mib = sum(gpu->used_mib, charge->mib);
+        gpu->used_milli = node_sum(gpu->used_milli, charge->milli);
+    gpu->used_mib = node_sum(gpu->used_mib, charge->mib);
     count_charge(gpu);
 }
 
-static void add_charges(struct node *node)
+static void node_add_charges(struct node *node)
 {
     must(node->held_gpus == 0);
     must(node->unplaced_milli == 0);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        node->held_gpus = sum(node->held_gpus, allocation->is.held_gpus);
-        node->unplaced_milli = sum(node->unplaced_milli, allocation->is.unplaced_milli);
+        node->held_gpus = node_sum(node->held_gpus, allocation->is.held_gpus);
+        node->unplaced_milli = node_sum(node->unplaced_milli, allocation->is.unplaced_milli);
         for (uint32_t k = 0; k < allocation->charges; k++)
             add_charge(node, &allocation->charge[k], allocation->is.state);
     }
@@ -273,7 +274,7 @@ static void sort_gpus(struct node *node)
 /* A size that is not known, 0, cannot be passed. */
 static bool is_over(const struct gpu *gpu)
 {
-    const uint32_t taken = sum(gpu->used_milli, gpu->reserved_milli);
+    const uint32_t taken = node_sum(gpu->used_milli, gpu->reserved_milli);
 
     must(taken == 0 || gpu->charges > 0);
     return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
@@ -312,21 +313,21 @@ static uint32_t count_free(const struct node *node)
     return milli;
 }
 
-static struct node *assemble(const struct node_build *build, const struct allocation *before,
-                             const struct allocation *after)
+static struct node *node_assemble(const struct node_build *build, const struct allocation *before,
+                                  const struct allocation *after)
 {
     must(build->name != NULL);
     must(build->gpus == 0 || build->gpu != NULL);
 
-    struct node *node = make_room(build, after);
+    struct node *node = node_make_room(build, after);
     for (uint32_t i = 0; i < build->allocations; i++)
         if (build->allocation[i] != before)
-            add_allocation(node, build->allocation[i]);
+            node_add_allocation(node, build->allocation[i]);
     if (after != NULL)
-        add_allocation(node, after);
+        node_add_allocation(node, after);
     must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
     add_inventory(node, build);
-    add_charges(node);
+    node_add_charges(node);
     drop_uncharged(node);
     add_owned_ids(node, build);
     sort_gpus(node);
@@ -341,7 +342,7 @@ static struct node *assemble(const struct node_build *build, const struct alloca
 struct node *node_new(const struct node_build *build)
 {
     must(build != NULL);
-    return assemble(build, NULL, NULL);
+    return node_assemble(build, NULL, NULL);
 }
 
 struct node *node_with(const struct node *node, const struct allocation *before,
@@ -366,11 +367,11 @@ struct node *node_with(const struct node *node, const struct allocation *before,
         .owned_ids = node->owned_ids,
         .owned_id = node->owned_id,
     };
-    return assemble(&build, before, after);
+    return node_assemble(&build, before, after);
 }
 
 /* The count is the one thing that changes in a node. */
-static atomic_uint *refs_of(const struct node *node)
+static atomic_uint *node_refs_of(const struct node *node)
 {
     must(node != NULL);
     return (atomic_uint *)(uintptr_t)&node->refs;
@@ -378,7 +379,7 @@ static atomic_uint *refs_of(const struct node *node)
 
 const struct node *node_ref(const struct node *node)
 {
-    const unsigned before = atomic_fetch_add_explicit(refs_of(node), 1, memory_order_relaxed);
+    const unsigned before = atomic_fetch_add_explicit(node_refs_of(node), 1, memory_order_relaxed);
     must(before > 0 && before < UINT32_MAX);
     return node;
 }
@@ -387,7 +388,7 @@ void node_unref(const struct node *node)
 {
     if (node == NULL)
         return;
-    const unsigned before = atomic_fetch_sub_explicit(refs_of(node), 1, memory_order_acq_rel);
+    const unsigned before = atomic_fetch_sub_explicit(node_refs_of(node), 1, memory_order_acq_rel);
     must(before > 0);
     if (before > 1)
         return;
@@ -486,7 +487,7 @@ static const char *first_broken(const struct rule *rule, size_t count)
 }
 
 /* What the charges on this GPU come to. */
-static struct gpu recount(const struct node *node, const struct gpu *gpu)
+static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 {
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};
 
@@ -496,22 +497,22 @@ static struct gpu recount(const struct node *node, const struct gpu *gpu)
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->charges; k++) {
             const struct charge *charge = &allocation->charge[k];
-            if (find_gpu(node->gpu, node->gpus, charge->gpu) != gpu)
+            if (node_find_gpu(node->gpu, node->gpus, charge->gpu) != gpu)
                 continue;
             const bool reserved = allocation->is.state == STATE_RESERVED;
-            fresh.reserved_milli = sum(fresh.reserved_milli, reserved ? charge->milli : 0);
-            fresh.used_milli = sum(fresh.used_milli, reserved ? 0 : charge->milli);
-            fresh.used_mib = sum(fresh.used_mib, charge->mib);
+            fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge->milli : 0);
+            fresh.used_milli = node_sum(fresh.used_milli, reserved ? 0 : charge->milli);
+            fresh.used_mib = node_sum(fresh.used_mib, charge->mib);
             count_charge(&fresh);
         }
     }
     return fresh;
 }
 
-static int check_gpu(const struct node *node, uint32_t i, struct err *err)
+static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &node->gpu[i];
-    const struct gpu fresh = recount(node, gpu);
+    const struct gpu fresh = node_recount(node, gpu);
     const struct rule rules[] = {
         {gpu->used_milli == fresh.used_milli, "its used milli are not the sum of its charges"},
         {gpu->reserved_milli == fresh.reserved_milli,
@@ -536,7 +537,7 @@ static int check_gpu(const struct node *node, uint32_t i, struct err *err)
                                    gpu->id->text, fault);
 }
 
-static const char *broken_allocation(const struct node *node, uint32_t i)
+static const char *node_broken_allocation(const struct node *node, uint32_t i)
 {
     const struct allocation *allocation = node->allocation[i];
 
@@ -547,24 +548,24 @@ static const char *broken_allocation(const struct node *node, uint32_t i)
     if (i > 0 && strcmp(node->allocation[i - 1]->is.uid, allocation->is.uid) >= 0)
         return "it stands in the wrong place, or twice";
     for (uint32_t k = 0; k < allocation->charges; k++)
-        if (find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) == NULL)
+        if (node_find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) == NULL)
             return "it holds a GPU that its node does not have";
     return allocation_unsound(allocation);
 }
 
-static int check_allocations(const struct node *node, struct err *err)
+static int node_check_allocations(const struct node *node, struct err *err)
 {
     uint32_t held = 0;
     uint32_t unplaced = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation_facts *is = &node->allocation[i]->is;
-        const char *fault = broken_allocation(node, i);
+        const char *fault = node_broken_allocation(node, i);
         if (fault != NULL)
             return err_set(err, ERR_CORRUPT, "node %s: pod %s/%s (%s): %s", node->name->text,
                            is->namespace, is->name, is->uid, fault);
-        held = sum(held, is->held_gpus);
-        unplaced = sum(unplaced, is->unplaced_milli);
+        held = node_sum(held, is->held_gpus);
+        unplaced = node_sum(unplaced, is->unplaced_milli);
     }
     const struct rule rules[] = {
         {node->held_gpus == held, "its held GPUs are not the sum of its pods"},
@@ -594,10 +595,10 @@ int node_check(const struct node *node, struct err *err)
 {
     must(err != NULL);
     must(node->name != NULL);
-    must(atomic_load_explicit(refs_of(node), memory_order_relaxed) > 0);
-    int failed = check_allocations(node, err);
+    must(atomic_load_explicit(node_refs_of(node), memory_order_relaxed) > 0);
+    int failed = node_check_allocations(node, err);
     for (uint32_t i = 0; failed == 0 && i < node->gpus; i++)
-        failed = check_gpu(node, i, err);
+        failed = node_check_gpu(node, i, err);
     if (failed == 0 && node->free_milli != count_free(node))
         failed =
             err_set(err, ERR_CORRUPT, "node %s: its free milli are not what is left on its GPUs",

@@ -12,7 +12,7 @@
  * By hand: the compiler's own becomes a call into its library, and core has none.  Pairs of bits
  * hold their sums, then fours, then bytes, which the product adds up in the highest one.
  */
-static uint32_t count_of(gpu_set set)
+static uint32_t place_count_of(gpu_set set)
 {
     set -= set >> 1 & 0x5555555555555555U;
     set = (set & 0x3333333333333333U) + (set >> 2 & 0x3333333333333333U);
@@ -108,7 +108,8 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
  * compare what inventory_share_mib() would give, without its division:
  * floor(a / b) < c where a < b x c.
  */
-static enum reason hurdle(const struct gpu_room *gpu, bool model, uint32_t milli, uint32_t floor)
+static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t milli,
+                                uint32_t floor)
 {
     const uint64_t comes_with = (uint64_t)gpu->mib * milli;
 
@@ -165,24 +166,25 @@ static enum reason find_fits(const struct room *room, const struct request *requ
     *out = 0;
     for (uint32_t i = 0; i < room->gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
-        const enum reason why = hurdle(&room->gpu[i], model, want->milli, request->memory_mib);
+        const enum reason why =
+            place_hurdle(&room->gpu[i], model, want->milli, request->memory_mib);
         if (why == REASON_NONE)
             *out |= one_gpu(i);
         able += why == REASON_NONE || may_change(why);
         nearest = why > nearest ? why : nearest;
     }
-    must(count_of(*out) <= able);
+    must(place_count_of(*out) <= able);
     if (able == 0)
         return nearest;
     if (able < want->parts)
         return REASON_FEW;
     if (room->closed != REASON_NONE)
         return room->closed;
-    return count_of(*out) < want->parts ? nearest : REASON_NONE;
+    return place_count_of(*out) < want->parts ? nearest : REASON_NONE;
 }
 
 /* A want that this kind of node can never serve speaks for all wants. */
-static enum reason weigh(enum reason a, enum reason b)
+static enum reason place_weigh(enum reason a, enum reason b)
 {
     must(a <= REASON_ROOM);
     must(b <= REASON_ROOM);
@@ -197,7 +199,7 @@ static enum reason weigh(enum reason a, enum reason b)
  * One want: the charge is the same everywhere, so the tightest GPUs are the best ones
  */
 
-static uint32_t tightest(const struct room *room, gpu_set among)
+static uint32_t place_tightest(const struct room *room, gpu_set among)
 {
     uint32_t best = first_of(among);
 
@@ -215,9 +217,9 @@ static gpu_set choose_one(const struct room *room, const struct want *want, gpu_
     gpu_set chosen = 0;
 
     must(want->parts > 0);
-    must(count_of(fits) >= want->parts);
+    must(place_count_of(fits) >= want->parts);
     for (uint32_t i = 0; i < want->parts; i++) {
-        const uint32_t gpu = tightest(room, fits & ~chosen);
+        const uint32_t gpu = place_tightest(room, fits & ~chosen);
         must(room->gpu[gpu].free_milli >= want->milli);
         chosen |= one_gpu(gpu);
         out->charge_milli += want->milli;
@@ -264,7 +266,7 @@ static enum reason judge_one(struct plan *plan, const struct room *room, struct 
     if (why != REASON_NONE)
         return why;
     *chosen = choose_one(room, want, fits, out);
-    must(count_of(*chosen) == want->parts);
+    must(place_count_of(*chosen) == want->parts);
     return weigh_whole(room, plan->request, want->parts);
 }
 
@@ -285,8 +287,8 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
         return REASON_NO_GPU;
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
-        why =
-            weigh(why, find_fits(room, request, &request->want[plan->rows.want[w]], models, &fits));
+        why = place_weigh(
+            why, find_fits(room, request, &request->want[plan->rows.want[w]], models, &fits));
     return why;
 }
 
@@ -393,7 +395,7 @@ static void start_placement(struct placement *out, const struct rank *rank)
     out->parts = 0;
 }
 
-static bool stop(struct walk *walk)
+static bool place_stop(struct walk *walk)
 {
     must(walk->cells > 0);
     must(walk_cost(walk) < walk->bound);
@@ -422,7 +424,7 @@ static bool find_first(struct plan *plan, const struct room *room, uint64_t cost
     walk.touch = touch_of(plan);
     walk.bound = cost + 1;
     walk.steps = FIRST_STEPS_MAX;
-    walk.visit = stop;
+    walk.visit = place_stop;
     const enum place_end end = walk_all(&walk);
     must(end != PLACE_ALL); /* there is one */
     if (end == PLACE_STOPPED)
@@ -491,7 +493,7 @@ struct each {
     struct placement placement;
 };
 
-static bool tell(struct walk *walk)
+static bool place_tell(struct walk *walk)
 {
     struct each *each = walk->user;
     const uint64_t cost = walk_cost(walk);
@@ -535,7 +537,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     walk.bound = UINT64_MAX;
     walk.steps = steps;
     walk.user = &each;
-    walk.visit = tell;
+    walk.visit = place_tell;
     return walk_all(&walk);
 }
 
@@ -564,7 +566,7 @@ void place_shares(const struct placement *placement, const struct request *reque
     }
 }
 
-static int compare(uint32_t a, uint32_t b)
+static int place_compare(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
 }
@@ -577,11 +579,11 @@ static int parts_cmp(const struct placement *a, const struct placement *b)
     must(shorter <= PARTS_MAX);
     for (uint32_t i = 0; i < shorter; i++) {
         if (a->part[i].want != b->part[i].want)
-            return compare(a->part[i].want, b->part[i].want);
+            return place_compare(a->part[i].want, b->part[i].want);
         if (a->part[i].gpu != b->part[i].gpu)
-            return compare(a->part[i].gpu, b->part[i].gpu);
+            return place_compare(a->part[i].gpu, b->part[i].gpu);
     }
-    return compare(a->parts, b->parts);
+    return place_compare(a->parts, b->parts);
 }
 
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
@@ -591,11 +593,11 @@ int placement_cmp(const struct placement *a, const struct atom *node_a, const st
     must(b->parts <= PARTS_MAX);
 
     if (a->charge_milli != b->charge_milli) /* rule 1 */
-        return compare(a->charge_milli, b->charge_milli);
+        return place_compare(a->charge_milli, b->charge_milli);
     if (a->left_milli != b->left_milli) /* rule 2 */
-        return compare(a->left_milli, b->left_milli);
+        return place_compare(a->left_milli, b->left_milli);
     if (a->free_milli != b->free_milli) /* rule 3 */
-        return compare(a->free_milli, b->free_milli);
+        return place_compare(a->free_milli, b->free_milli);
     const int names = atom_cmp(node_a, node_b); /* rule 4 */
     if (names != 0)
         return names;

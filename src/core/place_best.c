@@ -36,7 +36,8 @@ struct cheapest {
 };
 
 /* Of equally cheap ones the first stays first. */
-static void consider(struct cheapest *cheapest, uint32_t most, uint32_t slot, int32_t cost)
+static void place_best_consider(struct cheapest *cheapest, uint32_t most, uint32_t slot,
+                                int32_t cost)
 {
     uint32_t at = cheapest->count;
 
@@ -68,7 +69,8 @@ static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t 
     memset(cheapest.slot, 0, sizeof cheapest.slot); /* what is read was offered: for analysers */
     for (uint32_t i = 0; i < shape->slots; i++)
         if (load_takes(&greedy->load[i], &shape->slot[i], &one) > 0)
-            consider(&cheapest, row->parts, i, added_cost(&shape->slot[i], &greedy->load[i], &one));
+            place_best_consider(&cheapest, row->parts, i,
+                                added_cost(&shape->slot[i], &greedy->load[i], &one));
     greedy->steps += shape->slots;
     if (cheapest.count < row->parts)
         return false;

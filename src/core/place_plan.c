@@ -20,7 +20,7 @@ static enum container_kind kind_of(const struct want *want, bool inits)
     return inits ? want->kind : CONTAINER_APP;
 }
 
-static struct plan_row row_of(const struct want *want, bool inits)
+static struct plan_row place_plan_row_of(const struct want *want, bool inits)
 {
     must(want->parts > 0 && want->parts <= GPUS_PER_NODE_MAX);
     must(want->milli > 0 && want->milli <= GPU_MILLI);
@@ -49,7 +49,7 @@ static bool comes_before(const struct plan *plan, const struct plan_row *a,
     return a->kind < b->kind;
 }
 
-static bool are_equal(const struct plan_row *a, const struct plan_row *b)
+static bool place_plan_are_equal(const struct plan_row *a, const struct plan_row *b)
 {
     must(a != b);
     must(a->wants > 0 && b->wants > 0);
@@ -82,7 +82,7 @@ static void merge_rows(struct plan_rows *rows)
 
     must(rows->count > 0);
     for (uint32_t i = 1; i < rows->count; i++) {
-        if (are_equal(&rows->row[count - 1], &rows->row[i]))
+        if (place_plan_are_equal(&rows->row[count - 1], &rows->row[i]))
             rows->row[count - 1].wants++;
         else
             rows->row[count++] = rows->row[i];
@@ -100,7 +100,7 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     must(request->wants <= CONTAINERS_MAX);
     out->count = request->wants;
     for (uint32_t w = 0; w < request->wants; w++) {
-        out->row[w] = row_of(&request->want[w], inits);
+        out->row[w] = place_plan_row_of(&request->want[w], inits);
         out->want[w] = (uint16_t)w;
     }
 }

@@ -6,7 +6,7 @@
  * slots
  */
 
-static uint32_t least(const struct gpu_room *gpu, uint32_t memory_mib)
+static uint32_t place_shape_least(const struct gpu_room *gpu, uint32_t memory_mib)
 {
     must(gpu->milli > 0);
     if (memory_mib == 0)
@@ -26,14 +26,14 @@ static uint64_t mib_bound(const struct gpu_room *gpu)
     return ((uint64_t)gpu->free_mib + 1) * gpu->milli;
 }
 
-static void slot_of(const struct gpu_room *gpu, uint32_t memory_mib, struct slot *out)
+static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib, struct slot *out)
 {
     const uint64_t bound = mib_bound(gpu);
 
     must(gpu->free_milli <= gpu->milli);
     *out = (struct slot){
         .free_milli = gpu->free_milli,
-        .least_milli = least(gpu, memory_mib),
+        .least_milli = place_shape_least(gpu, memory_mib),
         .most_milli = gpu->free_milli,
     };
     if ((uint64_t)gpu->mib * gpu->free_milli < bound)
@@ -66,7 +66,7 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
         if (gpu->closed != REASON_NONE || gpu->free_milli == 0 || !plan_takes(plan, gpu->model))
             continue;
         struct slot *slot = &out->slot[out->slots];
-        slot_of(gpu, plan->request->memory_mib, slot);
+        place_shape_slot_of(gpu, plan->request->memory_mib, slot);
         if (apart)
             tell_apart(gpu, slot);
         out->gpu[out->slots++] = (uint8_t)i;
@@ -90,7 +90,7 @@ static int slot_cmp(const struct slot *a, const struct slot *b)
     return (a->free_mib > b->free_mib) - (a->free_mib < b->free_mib);
 }
 
-static bool are_equal(const struct slot *a, const struct slot *b)
+static bool place_shape_are_equal(const struct slot *a, const struct slot *b)
 {
     must(a != b);
     must(a->free_milli > 0 && b->free_milli > 0);
@@ -121,7 +121,7 @@ void shape_pair(struct shape *shape)
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
         uint32_t before = i;
-        while (before > 0 && !are_equal(&shape->slot[before - 1], &shape->slot[i]))
+        while (before > 0 && !place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]))
             before--;
         shape->twin[i] = (uint8_t)before;
         must(before <= i);
@@ -165,7 +165,7 @@ void plan_remember(struct plan *plan, struct arena *arena)
         plan->shapes = shapes_new(arena);
 }
 
-static uint64_t mix(uint64_t hash, uint64_t number)
+static uint64_t place_shape_mix(uint64_t hash, uint64_t number)
 {
     hash = (hash ^ number) * 0x9e3779b97f4a7c15U;
     return hash ^ hash >> 32;
@@ -179,9 +179,10 @@ static uint64_t shape_hash(const struct shape *shape)
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
         const struct slot *slot = &shape->slot[i];
-        hash = mix(hash, (uint64_t)slot->free_milli << 32 | slot->least_milli);
+        hash = place_shape_mix(hash, (uint64_t)slot->free_milli << 32 | slot->least_milli);
         if (slot->mib > 0)
-            hash = mix(mix(hash, (uint64_t)slot->mib << 32 | slot->free_mib), slot->milli);
+            hash = place_shape_mix(
+                place_shape_mix(hash, (uint64_t)slot->mib << 32 | slot->free_mib), slot->milli);
     }
     return hash;
 }
@@ -193,7 +194,7 @@ static bool is_found(const struct found *found, uint64_t hash, const struct shap
     if (found->hash != hash || found->slots != shape->slots)
         return false;
     for (uint32_t i = 0; i < shape->slots; i++)
-        if (!are_equal(&found->slot[i], &shape->slot[i]))
+        if (!place_shape_are_equal(&found->slot[i], &shape->slot[i]))
             return false;
     return true;
 }

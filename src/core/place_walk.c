@@ -152,7 +152,7 @@ uint64_t walk_cost(const struct walk *walk)
     return walk->cost[walk->cells];
 }
 
-static void start(struct walk *walk)
+static void place_walk_start(struct walk *walk)
 {
     uint32_t least = GPU_MILLI;
 
@@ -179,7 +179,7 @@ enum place_end walk_all(struct walk *walk)
 
     must(walk->visit != NULL);
     must(walk->shape->slots > 0);
-    start(walk);
+    place_walk_start(walk);
     open_cell(walk, &at);
     while (walk->steps > 0) {
         walk->steps--;

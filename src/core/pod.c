@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const char *keep(struct arena *arena, const char *text)
+static const char *pod_copy_text(struct arena *arena, const char *text)
 {
     return text != NULL ? arena_copy(arena, text_of(text)) : NULL;
 }
@@ -15,10 +15,10 @@ static struct pod_container *keep_containers(struct arena *arena, const struct p
     for (uint32_t i = 0; i < pod->containers; i++) {
         const struct pod_container *from = &pod->container[i];
         must(from->name != NULL);
-        to[i] = (struct pod_container){.name = keep(arena, from->name),
+        to[i] = (struct pod_container){.name = pod_copy_text(arena, from->name),
                                        .kind = from->kind,
-                                       .amount = keep(arena, from->amount),
-                                       .count = keep(arena, from->count)};
+                                       .amount = pod_copy_text(arena, from->amount),
+                                       .count = pod_copy_text(arena, from->count)};
     }
     return to;
 }
@@ -30,8 +30,8 @@ static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
     must(pod->shares == 0 || pod->share != NULL);
     for (uint32_t i = 0; i < pod->shares; i++) {
         to[i] = pod->share[i];
-        to[i].container = keep(arena, pod->share[i].container);
-        to[i].gpu = keep(arena, pod->share[i].gpu);
+        to[i].container = pod_copy_text(arena, pod->share[i].container);
+        to[i].gpu = pod_copy_text(arena, pod->share[i].gpu);
     }
     return to;
 }
@@ -42,18 +42,18 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
 
     must(pod->uid != NULL && pod->namespace != NULL && pod->name != NULL && pod->node != NULL);
     *kept = *pod;
-    kept->uid = keep(arena, pod->uid);
-    kept->namespace = keep(arena, pod->namespace);
-    kept->name = keep(arena, pod->name);
-    kept->resource_version = keep(arena, pod->resource_version);
-    kept->node = keep(arena, pod->node);
-    kept->unreadable = keep(arena, pod->unreadable);
+    kept->uid = pod_copy_text(arena, pod->uid);
+    kept->namespace = pod_copy_text(arena, pod->namespace);
+    kept->name = pod_copy_text(arena, pod->name);
+    kept->resource_version = pod_copy_text(arena, pod->resource_version);
+    kept->node = pod_copy_text(arena, pod->node);
+    kept->unreadable = pod_copy_text(arena, pod->unreadable);
     kept->container = keep_containers(arena, pod);
-    kept->count = keep(arena, pod->count);
-    kept->model = keep(arena, pod->model);
-    kept->memory = keep(arena, pod->memory);
-    kept->note_text = keep(arena, pod->note_text);
-    kept->note_error = keep(arena, pod->note_error);
+    kept->count = pod_copy_text(arena, pod->count);
+    kept->model = pod_copy_text(arena, pod->model);
+    kept->memory = pod_copy_text(arena, pod->memory);
+    kept->note_text = pod_copy_text(arena, pod->note_text);
+    kept->note_error = pod_copy_text(arena, pod->note_error);
     kept->share = keep_shares(arena, pod);
     must(strcmp(kept->uid, pod->uid) == 0);
     return kept;

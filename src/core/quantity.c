@@ -107,7 +107,7 @@ static bool parse_suffix(struct text text, struct parsed *out)
     return parse_exponent((struct text){text.at + 1, text.len - 1}, &out->exponent);
 }
 
-static bool parse(struct text text, struct parsed *out)
+static bool quantity_parse_parts(struct text text, struct parsed *out)
 {
     must(text.at != NULL || text.len == 0);
 
@@ -128,7 +128,7 @@ static bool parse(struct text text, struct parsed *out)
 }
 
 /* Digit i of whole and fraction taken together. */
-static unsigned digit(const struct parsed *parsed, size_t i)
+static unsigned quantity_digit(const struct parsed *parsed, size_t i)
 {
     must(i < parsed->whole.len + parsed->fraction.len);
 
@@ -148,7 +148,7 @@ struct significant {
 static struct significant significant_of(const struct parsed *parsed, unsigned decimals)
 {
     struct significant s = {.end = parsed->whole.len + parsed->fraction.len};
-    while (s.first < s.end && digit(parsed, s.first) == 0)
+    while (s.first < s.end && quantity_digit(parsed, s.first) == 0)
         s.first++;
     must(s.first <= s.end);
     must(parsed->exponent >= -EXPONENT_MAX && parsed->exponent <= EXPONENT_MAX);
@@ -171,7 +171,7 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
     must(!*inexact);
 
     for (size_t i = s.end; i > from; i--) {
-        value += (uint64_t)digit(parsed, i - 1) << parsed->binary;
+        value += (uint64_t)quantity_digit(parsed, i - 1) << parsed->binary;
         *inexact |= value % 10 != 0;
         value /= 10;
     }
@@ -184,8 +184,8 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
 }
 
 /* The absolute value, rounded down; *inexact likewise.  False: it is too large. */
-static bool magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
-                      bool *inexact)
+static bool quantity_magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
+                               bool *inexact)
 {
     const int64_t count = (int64_t)(s.end - s.first);
     const int64_t before = count + s.exponent; /* digits before the point */
@@ -197,7 +197,7 @@ static bool magnitude(const struct parsed *parsed, struct significant s, uint64_
     wide_uint value = 0;
     must(s.exponent < DIGITS_MAX);
     for (int64_t i = 0; i < before; i++)
-        value = value * 10 + (i < count ? digit(parsed, s.first + (size_t)i) : 0);
+        value = value * 10 + (i < count ? quantity_digit(parsed, s.first + (size_t)i) : 0);
     value <<= parsed->binary;
     if (s.exponent < 0)
         value += behind_point(parsed, s, s.first + (size_t)(before > 0 ? before : 0), inexact);
@@ -208,19 +208,20 @@ static bool magnitude(const struct parsed *parsed, struct significant s, uint64_
     return true;
 }
 
-static enum quantity_verdict evaluate(struct text text, unsigned decimals, bool round, int64_t *out)
+static enum quantity_verdict quantity_evaluate(struct text text, unsigned decimals, bool round,
+                                               int64_t *out)
 {
     must(text.at != NULL || text.len == 0);
     must(decimals <= 18);
     must(out != NULL);
 
     struct parsed parsed;
-    if (!parse(text, &parsed))
+    if (!quantity_parse_parts(text, &parsed))
         return QUANTITY_SYNTAX;
     const struct significant s = significant_of(&parsed, decimals);
     uint64_t value = 0;
     bool inexact = false;
-    if (s.first < s.end && !magnitude(&parsed, s, &value, &inexact))
+    if (s.first < s.end && !quantity_magnitude(&parsed, s, &value, &inexact))
         return QUANTITY_RANGE;
     if (inexact && !round)
         return QUANTITY_FRACTION;
@@ -235,10 +236,10 @@ static enum quantity_verdict evaluate(struct text text, unsigned decimals, bool 
 
 enum quantity_verdict quantity_parse(struct text text, unsigned decimals, int64_t *out)
 {
-    return evaluate(text, decimals, false, out);
+    return quantity_evaluate(text, decimals, false, out);
 }
 
 enum quantity_verdict quantity_ceil(struct text text, unsigned decimals, int64_t *out)
 {
-    return evaluate(text, decimals, true, out);
+    return quantity_evaluate(text, decimals, true, out);
 }

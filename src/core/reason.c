@@ -8,7 +8,7 @@ struct reason_row {
     enum reason_class class;
 };
 
-static const struct reason_row *row_of(enum reason reason)
+static const struct reason_row *reason_row_of(enum reason reason)
 {
     static const struct reason_row row[] = {[REASON_NONE] = {"fits", "it fits", REASON_CLASS_STATE},
 #define X(code, word, group, text) [code] = {word, text, REASON_CLASS_##group},
@@ -26,17 +26,17 @@ static const struct reason_row *row_of(enum reason reason)
 
 const char *reason_name(enum reason reason)
 {
-    return row_of(reason)->name;
+    return reason_row_of(reason)->name;
 }
 
 const char *reason_help(enum reason reason)
 {
-    return row_of(reason)->help;
+    return reason_row_of(reason)->help;
 }
 
 enum reason_class reason_class(enum reason reason)
 {
     must(reason != REASON_NONE);
     must(reason < REASONS);
-    return row_of(reason)->class;
+    return reason_row_of(reason)->class;
 }

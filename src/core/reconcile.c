@@ -4,7 +4,7 @@
 
 #include "core/ledger_internal.h"
 
-static struct command about(enum command_kind kind, const struct pod *pod, int64_t now_ms)
+static struct command reconcile_about(enum command_kind kind, const struct pod *pod, int64_t now_ms)
 {
     must(pod->uid[0] != '\0');
     must(pod->namespace != NULL);
@@ -16,19 +16,20 @@ static struct command about(enum command_kind kind, const struct pod *pod, int64
                             .name = pod->name};
 }
 
-static struct command release(const struct pod *pod, const char *why, int64_t now_ms)
+static struct command reconcile_release(const struct pod *pod, const char *why, int64_t now_ms)
 {
     must(why != NULL);
-    struct command command = about(COMMAND_RELEASE, pod, now_ms);
+    struct command command = reconcile_about(COMMAND_RELEASE, pod, now_ms);
     command.why = why;
     return command;
 }
 
-static struct command adopt(const struct pod *pod, const struct request *request, int64_t now_ms)
+static struct command reconcile_adopt(const struct pod *pod, const struct request *request,
+                                      int64_t now_ms)
 {
     must(pod->node[0] != '\0');
     must(!pod_ended(pod));
-    struct command command = about(COMMAND_ADOPT, pod, now_ms);
+    struct command command = reconcile_about(COMMAND_ADOPT, pod, now_ms);
     command.node = pod->node;
     command.pod = pod;
     command.request = request;
@@ -68,8 +69,9 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
 }
 
 /* The row stays; what it says about the pod follows the pod. */
-static size_t follow(const struct node *node, const struct allocation *row, const struct pod *pod,
-                     int64_t now_ms, struct command command[RECONCILE_MAX])
+static size_t reconcile_follow(const struct node *node, const struct allocation *row,
+                               const struct pod *pod, int64_t now_ms,
+                               struct command command[RECONCILE_MAX])
 {
     const bool bound = pod->node[0] != '\0';
     size_t count = 0;
@@ -77,16 +79,16 @@ static size_t follow(const struct node *node, const struct allocation *row, cons
     must(strcmp(row->is.uid, pod->uid) == 0);
     must(!bound || text_is(atom_text(row->is.node), pod->node));
     if (bound && row->is.state == STATE_RESERVED) {
-        command[count] = about(COMMAND_CONFIRM, pod, now_ms);
+        command[count] = reconcile_about(COMMAND_CONFIRM, pod, now_ms);
         command[count++].node = pod->node;
     }
     /* A deletion timestamp is never taken back: an event without one is only old. */
     if (pod->terminating_ms != 0 && pod->terminating_ms != row->is.terminating_ms) {
-        command[count] = about(COMMAND_TERMINATING, pod, now_ms);
+        command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
     }
     if (bound && adopt_differs(node, &row->is, pod) != row->is.annotation_differs) {
-        command[count] = about(COMMAND_NOTE, pod, now_ms);
+        command[count] = reconcile_about(COMMAND_NOTE, pod, now_ms);
         command[count++].differs = !row->is.annotation_differs;
     }
     must(count <= RECONCILE_MAX);
@@ -104,7 +106,7 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
     size_t count = 0;
     if (pod_ended(pod)) {
         if (row != NULL)
-            command[count++] = release(pod, "ended", now_ms);
+            command[count++] = reconcile_release(pod, "ended", now_ms);
         return count;
     }
     const bool bound = pod->node[0] != '\0';
@@ -114,11 +116,11 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
         /* An unbound pod says nothing: its Binding may be on the way, or the event may be old. */
         const bool elsewhere = bound && !text_is(atom_text(row->is.node), pod->node);
         if (!elsewhere && !(bound && can_be_placed(node, row, request)))
-            return follow(node, row, pod, now_ms, command);
-        command[count++] = release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
+            return reconcile_follow(node, row, pod, now_ms, command);
+        command[count++] = reconcile_release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
     }
     if (bound && adopt_counts(pod, request))
-        command[count++] = adopt(pod, request, now_ms);
+        command[count++] = reconcile_adopt(pod, request, now_ms);
     must(count <= RECONCILE_MAX);
     return count;
 }
@@ -164,7 +166,7 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
     return 1;
 }
 
-static int rank(const struct ledger *ledger, const struct pod *pod)
+static int reconcile_rank(const struct ledger *ledger, const struct pod *pod)
 {
     must(pod->uid != NULL);
     if (ledger_find(ledger, text_of(pod->uid)) != NULL)
@@ -177,8 +179,8 @@ int reconcile_order(const struct ledger *ledger, const struct pod *a, const stru
     must(a != NULL);
     must(b != NULL);
 
-    const int rank_a = rank(ledger, a);
-    const int rank_b = rank(ledger, b);
+    const int rank_a = reconcile_rank(ledger, a);
+    const int rank_b = reconcile_rank(ledger, b);
     if (rank_a != rank_b)
         return rank_a < rank_b ? -1 : 1;
     /* Who has no time yet comes after all who have. */

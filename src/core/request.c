@@ -26,7 +26,7 @@ struct parser {
     struct refusal *refusal;
 };
 
-static void quote(struct strbuf *buf, const char *text)
+static void request_quote(struct strbuf *buf, const char *text)
 {
     char shown[QUOTE_MAX];
     must(buf != NULL);
@@ -39,7 +39,7 @@ static void quote(struct strbuf *buf, const char *text)
 }
 
 /* Refuse with the text in buf, which ends here.  Always false, for return. */
-static bool refuse(const struct parser *parser, enum reason why, struct strbuf *buf)
+static bool request_say_refusal(const struct parser *parser, enum reason why, struct strbuf *buf)
 {
     must(reason_class(why) == REASON_CLASS_REQUEST);
     must(buf->len > 0);
@@ -82,7 +82,7 @@ static bool refuse_uneven(const struct parser *parser, int64_t amount)
         strbuf_printf(&buf, "%lld or %lld", (long long)below, (long long)(below + GPU_MILLI));
     else
         strbuf_printf(&buf, "at most %lld", (long long)most);
-    return refuse(parser, REASON_AMOUNT, &buf);
+    return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
 /* "0.5" and "500m" mean half a GPU: that much can be guessed. */
@@ -102,7 +102,7 @@ static bool refuse_fraction(const struct parser *parser)
         strbuf_printf(&buf, "ask for %lld", (long long)milli);
     else
         strbuf_str(&buf, amount_hint);
-    return refuse(parser, REASON_AMOUNT, &buf);
+    return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
 /* Zero is fine here.  False: refused. */
@@ -118,17 +118,17 @@ static bool parse_amount(const struct parser *parser, int64_t *out)
             return true;
         begin_amount(parser, &buf);
         strbuf_printf(&buf, "is negative; %s", amount_hint);
-        return refuse(parser, REASON_AMOUNT, &buf);
+        return request_say_refusal(parser, REASON_AMOUNT, &buf);
     case QUANTITY_FRACTION:
         return refuse_fraction(parser);
     case QUANTITY_RANGE:
         begin_amount(parser, &buf);
         strbuf_printf(&buf, "is out of range; %s", amount_hint);
-        return refuse(parser, REASON_AMOUNT, &buf);
+        return request_say_refusal(parser, REASON_AMOUNT, &buf);
     case QUANTITY_SYNTAX:
         begin_amount(parser, &buf);
         strbuf_printf(&buf, "is not a number; %s", amount_hint);
-        return refuse(parser, REASON_AMOUNT, &buf);
+        return request_say_refusal(parser, REASON_AMOUNT, &buf);
     }
     must_not_reach("quantity_parse has four verdicts");
 }
@@ -147,7 +147,7 @@ static void begin_count(const struct parser *parser, struct strbuf *buf)
 }
 
 /* The container's own annotation, else the pod's; 0: neither is set. */
-static bool parse_count(const struct parser *parser, uint32_t *out)
+static bool request_parse_count(const struct parser *parser, uint32_t *out)
 {
     const char *given =
         parser->container->count != NULL ? parser->container->count : parser->pod->count;
@@ -167,16 +167,16 @@ static bool parse_count(const struct parser *parser, uint32_t *out)
     struct strbuf buf;
     if (digits == 0 || digits < text.len || value == 0) {
         begin_count(parser, &buf);
-        quote(&buf, given);
+        request_quote(&buf, given);
         strbuf_printf(&buf, " is not a number of GPUs; write 1 to %d", GPUS_PER_NODE_MAX);
-        return refuse(parser, REASON_COUNT, &buf);
+        return request_say_refusal(parser, REASON_COUNT, &buf);
     }
     if (value > GPUS_PER_NODE_MAX) {
         begin_count(parser, &buf);
-        quote(&buf, given);
+        request_quote(&buf, given);
         strbuf_printf(&buf, " is more than the %d GPUs that a container may ask for",
                       GPUS_PER_NODE_MAX);
-        return refuse(parser, REASON_COUNT, &buf);
+        return request_say_refusal(parser, REASON_COUNT, &buf);
     }
     must(value >= 1 && value <= GPUS_PER_NODE_MAX);
     *out = value;
@@ -197,7 +197,7 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
         strbuf_printf(&buf,
                       "on %u GPUs (gpu-count) is more than 1000 on each; ask for at most %lld",
                       count, (long long)most);
-        return refuse(parser, REASON_COUNT, &buf);
+        return request_say_refusal(parser, REASON_COUNT, &buf);
     }
     const int64_t below = amount / count * count;
     must(below < amount && below + count <= most);
@@ -205,10 +205,11 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
     if (below > 0)
         strbuf_printf(&buf, "%lld or ", (long long)below);
     strbuf_printf(&buf, "%lld", (long long)(below + count));
-    return refuse(parser, REASON_COUNT, &buf);
+    return request_say_refusal(parser, REASON_COUNT, &buf);
 }
 
-static bool split(const struct parser *parser, int64_t amount, uint32_t count, struct want *want)
+static bool request_split(const struct parser *parser, int64_t amount, uint32_t count,
+                          struct want *want)
 {
     must(amount > 0);
     must(count <= GPUS_PER_NODE_MAX);
@@ -228,7 +229,7 @@ static bool split(const struct parser *parser, int64_t amount, uint32_t count, s
         begin_amount(parser, &buf);
         strbuf_printf(&buf, "is more than the %d GPUs that a container may ask for; %d is the most",
                       GPUS_PER_NODE_MAX, GPU_MILLI * GPUS_PER_NODE_MAX);
-        return refuse(parser, REASON_LIMIT, &buf);
+        return request_say_refusal(parser, REASON_LIMIT, &buf);
     }
     want->parts = amount > GPU_MILLI ? (uint32_t)(amount / GPU_MILLI) : 1;
     want->milli = amount > GPU_MILLI ? GPU_MILLI : (uint32_t)amount;
@@ -258,7 +259,7 @@ static bool check_minimum(const struct parser *parser, const struct want *want)
     add_each(want, &buf);
     strbuf_printf(&buf, "is below the minimum of %u; 1000 is one whole GPU",
                   parser->rules->min_milli);
-    return refuse(parser, REASON_MINIMUM, &buf);
+    return request_say_refusal(parser, REASON_MINIMUM, &buf);
 }
 
 /* A whole GPU is in step with everything. */
@@ -280,7 +281,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
     if (below > 0 && below >= parser->rules->min_milli)
         strbuf_printf(&buf, "%u or ", below * want->parts);
     strbuf_printf(&buf, "%u", above * want->parts);
-    return refuse(parser, REASON_STEP, &buf);
+    return request_say_refusal(parser, REASON_STEP, &buf);
 }
 
 /* A function of the pod alone: wire leaves out where in the bytes it stands. */
@@ -291,7 +292,7 @@ static bool refuse_unreadable(const struct parser *parser)
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_printf(&buf, "the pod cannot be read: %s", parser->pod->unreadable);
-    return refuse(parser, REASON_UNREADABLE, &buf);
+    return request_say_refusal(parser, REASON_UNREADABLE, &buf);
 }
 
 /* How many equal parts, on so many GPUs, the allocation makes of the amount; 0: it does not. */
@@ -329,13 +330,14 @@ static bool parse_bound_want(const struct parser *parser, int64_t amount, struct
 
     must(parser->bound);
     lenient.refusal = &passed_over;
-    if (count > 0 && split(&lenient, amount, count, want))
+    if (count > 0 && request_split(&lenient, amount, count, want))
         return true;
     if (parser->pod->unreadable != NULL)
         return refuse_unreadable(parser);
-    if (parse_count(&lenient, &count) && count > 0 && split(&lenient, amount, count, want))
+    if (request_parse_count(&lenient, &count) && count > 0 &&
+        request_split(&lenient, amount, count, want))
         return true;
-    return split(parser, amount, 0, want);
+    return request_split(parser, amount, 0, want);
 }
 
 /* One container that asks.  False: refused. */
@@ -349,14 +351,14 @@ static bool parse_want(const struct parser *parser, int64_t amount, struct want 
     want->kind = parser->container->kind;
     if (parser->bound)
         return parse_bound_want(parser, amount, want);
-    if (!parse_count(parser, &count) || !split(parser, amount, count, want))
+    if (!request_parse_count(parser, &count) || !request_split(parser, amount, count, want))
         return false;
     must(want->parts >= 1 && want->parts <= GPUS_PER_NODE_MAX);
     must(want->milli >= 1 && want->milli <= GPU_MILLI);
     return check_minimum(parser, want) && check_step(parser, want);
 }
 
-static bool asks(const struct pod_container *container)
+static bool request_container_asks(const struct pod_container *container)
 {
     int64_t amount = 0;
     if (container->amount == NULL)
@@ -375,7 +377,7 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
     strbuf_init(&buf);
     strbuf_printf(&buf, "the pod has %u %s; at most %u may ask for %s", number, what, most,
                   parser->rules->resource);
-    return refuse(parser, REASON_LIMIT, &buf);
+    return request_say_refusal(parser, REASON_LIMIT, &buf);
 }
 
 static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
@@ -389,7 +391,7 @@ static bool parse_wants(struct parser *parser, struct arena *arena, struct reque
     for (uint32_t i = 0; i < parser->pod->containers; i++) {
         parser->container = &parser->pod->container[i];
         int64_t amount = 0;
-        if (!asks(parser->container))
+        if (!request_container_asks(parser->container))
             continue;
         must(filled < out->wants);
         struct want *want = &out->want[filled++];
@@ -430,7 +432,7 @@ static struct text without_maker(struct text text, char *dashed)
     return out;
 }
 
-static bool is_printable(struct text text)
+static bool request_is_printable(struct text text)
 {
     for (size_t i = 0; i < text.len; i++)
         if (text.at[i] < 0x20 || text.at[i] > 0x7E)
@@ -446,9 +448,9 @@ static bool refuse_model(const struct parser *parser, const char *what)
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "annotation milligpu.io/gpu-model: ");
-    quote(&buf, parser->pod->model);
+    request_quote(&buf, parser->pod->model);
     strbuf_printf(&buf, " %s; write models or globs, comma separated: A100-SXM4-80GB,H100*", what);
-    return refuse(parser, REASON_MODEL_SYNTAX, &buf);
+    return request_say_refusal(parser, REASON_MODEL_SYNTAX, &buf);
 }
 
 static bool parse_models(const struct parser *parser, struct arena *arena, struct request *out)
@@ -466,7 +468,7 @@ static bool parse_models(const struct parser *parser, struct arena *arena, struc
             return refuse_model(parser, "names more than 32 models");
         if (piece.len > MODEL_BYTES_MAX)
             return refuse_model(parser, "has an entry of more than 128 characters");
-        if (!is_printable(piece))
+        if (!request_is_printable(piece))
             return refuse_model(parser, "has characters that no model has");
         char dashed[MODEL_BYTES_MAX];
         const struct text glob = without_maker(piece, dashed);
@@ -488,9 +490,9 @@ static bool refuse_memory(const struct parser *parser, const char *what)
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "annotation milligpu.io/gpu-memory: ");
-    quote(&buf, parser->pod->memory);
+    request_quote(&buf, parser->pod->memory);
     strbuf_printf(&buf, " %s; write a quantity of bytes, such as 16Gi", what);
-    return refuse(parser, REASON_MEMORY_SYNTAX, &buf);
+    return request_say_refusal(parser, REASON_MEMORY_SYNTAX, &buf);
 }
 
 static bool parse_memory(const struct parser *parser, struct request *out)
@@ -538,7 +540,8 @@ static bool parse_wishes(const struct parser *parser, struct arena *arena, struc
     return true;
 }
 
-static enum request_verdict parse(struct parser *parser, struct arena *arena, struct request *out)
+static enum request_verdict request_parse_pod(struct parser *parser, struct arena *arena,
+                                              struct request *out)
 {
     const struct pod *pod = parser->pod;
 
@@ -550,7 +553,7 @@ static enum request_verdict parse(struct parser *parser, struct arena *arena, st
     bool named = false;
     for (uint32_t i = 0; i < pod->containers; i++) {
         named |= pod->container[i].amount != NULL;
-        out->wants += asks(&pod->container[i]);
+        out->wants += request_container_asks(&pod->container[i]);
     }
     out->whole = pod->whole_gpus;
     if (out->wants == 0 && out->whole > 0)
@@ -581,7 +584,7 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
 {
     struct parser parser = {.pod = pod, .rules = rules, .refusal = out_refusal};
 
-    return parse(&parser, arena, out);
+    return request_parse_pod(&parser, arena, out);
 }
 
 enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
@@ -591,10 +594,10 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
     struct parser parser = {.pod = pod, .rules = rules, .bound = true, .refusal = out_refusal};
 
     must(pod->node[0] != '\0');
-    return parse(&parser, arena, out);
+    return request_parse_pod(&parser, arena, out);
 }
 
-static size_t strings_of(const struct request *request)
+static size_t request_strings_of(const struct request *request)
 {
     must(request_asks(request));
 
@@ -629,7 +632,7 @@ struct request *request_clone(const struct request *request)
 
     const size_t wants = request->wants * sizeof(struct want);
     const size_t models = request->models * sizeof(const char *);
-    const size_t strings = strings_of(request);
+    const size_t strings = request_strings_of(request);
     char *block = xmalloc(sizeof(struct layout) + wants + models + strings);
     struct layout *layout = (struct layout *)(void *)block;
     struct request *copy = &layout->request;
@@ -669,7 +672,7 @@ bool request_eq(const struct request *a, const struct request *b)
     return true;
 }
 
-static uint32_t mix(uint32_t hash, uint32_t number)
+static uint32_t request_mix(uint32_t hash, uint32_t number)
 {
     hash = (hash ^ number) * 0x85EBCA6BU;
     return hash ^ (hash >> 15);
@@ -680,15 +683,15 @@ uint32_t request_hash(const struct request *request)
     must(request != NULL);
     must(request_asks(request));
 
-    uint32_t hash = mix(mix(request->wants, request->memory_mib), request->whole);
+    uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
-        hash = mix(hash, (uint32_t)want->kind);
-        hash = mix(hash, want->parts);
-        hash = mix(hash, want->milli);
+        hash = request_mix(hash, (uint32_t)want->kind);
+        hash = request_mix(hash, want->parts);
+        hash = request_mix(hash, want->milli);
     }
     for (uint32_t i = 0; i < request->models; i++)
-        hash = mix(hash, text_hash(text_of(request->model[i])));
+        hash = request_mix(hash, text_hash(text_of(request->model[i])));
     return hash;
 }
 
@@ -797,7 +800,7 @@ static struct extremes extremes_of(const struct request *request)
 }
 
 /* One text for everything that may change while the pod waits. */
-static void add_moment(struct strbuf *buf, const struct request *request)
+static void request_add_moment(struct strbuf *buf, const struct request *request)
 {
     const struct want *want = request->want;
     must(request->wants > 0);
@@ -865,7 +868,7 @@ void request_refuse(const struct request *request, enum reason why, struct refus
     switch (reason_class(why)) {
     case REASON_CLASS_MOMENT:
         if (request->wants > 0)
-            add_moment(&buf, request);
+            request_add_moment(&buf, request);
         add_whole(&buf, request);
         break;
     case REASON_CLASS_KIND:

@@ -19,20 +19,20 @@ struct slot_index {
 enum { ENTRIES_MIN = 1024 };
 
 /* A count is the one thing of a shared object that its readers write. */
-static struct snapshot *counted(const struct snapshot *snapshot)
+static struct snapshot *snapshot_counted(const struct snapshot *snapshot)
 {
     return (struct snapshot *)(uintptr_t)snapshot;
 }
 
 /* True if this was the last. */
-static bool drop(atomic_uint *refs)
+static bool snapshot_drop(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel);
     must(before > 0);
     return before == 1;
 }
 
-static void add(atomic_uint *refs)
+static void snapshot_add(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
     must(before > 0);
@@ -62,7 +62,7 @@ static void page_unref(struct page *page)
 {
     must(page != NULL);
 
-    if (!drop(&page->refs))
+    if (!snapshot_drop(&page->refs))
         return;
     for (uint32_t i = 0; i < PAGE_NODES; i++)
         node_unref(page->node[i]);
@@ -96,7 +96,7 @@ static struct book *book_clone(const struct book *book)
     atomic_init(&clone->refs, 1);
     for (uint32_t i = 0; i < BOOK_PAGES; i++) {
         clone->page[i] = book->page[i];
-        add(&clone->page[i]->refs);
+        snapshot_add(&clone->page[i]->refs);
     }
     return clone;
 }
@@ -105,7 +105,7 @@ struct book *book_ref(struct book *book)
 {
     must(book != NULL);
 
-    add(&book->refs);
+    snapshot_add(&book->refs);
     must(is_shared(&book->refs));
     return book;
 }
@@ -114,7 +114,7 @@ void book_unref(struct book *book)
 {
     must(book != NULL);
 
-    if (!drop(&book->refs))
+    if (!snapshot_drop(&book->refs))
         return;
     for (uint32_t i = 0; i < BOOK_PAGES; i++)
         page_unref(book->page[i]);
@@ -184,7 +184,7 @@ struct slot_index *slot_index_ref(struct slot_index *index)
 {
     must(index != NULL);
 
-    add(&index->refs);
+    snapshot_add(&index->refs);
     must(index->entries >= ENTRIES_MIN);
     return index;
 }
@@ -193,7 +193,7 @@ void slot_index_unref(struct slot_index *index)
 {
     must(index != NULL);
     must(index->entries >= ENTRIES_MIN); /* taken is the writer's */
-    if (drop(&index->refs))
+    if (snapshot_drop(&index->refs))
         xfree(index);
 }
 
@@ -225,13 +225,13 @@ const struct snapshot *snapshot_ref(const struct snapshot *snapshot)
 {
     must(snapshot != NULL);
 
-    add(&counted(snapshot)->refs);
+    snapshot_add(&snapshot_counted(snapshot)->refs);
     return snapshot;
 }
 
 void snapshot_unref(const struct snapshot *snapshot)
 {
-    if (snapshot == NULL || !drop(&counted(snapshot)->refs))
+    if (snapshot == NULL || !snapshot_drop(&snapshot_counted(snapshot)->refs))
         return;
     must(snapshot->index != NULL);
     must(snapshot->slots == snapshot->books * BOOK_NODES);
@@ -241,7 +241,7 @@ void snapshot_unref(const struct snapshot *snapshot)
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->index);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->open);
     xfree(snapshot->book);
-    xfree(counted(snapshot));
+    xfree(snapshot_counted(snapshot));
 }
 
 /*
@@ -288,7 +288,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 enum { CACHE_LINE = 64, AHEAD = 16 };
 
 /* Where the first node of this hash is, or was; NULL if there is none. */
-static const struct node *const *place_of(const struct snapshot *snapshot, uint32_t hash)
+static const struct node *const *snapshot_place_of(const struct snapshot *snapshot, uint32_t hash)
 {
     uint64_t entry;
 
@@ -312,7 +312,7 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
     for (uint32_t i = 0; i < count; i++)
         __builtin_prefetch(&index->entry[hash[i] & (index->entries - 1)]);
     for (uint32_t i = 0; i < count; i++)
-        if ((place[i] = place_of(snapshot, hash[i])) != NULL)
+        if ((place[i] = snapshot_place_of(snapshot, hash[i])) != NULL)
             __builtin_prefetch(place[i]);
     for (uint32_t i = 0; i < count; i++)
         if (place[i] != NULL)

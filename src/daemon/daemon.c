@@ -94,7 +94,7 @@ static int64_t now_of(const struct app *app)
     return app->clock.now_ms(app->clock.ctx);
 }
 
-static void pause_ms(int64_t ms)
+static void daemon_pause_ms(int64_t ms)
 {
     must(ms >= 0 && ms < 60000);
 
@@ -112,7 +112,7 @@ static void *writer_main(void *user)
             (void)writer_step(daemon->parts.writer, WRITER_WAIT_MS);
         } else {
             verifier_meet(daemon->app.verifier);
-            pause_ms(10);
+            daemon_pause_ms(10);
         }
     }
     return NULL;
@@ -145,7 +145,7 @@ static void call_delivered(void *user, const struct kube_answer *answer)
     outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
 }
 
-static int64_t capped(int64_t wait_ms)
+static int64_t daemon_capped(int64_t wait_ms)
 {
     must(wait_ms >= 0);
 
@@ -157,7 +157,7 @@ static void poll_watch(struct daemon *daemon, int64_t wait_ms,
 {
     must(deliver != NULL);
 
-    daemon->watch_ops.poll(daemon->watch_ops.ctx, capped(wait_ms), daemon, deliver);
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, daemon_capped(wait_ms), daemon, deliver);
 }
 
 static void *informer_main(void *user)
@@ -190,7 +190,7 @@ static void *outbox_main(void *user)
     while (!atomic_load(&daemon->stop_io)) {
         const int64_t wait =
             outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
-        daemon->call_ops.poll(daemon->call_ops.ctx, capped(wait), daemon, call_delivered);
+        daemon->call_ops.poll(daemon->call_ops.ctx, daemon_capped(wait), daemon, call_delivered);
     }
     return NULL;
 }
@@ -206,7 +206,7 @@ static void *verifier_main(void *user)
         log_plain(LOG_DEBUG, "the priority of the verifier cannot be lowered");
     while (!atomic_load(&daemon->stop_io)) {
         verifier_step(app->verifier, now_of(app));
-        pause_ms(VERIFIER_LOOK_MS);
+        daemon_pause_ms(VERIFIER_LOOK_MS);
     }
     return NULL;
 }
@@ -273,7 +273,7 @@ static void turned_away(void *user, int status, const char *why)
               log_str("why", why));
 }
 
-static void dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
+static void daemon_dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
 {
     struct daemon *daemon = user;
     size_t port = 0;
@@ -284,7 +284,7 @@ static void dropped(void *user, const char *name, enum http_cause cause, uint32_
     ports_dropped(&daemon->news, port, name, cause, count);
 }
 
-static void noticed(void *user, const char *text)
+static void daemon_noticed(void *user, const char *text)
 {
     must(text != NULL);
 
@@ -321,7 +321,7 @@ static int open_store(struct daemon *daemon, struct err *err)
         .on_corrupt =
             strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
         .retention_days = settings->retention_days,
-        .notice = noticed,
+        .notice = daemon_noticed,
     };
 
     const int rc = store_open(&rules, &daemon->app.store, err);
@@ -399,7 +399,7 @@ static void make_parts(struct daemon *daemon)
 }
 
 /* "127.0.0.1:0" with the port that was bound. */
-static void address_of(const char *listen, uint16_t port, char *out, size_t bytes)
+static void daemon_address_of(const char *listen, uint16_t port, char *out, size_t bytes)
 {
     must(port > 0);
 
@@ -429,7 +429,7 @@ static struct http_rules webhook_rules(struct daemon *daemon)
         .user = daemon,
         .handler = webhook_call,
         .refused = turned_away,
-        .dropped = dropped,
+        .dropped = daemon_dropped,
     };
 
     must(daemon->parts.webhooks != NULL);
@@ -452,7 +452,7 @@ static struct http_rules admin_rules(struct daemon *daemon)
         .user = daemon,
         .handler = admin_call,
         .refused = turned_away,
-        .dropped = dropped,
+        .dropped = daemon_dropped,
     };
 
     must(daemon->app.queue != NULL);
@@ -492,8 +492,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
     for (size_t i = 0; i < count; i++)
         if (http_start(&rules[i], &daemon->port[i], err) < 0)
             return err_wrap(err, "%s", setting[i]);
-    address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
-               daemon->app.webhook_address, sizeof daemon->app.webhook_address);
+    daemon_address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
+                      daemon->app.webhook_address, sizeof daemon->app.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
         log_plain(LOG_WARN, "any client with a certificate of webhook_client_ca can bind pods: set "
                             "webhook_client_names to a name in kube-scheduler's certificate");
@@ -515,7 +515,7 @@ static int write_ports(struct daemon *daemon, struct err *err)
         char address[300];
         if (daemon->port[i] == NULL)
             continue;
-        address_of(listen[i], http_port(daemon->port[i]), address, sizeof address);
+        daemon_address_of(listen[i], http_port(daemon->port[i]), address, sizeof address);
         strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);
         log_write(LOG_INFO, "listening", log_str("port", http_name(daemon->port[i])),
                   log_str("address", address));
@@ -534,28 +534,28 @@ static int write_ports(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-static bool spawn(pthread_t *thread, void *(*run)(void *), struct daemon *daemon)
+static bool daemon_spawn(pthread_t *thread, void *(*run)(void *), struct daemon *daemon)
 {
     must(thread != NULL);
 
     return pthread_create(thread, NULL, run, daemon) == 0;
 }
 
-static int start_threads(struct daemon *daemon, struct err *err)
+static int daemon_start_threads(struct daemon *daemon, struct err *err)
 {
     must(!daemon->writer_runs);
 
-    daemon->writer_runs = spawn(&daemon->writer_thread, writer_main, daemon);
-    daemon->informer_runs = spawn(&daemon->informer_thread, informer_main, daemon);
-    daemon->outbox_runs = spawn(&daemon->outbox_thread, outbox_main, daemon);
-    daemon->verifier_runs = spawn(&daemon->verifier_thread, verifier_main, daemon);
+    daemon->writer_runs = daemon_spawn(&daemon->writer_thread, writer_main, daemon);
+    daemon->informer_runs = daemon_spawn(&daemon->informer_thread, informer_main, daemon);
+    daemon->outbox_runs = daemon_spawn(&daemon->outbox_thread, outbox_main, daemon);
+    daemon->verifier_runs = daemon_spawn(&daemon->verifier_thread, verifier_main, daemon);
     if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
         daemon->verifier_runs)
         return 0;
     return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
 
-static int start(struct daemon *daemon, struct err *err)
+static int daemon_start(struct daemon *daemon, struct err *err)
 {
     must(daemon->parts.writer == NULL);
 
@@ -574,7 +574,7 @@ static int start(struct daemon *daemon, struct err *err)
         return rc;
     log_write(LOG_INFO, "started", log_str("server", app->server),
               log_str("version", MILLIGPU_VERSION));
-    return start_threads(daemon, err);
+    return daemon_start_threads(daemon, err);
 }
 
 /* --- run and stop --- */
@@ -623,7 +623,7 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     log_plain(LOG_INFO, "settings reloaded");
 }
 
-static void reload(struct daemon *daemon)
+static void daemon_reload(struct daemon *daemon)
 {
     must(daemon->argc >= 0 && daemon->argv != NULL);
 
@@ -640,7 +640,7 @@ static void reload(struct daemon *daemon)
     reload_certificates(daemon);
 }
 
-static bool quiet(struct daemon *daemon)
+static bool daemon_quiet(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);
 
@@ -660,7 +660,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
             reload_certificates(daemon);
         const int signal = sigtimedwait(signals, NULL, &look);
         if (signal == SIGHUP) {
-            reload(daemon);
+            daemon_reload(daemon);
         } else if (signal == SIGTERM || signal == SIGINT) {
             if (drain_until != 0)
                 return; /* the second one */
@@ -668,14 +668,14 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
             atomic_store(&daemon->app.draining, true);
             drain_until = now_of(&daemon->app) + DRAIN_MS;
         }
-        if (drain_until != 0 && (quiet(daemon) || now_of(&daemon->app) >= drain_until))
+        if (drain_until != 0 && (daemon_quiet(daemon) || now_of(&daemon->app) >= drain_until))
             return;
         if (atomic_load(&daemon->failed))
             return;
     }
 }
 
-static void join(bool *runs, pthread_t thread)
+static void daemon_join(bool *runs, pthread_t thread)
 {
     if (*runs)
         must(pthread_join(thread, NULL) == 0);
@@ -692,13 +692,13 @@ static void stop_threads(struct daemon *daemon)
         daemon->watch_ops.wake(daemon->watch_ops.ctx);
     if (daemon->outbox_runs)
         daemon->call_ops.wake(daemon->call_ops.ctx);
-    join(&daemon->informer_runs, daemon->informer_thread);
-    join(&daemon->outbox_runs, daemon->outbox_thread);
+    daemon_join(&daemon->informer_runs, daemon->informer_thread);
+    daemon_join(&daemon->outbox_runs, daemon->outbox_thread);
     atomic_store(&daemon->stop_writer, true);
     if (daemon->writer_runs)
         queue_wake(daemon->app.queue);
-    join(&daemon->writer_runs, daemon->writer_thread);
-    join(&daemon->verifier_runs, daemon->verifier_thread);
+    daemon_join(&daemon->writer_runs, daemon->writer_thread);
+    daemon_join(&daemon->verifier_runs, daemon->verifier_thread);
 }
 
 static void drop_ops(struct kube_ops *ops)
@@ -709,7 +709,7 @@ static void drop_ops(struct kube_ops *ops)
         ops->free(ops->ctx);
 }
 
-static void stop(struct daemon *daemon)
+static void daemon_stop(struct daemon *daemon)
 {
     must(!daemon->writer_runs || daemon->app.queue != NULL);
 
@@ -802,7 +802,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0); /* before any thread is born */
     must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
     must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR); /* a limit on files is a full disk, no death */
-    int rc = start(daemon, err);
+    int rc = daemon_start(daemon, err);
     if (rc == 0) {
         keep_calls(daemon);
         wait_for_end(daemon, &signals);
@@ -812,7 +812,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
             rc = -(int)err->code;
         }
     }
-    stop(daemon);
+    daemon_stop(daemon);
     log_plain(LOG_INFO, "stopped");
     xfree(daemon);
     return rc;

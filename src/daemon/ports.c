@@ -51,7 +51,7 @@ static uint64_t files_of(const struct http_rules *rules, size_t count)
 }
 
 /* False if it is at its least already. */
-static bool shrink(struct http_rules *rules)
+static bool ports_shrink(struct http_rules *rules)
 {
     const uint32_t before = rules->strangers;
     uint32_t after = before - before / SHRINK_PART - 1;
@@ -63,7 +63,7 @@ static bool shrink(struct http_rules *rules)
     return after < before;
 }
 
-static void warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
+static void ports_warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
 {
     char of[100] = "";
     size_t len = 0;
@@ -89,7 +89,7 @@ static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struc
     while (smaller && files_of(rules, count) > hard) {
         smaller = false;
         for (size_t i = 0; i < count; i++)
-            smaller = shrink(&rules[i]) || smaller;
+            smaller = ports_shrink(&rules[i]) || smaller;
     }
     const uint64_t least = files_of(rules, count);
     if (least > hard)
@@ -98,7 +98,7 @@ static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struc
             "the hard limit of open files is %llu: raise it to %llu at least, or to %llu for "
             "as many connections as the settings allow",
             (unsigned long long)hard, (unsigned long long)least, (unsigned long long)wanted);
-    warn(rules, count, wanted, hard);
+    ports_warn(rules, count, wanted, hard);
     return 0;
 }
 

@@ -35,7 +35,7 @@ struct doc *doc_new(struct arena *arena, enum doc_kind kind)
 }
 
 /* What comes from elsewhere may hold anything, and a terminal would obey it. */
-static const char *show(struct arena *arena, struct text kept)
+static const char *doc_show(struct arena *arena, struct text kept)
 {
     CLEANUP(strbuf_done) struct strbuf shown;
     size_t plain = 0;
@@ -56,7 +56,7 @@ struct doc *doc_new_str(struct arena *arena, struct text text)
     must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_STRING);
     doc->text = (struct text){arena_copy(arena, text), text.len};
-    doc->shown = show(arena, doc->text);
+    doc->shown = doc_show(arena, doc->text);
     return doc;
 }
 
@@ -128,7 +128,7 @@ static void key_seen(struct doc *value, struct map *seen)
 
 static struct doc *read_value(struct reading *in);
 
-static struct doc *read_object(struct reading *in)
+static struct doc *doc_read_object(struct reading *in)
 {
     must(in->arena != NULL && in->line > 0);
     struct doc *object = doc_new(in->arena, DOC_OBJECT);
@@ -170,7 +170,7 @@ static struct doc *read_array(struct reading *in)
     return in->json.failed ? NULL : array;
 }
 
-static struct doc *read_string(struct reading *in)
+static struct doc *doc_read_string(struct reading *in)
 {
     must(in->arena != NULL && in->line > 0);
     const uint32_t line = line_now(in);
@@ -201,11 +201,11 @@ static struct doc *read_value(struct reading *in)
     must(in->arena != NULL && in->line > 0);
     switch (json_read_peek(&in->json)) {
     case JSON_TYPE_OBJECT:
-        return read_object(in);
+        return doc_read_object(in);
     case JSON_TYPE_ARRAY:
         return read_array(in);
     case JSON_TYPE_STRING:
-        return read_string(in);
+        return doc_read_string(in);
     case JSON_TYPE_NUMBER:
         return read_scalar(in, DOC_NUMBER);
     case JSON_TYPE_TRUE:
@@ -239,7 +239,7 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
 
 /* ---- looking ---- */
 
-static struct doc *find(const struct doc *doc, struct text key)
+static struct doc *doc_find(const struct doc *doc, struct text key)
 {
     if (doc == NULL || doc->kind != DOC_OBJECT)
         return NULL;
@@ -251,7 +251,7 @@ static struct doc *find(const struct doc *doc, struct text key)
 
 struct doc *doc_get(const struct doc *doc, const char *key)
 {
-    struct doc *found = find(doc, text_of(key));
+    struct doc *found = doc_find(doc, text_of(key));
     return found == NULL || found->kind == DOC_NULL ? NULL : found;
 }
 
@@ -262,7 +262,7 @@ struct doc *doc_at(const struct doc *doc, const char *path)
     must(path[0] != '\0');
     while (*path != '\0') {
         const size_t len = strcspn(path, ".");
-        found = find(found != NULL ? found : doc, (struct text){path, len});
+        found = doc_find(found != NULL ? found : doc, (struct text){path, len});
         if (found == NULL || found->kind == DOC_NULL)
             return NULL;
         path += len + (path[len] == '.');
@@ -342,7 +342,7 @@ void doc_set(struct arena *arena, struct doc *object, struct text key, struct do
 {
     must(object->kind == DOC_OBJECT && value->next == NULL);
 
-    struct doc *old = find(object, key);
+    struct doc *old = doc_find(object, key);
     if (old == NULL) {
         value->key = (struct text){arena_copy(arena, key), key.len};
         doc_append(object, value);
@@ -393,10 +393,10 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
             continue;
         }
         /* Also into nothing: nulls inside the patch must not be kept. */
-        struct doc *old = find(target, at->key);
+        struct doc *old = doc_find(target, at->key);
         if (old == NULL || old->kind != DOC_OBJECT) {
             doc_set(arena, target, at->key, doc_new(arena, DOC_OBJECT));
-            old = find(target, at->key);
+            old = doc_find(target, at->key);
         }
         must(old != NULL);
         doc_merge(arena, old, at);
@@ -414,7 +414,7 @@ bool doc_equal(const struct doc *a, const struct doc *b)
     const struct doc *other = b->first;
     for (const struct doc *at = a->first; at != NULL; at = at->next) {
         if (a->kind == DOC_OBJECT)
-            other = find(b, at->key);
+            other = doc_find(b, at->key);
         if (other == NULL || !doc_equal(at, other))
             return false;
         other = other->next;
@@ -436,7 +436,7 @@ static void new_line(struct strbuf *out, int level)
         strbuf_str(out, "  ");
 }
 
-static void write_value(struct strbuf *out, const struct doc *doc, int level);
+static void doc_write_value(struct strbuf *out, const struct doc *doc, int level);
 
 static void write_children(struct strbuf *out, const struct doc *doc, int level)
 {
@@ -451,7 +451,7 @@ static void write_children(struct strbuf *out, const struct doc *doc, int level)
             strbuf_json(out, child->key);
             strbuf_str(out, level == ON_ONE_LINE ? ":" : ": ");
         }
-        write_value(out, child, inner);
+        doc_write_value(out, child, inner);
         if (child->next != NULL)
             strbuf_char(out, ',');
     }
@@ -460,7 +460,7 @@ static void write_children(struct strbuf *out, const struct doc *doc, int level)
     strbuf_char(out, object ? '}' : ']');
 }
 
-static void write_value(struct strbuf *out, const struct doc *doc, int level)
+static void doc_write_value(struct strbuf *out, const struct doc *doc, int level)
 {
     must(level <= JSON_DEPTH_MAX);
     switch (doc->kind) {
@@ -484,12 +484,12 @@ static void write_value(struct strbuf *out, const struct doc *doc, int level)
 void doc_write(struct strbuf *out, const struct doc *doc)
 {
     must(doc != NULL);
-    write_value(out, doc, ON_ONE_LINE);
+    doc_write_value(out, doc, ON_ONE_LINE);
 }
 
 void doc_write_pretty(struct strbuf *out, const struct doc *doc)
 {
     must(doc != NULL);
-    write_value(out, doc, 0);
+    doc_write_value(out, doc, 0);
     strbuf_char(out, '\n');
 }

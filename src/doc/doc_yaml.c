@@ -21,12 +21,12 @@ struct loading {
     uint32_t depth;
 };
 
-static uint32_t line_of(yaml_mark_t mark)
+static uint32_t doc_yaml_line_of(yaml_mark_t mark)
 {
     return mark.line < UINT32_MAX ? (uint32_t)mark.line + 1 : UINT32_MAX;
 }
 
-static int syntax(struct loading *in)
+static int doc_yaml_syntax(struct loading *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     const yaml_parser_t *parser = &in->parser;
@@ -34,8 +34,8 @@ static int syntax(struct loading *in)
 
     if (parser->error == YAML_READER_ERROR)
         return err_set(in->err, ERR_INVALID, "byte %zu: %s", parser->problem_offset, problem);
-    return err_set(in->err, ERR_INVALID, "line %u: %s%s%s", line_of(parser->problem_mark), problem,
-                   parser->context != NULL ? ", " : "",
+    return err_set(in->err, ERR_INVALID, "line %u: %s%s%s", doc_yaml_line_of(parser->problem_mark),
+                   problem, parser->context != NULL ? ", " : "",
                    parser->context != NULL ? parser->context : "");
 }
 
@@ -43,7 +43,7 @@ static int next_event(struct loading *in, yaml_event_t *out)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     if (!yaml_parser_parse(&in->parser, out))
-        return syntax(in);
+        return doc_yaml_syntax(in);
     return 0;
 }
 
@@ -56,7 +56,7 @@ static bool one_of(struct text text, const char *const *words, size_t count)
     return false;
 }
 
-static size_t digits(const char *at)
+static size_t doc_yaml_digits(const char *at)
 {
     return strspn(at, "0123456789");
 }
@@ -70,21 +70,21 @@ static bool is_number(struct text text)
     if (strlen(at) != text.len)
         return false;
     at += *at == '-';
-    const size_t whole = digits(at);
+    const size_t whole = doc_yaml_digits(at);
     if (whole == 0 || (whole > 1 && *at == '0'))
         return false;
     at += whole;
     if (*at == '.') {
-        if (digits(at + 1) == 0)
+        if (doc_yaml_digits(at + 1) == 0)
             return false;
-        at += 1 + digits(at + 1);
+        at += 1 + doc_yaml_digits(at + 1);
     }
     if (*at == 'e' || *at == 'E') {
         at++;
         at += *at == '+' || *at == '-';
-        if (digits(at) == 0)
+        if (doc_yaml_digits(at) == 0)
             return false;
-        at += digits(at);
+        at += doc_yaml_digits(at);
     }
     return *at == '\0';
 }
@@ -93,7 +93,7 @@ static bool is_number(struct text text)
  * Words are what they are to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
  * sigs.k8s.io/yaml: null and the bools of YAML 1.1.  For a bool *out is its word in JSON.
  */
-static enum doc_kind resolve(struct text text, struct text *out)
+static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
 {
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
     static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes", "YES",
@@ -134,10 +134,10 @@ static int load_tagged(struct loading *in, const yaml_event_t *event, struct doc
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (strcmp(tag, known[i].tag) != 0)
             continue;
-        doc->kind = resolve(doc->text, &doc->text);
+        doc->kind = doc_yaml_resolve(doc->text, &doc->text);
         if (doc->kind != known[i].kind)
             return err_set(in->err, ERR_INVALID, "line %u: \"%.100s\" is tagged !!%s, but is %s",
-                           line_of(event->start_mark), doc->shown, strrchr(tag, ':') + 1,
+                           doc_yaml_line_of(event->start_mark), doc->shown, strrchr(tag, ':') + 1,
                            doc_kind_name(doc->kind));
     }
     return 0;
@@ -151,7 +151,7 @@ static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc
     must(event->type == YAML_SCALAR_EVENT);
     *out = doc_new_str(in->arena, text);
     if (event->data.scalar.plain_implicit)
-        (*out)->kind = resolve((*out)->text, &(*out)->text);
+        (*out)->kind = doc_yaml_resolve((*out)->text, &(*out)->text);
     else if (event->data.scalar.tag != NULL)
         return load_tagged(in, event, *out);
     return 0;
@@ -184,7 +184,7 @@ static int load_key(struct loading *in, const yaml_event_t *event, struct map *s
                     struct text *out)
 {
     must(in->depth <= JSON_DEPTH_MAX);
-    const uint32_t line = line_of(event->start_mark);
+    const uint32_t line = doc_yaml_line_of(event->start_mark);
 
     if (event->type != YAML_SCALAR_EVENT)
         return err_set(in->err, ERR_INVALID, "line %u: a key must be a plain word", line);
@@ -197,8 +197,8 @@ static int load_key(struct loading *in, const yaml_event_t *event, struct map *s
     return 0;
 }
 
-static int load_pair(struct loading *in, const yaml_event_t *key_event, struct map *seen,
-                     struct doc *object)
+static int doc_yaml_load_pair(struct loading *in, const yaml_event_t *key_event, struct map *seen,
+                              struct doc *object)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     struct text key;
@@ -234,7 +234,7 @@ static int load_pairs(struct loading *in, struct doc *object)
             break;
         more = event.type != YAML_MAPPING_END_EVENT;
         if (more)
-            rc = load_pair(in, &event, &seen, object);
+            rc = doc_yaml_load_pair(in, &event, &seen, object);
         yaml_event_delete(&event);
     }
     map_done(&seen);
@@ -244,7 +244,7 @@ static int load_pairs(struct loading *in, struct doc *object)
 static int load_value(struct loading *in, const yaml_event_t *event, struct doc **out)
 {
     must(in->depth <= JSON_DEPTH_MAX);
-    const uint32_t line = line_of(event->start_mark);
+    const uint32_t line = doc_yaml_line_of(event->start_mark);
     struct doc *doc = NULL;
     int rc;
 
@@ -325,7 +325,7 @@ static int append_bytes(void *user, unsigned char *bytes, size_t count)
 }
 
 /* An emitter fails on what is no UTF-8 and without memory. */
-static void emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
+static void doc_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
 {
     must(made);
     must(yaml_emitter_emit(emitter, event) != 0);
@@ -337,10 +337,11 @@ static bool needs_quotes(struct text text)
 
     /* To other readers 0x1f and 12:30 are numbers, 2026-01-02 is a time. */
     must(text.at != NULL);
-    return resolve(text, &ignored) != DOC_STRING || strchr("0123456789.+-", text.at[0]) != NULL;
+    return doc_yaml_resolve(text, &ignored) != DOC_STRING ||
+           strchr("0123456789.+-", text.at[0]) != NULL;
 }
 
-static bool scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
+static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
 {
     yaml_char_t *bytes;
 
@@ -356,8 +357,9 @@ static void emit_string(yaml_emitter_t *emitter, struct text text, const char *s
     yaml_event_t event;
 
     /* No UTF-8 is what a caller put in: the name of a file, say. */
-    const bool made = scalar(&event, text, style) || scalar(&event, text_of(shown), style);
-    emit(emitter, &event, made);
+    const bool made =
+        doc_yaml_scalar(&event, text, style) || doc_yaml_scalar(&event, text_of(shown), style);
+    doc_yaml_emit(emitter, &event, made);
 }
 
 static void emit_value(yaml_emitter_t *emitter, const struct doc *doc)
@@ -367,34 +369,37 @@ static void emit_value(yaml_emitter_t *emitter, const struct doc *doc)
     must(doc->text.at != NULL);
     switch (doc->kind) {
     case DOC_NULL:
-        emit(emitter, &event, scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
+        doc_yaml_emit(emitter, &event,
+                      doc_yaml_scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
         return;
     case DOC_BOOL:
     case DOC_NUMBER:
-        emit(emitter, &event, scalar(&event, doc->text, YAML_PLAIN_SCALAR_STYLE));
+        doc_yaml_emit(emitter, &event, doc_yaml_scalar(&event, doc->text, YAML_PLAIN_SCALAR_STYLE));
         return;
     case DOC_STRING:
         emit_string(emitter, doc->text, doc->shown);
         return;
     case DOC_ARRAY:
-        emit(emitter, &event,
-             yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_SEQUENCE_STYLE));
+        doc_yaml_emit(
+            emitter, &event,
+            yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_SEQUENCE_STYLE));
         doc_each (child, doc)
             emit_value(emitter, child);
-        emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
+        doc_yaml_emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
         return;
     case DOC_OBJECT:
-        emit(emitter, &event,
-             yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_MAPPING_STYLE));
+        doc_yaml_emit(
+            emitter, &event,
+            yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_MAPPING_STYLE));
         doc_each (child, doc) {
             emit_string(emitter, child->key, "");
             emit_value(emitter, child);
         }
-        emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
+        doc_yaml_emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
     }
 }
 
-static void write_document(struct strbuf *out, const struct doc *doc, bool unicode)
+static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, bool unicode)
 {
     yaml_emitter_t emitter;
     yaml_event_t event;
@@ -404,11 +409,12 @@ static void write_document(struct strbuf *out, const struct doc *doc, bool unico
     yaml_emitter_set_output(&emitter, append_bytes, out);
     yaml_emitter_set_unicode(&emitter, unicode);
     yaml_emitter_set_width(&emitter, -1);
-    emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
-    emit(&emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
+    doc_yaml_emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
+    doc_yaml_emit(&emitter, &event,
+                  yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
     emit_value(&emitter, doc);
-    emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
-    emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
+    doc_yaml_emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
+    doc_yaml_emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
     yaml_emitter_delete(&emitter);
 }
 
@@ -431,10 +437,10 @@ void doc_write_yaml(struct strbuf *out, const struct doc *doc)
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
-    write_document(&text, doc, true);
+    doc_yaml_write_document(&text, doc, true);
     if (is_odd((struct text){text.data, text.len})) {
         strbuf_reset(&text);
-        write_document(&text, doc, false);
+        doc_yaml_write_document(&text, doc, false);
     }
     strbuf_text(out, (struct text){text.data, text.len});
 }

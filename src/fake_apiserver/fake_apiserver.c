@@ -24,7 +24,7 @@ static int64_t clock_ms(clockid_t clock)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int64_t real_wall_ms(void *ctx)
+static int64_t apiserver_real_wall_ms(void *ctx)
 {
     (void)ctx;
     return clock_ms(CLOCK_REALTIME);
@@ -54,7 +54,7 @@ struct fake_apiserver *fake_apiserver_new(const char *name)
     fake->seed = seed_of(name);
     fake->rv = 1;
     fake->compacted = 1;
-    fake->wall_ms = real_wall_ms;
+    fake->wall_ms = apiserver_real_wall_ms;
     fake->log = xcalloc(FAKE_EVENTS_MAX, sizeof *fake->log);
     return fake;
 }
@@ -174,8 +174,8 @@ struct handle {
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
-static void give(struct handle *handle, struct call *call, enum kube_piece piece, int status,
-                 struct text data)
+static void apiserver_give(struct handle *handle, struct call *call, enum kube_piece piece,
+                           int status, struct text data)
 {
     const struct kube_answer answer = {
         .id = call->id, .piece = piece, .status = status, .data = data};
@@ -198,10 +198,10 @@ static void answer_whole(struct handle *handle, struct call *call)
     strbuf_init(&out);
     const int status = fake_apiserver_request(handle->fake, call->method, call->path,
                                               (struct text){call->body.data, call->body.len}, &out);
-    give(handle, call, KUBE_HEAD, status, TEXT(""));
+    apiserver_give(handle, call, KUBE_HEAD, status, TEXT(""));
     if (out.len > 0)
-        give(handle, call, KUBE_DATA, status, (struct text){out.data, out.len});
-    give(handle, call, KUBE_DONE, status, TEXT(""));
+        apiserver_give(handle, call, KUBE_DATA, status, (struct text){out.data, out.len});
+    apiserver_give(handle, call, KUBE_DONE, status, TEXT(""));
     strbuf_done(&out);
 }
 
@@ -245,16 +245,16 @@ static void serve_watch(struct handle *handle, struct call *call)
     }
     pthread_mutex_unlock(&fake->lock);
     if (!call->headed)
-        give(handle, call, KUBE_HEAD, 200, TEXT(""));
+        apiserver_give(handle, call, KUBE_HEAD, 200, TEXT(""));
     call->headed = true;
     if (out.len > 0)
-        give(handle, call, KUBE_DATA, 200, (struct text){out.data, out.len});
+        apiserver_give(handle, call, KUBE_DATA, 200, (struct text){out.data, out.len});
     if (!more || now_ms >= call->end_ms)
-        give(handle, call, KUBE_DONE, 200, TEXT(""));
+        apiserver_give(handle, call, KUBE_DONE, 200, TEXT(""));
     strbuf_done(&out);
 }
 
-static void call_free(struct call *call)
+static void apiserver_call_free(struct call *call)
 {
     must(call->id != 0);
     strbuf_done(&call->body);
@@ -274,12 +274,12 @@ static void free_ended(struct handle *handle)
             continue;
         }
         *at = call->next;
-        call_free(call);
+        apiserver_call_free(call);
     }
 }
 
 /* Calls that answers start come to the end of the list, and are served in the same turn. */
-static void serve(struct handle *handle)
+static void apiserver_serve(struct handle *handle)
 {
     must(handle->fake != NULL);
     pthread_mutex_lock(&handle->fake->lock);
@@ -336,11 +336,11 @@ static void ops_poll(void *ctx, int64_t wait_ms, void *user,
     must(handle->deliver == NULL);
     handle->user = user;
     handle->deliver = deliver;
-    serve(handle);
+    apiserver_serve(handle);
     while (handle->delivered == before && clock_ms(CLOCK_MONOTONIC) < end_ms) {
         if (wait_for_news(handle, next_deadline(handle, end_ms)))
             break;
-        serve(handle);
+        apiserver_serve(handle);
     }
     handle->deliver = NULL;
 }

@@ -30,7 +30,7 @@ struct loading {
     char where[64]; /* "items[3]", "document 2", or "" */
 };
 
-static int wrong(struct loading *in, const struct doc *at, const char *text)
+static int file_wrong(struct loading *in, const struct doc *at, const char *text)
 {
     must(text[0] != '\0');
     return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->line, in->where,
@@ -46,7 +46,7 @@ static int wrong_type(struct loading *in, const struct doc *at, const char *fiel
     (void)snprintf(text, sizeof text, "%s%sexpected %s, found %s", field,
                    field[0] != '\0' ? ": " : "", expected,
                    doc_kind_name(at->kind)); /* cut is fine */
-    return wrong(in, at, text);
+    return file_wrong(in, at, text);
 }
 
 static void docs_add(struct docs *docs, struct doc *doc)
@@ -68,7 +68,7 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
         return wrong_type(in, found, path, doc_kind_name(kind));
     /* Where it sits and whether it ends the API server checks; a scheduler may have any name. */
     if (kind == DOC_STRING && doc_has_nul(found) && strcmp(path, "spec.schedulerName") != 0)
-        return wrong(in, found, "a NUL where a node or a phase should be");
+        return file_wrong(in, found, "a NUL where a node or a phase should be");
     return 0;
 }
 
@@ -92,12 +92,12 @@ static int check_item(struct loading *in, const struct doc *item)
     struct err err;
 
     if (fake_check_metadata(item, &err) < 0)
-        return wrong(in, item, err.text);
+        return file_wrong(in, item, err.text);
     if (!fake_name_valid(doc_str(item, "metadata.name")))
-        return wrong(in, item,
-                     doc_str(item, "metadata.name")[0] == '\0'
-                         ? "metadata.name: expected a name, found nothing"
-                         : "metadata.name: expected lower case letters, digits, '-' and '.'");
+        return file_wrong(in, item,
+                          doc_str(item, "metadata.name")[0] == '\0'
+                              ? "metadata.name: expected a name, found nothing"
+                              : "metadata.name: expected lower case letters, digits, '-' and '.'");
     for (size_t i = 0; i < ARRAY_LEN(field); i++) {
         const int rc = check_field(in, item, field[i].path, field[i].kind);
         if (rc < 0)
@@ -145,7 +145,7 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
     if (kind[0] == '\0')
         kind = list_of;
     if (kind[0] == '\0')
-        return wrong(in, item, "kind: expected \"Node\" or \"Pod\", found nothing");
+        return file_wrong(in, item, "kind: expected \"Node\" or \"Pod\", found nothing");
     for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
         if (strcmp(kind, fake_resource(id)->kind) != 0)
             continue;
@@ -169,7 +169,7 @@ static int load_list(struct loading *in, struct doc *list, const char *kind)
     size_t index = 0;
 
     if (items == NULL)
-        return wrong(in, list, "items: expected an array, found nothing");
+        return file_wrong(in, list, "items: expected an array, found nothing");
     if (items->kind != DOC_ARRAY)
         return wrong_type(in, items, "items", "an array");
     /* "PodList" is a list of "Pod". */
@@ -207,7 +207,7 @@ static int load_document(struct loading *in, struct doc *document)
                        "%s%s",
                        doc_kind_name(document->kind),
                        document->kind == DOC_OBJECT ? " without a kind" : ""); /* fits */
-        return wrong(in, document, text);
+        return file_wrong(in, document, text);
     }
     return ends_in_list(kind) ? load_list(in, document, kind) : load_item(in, document, "");
 }
@@ -245,7 +245,7 @@ static int compare_docs(const void *a, const void *b)
                       : strcmp(doc_str(*left, "metadata.name"), doc_str(*right, "metadata.name"));
 }
 
-static int check_names(struct loading *in, enum resource_id id)
+static int file_check_names(struct loading *in, enum resource_id id)
 {
     must(in->fake != NULL && in->file != NULL);
     struct docs *docs = &in->docs[id];
@@ -267,7 +267,7 @@ static int check_names(struct loading *in, enum resource_id id)
     return 0;
 }
 
-static void store(struct loading *in)
+static void file_store(struct loading *in)
 {
     struct fake_apiserver *fake = in->fake;
 
@@ -286,7 +286,7 @@ static void store(struct loading *in)
     fake->counts.ignored += in->ignored;
 }
 
-static bool looks_like_json(struct text text)
+static bool file_looks_like_json(struct text text)
 {
     size_t i = 0;
     while (i < text.len && strchr(" \r\n\t", text.at[i]) != NULL && text.at[i] != '\0')
@@ -295,9 +295,9 @@ static bool looks_like_json(struct text text)
 }
 
 /* JSON is YAML too, but its own reader is ten times faster and stricter. */
-static int parse(struct loading *in, struct text text, struct doc **out)
+static int file_parse(struct loading *in, struct text text, struct doc **out)
 {
-    if (!looks_like_json(text))
+    if (!file_looks_like_json(text))
         return doc_parse_yaml(text, &in->arena, out, in->err);
     struct doc *document;
     const int rc = doc_parse_json(text, "cluster", &in->arena, &document, in->err);
@@ -317,16 +317,16 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
 
     must(name[0] != '\0');
     arena_init(&in.arena);
-    int rc = parse(&in, text, &documents);
+    int rc = file_parse(&in, text, &documents);
     if (rc < 0)
         (void)err_wrap(err, "%s", name); /* rc is its code */
     pthread_mutex_lock(&fake->lock);
     if (rc == 0)
         rc = load_documents(&in, documents);
     for (enum resource_id id = RES_NODES; id <= RES_PODS && rc == 0; id++)
-        rc = check_names(&in, id);
+        rc = file_check_names(&in, id);
     if (rc == 0)
-        store(&in);
+        file_store(&in);
     pthread_mutex_unlock(&fake->lock);
     for (int id = 0; id < RESOURCES; id++)
         xfree(in.docs[id].doc);

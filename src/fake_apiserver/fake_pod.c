@@ -64,7 +64,7 @@ int fake_check_metadata(const struct doc *object, struct err *err)
 }
 
 /* An HTTP status with its text. */
-static int PRINTF_LIKE(3, 4) refuse(struct err *err, int status, const char *fmt, ...)
+static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
     va_list args;
@@ -87,7 +87,7 @@ static bool is_extended(struct text resource)
            !text_starts(resource, "kubernetes.io/") && !text_starts(resource, "requests.");
 }
 
-static struct text canonical(struct arena *arena, int64_t value)
+static struct text pod_canonical(struct arena *arena, int64_t value)
 {
     static const char *const suffix[] = {"", "k", "M", "G", "T", "P", "E"};
     size_t thousands = 0;
@@ -107,28 +107,28 @@ static int check_amount(struct arena *arena, const char *where, struct doc *amou
     int64_t value = 0;
 
     if (amount->kind != DOC_STRING && amount->kind != DOC_NUMBER)
-        return refuse(err, 400, "%s.%s: expected a quantity, found %s", where, amount->key.at,
-                      doc_kind_name(amount->kind));
+        return pod_refuse(err, 400, "%s.%s: expected a quantity, found %s", where, amount->key.at,
+                          doc_kind_name(amount->kind));
     amount->kind = DOC_STRING;
     const enum quantity_verdict verdict = quantity_parse(amount->text, extended ? 0 : 9, &value);
     if (verdict == QUANTITY_SYNTAX)
-        return refuse(err, 400,
-                      "%s.%s: \"%s\": quantities must match the regular expression "
-                      "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-                      where, amount->key.at, amount->text.at);
+        return pod_refuse(err, 400,
+                          "%s.%s: \"%s\": quantities must match the regular expression "
+                          "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+                          where, amount->key.at, amount->text.at);
     if (!extended)
         return 0;
     if (verdict != QUANTITY_OK || value < 0)
-        return refuse(err, 422, "%s[%s]: Invalid value: \"%s\": must be %s", where, amount->key.at,
-                      amount->text.at,
-                      verdict == QUANTITY_OK ? "greater than or equal to 0" : "an integer");
+        return pod_refuse(err, 422, "%s[%s]: Invalid value: \"%s\": must be %s", where,
+                          amount->key.at, amount->text.at,
+                          verdict == QUANTITY_OK ? "greater than or equal to 0" : "an integer");
     if (memchr(amount->text.at, 'i', amount->text.len) == NULL)
-        amount->text = canonical(arena, value);
+        amount->text = pod_canonical(arena, value);
     return 0;
 }
 
-static int check_amounts(struct arena *arena, const char *where, struct doc *amounts,
-                         struct err *err)
+static int pod_check_amounts(struct arena *arena, const char *where, struct doc *amounts,
+                             struct err *err)
 {
     must(where[0] != '\0');
     int status = 0;
@@ -136,8 +136,8 @@ static int check_amounts(struct arena *arena, const char *where, struct doc *amo
     if (amounts == NULL)
         return 0;
     if (amounts->kind != DOC_OBJECT)
-        return refuse(err, 400, "%s: expected an object, found %s", where,
-                      doc_kind_name(amounts->kind));
+        return pod_refuse(err, 400, "%s: expected an object, found %s", where,
+                          doc_kind_name(amounts->kind));
     for (struct doc *at = amounts->first; at != NULL && status == 0; at = at->next)
         status = check_amount(arena, where, at, err);
     return status;
@@ -152,12 +152,12 @@ static int check_overcommit(const char *where, const struct doc *limits, const s
         const struct doc *limit = doc_get(limits, at->key.at);
         if (!is_extended(at->key) || (limit != NULL && text_eq(limit->text, at->text)))
             continue;
-        return refuse(err, 422,
-                      limit == NULL ? "%s.limits[%s]: Required value: Limit must be set for "
-                                      "non overcommitable resources"
-                                    : "%s.requests[%s]: Invalid value: must be equal to "
-                                      "the limit",
-                      where, at->key.at);
+        return pod_refuse(err, 422,
+                          limit == NULL ? "%s.limits[%s]: Required value: Limit must be set for "
+                                          "non overcommitable resources"
+                                        : "%s.requests[%s]: Invalid value: must be equal to "
+                                          "the limit",
+                          where, at->key.at);
     }
     return 0;
 }
@@ -175,9 +175,9 @@ static int fill_container(struct arena *arena, const char *where, struct doc *co
         return 0;
     (void)snprintf(at_limits, sizeof at_limits, "%s.resources.limits", where);       /* fits */
     (void)snprintf(at_requests, sizeof at_requests, "%s.resources.requests", where); /* fits */
-    int status = strict ? check_amounts(arena, at_limits, limits, err) : 0;
+    int status = strict ? pod_check_amounts(arena, at_limits, limits, err) : 0;
     if (status == 0 && strict)
-        status = check_amounts(arena, at_requests, doc_get(resources, "requests"), err);
+        status = pod_check_amounts(arena, at_requests, doc_get(resources, "requests"), err);
     if (status != 0)
         return status;
     const bool limited = limits != NULL && limits->kind == DOC_OBJECT;
@@ -216,10 +216,10 @@ static int check_containers(const struct doc *spec, struct err *err)
     unsigned index = 0;
 
     if (containers == NULL || containers->kind != DOC_ARRAY || containers->count == 0)
-        return refuse(err, 422, "spec.containers: Required value");
+        return pod_refuse(err, 422, "spec.containers: Required value");
     for (const struct doc *at = containers->first; at != NULL; at = at->next, index++)
         if (doc_str(at, "name")[0] == '\0')
-            return refuse(err, 422, "spec.containers[%u].name: Required value", index);
+            return pod_refuse(err, 422, "spec.containers[%u].name: Required value", index);
     return 0;
 }
 
@@ -229,7 +229,7 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 
     must(pod->kind == DOC_OBJECT);
     if (spec == NULL || spec->kind != DOC_OBJECT)
-        return refuse(err, 422, "spec: Required value");
+        return pod_refuse(err, 422, "spec: Required value");
     int status = check_containers(spec, err);
     if (status == 0)
         status = fake_pod_fill_requests(arena, pod, true, err);
@@ -270,7 +270,7 @@ void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *no
     doc_remove(found, "message");
 }
 
-static int conflict(struct ask *in, const char *message)
+static int pod_conflict(struct ask *in, const char *message)
 {
     must(in->resource != NULL);
     return fake_answer_status(in, 409, "Conflict",
@@ -314,7 +314,7 @@ static int check_binding(struct ask *in, const struct doc *binding)
     return 0;
 }
 
-static int check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
+static int pod_check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
 {
     must(in->resource != NULL);
     const char *uid = doc_str(binding, "metadata.uid");
@@ -328,14 +328,14 @@ static int check_unbound(struct ask *in, const struct doc *binding, const struct
         return precondition_failed(in, "ResourceVersion", rv,
                                    doc_str(pod, "metadata.resourceVersion"));
     if (doc_str(pod, "metadata.deletionTimestamp")[0] != '\0')
-        return conflict(in, arena_printf(in->arena,
-                                         "pod %s is being deleted, cannot be assigned to a host",
-                                         in->name));
+        return pod_conflict(
+            in, arena_printf(in->arena, "pod %s is being deleted, cannot be assigned to a host",
+                             in->name));
     if (node[0] != '\0')
-        return conflict(in, arena_printf(in->arena, "pod %s is already assigned to node \"%s\"",
-                                         in->name, node));
+        return pod_conflict(in, arena_printf(in->arena, "pod %s is already assigned to node \"%s\"",
+                                             in->name, node));
     if (gates != NULL && gates->count > 0)
-        return conflict(
+        return pod_conflict(
             in, arena_printf(in->arena, "pod %s has non-empty .spec.schedulingGates", in->name));
     return 0;
 }
@@ -366,7 +366,7 @@ int fake_answer_binding(struct ask *in)
     if (object == NULL)
         return fake_answer_status(in, 404, "NotFound", "pods \"%s\" not found", in->name);
     must(doc_parse_json(object->text, "Pod", in->arena, &pod, &err) == 0);
-    status = check_unbound(in, binding, pod);
+    status = pod_check_unbound(in, binding, pod);
     if (status != 0)
         return status;
     doc_set_str(in->arena, doc_object(in->arena, pod, "spec"), "nodeName",

@@ -52,7 +52,7 @@ static int hex_of(char c)
 }
 
 /* NULL if it is not what a URL may hold. */
-static const char *unescape(struct arena *arena, struct text text, bool plus)
+static const char *rest_unescape(struct arena *arena, struct text text, bool plus)
 {
     char *out = arena_alloc(arena, text.len + 1);
     size_t len = 0;
@@ -105,7 +105,7 @@ static bool resource_by_plural(struct ask *in, struct text group, struct text pl
     return false;
 }
 
-static bool is_empty(struct text text)
+static bool rest_is_empty(struct text text)
 {
     return text.len == 0;
 }
@@ -123,17 +123,17 @@ static bool parse_resource(struct ask *in, struct text path)
     struct text plural = next_segment(&rest);
     struct text namespace = TEXT("");
 
-    if (text_is(plural, "namespaces") && !is_empty(rest)) {
+    if (text_is(plural, "namespaces") && !rest_is_empty(rest)) {
         namespace = next_segment(&rest);
         plural = next_segment(&rest);
     }
     const struct text name = next_segment(&rest);
     const struct text sub = next_segment(&rest);
-    if (!is_empty(rest) || !resource_by_plural(in, group, plural))
+    if (!rest_is_empty(rest) || !resource_by_plural(in, group, plural))
         return false;
-    in->namespace = unescape(in->arena, namespace, false);
-    in->name = unescape(in->arena, name, false);
-    in->sub = unescape(in->arena, sub, false);
+    in->namespace = rest_unescape(in->arena, namespace, false);
+    in->name = rest_unescape(in->arena, name, false);
+    in->sub = rest_unescape(in->arena, sub, false);
     if (in->namespace == NULL || in->name == NULL || in->sub == NULL)
         return false;
     /* A cluster's object has no namespace; a single one of the others has. */
@@ -150,7 +150,7 @@ static bool is_true(const char *value)
     return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
 }
 
-static bool parse_count(const char *value, int64_t *out)
+static bool rest_parse_count(const char *value, int64_t *out)
 {
     must(value != NULL);
     char *end;
@@ -242,15 +242,15 @@ static int parse_parameter(struct ask *in, const char *key, const char *value)
     else if (strcmp(key, "continue") == 0)
         in->continue_token = value;
     else if (strcmp(key, "limit") == 0)
-        good = parse_count(value, &in->limit);
+        good = rest_parse_count(value, &in->limit);
     else if (strcmp(key, "timeoutSeconds") == 0)
-        good = parse_count(value, &in->timeout_s);
+        good = rest_parse_count(value, &in->timeout_s);
     else if (strcmp(key, "gracePeriodSeconds") == 0)
-        good = parse_count(value, &in->grace_s);
+        good = rest_parse_count(value, &in->grace_s);
     else if (strcmp(key, "resourceVersion") == 0) {
         int64_t number;
         in->rv = value;
-        good = value[0] == '\0' || parse_count(value, &number);
+        good = value[0] == '\0' || rest_parse_count(value, &number);
     } else if (strcmp(key, "labelSelector") == 0 || strcmp(key, "dryRun") == 0 ||
                strcmp(key, "sendInitialEvents") == 0 ||
                (strcmp(key, "resourceVersionMatch") == 0 && strcmp(value, "Exact") == 0))
@@ -270,9 +270,9 @@ static int parse_query(struct ask *in, const char *query)
         const char *sign = memchr(query, '=', len);
         const size_t key_len = sign != NULL ? (size_t)(sign - query) : len;
         const char *from = sign != NULL ? sign + 1 : query + len;
-        const char *key = unescape(in->arena, (struct text){query, key_len}, true);
+        const char *key = rest_unescape(in->arena, (struct text){query, key_len}, true);
         const char *value =
-            unescape(in->arena, (struct text){from, (size_t)(query + len - from)}, true);
+            rest_unescape(in->arena, (struct text){from, (size_t)(query + len - from)}, true);
         if (key == NULL || value == NULL)
             return bad_request(in, "the query is not URL-encoded");
         const int status = parse_parameter(in, key, value);
@@ -315,7 +315,7 @@ int fake_ask_parse(struct ask *in, const char *method, const char *path)
 
 /* ---- verbs ---- */
 
-static struct object *find_named(struct ask *in)
+static struct object *rest_find_named(struct ask *in)
 {
     must(in->name[0] != '\0');
     return fake_shelf_find(in->fake, in->resource->id, in->namespace, in->name);
@@ -349,7 +349,7 @@ static int parse_body(struct ask *in, struct doc **out)
     return 0;
 }
 
-static int invalid(struct ask *in, const char *name, const char *text)
+static int rest_invalid(struct ask *in, const char *name, const char *text)
 {
     must(in->arena != NULL && in->out != NULL);
     return fake_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
@@ -380,9 +380,10 @@ static int fit_metadata(struct ask *in, struct doc *doc)
     if (doc_str(meta, "name")[0] == '\0' && doc_str(meta, "generateName")[0] != '\0')
         doc_set_str(in->arena, meta, "name", generate_name(in, doc_str(meta, "generateName")));
     if (!fake_name_valid(doc_str(meta, "name")))
-        return invalid(in, doc_str(meta, "name"),
-                       "metadata.name: Invalid value: expected lower case letters, digits, '-' "
-                       "and '.', at most 253");
+        return rest_invalid(
+            in, doc_str(meta, "name"),
+            "metadata.name: Invalid value: expected lower case letters, digits, '-' "
+            "and '.', at most 253");
     doc_set_str(in->arena, doc, "kind", in->resource->kind);
     doc_set_str(in->arena, doc, "apiVersion", in->resource->group_version);
     if (in->resource->namespaced)
@@ -404,7 +405,7 @@ static void fill_allocatable(struct ask *in, struct doc *node)
         doc_set(in->arena, status, TEXT("allocatable"), doc_copy(in->arena, capacity));
 }
 
-static int create(struct ask *in)
+static int rest_create(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
     struct doc *doc;
@@ -426,7 +427,7 @@ static int create(struct ask *in)
     if (in->resource->id == RES_PODS) {
         status = fake_pod_admit(in->arena, doc, &err);
         if (status == 422)
-            return invalid(in, name, err.text);
+            return rest_invalid(in, name, err.text);
         if (status != 0)
             return bad_request(in, err.text);
     }
@@ -450,7 +451,7 @@ static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *
 }
 
 /* A part of the object that this path may not change is put back. */
-static void put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
+static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
 {
     must(in->arena != NULL && in->out != NULL);
     const struct doc *part = doc_get(old, key);
@@ -469,13 +470,13 @@ static void put_identity_back(struct ask *in, struct doc *doc, const struct doc 
 
     must(doc_get(old, "metadata") != NULL);
     for (size_t i = 0; i < ARRAY_LEN(key); i++)
-        put_back(in, meta, doc_get(old, "metadata"), key[i]);
-    put_back(in, doc, old, "kind");
-    put_back(in, doc, old, "apiVersion");
+        rest_put_back(in, meta, doc_get(old, "metadata"), key[i]);
+    rest_put_back(in, doc, old, "kind");
+    rest_put_back(in, doc, old, "apiVersion");
     if (strcmp(in->sub, "status") == 0)
-        put_back(in, doc, old, "spec");
+        rest_put_back(in, doc, old, "spec");
     else if (in->resource->status)
-        put_back(in, doc, old, "status");
+        rest_put_back(in, doc, old, "status");
 }
 
 static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
@@ -497,14 +498,15 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
                                   "meta: %s",
                                   uid, doc_str(old, "metadata.uid"));
     if (node[0] != '\0' && in->sub[0] == '\0' && strcmp(node, doc_str(old, "spec.nodeName")) != 0)
-        return invalid(in, in->name, "spec: Forbidden: pod updates may not change spec.nodeName");
+        return rest_invalid(in, in->name,
+                            "spec: Forbidden: pod updates may not change spec.nodeName");
     return 0;
 }
 
-static int patch(struct ask *in)
+static int rest_patch(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
-    struct object *object = find_named(in);
+    struct object *object = rest_find_named(in);
     struct doc *patch_doc;
     struct err err;
 
@@ -542,7 +544,7 @@ static int64_t grace_of(const struct ask *in, const struct doc *options, const s
         return in->grace_s;
     if (asked == NULL)
         asked = given;
-    if (asked != NULL && !parse_count(asked->text.at, &seconds))
+    if (asked != NULL && !rest_parse_count(asked->text.at, &seconds))
         seconds = GRACE_DEFAULT_S;
     return seconds;
 }
@@ -561,7 +563,7 @@ static int delete_now(struct ask *in, struct object *object)
 static int remove_object(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
-    struct object *object = find_named(in);
+    struct object *object = rest_find_named(in);
     struct doc *options = NULL;
 
     if (object == NULL)
@@ -603,7 +605,7 @@ static int on_collection(struct ask *in)
     must(in->arena != NULL && in->out != NULL);
     if (in->verb == VERB_GET)
         return in->watch ? watch_once(in) : fake_answer_list(in);
-    return in->verb == VERB_POST ? create(in) : not_allowed(in);
+    return in->verb == VERB_POST ? rest_create(in) : not_allowed(in);
 }
 
 static int on_object(struct ask *in)
@@ -613,10 +615,10 @@ static int on_object(struct ask *in)
 
     switch (in->verb) {
     case VERB_GET:
-        object = find_named(in);
+        object = rest_find_named(in);
         return object != NULL ? answer_object(in, 200, object) : not_found(in);
     case VERB_PATCH:
-        return patch(in);
+        return rest_patch(in);
     case VERB_DELETE:
         return in->sub[0] == '\0' ? remove_object(in) : not_allowed(in);
     case VERB_POST:

@@ -28,7 +28,7 @@ const struct resource *fake_resource(enum resource_id id)
 
 /* ---- names for things ---- */
 
-static uint64_t mix(uint64_t z)
+static uint64_t store_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
     z = (z ^ z >> 27) * 0x94D049BB133111EBU;
@@ -38,8 +38,8 @@ static uint64_t mix(uint64_t z)
 const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
 {
     must(fake->compacted <= fake->rv);
-    const uint64_t high = mix(fake->seed + 2 * fake->uids);
-    const uint64_t low = mix(fake->seed + 2 * fake->uids + 1);
+    const uint64_t high = store_mix(fake->seed + 2 * fake->uids);
+    const uint64_t low = store_mix(fake->seed + 2 * fake->uids + 1);
 
     fake->uids++;
     return arena_printf(arena, "%08x-%04x-4%03x-%04x-%012llx", (unsigned)(high >> 32),
@@ -61,7 +61,7 @@ const char *fake_time(struct fake_apiserver *fake, struct arena *arena)
 
 /* ---- objects ---- */
 
-static const char *pack(char **at, const char *text)
+static const char *store_pack(char **at, const char *text)
 {
     must(text != NULL);
     const size_t bytes = strlen(text) + 1;
@@ -90,12 +90,12 @@ static struct object *object_new(const struct doc *doc, uint64_t rv)
     char *at = object->bytes;
     object->refs = 1;
     object->rv = rv;
-    object->namespace = pack(&at, part[0]);
-    object->name = pack(&at, part[1]);
-    object->uid = pack(&at, part[2]);
-    object->node = pack(&at, part[3]);
-    object->phase = pack(&at, part[4]);
-    object->scheduler = pack(&at, part[5]);
+    object->namespace = store_pack(&at, part[0]);
+    object->name = store_pack(&at, part[1]);
+    object->uid = store_pack(&at, part[2]);
+    object->node = store_pack(&at, part[3]);
+    object->phase = store_pack(&at, part[4]);
+    object->scheduler = store_pack(&at, part[5]);
     object->unschedulable = cordon != NULL && text_is(cordon->text, "true");
     object->text = (struct text){at, text.len};
     memcpy(at, text.data, text.len + 1);
@@ -103,7 +103,7 @@ static struct object *object_new(const struct doc *doc, uint64_t rv)
     return object;
 }
 
-static struct object *keep(struct object *object)
+static struct object *store_keep(struct object *object)
 {
     must(object->refs > 0);
     object->refs++;
@@ -141,7 +141,7 @@ bool fake_selects(const struct selector *selector, const struct object *object)
 
 /* ---- shelves ---- */
 
-static int compare(const char *namespace, const char *name, const struct object *other)
+static int store_compare(const char *namespace, const char *name, const struct object *other)
 {
     must(namespace != NULL && name != NULL);
     const int first = strcmp(namespace, other->namespace);
@@ -152,18 +152,18 @@ static int compare_items(const void *a, const void *b)
 {
     const struct object *const *left = a;
     const struct object *const *right = b;
-    return compare((*left)->namespace, (*left)->name, *right);
+    return store_compare((*left)->namespace, (*left)->name, *right);
 }
 
 /* Where it is, or belongs. */
-static size_t seek(const struct shelf *shelf, const char *namespace, const char *name)
+static size_t store_seek(const struct shelf *shelf, const char *namespace, const char *name)
 {
     size_t low = 0;
     size_t high = shelf->count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (compare(namespace, name, shelf->item[middle]) > 0)
+        if (store_compare(namespace, name, shelf->item[middle]) > 0)
             low = middle + 1;
         else
             high = middle;
@@ -177,9 +177,9 @@ struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
 {
     must(fake->compacted <= fake->rv);
     const struct shelf *shelf = &fake->shelf[id];
-    const size_t at = seek(shelf, namespace, name);
+    const size_t at = store_seek(shelf, namespace, name);
 
-    if (at == shelf->count || compare(namespace, name, shelf->item[at]) != 0)
+    if (at == shelf->count || store_compare(namespace, name, shelf->item[at]) != 0)
         return NULL;
     return shelf->item[at];
 }
@@ -249,7 +249,8 @@ static void drop_oldest(struct shelf *shelf)
     shelf_remove(shelf, oldest);
 }
 
-static struct object *versioned(struct fake_apiserver *fake, struct doc *doc, struct arena *arena)
+static struct object *store_versioned(struct fake_apiserver *fake, struct doc *doc,
+                                      struct arena *arena)
 {
     must(fake->compacted <= fake->rv);
     const uint64_t rv = ++fake->rv;
@@ -264,18 +265,18 @@ struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, 
                               struct arena *arena)
 {
     struct shelf *shelf = &fake->shelf[id];
-    struct object *object = versioned(fake, doc, arena);
-    const size_t at = seek(shelf, object->namespace, object->name);
+    struct object *object = store_versioned(fake, doc, arena);
+    const size_t at = store_seek(shelf, object->namespace, object->name);
     const size_t kept_max = fake_resource(id)->kept_max;
 
     must(object->name[0] != '\0');
-    if (at < shelf->count && compare(object->namespace, object->name, shelf->item[at]) == 0) {
-        log_add(fake, id, shelf->item[at], keep(object), false);
+    if (at < shelf->count && store_compare(object->namespace, object->name, shelf->item[at]) == 0) {
+        log_add(fake, id, shelf->item[at], store_keep(object), false);
         shelf->item[at] = object;
         return object;
     }
     shelf_insert(shelf, at, object);
-    log_add(fake, id, NULL, keep(object), false);
+    log_add(fake, id, NULL, store_keep(object), false);
     if (kept_max > 0 && shelf->count > kept_max)
         drop_oldest(shelf);
     return object;
@@ -289,9 +290,9 @@ void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct do
     if (count == 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        struct object *object = versioned(fake, docs[i], arena);
+        struct object *object = store_versioned(fake, docs[i], arena);
         shelf_insert(shelf, shelf->count, object);
-        log_add(fake, id, NULL, keep(object), false);
+        log_add(fake, id, NULL, store_keep(object), false);
     }
     qsort(shelf->item, shelf->count, sizeof(struct object *), compare_items);
     for (size_t i = 1; i < shelf->count; i++)
@@ -305,10 +306,10 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     struct doc *doc;
     struct err err;
 
-    const size_t at = seek(shelf, object->namespace, object->name);
+    const size_t at = store_seek(shelf, object->namespace, object->name);
     must(at < shelf->count && shelf->item[at] == object);
     must(doc_parse_json(object->text, "object", arena, &doc, &err) == 0);
-    struct object *last = versioned(fake, doc, arena);
+    struct object *last = store_versioned(fake, doc, arena);
     shelf_remove(shelf, at);
     if (!fake_resource(id)->watched) { /* else the log keeps it */
         fake_object_unref(object);

@@ -6,7 +6,7 @@
 
 #include "fake_apiserver/fake_internal.h"
 
-static bool wants(const struct ask *in, const struct object *object)
+static bool watch_wants(const struct ask *in, const struct object *object)
 {
     must(in->fake->compacted <= in->fake->rv);
     if (in->namespace[0] != '\0' && strcmp(in->namespace, object->namespace) != 0)
@@ -59,7 +59,7 @@ static int first_page(struct ask *in)
     const char *token = "";
 
     for (size_t i = 0; i < shelf->count; i++)
-        if (wants(in, shelf->item[i]))
+        if (watch_wants(in, shelf->item[i]))
             shelf_keep(page.count < limit ? &page : &rest, shelf->item[i]);
     if (rest.count > 0)
         snapshot_make(in, &rest, &token);
@@ -131,8 +131,8 @@ static void add_event(struct strbuf *out, const char *type, struct text object)
 /* An object that enters the selection is new to the informer, one that leaves it is gone. */
 static void add_entry(const struct ask *in, const struct log_entry *entry, struct strbuf *out)
 {
-    const bool before = entry->before != NULL && wants(in, entry->before);
-    const bool after = !entry->deleted && wants(in, entry->after);
+    const bool before = entry->before != NULL && watch_wants(in, entry->before);
+    const bool after = !entry->deleted && watch_wants(in, entry->after);
 
     must(entry->after != NULL);
     if (after)
@@ -166,7 +166,7 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
         return false;
     }
     for (size_t i = 0; i < shelf->count; i++)
-        if (wants(in, shelf->item[i]))
+        if (watch_wants(in, shelf->item[i]))
             add_event(out, "ADDED", shelf->item[i]->text);
     at->rv = in->fake->rv;
     return true;

@@ -33,7 +33,7 @@ static void note_failure(struct diagnostics *diagnostics, const struct err *err)
     diagnostics->failed = true;
 }
 
-static bool begin(struct diagnostics *diagnostics, const char *name)
+static bool diagnostics_begin(struct diagnostics *diagnostics, const char *name)
 {
     char path[SAFE_FOLDER_MAX + 64];
     struct err err;
@@ -54,18 +54,18 @@ static bool begin(struct diagnostics *diagnostics, const char *name)
 }
 
 /* What has come together, out; judged at the end. */
-static void flush(struct diagnostics *diagnostics)
+static void diagnostics_flush(struct diagnostics *diagnostics)
 {
     must(diagnostics->file != NULL);
     (void)fwrite(diagnostics->text.data, 1, diagnostics->text.len, diagnostics->file);
     strbuf_reset(&diagnostics->text);
 }
 
-static void end(struct diagnostics *diagnostics)
+static void diagnostics_end(struct diagnostics *diagnostics)
 {
     struct err err;
 
-    flush(diagnostics);
+    diagnostics_flush(diagnostics);
     const bool written = ferror(diagnostics->file) == 0;
     const bool closed = fclose(diagnostics->file) == 0;
     diagnostics->file = NULL;
@@ -82,7 +82,7 @@ static void put_readme(struct diagnostics *diagnostics)
     char at[TIME_TEXT_BYTES];
 
     must(safe->folder[0] != '\0');
-    if (!begin(diagnostics, "README.txt"))
+    if (!diagnostics_begin(diagnostics, "README.txt"))
         return;
     time_format(safe->since_ms, at);
     strbuf_printf(
@@ -98,7 +98,7 @@ static void put_readme(struct diagnostics *diagnostics)
         "anyone.\nWhat to do now: see \"Safe mode\" in README.md of milligpu.\n",
         MILLIGPU_VERSION, MILLIGPU_COMMIT, at, safe_mode_why(diagnostics->app), safe->text,
         RECENT_MAX);
-    end(diagnostics);
+    diagnostics_end(diagnostics);
 }
 
 static void put_ledger(struct diagnostics *diagnostics)
@@ -114,13 +114,13 @@ static void put_ledger(struct diagnostics *diagnostics)
         note_failure(diagnostics, &err);
 }
 
-static void comma(struct diagnostics *diagnostics, bool *first)
+static void diagnostics_comma(struct diagnostics *diagnostics, bool *first)
 {
     must(diagnostics->file != NULL);
     strbuf_str(&diagnostics->text, *first ? "\n" : ",\n");
     *first = false;
     if (diagnostics->text.len >= CHUNK_BYTES)
-        flush(diagnostics);
+        diagnostics_flush(diagnostics);
 }
 
 static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *snapshot)
@@ -133,7 +133,7 @@ static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *sn
     must(snapshot != NULL);
     strbuf_str(&diagnostics->text, "\"nodes\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
-        comma(diagnostics, &first);
+        diagnostics_comma(diagnostics, &first);
         json_writer_init(&json, &diagnostics->text);
         admin_node(&json, node, true);
     }
@@ -151,7 +151,7 @@ static void put_allocations(struct diagnostics *diagnostics, const struct snapsh
     strbuf_str(&diagnostics->text, "\"allocations\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         for (uint32_t i = 0; i < node->allocations; i++) {
-            comma(diagnostics, &first);
+            diagnostics_comma(diagnostics, &first);
             json_writer_init(&json, &diagnostics->text);
             admin_allocation(&json, node->allocation[i], node);
         }
@@ -163,14 +163,14 @@ static void put_snapshot(struct diagnostics *diagnostics)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(diagnostics->app->view);
 
     must(diagnostics->app->view != NULL);
-    if (snapshot == NULL || !begin(diagnostics, "snapshot.json"))
+    if (snapshot == NULL || !diagnostics_begin(diagnostics, "snapshot.json"))
         return;
     strbuf_printf(&diagnostics->text, "{\"generation\":%llu,\n",
                   (unsigned long long)snapshot->generation);
     put_nodes(diagnostics, snapshot);
     put_allocations(diagnostics, snapshot);
     strbuf_str(&diagnostics->text, "}\n");
-    end(diagnostics);
+    diagnostics_end(diagnostics);
 }
 
 int diagnostics_write(struct app *app, struct err *err)
@@ -182,17 +182,17 @@ int diagnostics_write(struct app *app, struct err *err)
     put_readme(&diagnostics);
     put_ledger(&diagnostics);
     put_snapshot(&diagnostics);
-    if (app->command_trace != NULL && begin(&diagnostics, "commands.jsonl")) {
+    if (app->command_trace != NULL && diagnostics_begin(&diagnostics, "commands.jsonl")) {
         command_trace_write(app->command_trace, &diagnostics.text);
-        end(&diagnostics);
+        diagnostics_end(&diagnostics);
     }
-    if (app->set != NULL && begin(&diagnostics, "settings.yaml")) {
+    if (app->set != NULL && diagnostics_begin(&diagnostics, "settings.yaml")) {
         settings_print(&diagnostics.text, atomic_load(&app->set));
-        end(&diagnostics);
+        diagnostics_end(&diagnostics);
     }
-    if (begin(&diagnostics, "metrics.txt")) {
+    if (diagnostics_begin(&diagnostics, "metrics.txt")) {
         metrics_page(app, &diagnostics.text);
-        end(&diagnostics);
+        diagnostics_end(&diagnostics);
     }
     strbuf_done(&diagnostics.text);
     if (!diagnostics.failed)

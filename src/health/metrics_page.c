@@ -10,7 +10,8 @@
 
 #include "milligpu_version.h"
 
-static struct model_amounts *model_of(struct amounts_by_model *models, const struct atom *model)
+static struct model_amounts *metrics_page_model_of(struct amounts_by_model *models,
+                                                   const struct atom *model)
 {
     must(model != NULL); /* interned: the same name is the same atom */
     for (size_t i = 0; i < models->count; i++)
@@ -21,7 +22,7 @@ static struct model_amounts *model_of(struct amounts_by_model *models, const str
     return &models->model[models->count++];
 }
 
-static int by_name(const void *a, const void *b)
+static int metrics_page_by_name(const void *a, const void *b)
 {
     const struct model_amounts *left = a;
     const struct model_amounts *right = b;
@@ -36,9 +37,10 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
     *out = (struct amounts_by_model){0};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->gpus; i++)
-            admin_amounts_add(&model_of(out, node->gpu[i].model)->amounts, node, &node->gpu[i]);
+            admin_amounts_add(&metrics_page_model_of(out, node->gpu[i].model)->amounts, node,
+                              &node->gpu[i]);
     if (out->count > 0)
-        qsort(out->model, out->count, sizeof *out->model, by_name);
+        qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
 }
 
 static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
@@ -52,7 +54,7 @@ static void put_sample(struct strbuf *out, enum metric_id id, const struct model
 }
 
 /* Their labels are not a closed set, so they are made anew for each scrape. */
-static void put_models(struct strbuf *out, const struct amounts_by_model *models)
+static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models)
 {
     metric_head(out, M_ALLOCATED);
     for (size_t i = 0; i < models->count; i++) {
@@ -129,6 +131,6 @@ void metrics_page(struct app *app, struct strbuf *out)
         amounts_by_model(snapshot, &models);
     }
     metric_expose(out);
-    put_models(out, &models);
+    metrics_page_put_models(out, &models);
     xfree(models.model);
 }

@@ -42,28 +42,28 @@ struct verifier *verifier_new(struct app *app)
     return verifier;
 }
 
-static void lock(struct verifier *verifier)
+static void verifier_lock(struct verifier *verifier)
 {
     must(pthread_mutex_lock(&verifier->lock) == 0);
 }
 
-static void unlock(struct verifier *verifier)
+static void verifier_unlock(struct verifier *verifier)
 {
     must(pthread_mutex_unlock(&verifier->lock) == 0);
 }
 
 /* The next one is asked for by the end of this one. */
-static void part(struct verifier *verifier, int64_t now_ms)
+static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
     const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
 
-    lock(verifier);
+    verifier_lock(verifier);
     store_read_close(verifier->look);
     snapshot_unref(verifier->snapshot);
     verifier->look = NULL;
     verifier->snapshot = NULL;
     verifier->meeting = MEETING_NONE;
-    unlock(verifier);
+    verifier_unlock(verifier);
     verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
     must(verifier->due_ms >= now_ms);
 }
@@ -82,26 +82,26 @@ void verifier_stop(struct verifier *verifier)
 {
     if (verifier == NULL)
         return;
-    lock(verifier);
+    verifier_lock(verifier);
     verifier->stopping = true;
     if (verifier->look != NULL)
         store_read_interrupt(verifier->look);
-    unlock(verifier);
+    verifier_unlock(verifier);
 }
 
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
 {
     must(verifier != NULL && out != NULL);
-    lock(verifier);
+    verifier_lock(verifier);
     *out = verifier->facts;
-    unlock(verifier);
+    verifier_unlock(verifier);
 }
 
 void verifier_meet(struct verifier *verifier)
 {
     if (verifier == NULL)
         return;
-    lock(verifier);
+    verifier_lock(verifier);
     if (verifier->meeting == MEETING_ASKED) {
         verifier->err.code = ERR_NONE;
         (void)!store_read_pin(verifier->look,
@@ -110,7 +110,7 @@ void verifier_meet(struct verifier *verifier)
         verifier->meeting = MEETING_HELD;
         must(verifier->snapshot != NULL);
     }
-    unlock(verifier);
+    verifier_unlock(verifier);
 }
 
 void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place)
@@ -155,9 +155,9 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 
 static void log_unfinished(struct verifier *verifier, const struct err *err)
 {
-    lock(verifier);
+    verifier_lock(verifier);
     const bool stopping = verifier->stopping;
-    unlock(verifier);
+    verifier_unlock(verifier);
     must(err->code != ERR_NONE);
     metric_add(M_VERIFICATIONS, "outcome=\"unfinished\"", 1);
     if (!stopping)
@@ -166,7 +166,7 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
 }
 
 /* It came to its end, and this is what it found. */
-static void conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
+static void verifier_conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
 {
     struct app *app = verifier->app;
     const int64_t took_ns = clock_ns() - began_ns;
@@ -176,9 +176,9 @@ static void conclude(struct verifier *verifier, bool past_broken, int64_t began_
                                                        : "outcome=\"ok\"";
 
     must(took_ns >= 0);
-    lock(verifier);
+    verifier_lock(verifier);
     verifier->facts = (struct verifier_facts){.at_ms = at_ms, .took_ms = took_ns / 1000000};
-    unlock(verifier);
+    verifier_unlock(verifier);
     metric_add(M_VERIFICATIONS, outcome, 1);
     metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
     metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
@@ -194,7 +194,7 @@ static void note_past(struct app *app, const struct err *err)
 }
 
 /* The meeting was held: the look and the snapshot are ours alone now. */
-static void run(struct verifier *verifier)
+static void verifier_run(struct verifier *verifier)
 {
     struct app *app = verifier->app;
     const int64_t began_ns = clock_ns();
@@ -225,10 +225,10 @@ static void run(struct verifier *verifier)
     }
     if (failed != 0)
         safe_mode_enter(app, reason, err.text);
-    conclude(verifier, past_broken, began_ns);
+    verifier_conclude(verifier, past_broken, began_ns);
 }
 
-static void ask(struct verifier *verifier, int64_t now_ms)
+static void verifier_ask(struct verifier *verifier, int64_t now_ms)
 {
     struct store_read *look = NULL;
     struct err err;
@@ -239,13 +239,13 @@ static void ask(struct verifier *verifier, int64_t now_ms)
             safe_mode_enter(verifier->app, SAFE_DISK, err.text);
         else
             log_unfinished(verifier, &err);
-        part(verifier, now_ms);
+        verifier_part(verifier, now_ms);
         return;
     }
-    lock(verifier);
+    verifier_lock(verifier);
     verifier->look = look;
     verifier->meeting = MEETING_ASKED;
-    unlock(verifier);
+    verifier_unlock(verifier);
 }
 
 /* Once, by the thread that has the time. */
@@ -263,14 +263,14 @@ static void fill_bundle(struct verifier *verifier)
 
 void verifier_step(struct verifier *verifier, int64_t now_ms)
 {
-    lock(verifier);
+    verifier_lock(verifier);
     const enum meeting meeting = verifier->meeting;
-    unlock(verifier);
+    verifier_unlock(verifier);
 
     must(meeting <= MEETING_HELD);
     if (meeting == MEETING_HELD) {
-        run(verifier);
-        part(verifier, now_ms);
+        verifier_run(verifier);
+        verifier_part(verifier, now_ms);
     }
     if (atomic_load(&verifier->app->safe_mode)) {
         if (!verifier->bundled)
@@ -278,5 +278,5 @@ void verifier_step(struct verifier *verifier, int64_t now_ms)
         return;
     }
     if (meeting == MEETING_NONE && now_ms >= verifier->due_ms)
-        ask(verifier, now_ms);
+        verifier_ask(verifier, now_ms);
 }

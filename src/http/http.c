@@ -48,8 +48,8 @@ static int read_port(struct http_server *http)
 }
 
 /* 0, or the errno. */
-static int open_socket(struct http_server *http, const struct sockaddr_storage *address,
-                       socklen_t bytes)
+static int http_open_socket(struct http_server *http, const struct sockaddr_storage *address,
+                            socklen_t bytes)
 {
     const int on = 1;
     const int off = 0;
@@ -115,7 +115,7 @@ static unsigned seconds_of(int64_t ms)
  * takes the listening socket out of an epoll set that a thread of the pool may be taking it out
  * of too, and aborts when it comes second.
  */
-static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t bytes)
+static enum MHD_Result http_admit(void *user, const struct sockaddr *address, socklen_t bytes)
 {
     struct http_server *http = user;
 
@@ -153,7 +153,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http)
     must(count < ARRAY_LEN(more));
     more[count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     return MHD_start_daemon(
-        flags, 0, admit, http, call_step, http, MHD_OPTION_EXTERNAL_LOGGER, logged, http,
+        flags, 0, http_admit, http, call_step, http, MHD_OPTION_EXTERNAL_LOGGER, logged, http,
         MHD_OPTION_LISTEN_SOCKET, http->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(sockets_of(&http->rules) * http->rules.threads), MHD_OPTION_CONNECTION_TIMEOUT,
@@ -163,7 +163,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http)
         MHD_OPTION_END);
 }
 
-static char *copy_or_null(const char *text)
+static char *http_copy_or_null(const char *text)
 {
     return text != NULL ? xstrdup(text) : NULL;
 }
@@ -176,10 +176,10 @@ static struct http_server *http_server_new(const struct http_rules *rules)
     http->rules = *rules;
     http->rules.name = xstrdup(rules->name);
     http->rules.listen = xstrdup(rules->listen);
-    http->rules.cert_file = copy_or_null(rules->cert_file);
-    http->rules.key_file = copy_or_null(rules->key_file);
-    http->rules.client_ca_file = copy_or_null(rules->client_ca_file);
-    http->rules.hosts = copy_or_null(rules->hosts);
+    http->rules.cert_file = http_copy_or_null(rules->cert_file);
+    http->rules.key_file = http_copy_or_null(rules->key_file);
+    http->rules.client_ca_file = http_copy_or_null(rules->client_ca_file);
+    http->rules.hosts = http_copy_or_null(rules->hosts);
     http->fd = -1;
     must(pthread_condattr_init(&monotonic) == 0);
     must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
@@ -215,7 +215,7 @@ static void http_server_free(struct http_server *http)
 }
 
 /* The threads that are born here leave signals to whoever waits for them. */
-static int start_threads(struct http_server *http, struct err *err)
+static int http_start_threads(struct http_server *http, struct err *err)
 {
     sigset_t all;
     sigset_t before;
@@ -233,7 +233,7 @@ static int start_threads(struct http_server *http, struct err *err)
     return 0;
 }
 
-static int start(struct http_server *http, struct err *err)
+static int http_start_listener(struct http_server *http, struct err *err)
 {
     struct sockaddr_storage address;
     socklen_t bytes;
@@ -248,14 +248,14 @@ static int start(struct http_server *http, struct err *err)
         if (rc < 0)
             return rc;
     }
-    const int failed = open_socket(http, &address, bytes);
+    const int failed = http_open_socket(http, &address, bytes);
     if (failed != 0)
         return listen_error(http, failed, err);
-    return start_threads(http, err);
+    return http_start_threads(http, err);
 }
 
 /* Is there a way to become known? */
-static bool knows(const struct http_rules *rules)
+static bool http_knows(const struct http_rules *rules)
 {
     must(!rules->request_proves || rules->client_ca_file == NULL);
     return rules->request_proves || rules->client_ca_file != NULL;
@@ -265,14 +265,14 @@ int http_start(const struct http_rules *rules, struct http_server **out, struct 
 {
     must(rules->handler != NULL && rules->name != NULL && rules->listen != NULL);
     must(rules->threads > 0 && rules->strangers > 0 && rules->strangers_each > 0);
-    must((rules->connections > 0) == knows(rules));
+    must((rules->connections > 0) == http_knows(rules));
     must((rules->cert_file == NULL) == (rules->key_file == NULL));
     must(rules->client_ca_file == NULL || rules->cert_file != NULL);
     must(rules->first_ms > 0 && rules->request_ms > 0 && rules->idle_ms > 0);
     must(rules->takes_body == NULL || body_most(rules, false) > rules->body_bytes_max);
 
     struct http_server *http = http_server_new(rules);
-    const int rc = start(http, err);
+    const int rc = http_start_listener(http, err);
     if (rc < 0) {
         http_server_free(http);
         return rc;

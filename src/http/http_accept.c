@@ -28,7 +28,7 @@ static int fd_of(struct MHD_Connection *peer)
     return info->connect_fd;
 }
 
-static const struct sockaddr *address_of(struct MHD_Connection *peer)
+static const struct sockaddr *accept_address_of(struct MHD_Connection *peer)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(peer, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -57,7 +57,7 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
     connection->fd = fd_of(peer);
     connection->accepted_ns = clock_ns();
     http_lock(http);
-    admission_join(connection, address_of(peer));
+    admission_join(connection, accept_address_of(peer));
     if (http->tls != NULL) {
         atomic_fetch_add(&http->tls->refs, 1);
         connection->tls = http->tls;
@@ -147,7 +147,7 @@ static int64_t incoming_since(struct connection *connection, enum call_state sta
 }
 
 /* Longer than it may take; where we are behind with reading, much longer. */
-static bool overdue(const struct connection *connection, int64_t took, int64_t limit)
+static bool accept_overdue(const struct connection *connection, int64_t took, int64_t limit)
 {
     must(limit > 0);
     return took > limit * OVERDUE_PATIENCE ||
@@ -165,7 +165,7 @@ static bool is_silent(const struct connection *connection, uint64_t requests, in
         return false;
     const bool spoke = connection->tls != NULL ? atomic_load(&connection->greeted)
                                                : bytes_received(connection->fd) > 0;
-    return !spoke && overdue(connection, took, rules->first_ms * 1000000);
+    return !spoke && accept_overdue(connection, took, rules->first_ms * 1000000);
 }
 
 /* True if a request was cut off. */
@@ -192,7 +192,7 @@ static bool look_at(struct connection *connection, int64_t now)
         return false;
     }
     const int64_t since = incoming_since(connection, state, requests, now);
-    return since != 0 && overdue(connection, now - since, patience) &&
+    return since != 0 && accept_overdue(connection, now - since, patience) &&
            admission_cut(connection, state, 408);
 }
 
@@ -223,7 +223,7 @@ static void look_around(struct http_server *http)
     http_lock(http);
 }
 
-static void *watch(void *arg)
+static void *accept_watch(void *arg)
 {
     struct http_server *http = arg;
     const struct http_rules *rules = &http->rules;
@@ -246,7 +246,7 @@ void watch_start(struct http_server *http)
 {
     must(!http->watch_runs);
     http->watch_runs = true;
-    must(pthread_create(&http->watch, NULL, watch, http) == 0);
+    must(pthread_create(&http->watch, NULL, accept_watch, http) == 0);
 }
 
 void watch_stop(struct http_server *http)

@@ -4,7 +4,7 @@
 
 #include "http/http_internal.h"
 
-static int wrong(struct err *err, const char *address, const char *what)
+static int address_wrong(struct err *err, const char *address, const char *what)
 {
     must(what != NULL);
     return err_set(err, ERR_INVALID,
@@ -32,7 +32,7 @@ static bool port_parse(const char *text, uint16_t *out)
 }
 
 /* The host without brackets into host; its colon is returned, NULL if there is none. */
-static const char *split(const char *address, char *host, size_t bytes)
+static const char *address_split(const char *address, char *host, size_t bytes)
 {
     const bool bracketed = address[0] == '[';
     const char *from = address + (bracketed ? 1 : 0);
@@ -74,18 +74,18 @@ int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *
     uint16_t port;
 
     must(address != NULL && out != NULL);
-    const char *colon = split(address, host, sizeof host);
+    const char *colon = address_split(address, host, sizeof host);
     const bool six = address[0] == '[';
     if (colon == NULL)
-        return wrong(err, address, "has no port");
+        return address_wrong(err, address, "has no port");
     if (!six && strchr(colon + 1, ':') != NULL)
-        return wrong(err, address, "is an IPv6 address without brackets");
+        return address_wrong(err, address, "is an IPv6 address without brackets");
     if (!port_parse(colon + 1, &port))
-        return wrong(err, address, "has a port that is not 0 to 65535");
+        return address_wrong(err, address, "has a port that is not 0 to 65535");
     if (host[0] == '\0')
-        return wrong(err, address, "has no address (0.0.0.0 means every one)");
+        return address_wrong(err, address, "has no address (0.0.0.0 means every one)");
     if (!host_parse(host, six, port, out))
-        return wrong(err, address, "has a name where an IP address or localhost should be");
+        return address_wrong(err, address, "has a name where an IP address or localhost should be");
     *out_bytes = six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     return 0;
 }

@@ -46,7 +46,7 @@ struct admission_address {
 /* --- addresses --- */
 
 /* A client that has one IPv6 address has 2^64 of them: the network counts. */
-static void key_of(const struct sockaddr *from, uint64_t key[2])
+static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     struct sockaddr_in v4;
@@ -69,7 +69,8 @@ static void key_of(const struct sockaddr *from, uint64_t key[2])
     }
 }
 
-static struct admission_address **slot_of(struct admission *admission, const uint64_t key[2])
+static struct admission_address **admission_slot_of(struct admission *admission,
+                                                    const uint64_t key[2])
 {
     const struct text bytes = {(const char *)key, 2 * sizeof *key};
     struct admission_address **at = &admission->slot[text_hash(bytes) % SLOTS];
@@ -80,7 +81,7 @@ static struct admission_address **slot_of(struct admission *admission, const uin
     return at;
 }
 
-static void unrank(struct admission *admission, struct admission_address *address)
+static void admission_unrank(struct admission *admission, struct admission_address *address)
 {
     must(address->rank <= admission->top);
     if (address->rank == 0)
@@ -98,7 +99,7 @@ static void unrank(struct admission *admission, struct admission_address *addres
 }
 
 /* After its line or who is known there has changed. */
-static void rank(struct http_server *http, struct admission_address *address)
+static void admission_rank(struct http_server *http, struct admission_address *address)
 {
     struct admission *admission = &http->admission;
     uint32_t to = address->idle.count;
@@ -109,7 +110,7 @@ static void rank(struct http_server *http, struct admission_address *address)
         to = 1;
     if (to == address->rank)
         return;
-    unrank(admission, address);
+    admission_unrank(admission, address);
     if (to == 0)
         return;
     address->rank = to;
@@ -127,7 +128,7 @@ static void drop_address(struct admission *admission, struct admission_address *
     if (address->strangers > 0 || address->known > 0)
         return;
     must(address->idle.count == 0 && address->rank == 0);
-    struct admission_address **at = slot_of(admission, address->key);
+    struct admission_address **at = admission_slot_of(admission, address->key);
     must(*at == address);
     *at = address->slot_next;
     xfree(address);
@@ -150,7 +151,7 @@ static void stand_in(struct http_server *http, struct connection *connection)
     line->last = connection;
     line->count++;
     if (!connection->known)
-        rank(http, connection->address);
+        admission_rank(http, connection->address);
 }
 
 static void step_out(struct http_server *http, struct connection *connection)
@@ -171,7 +172,7 @@ static void step_out(struct http_server *http, struct connection *connection)
     line->count--;
     connection->line = NULL;
     if (!connection->known)
-        rank(http, connection->address);
+        admission_rank(http, connection->address);
 }
 
 /* --- who gives way --- */
@@ -200,7 +201,7 @@ static bool is_idle(const struct connection *connection, int64_t now, enum call_
 }
 
 /* It counts no more, though its socket closes a moment later. */
-static void give_up(struct http_server *http, struct connection *connection)
+static void admission_give_up(struct http_server *http, struct connection *connection)
 {
     step_out(http, connection);
     must(!connection->gone);
@@ -213,7 +214,7 @@ static void give_up(struct http_server *http, struct connection *connection)
         http->admission.strangers--;
         connection->address->strangers--;
     }
-    rank(http, connection->address);
+    admission_rank(http, connection->address);
     drop_address(&http->admission, STEAL(connection->address));
 }
 
@@ -228,7 +229,7 @@ static const char *words_of(int status)
  * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
  * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
  */
-static bool cut(struct connection *connection, enum call_state from, int status)
+static bool admission_cut_socket(struct connection *connection, enum call_state from, int status)
 {
     int expected = (int)from;
     char answer[128];
@@ -251,9 +252,9 @@ static bool cut(struct connection *connection, enum call_state from, int status)
 bool admission_cut(struct connection *connection, enum call_state from, int status)
 {
     must(connection->fd >= 0);
-    if (connection->gone || !cut(connection, from, status))
+    if (connection->gone || !admission_cut_socket(connection, from, status))
         return false;
-    give_up(connection->call.http, connection);
+    admission_give_up(connection->call.http, connection);
     return true;
 }
 
@@ -293,7 +294,7 @@ uint32_t admission_most(const struct http_rules *rules)
     return rules->connections + 2 * rules->strangers + DYING_MORE;
 }
 
-static bool is_full(const struct http_server *http)
+static bool admission_is_full(const struct http_server *http)
 {
     const struct admission *admission = &http->admission;
 
@@ -308,9 +309,9 @@ static bool has_place(struct http_server *http, const struct sockaddr *from)
     struct admission *admission = &http->admission;
     uint64_t key[2];
 
-    key_of(from, key);
-    const struct admission_address *address = *slot_of(admission, key);
-    if (is_full(http))
+    admission_key_of(from, key);
+    const struct admission_address *address = *admission_slot_of(admission, key);
+    if (admission_is_full(http))
         return false; /* its threads are behind with closing */
     if (address != NULL && address->strangers >= rules->strangers_each)
         return make_way_there(http, address);
@@ -352,8 +353,8 @@ void admission_join(struct connection *connection, const struct sockaddr *from)
     struct http_server *http = connection->call.http;
     uint64_t key[2];
 
-    key_of(from, key);
-    struct admission_address **at = slot_of(&http->admission, key);
+    admission_key_of(from, key);
+    struct admission_address **at = admission_slot_of(&http->admission, key);
     if (*at == NULL) {
         *at = xcalloc(1, sizeof **at);
         memcpy((*at)->key, key, sizeof(*at)->key);
@@ -371,7 +372,7 @@ void admission_leave(struct connection *connection)
 
     must(http->admission.slot != NULL);
     if (!connection->gone)
-        give_up(http, connection);
+        admission_give_up(http, connection);
     must(http->admission.dying > 0);
     http->admission.dying--;
 }
@@ -391,7 +392,7 @@ static bool become_known(struct http_server *http, struct connection *connection
     connection->known = true;
     admission->known++;
     address->known++;
-    rank(http, address);
+    admission_rank(http, address);
     return true;
 }
 

@@ -33,7 +33,7 @@ size_t body_most(const struct http_rules *rules, bool known)
 }
 
 /* Read in the connection's own thread, where it changes. */
-static bool is_known(struct http_call *call)
+static bool body_is_known(struct http_call *call)
 {
     return connection_of(call)->known;
 }
@@ -41,10 +41,10 @@ static bool is_known(struct http_call *call)
 static size_t most_of(struct http_call *call)
 {
     must(call->http != NULL);
-    return body_most(&call->http->rules, is_known(call));
+    return body_most(&call->http->rules, body_is_known(call));
 }
 
-static bool has_room(struct http_call *call, size_t bytes)
+static bool body_claim_fits(struct http_call *call, size_t bytes)
 {
     must(bytes > 0);
     const size_t used = atomic_load(&call->http->body_bytes);
@@ -55,9 +55,9 @@ static bool has_room(struct http_call *call, size_t bytes)
 
 /* --- who gives way --- */
 
-static void enlist(struct http_call *call)
+static void body_enlist(struct http_call *call)
 {
-    struct bodies *bodies = &call->http->bodies[is_known(call)];
+    struct bodies *bodies = &call->http->bodies[body_is_known(call)];
 
     must(!atomic_load(&call->body_listed));
     atomic_store(&call->body_listed, true);
@@ -71,9 +71,9 @@ static void enlist(struct http_call *call)
     bodies->last = call;
 }
 
-static void delist(struct http_call *call)
+static void body_delist(struct http_call *call)
 {
-    struct bodies *bodies = &call->http->bodies[is_known(call)];
+    struct bodies *bodies = &call->http->bodies[body_is_known(call)];
 
     if (!atomic_load(&call->body_listed))
         return;
@@ -89,7 +89,7 @@ static void delist(struct http_call *call)
     must(bodies->first != call && bodies->last != call);
 }
 
-static void release(struct http_call *call)
+static void body_release(struct http_call *call)
 {
     const size_t claimed = atomic_exchange(&call->claimed, 0);
     const size_t before = atomic_fetch_sub(&call->http->body_bytes, claimed);
@@ -102,11 +102,11 @@ static void take_from(struct http_call *giver)
 {
     struct http_server *http = giver->http;
 
-    delist(giver);
+    body_delist(giver);
     if (!admission_cut(connection_of(giver), CALL_READING, 503))
         return; /* it was cut before */
     must(connection_of(giver)->gone);
-    release(giver);
+    body_release(giver);
     atomic_fetch_add(&http->dropped[HTTP_BODY_SLOW], 1);
 }
 
@@ -119,15 +119,15 @@ static bool make_room_among(struct http_call *call, const struct bodies *bodies,
     for (int givers = 0; at != NULL && givers < GIVERS_MAX; givers++) {
         struct http_call *giver = at;
         at = at->body_next;
-        if (has_room(call, bytes) || giver->body_since_ns > before)
+        if (body_claim_fits(call, bytes) || giver->body_since_ns > before)
             break;
         if (giver != call)
             take_from(giver);
     }
-    return has_room(call, bytes);
+    return body_claim_fits(call, bytes);
 }
 
-static bool make_room(struct http_call *call, size_t bytes)
+static bool body_make_room(struct http_call *call, size_t bytes)
 {
     struct http_server *http = call->http;
 
@@ -136,14 +136,14 @@ static bool make_room(struct http_call *call, size_t bytes)
     must(http->rules.takes_body != NULL);
     http_lock(http);
     const bool made = make_room_among(call, &http->bodies[false], bytes) ||
-                      (is_known(call) && make_room_among(call, &http->bodies[true], bytes));
+                      (body_is_known(call) && make_room_among(call, &http->bodies[true], bytes));
     http_unlock(http);
     return made;
 }
 
 /* --- memory --- */
 
-static bool claim(struct http_call *call, size_t bytes)
+static bool body_claim(struct http_call *call, size_t bytes)
 {
     struct http_server *http = call->http;
     const size_t most = most_of(call);
@@ -155,7 +155,7 @@ static bool claim(struct http_call *call, size_t bytes)
             return true;
         }
         atomic_fetch_sub(&http->body_bytes, bytes);
-        if (tries == 0 && !make_room(call, bytes))
+        if (tries == 0 && !body_make_room(call, bytes))
             break;
     }
     return false;
@@ -164,11 +164,11 @@ static bool claim(struct http_call *call, size_t bytes)
 bool body_has_room(struct http_call *call, size_t bytes)
 {
     must(bytes <= call->http->rules.body_bytes_max);
-    return has_room(call, bytes + 1) || make_room(call, bytes + 1);
+    return body_claim_fits(call, bytes + 1) || body_make_room(call, bytes + 1);
 }
 
 /* Room for count more bytes and the terminator, but for no more than was announced. */
-static bool grow(struct http_call *call, size_t count)
+static bool body_grow(struct http_call *call, size_t count)
 {
     const struct strbuf *body = &call->body;
     const size_t need = body->len + count + 1;
@@ -180,14 +180,14 @@ static bool grow(struct http_call *call, size_t count)
         capacity = call->body_bytes + 1;
     if (capacity < need)
         capacity = need;
-    if (!claim(call, capacity - body->capacity))
+    if (!body_claim(call, capacity - body->capacity))
         return false;
     strbuf_reserve(&call->body, capacity);
     must(body->capacity == capacity);
     if (capacity < BODY_LARGE || atomic_load(&call->body_listed))
         return true;
     http_lock(call->http);
-    enlist(call);
+    body_enlist(call);
     http_unlock(call->http);
     return true;
 }
@@ -197,7 +197,7 @@ void body_complete(struct http_call *call)
     if (!atomic_load(&call->body_listed))
         return;
     http_lock(call->http);
-    delist(call);
+    body_delist(call);
     http_unlock(call->http);
     must(!atomic_load(&call->body_listed));
 }
@@ -207,7 +207,7 @@ void body_drop(struct http_call *call)
     body_complete(call);
     strbuf_done(&call->body);
     must(call->body.capacity == 0);
-    release(call);
+    body_release(call);
 }
 
 void body_reset(struct http_call *call)
@@ -233,7 +233,7 @@ void body_take(struct http_call *call, const char *bytes, size_t count)
     if (count > most - call->body.len) { /* without a Content-Length */
         call->refuse = 413;
         call->refuse_why = body_too_large;
-    } else if (!grow(call, count)) {
+    } else if (!body_grow(call, count)) {
         call->refuse = 503;
         call->refuse_why = body_no_room;
     } else {

@@ -9,13 +9,13 @@
 
 static atomic_uint_fast64_t last_id;
 
-static enum call_state state_of(const struct http_call *call)
+static enum call_state call_state_of(const struct http_call *call)
 {
     return (enum call_state)atomic_load(&call->state);
 }
 
 /* False if another thread moved it first. */
-static bool move(struct http_call *call, enum call_state from, enum call_state to)
+static bool call_move(struct http_call *call, enum call_state from, enum call_state to)
 {
     int expected = (int)from;
 
@@ -53,8 +53,8 @@ static struct MHD_Response *response_of(struct strbuf *body)
     return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
 }
 
-static void compose(struct http_call *call, int status, const char *type,
-                    struct MHD_Response *response)
+static void call_compose(struct http_call *call, int status, const char *type,
+                         struct MHD_Response *response)
 {
     must(status >= 200 && status <= 599);
     must(call->response == NULL && response != NULL);
@@ -84,12 +84,12 @@ static void compose_problem(struct http_call *call, int status, const char *why)
         status);
     strbuf_json(&body, text_of(why));
     strbuf_char(&body, '}');
-    compose(call, status, "application/problem+json", response_of(&body));
+    call_compose(call, status, "application/problem+json", response_of(&body));
     if (status == 503)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
 
-static void let_go(struct http_call *call)
+static void call_let_go(struct http_call *call)
 {
     void (*done)(void *user) = call->done;
 
@@ -103,7 +103,7 @@ static void let_go(struct http_call *call)
 /* In the connection's own thread. */
 static enum MHD_Result send_answer(struct http_call *call)
 {
-    must(state_of(call) == CALL_ANSWERED);
+    must(call_state_of(call) == CALL_ANSWERED);
     must(call->response != NULL);
 
     admission_rests(connection_of(call));
@@ -114,12 +114,12 @@ static enum MHD_Result send_answer(struct http_call *call)
     return queued;
 }
 
-static enum MHD_Result refuse(struct http_call *call, int status, const char *why)
+static enum MHD_Result call_refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400);
 
     http_refused(call->http, status, why);
-    if (!move(call, CALL_READING, CALL_ANSWERED))
+    if (!call_move(call, CALL_READING, CALL_ANSWERED))
         return MHD_NO;
     compose_problem(call, status, why);
     return send_answer(call);
@@ -152,9 +152,9 @@ static void add_asleep(struct http_call *call)
 }
 
 /* The lock is held; behind the last line the call is its connection's again. */
-static void wake(struct http_call *call)
+static void call_wake(struct http_call *call)
 {
-    must(state_of(call) == CALL_ANSWERED);
+    must(call_state_of(call) == CALL_ANSWERED);
     remove_asleep(call);
     MHD_resume_connection(call->peer);
 }
@@ -164,14 +164,14 @@ static void answer_with(struct http_call *call, int status, const char *type,
 {
     struct http_server *http = call->http;
 
-    compose(call, status, type, response);
-    let_go(call);
+    call_compose(call, status, type, response);
+    call_let_go(call);
     const int before = atomic_exchange(&call->state, CALL_ANSWERED);
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
     if (before == CALL_HANDLING)
         return; /* its thread is still in settle() and will see */
     http_lock(http);
-    wake(call);
+    call_wake(call);
     http_unlock(http);
 }
 
@@ -196,7 +196,7 @@ static void answer_stopping(struct http_call *call)
 {
     compose_problem(call, 503, stopping);
     http_refused(call->http, 503, stopping);
-    let_go(call);
+    call_let_go(call);
 }
 
 void call_answer_all(struct http_server *http)
@@ -206,16 +206,16 @@ void call_answer_all(struct http_server *http)
     must(atomic_load(&http->stopping));
     for (struct http_call *call = http->asleep; call != NULL; call = next) {
         next = call->asleep_next;
-        if (!move(call, CALL_SLEEPING, CALL_ANSWERED))
+        if (!call_move(call, CALL_SLEEPING, CALL_ANSWERED))
             continue; /* http_answer() has it and waits for the lock */
         answer_stopping(call);
-        wake(call);
+        call_wake(call);
     }
 }
 
 /* --- requests --- */
 
-static void reset(struct http_call *call)
+static void call_reset(struct http_call *call)
 {
     must(call->response == NULL && call->done == NULL);
 
@@ -232,8 +232,8 @@ static void reset(struct http_call *call)
 
 void call_drop(struct http_call *call)
 {
-    must(state_of(call) == CALL_WAITING || state_of(call) == CALL_CUT);
-    reset(call);
+    must(call_state_of(call) == CALL_WAITING || call_state_of(call) == CALL_CUT);
+    call_reset(call);
     body_drop(call);
 }
 
@@ -245,9 +245,9 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     (void)cls;
     must(info != NULL && info->socket_context != NULL);
     struct http_call *call = &((struct connection *)info->socket_context)->call;
-    reset(call);
+    call_reset(call);
     atomic_store(&call->since_ns, clock_ns());
-    (void)move(call, CALL_WAITING, CALL_READING); /* or it was cut: call_step() will see */
+    (void)call_move(call, CALL_WAITING, CALL_READING); /* or it was cut: call_step() will see */
     if (uri[0] != '/') {
         call->refuse = 400;
         call->refuse_why = "the path does not begin with '/'";
@@ -263,19 +263,19 @@ static enum MHD_Result sleep_or_answer(struct http_call *call)
 {
     struct http_server *http = call->http;
 
-    if (state_of(call) == CALL_ANSWERED)
+    if (call_state_of(call) == CALL_ANSWERED)
         return send_answer(call);
     http_lock(http);
     if (atomic_load(&http->stopping)) {
-        if (move(call, CALL_HANDLING, CALL_ANSWERED))
+        if (call_move(call, CALL_HANDLING, CALL_ANSWERED))
             answer_stopping(call);
         http_unlock(http);
         return send_answer(call);
     }
     MHD_suspend_connection(call->peer);
     add_asleep(call);
-    if (!move(call, CALL_HANDLING, CALL_SLEEPING))
-        wake(call);
+    if (!call_move(call, CALL_HANDLING, CALL_SLEEPING))
+        call_wake(call);
     http_unlock(http);
     return MHD_YES;
 }
@@ -285,13 +285,13 @@ static enum MHD_Result hand_over(struct http_call *call)
     struct http_server *http = call->http;
 
     if (atomic_load(&http->stopping))
-        return refuse(call, 503, stopping);
+        return call_refuse(call, 503, stopping);
     body_complete(call);
     if (!admission_asks(connection_of(call))) {
         atomic_fetch_add(&http->dropped[HTTP_NO_PLACE], 1);
-        return refuse(call, 503, "requests of others fill every connection: try again");
+        return call_refuse(call, 503, "requests of others fill every connection: try again");
     }
-    if (!move(call, CALL_READING, CALL_HANDLING))
+    if (!call_move(call, CALL_READING, CALL_HANDLING))
         return MHD_NO;
     must(!call->counted);
     call->counted = true;
@@ -307,21 +307,21 @@ static enum MHD_Result hand_over(struct http_call *call)
  * The headers are complete.  An answer now ends the connection: right for what is refused, and
  * what spares us a body that nobody takes; a GET would lose its connection.
  */
-static enum MHD_Result begin(struct http_call *call, const char *version)
+static enum MHD_Result call_begin(struct http_call *call, const char *version)
 {
     must(call->path != NULL && call->method != NULL);
 
     if (!judge_headers(call, version))
-        return refuse(call, call->refuse, call->refuse_why);
+        return call_refuse(call, call->refuse, call->refuse_why);
     return call->unread ? hand_over(call) : MHD_YES;
 }
 
-static enum MHD_Result complete(struct http_call *call)
+static enum MHD_Result call_complete(struct http_call *call)
 {
     must(!call->unread);
 
     if (call->refuse != 0) /* while the body came */
-        return refuse(call, call->refuse, call->refuse_why);
+        return call_refuse(call, call->refuse, call->refuse_why);
     return hand_over(call);
 }
 
@@ -333,7 +333,7 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
 
     (void)cls;
     must(call != NULL && call->peer == peer);
-    const enum call_state state = state_of(call);
+    const enum call_state state = call_state_of(call);
     if (state == CALL_ANSWERED)
         return send_answer(call); /* woken up */
     if (state == CALL_CUT)
@@ -342,10 +342,10 @@ enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not o
     if (call->method == NULL) {
         call->path = path;
         call->method = method;
-        return begin(call, version);
+        return call_begin(call, version);
     }
     if (*count == 0)
-        return complete(call);
+        return call_complete(call);
     body_take(call, bytes, *count);
     *count = 0;
     return MHD_YES;
@@ -361,14 +361,14 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     (void)code;
     if (call == NULL)
         return;
-    const enum call_state state = state_of(call);
+    const enum call_state state = call_state_of(call);
     must(state != CALL_HANDLING && state != CALL_SLEEPING);
     if (call->response != NULL)
         MHD_destroy_response(STEAL(call->response));
-    reset(call);
+    call_reset(call);
     atomic_fetch_add(&call->requests, 1);
     if (state != CALL_CUT)
-        (void)move(call, state, CALL_WAITING); /* or it was cut just now */
+        (void)call_move(call, state, CALL_WAITING); /* or it was cut just now */
     *request = NULL;
     if (!call->counted)
         return;
@@ -395,7 +395,7 @@ const char *http_path(const struct http_call *call)
     return call->path;
 }
 
-static const char *lookup(struct http_call *call, enum MHD_ValueKind kind, const char *name)
+static const char *call_lookup(struct http_call *call, enum MHD_ValueKind kind, const char *name)
 {
     const char *value = NULL;
 
@@ -408,12 +408,12 @@ static const char *lookup(struct http_call *call, enum MHD_ValueKind kind, const
 
 const char *http_query(struct http_call *call, const char *name)
 {
-    return lookup(call, MHD_GET_ARGUMENT_KIND, name);
+    return call_lookup(call, MHD_GET_ARGUMENT_KIND, name);
 }
 
 const char *http_header(struct http_call *call, const char *name)
 {
-    return lookup(call, MHD_HEADER_KIND, name);
+    return call_lookup(call, MHD_HEADER_KIND, name);
 }
 
 struct visit {

@@ -26,7 +26,7 @@ struct headers {
     const char *broken;        /* what is wrong with one of them; NULL: nothing */
 };
 
-static bool refuse(struct http_call *call, int status, const char *why)
+static bool headers_refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400 && why != NULL);
     call->refuse = status;
@@ -51,7 +51,7 @@ static bool is_token(const char *name)
     return true;
 }
 
-static bool is_printable(const char *value)
+static bool headers_is_printable(const char *value)
 {
     must(value != NULL);
     for (; *value != '\0'; value++) {
@@ -89,7 +89,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
                           "and no header goes on in the next line";
     else if (is_folded(name))
         headers->broken = "a header that says where the body ends goes on in the next line";
-    else if (!is_printable(value))
+    else if (!headers_is_printable(value))
         headers->broken = "a control character in a header";
     for (size_t i = 0; i < JUDGED; i++) {
         if (strcasecmp(name, judged_names[i]) != 0)
@@ -110,21 +110,21 @@ static bool judge_framing(struct http_call *call, const struct headers *headers,
 
     must(call->refuse == 0);
     if (headers->broken != NULL)
-        return refuse(call, 400, headers->broken);
+        return headers_refuse(call, 400, headers->broken);
     if (count[HOST] > 1)
-        return refuse(call, 400, "more than one Host");
+        return headers_refuse(call, 400, "more than one Host");
     if (count[LENGTH] > 1)
-        return refuse(call, 400, "more than one Content-Length");
+        return headers_refuse(call, 400, "more than one Content-Length");
     if (count[ENCODING] > 1)
-        return refuse(call, 400, "more than one Transfer-Encoding");
+        return headers_refuse(call, 400, "more than one Transfer-Encoding");
     if (count[LENGTH] > 0 && count[ENCODING] > 0)
-        return refuse(call, 400, "Content-Length beside Transfer-Encoding");
+        return headers_refuse(call, 400, "Content-Length beside Transfer-Encoding");
     if (count[ENCODING] > 0 && old)
-        return refuse(call, 400, "Transfer-Encoding in HTTP/1.0, which has none");
+        return headers_refuse(call, 400, "Transfer-Encoding in HTTP/1.0, which has none");
     if (count[ENCODING] > 0 && strcasecmp(headers->value[ENCODING], "chunked") != 0)
-        return refuse(call, 501, "the only Transfer-Encoding here is chunked");
+        return headers_refuse(call, 501, "the only Transfer-Encoding here is chunked");
     if (headers->expects_more)
-        return refuse(call, 417, "the only expectation that is met here is 100-continue");
+        return headers_refuse(call, 417, "the only expectation that is met here is 100-continue");
     return true;
 }
 
@@ -150,7 +150,7 @@ static struct text name_of(const char *host)
     return (struct text){host, colon != NULL ? (size_t)(colon - host) : strlen(host)};
 }
 
-static bool is_loopback(struct text name)
+static bool headers_is_loopback(struct text name)
 {
     char address[80];
 
@@ -164,13 +164,13 @@ static bool is_loopback(struct text name)
 }
 
 /* Is it a name of loopback, with or without a port, or among more, between commas? */
-static bool is_known(const char *host, const char *more)
+static bool headers_is_known(const char *host, const char *more)
 {
     const struct text name = name_of(host);
     struct text rest = text_of(more);
     struct text listed;
 
-    if (is_loopback(name))
+    if (headers_is_loopback(name))
         return true;
     must(rest.len == 0 || rest.at != NULL);
     while (name.len > 0 && text_cut(&rest, ',', &listed)) {
@@ -190,14 +190,15 @@ static bool judge_sender(struct http_call *call, const struct headers *headers)
 
     must(call->refuse == 0);
     if (nameless != NULL)
-        return refuse(call, 403, nameless);
+        return headers_refuse(call, 403, nameless);
     if (headers->count[ORIGIN] > 0)
-        return refuse(call, 403, "Origin: pages in browsers are not served");
+        return headers_refuse(call, 403, "Origin: pages in browsers are not served");
     if (rules->known_hosts_only && headers->count[HOST] > 0 &&
-        !is_known(headers->value[HOST], rules->hosts))
-        return refuse(call, 403,
-                      "the Host header is no name of this machine's loopback: write localhost or "
-                      "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");
+        !headers_is_known(headers->value[HOST], rules->hosts))
+        return headers_refuse(
+            call, 403,
+            "the Host header is no name of this machine's loopback: write localhost or "
+            "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");
     return true;
 }
 
@@ -231,11 +232,11 @@ static bool judge_body(struct http_call *call, const struct headers *headers)
         return true;
     }
     if (bytes > rules->body_bytes_max)
-        return refuse(call, 413, body_too_large);
+        return headers_refuse(call, 413, body_too_large);
     if (headers->count[TYPE] != 1 || !is_json(headers->value[TYPE]))
-        return refuse(call, 415, "the Content-Type of a body is application/json");
+        return headers_refuse(call, 415, "the Content-Type of a body is application/json");
     if (!body_has_room(call, (size_t)bytes))
-        return refuse(call, 503, body_no_room);
+        return headers_refuse(call, 503, body_no_room);
     return true;
 }
 
@@ -248,7 +249,7 @@ bool judge_headers(struct http_call *call, const char *version)
     if (call->refuse != 0)
         return false; /* by its path */
     if (!old && strcmp(version, "HTTP/1.1") != 0)
-        return refuse(call, 505, "this server speaks HTTP/1.1");
+        return headers_refuse(call, 505, "this server speaks HTTP/1.1");
     (void)MHD_get_connection_values(call->peer, MHD_HEADER_KIND, read_header, &headers);
     return judge_framing(call, &headers, old) && judge_sender(call, &headers) &&
            judge_body(call, &headers);

@@ -21,7 +21,7 @@ static int read_file(const char *what, const char *file, gnutls_datum_t *out, st
     return 0;
 }
 
-static int load_pair(struct http_tls *tls, const struct http_rules *rules, struct err *err)
+static int tls_load_pair(struct http_tls *tls, const struct http_rules *rules, struct err *err)
 {
     gnutls_datum_t cert = {0};
     gnutls_datum_t key = {0};
@@ -67,7 +67,7 @@ int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *
     struct http_tls *tls = xcalloc(1, sizeof *tls);
     atomic_init(&tls->refs, 1);
     must(gnutls_certificate_allocate_credentials(&tls->credentials) == 0);
-    int rc = load_pair(tls, rules, err);
+    int rc = tls_load_pair(tls, rules, err);
     if (rc == 0 && rules->client_ca_file != NULL)
         rc = load_ca(tls, rules->client_ca_file, err);
     if (rc < 0) {
@@ -90,7 +90,7 @@ void tls_unref(struct http_tls *tls)
     xfree(tls);
 }
 
-static struct connection *behind(gnutls_session_t session)
+static struct connection *tls_behind(gnutls_session_t session)
 {
     struct connection *connection = gnutls_session_get_ptr(session);
 
@@ -101,7 +101,7 @@ static struct connection *behind(gnutls_session_t session)
 static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                          const gnutls_datum_t *message)
 {
-    struct connection *connection = behind(session);
+    struct connection *connection = tls_behind(session);
 
     (void)type, (void)when, (void)message;
     if (incoming == 0)
@@ -120,13 +120,13 @@ static int judge_client(gnutls_session_t session)
                                      .data = (unsigned char *)client_purpose};
     unsigned doubts = 0;
 
-    must(behind(session)->tls->asks_client);
+    must(tls_behind(session)->tls->asks_client);
     if (gnutls_certificate_verify_peers(session, &purpose, 1, &doubts) == 0 && doubts == 0) {
-        behind(session)->verified = true;
-        names_judge(behind(session), session);
+        tls_behind(session)->verified = true;
+        names_judge(tls_behind(session), session);
         return 0;
     }
-    behind(session)->doubted = true;
+    tls_behind(session)->doubted = true;
     return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
 }
 
@@ -146,7 +146,7 @@ void tls_install(struct connection *connection, gnutls_session_t session)
 }
 
 /* Device, inode, size and time tell a replaced file from the old one, also behind a moved link. */
-static uint64_t mix(uint64_t print, const char *file)
+static uint64_t tls_mix(uint64_t print, const char *file)
 {
     struct stat at;
 
@@ -164,6 +164,6 @@ static uint64_t mix(uint64_t print, const char *file)
 uint64_t tls_files_print(const struct http_rules *rules)
 {
     must(rules != NULL);
-    return mix(mix(mix(14695981039346656037U, rules->cert_file), rules->key_file),
-               rules->client_ca_file);
+    return tls_mix(tls_mix(tls_mix(14695981039346656037U, rules->cert_file), rules->key_file),
+                   rules->client_ca_file);
 }

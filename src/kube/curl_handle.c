@@ -39,7 +39,8 @@ struct handles {
 
 /* ---- sockets ---- */
 
-static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
+                                             struct curl_sockaddr *address)
 {
     struct handles *handles = arg;
     const int timeout_ms = USER_TIMEOUT_MS;
@@ -155,7 +156,7 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
 }
 
 /* The credentials of the moment are those of handles->now. */
-static enum auth_verdict look(struct handles *handles, int64_t now_ms, struct err *err)
+static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
     /* Without its texts: only a newer one fills it. */
     struct auth auth = {.taken = handles->now != NULL};
@@ -253,13 +254,13 @@ static void set_connection(struct options *set, struct handles *handles)
     SET(set, CURLOPT_TCP_KEEPALIVE, 1L);
     SET(set, CURLOPT_TCP_KEEPIDLE, (long)KEEPALIVE_S);
     SET(set, CURLOPT_TCP_KEEPINTVL, (long)KEEPALIVE_S / 2);
-    SET(set, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    SET(set, CURLOPT_OPENSOCKETFUNCTION, curl_handle_open_socket);
     SET(set, CURLOPT_OPENSOCKETDATA, handles);
     SET(set, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     SET(set, CURLOPT_CLOSESOCKETDATA, handles);
 }
 
-static int make_up(struct handles *handles, struct handle *handle, struct err *err)
+static int curl_handle_make_up(struct handles *handles, struct handle *handle, struct err *err)
 {
     struct options set = {handle->easy, CURLE_OK};
 
@@ -281,7 +282,7 @@ static int make_up(struct handles *handles, struct handle *handle, struct err *e
 
 /* ---- handles come and go ---- */
 
-static struct handle *pick(struct handles *handles)
+static struct handle *curl_handle_pick(struct handles *handles)
 {
     struct handle *handle = handles->spare;
 
@@ -310,13 +311,13 @@ static void handle_free(struct handle *handle)
 enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct handle **out,
                                struct err *err)
 {
-    const enum auth_verdict verdict = look(handles, now_ms, err);
+    const enum auth_verdict verdict = curl_handle_look(handles, now_ms, err);
 
     if (verdict != AUTH_READY)
         return verdict;
     must(handles->now != NULL);
-    struct handle *handle = pick(handles);
-    if (make_up(handles, handle, err) < 0) {
+    struct handle *handle = curl_handle_pick(handles);
+    if (curl_handle_make_up(handles, handle, err) < 0) {
         handle_free(handle);
         return AUTH_FAILED;
     }
@@ -341,7 +342,7 @@ void handles_give(struct handles *handles, struct handle *handle)
 void handles_free(struct handles *handles)
 {
     while (handles->spare != NULL)
-        handle_free(pick(handles));
+        handle_free(curl_handle_pick(handles));
     must(handles->sockets == 0);
     makeup_unref(handles->now);
     curl_slist_free_all(handles->connect_to);

@@ -13,7 +13,7 @@ struct fetch {
     bool ended;
 };
 
-static void fetched(void *user, const struct kube_answer *answer)
+static void kube_fetched(void *user, const struct kube_answer *answer)
 {
     struct fetch *fetch = user;
 
@@ -48,7 +48,7 @@ int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, s
     if (rc < 0)
         return rc;
     while (!fetch.ended)
-        ops->poll(ops->ctx, FETCH_WAIT_MS, &fetch, fetched);
+        ops->poll(ops->ctx, FETCH_WAIT_MS, &fetch, kube_fetched);
     ops->cancel(ops->ctx, request->id);
     return fetch.status;
 }

@@ -16,7 +16,7 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 /* ---- sources ---- */
 
-static size_t trimmed(char *data, size_t len)
+static size_t kube_auth_trimmed(char *data, size_t len)
 {
     must(data != NULL);
     while (len > 0 && strchr(" \r\n\t", data[len - 1]) != NULL)
@@ -36,7 +36,7 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
     if (rc < 0)
         return rc;
     must(data != NULL);
-    len = trimmed(data, len);
+    len = kube_auth_trimmed(data, len);
     if (len == 0) {
         xfree(data);
         return err_set(err, ERR_INVALID, "%s: is empty", source->file);
@@ -194,7 +194,7 @@ static char *copy_of(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-static void fill(const struct kube_config *config, struct auth *out)
+static void kube_auth_fill(const struct kube_config *config, struct auth *out)
 {
     const struct exec_answer *answer = &config->answer;
 
@@ -219,7 +219,7 @@ enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, str
     if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)
         verdict = AUTH_FAILED;
     if (verdict == AUTH_READY)
-        fill(config, out);
+        kube_auth_fill(config, out);
     pthread_mutex_unlock(&config->lock);
     return verdict;
 }
@@ -293,7 +293,7 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
     size_t len = 0;
     struct err none; /* there need not be one */
     if (file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
-        (void)trimmed(namespace, len);
+        (void)kube_auth_trimmed(namespace, len);
         xfree(config->namespace);
         config->namespace = namespace;
     }

@@ -57,7 +57,7 @@ static void set_where(struct reading *in, const char *where)
  * A key that nobody reads is a slip of the pen, and what it should have said is missing.  The
  * lists are those of client-go's v1.Config; "extensions" may hold anything.
  */
-static void check_keys(struct reading *in, const struct doc *object, const char *known)
+static void kube_config_check_keys(struct reading *in, const struct doc *object, const char *known)
 {
     must(object != NULL && object->kind == DOC_OBJECT);
     for (const struct doc *at = object->first; at != NULL && in->rc == 0; at = at->next) {
@@ -178,8 +178,8 @@ static char *resolve_path(const struct reading *in, const char *path)
 }
 
 /* Inline bytes win over a file, as kubectl has it. */
-static void read_source(struct reading *in, const struct doc *object, const char *file_key,
-                        const char *data_key, struct source *out)
+static void kube_config_read_source(struct reading *in, const struct doc *object,
+                                    const char *file_key, const char *data_key, struct source *out)
 {
     must(in->config != NULL && in->err != NULL);
     const char *data = get_string(in, object, data_key);
@@ -199,12 +199,13 @@ static void read_cluster(struct reading *in, const struct doc *cluster)
     struct kube_config *config = in->config;
 
     must(cluster != NULL);
-    check_keys(in, cluster, cluster_keys);
+    kube_config_check_keys(in, cluster, cluster_keys);
     config->server = copy_string(in, cluster, "server");
     config->tls_name = copy_string(in, cluster, "tls-server-name");
     config->proxy = copy_string(in, cluster, "proxy-url");
     config->insecure = get_bool(in, cluster, "insecure-skip-tls-verify");
-    read_source(in, cluster, "certificate-authority", "certificate-authority-data", &config->ca);
+    kube_config_read_source(in, cluster, "certificate-authority", "certificate-authority-data",
+                            &config->ca);
     if (config->server == NULL) {
         wrong(in, cluster, "server", "expected the address of the API server");
         return;
@@ -326,7 +327,7 @@ static void read_exec(struct reading *in, const struct doc *exec)
 {
     must(in->config != NULL && in->err != NULL);
     struct exec_plugin *out = &in->config->exec;
-    check_keys(in, exec, exec_keys);
+    kube_config_check_keys(in, exec, exec_keys);
     const char *hint = get_string(in, exec, "installHint");
     const char *mode = get_string(in, exec, "interactiveMode");
 
@@ -362,9 +363,10 @@ static void read_user(struct reading *in, const struct doc *user)
     const char *token_file = get_string(in, user, "tokenFile");
     char where[sizeof in->where];
 
-    check_keys(in, user, user_keys);
-    read_source(in, user, "client-certificate", "client-certificate-data", &config->cert);
-    read_source(in, user, "client-key", "client-key-data", &config->key);
+    kube_config_check_keys(in, user, user_keys);
+    kube_config_read_source(in, user, "client-certificate", "client-certificate-data",
+                            &config->cert);
+    kube_config_read_source(in, user, "client-key", "client-key-data", &config->key);
     const bool cert = config->cert.file != NULL || config->cert.data != NULL;
     const bool key = config->key.file != NULL || config->key.data != NULL;
     if (cert != key)
@@ -399,7 +401,7 @@ static void read_user(struct reading *in, const struct doc *user)
 static void read_root(struct reading *in, const struct doc *root, const char *context)
 {
     must(in->config != NULL && in->err != NULL);
-    check_keys(in, root, root_keys);
+    kube_config_check_keys(in, root, root_keys);
     const char *kind = get_string(in, root, "kind");
     const char *current = context != NULL ? context : get_string(in, root, "current-context");
 
@@ -411,7 +413,7 @@ static void read_root(struct reading *in, const struct doc *root, const char *co
         return;
     const struct doc *chosen = get_named(in, root, "contexts", current, "context");
     if (chosen != NULL)
-        check_keys(in, chosen, context_keys);
+        kube_config_check_keys(in, chosen, context_keys);
     const char *cluster = get_string(in, chosen, "cluster");
     const char *user = get_string(in, chosen, "user");
     const char *namespace = get_string(in, chosen, "namespace");

@@ -78,7 +78,7 @@ struct curl_kube {
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
-static int64_t clock_now_ms(void)
+static int64_t kube_curl_clock_now_ms(void)
 {
     struct timespec now;
     must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
@@ -119,7 +119,7 @@ static void chain_drop(struct call *call)
 }
 
 /* Its id is free again; the chains stay as they are, for whoever walks on them. */
-static void retire(struct call *call)
+static void kube_curl_retire(struct call *call)
 {
     struct curl_kube *kube = call->kube;
 
@@ -133,8 +133,8 @@ static void retire(struct call *call)
 
 /* ---- answers ---- */
 
-static void deliver(struct call *call, enum kube_piece piece, struct text data, bool unsent,
-                    const struct err *err)
+static void kube_curl_deliver(struct call *call, enum kube_piece piece, struct text data,
+                              bool unsent, const struct err *err)
 {
     struct curl_kube *kube = call->kube;
     const struct kube_answer answer = {
@@ -153,14 +153,14 @@ static void deliver(struct call *call, enum kube_piece piece, struct text data, 
     must(piece == KUBE_FAILED || call->headed);
     kube->delivered++;
     if (piece == KUBE_DONE || piece == KUBE_FAILED)
-        retire(call);
+        kube_curl_retire(call);
     kube->deliver(kube->user, &answer);
 }
 
-static void fail(struct call *call, bool unsent, const struct err *err)
+static void kube_curl_fail(struct call *call, bool unsent, const struct err *err)
 {
     must(call->kube != NULL);
-    deliver(call, KUBE_FAILED, TEXT(""), unsent, err);
+    kube_curl_deliver(call, KUBE_FAILED, TEXT(""), unsent, err);
     must(call->done);
 }
 
@@ -192,7 +192,7 @@ static void head_is_complete(struct call *call)
         return;
     }
     call->headed = true;
-    deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
+    kube_curl_deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
 }
 
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
@@ -202,7 +202,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    call->heard_ms = call->kube->heard_ms = clock_now_ms();
+    call->heard_ms = call->kube->heard_ms = kube_curl_clock_now_ms();
     if (len > sizeof retry_after - 1 && curl_strnequal(data, retry_after, sizeof retry_after - 1))
         call->retry_after_s =
             parse_seconds(data + sizeof retry_after - 1, len - (sizeof retry_after - 1));
@@ -221,11 +221,11 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    call->heard_ms = call->kube->heard_ms = clock_now_ms();
+    call->heard_ms = call->kube->heard_ms = kube_curl_clock_now_ms();
     if (call->swallow || call->cancelled)
         return call->cancelled ? 0 : len;
     call->kube->inside++;
-    deliver(call, KUBE_DATA, (struct text){data, len}, false, NULL);
+    kube_curl_deliver(call, KUBE_DATA, (struct text){data, len}, false, NULL);
     call->kube->inside--;
     return call->cancelled ? 0 : len;
 }
@@ -244,7 +244,7 @@ static void drop_handle(struct call *call)
     call->handle = NULL;
 }
 
-static void call_free(struct call *call)
+static void kube_curl_call_free(struct call *call)
 {
     must(call->handle == NULL && call->done);
     strbuf_done(&call->body);
@@ -254,7 +254,7 @@ static void call_free(struct call *call)
     xfree(call);
 }
 
-static int ask(struct call *call, struct handle *handle, struct err *err)
+static int kube_curl_ask(struct call *call, struct handle *handle, struct err *err)
 {
     const struct handle_request request = {.method = call->method,
                                            .path = call->path,
@@ -274,7 +274,7 @@ static int ask(struct call *call, struct handle *handle, struct err *err)
 }
 
 /* It stays queued while credentials are made. */
-static void begin(struct call *call, int64_t now_ms)
+static void kube_curl_begin(struct call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
     struct handle *handle = NULL;
@@ -286,12 +286,12 @@ static void begin(struct call *call, int64_t now_ms)
         return;
     if (verdict == AUTH_FAILED) {
         (void)err_wrap(&err, "%s", kube->config->server);
-        fail(call, true, &err);
+        kube_curl_fail(call, true, &err);
         return;
     }
-    if (ask(call, handle, &err) < 0) {
+    if (kube_curl_ask(call, handle, &err) < 0) {
         handles_give(kube->handles, handle);
-        fail(call, true, &err);
+        kube_curl_fail(call, true, &err);
         return;
     }
     call->handle = handle;
@@ -309,7 +309,7 @@ static bool nothing_was_sent(const struct call *call)
     return bytes == 0;
 }
 
-static enum err_code code_of(CURLcode code)
+static enum err_code kube_curl_code_of(CURLcode code)
 {
     must(code != CURLE_OK);
     switch (code) {
@@ -344,11 +344,12 @@ static void transfer_failed(struct call *call, CURLcode code)
     struct err err;
 
     must(code != CURLE_OK);
-    if (code_of(code) == ERR_UNAUTHORIZED) /* perhaps the CA was renewed: read it again */
-        (void)kube_auth_refuse(call->kube->config, handle_generation(call->handle), clock_now_ms());
-    (void)err_set(&err, code_of(code), "%s: %s", call->kube->config->server,
+    if (kube_curl_code_of(code) == ERR_UNAUTHORIZED) /* perhaps the CA was renewed: read it again */
+        (void)kube_auth_refuse(call->kube->config, handle_generation(call->handle),
+                               kube_curl_clock_now_ms());
+    (void)err_set(&err, kube_curl_code_of(code), "%s: %s", call->kube->config->server,
                   call->error[0] != '\0' ? call->error : curl_easy_strerror(code));
-    fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
+    kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
 static void transfer_ended(struct call *call, CURLcode code)
@@ -372,9 +373,9 @@ static void transfer_ended(struct call *call, CURLcode code)
         transfer_failed(call, code);
     } else if (!call->headed) {
         (void)err_set(&err, ERR_IO, "%s: an answer without a head", call->kube->config->server);
-        fail(call, false, &err);
+        kube_curl_fail(call, false, &err);
     } else {
-        deliver(call, KUBE_DONE, TEXT(""), false, NULL);
+        kube_curl_deliver(call, KUBE_DONE, TEXT(""), false, NULL);
     }
 }
 
@@ -398,7 +399,7 @@ static int64_t limit_of(const struct call *call)
     return limit_ms;
 }
 
-static void expire(struct call *call, int64_t now_ms)
+static void kube_curl_expire(struct call *call, int64_t now_ms)
 {
     struct err err;
 
@@ -410,7 +411,7 @@ static void expire(struct call *call, int64_t now_ms)
         (void)err_set(&err, ERR_TIMEOUT, "%s: not a byte for %lld ms", call->kube->config->server,
                       (long long)(now_ms - call->heard_ms));
     cut_if_silent(call);
-    fail(call, nothing_was_sent(call), &err);
+    kube_curl_fail(call, nothing_was_sent(call), &err);
 }
 
 /* Calls that answers start meanwhile stand at the end, and have time. */
@@ -424,7 +425,7 @@ static void expire_due(struct curl_kube *kube, int64_t now_ms)
     for (size_t state = 0; state < CALL_STATES; state++)
         for (struct call *call = kube->chain[state].first; call != NULL; call = call->next) {
             if (!call->done && now_ms >= limit_of(call))
-                expire(call, now_ms);
+                kube_curl_expire(call, now_ms);
             if (!call->done && limit_of(call) < look_ms)
                 look_ms = limit_of(call);
         }
@@ -433,7 +434,7 @@ static void expire_due(struct curl_kube *kube, int64_t now_ms)
         kube->look_ms = look_ms;
 }
 
-static void sweep(struct curl_kube *kube)
+static void kube_curl_sweep(struct curl_kube *kube)
 {
     must(kube->inside == 0);
     while (kube->done != NULL) {
@@ -441,7 +442,7 @@ static void sweep(struct curl_kube *kube)
         kube->done = call->next_done;
         drop_handle(call);
         chain_drop(call);
-        call_free(call);
+        kube_curl_call_free(call);
     }
 }
 
@@ -451,7 +452,7 @@ static void begin_queued(struct curl_kube *kube)
     must(kube->multi != NULL);
     for (struct call *call = kube->chain[CALL_QUEUED].first; call != NULL;) {
         if (!call->done)
-            begin(call, clock_now_ms());
+            kube_curl_begin(call, kube_curl_clock_now_ms());
         struct call *next = call->next;
         if (call->handle != NULL) {
             chain_drop(call);
@@ -461,7 +462,7 @@ static void begin_queued(struct curl_kube *kube)
     }
 }
 
-static void reap(struct curl_kube *kube)
+static void kube_curl_reap(struct curl_kube *kube)
 {
     int left;
     const CURLMsg *message;
@@ -476,21 +477,21 @@ static void reap(struct curl_kube *kube)
     }
 }
 
-static void turn(struct curl_kube *kube)
+static void kube_curl_turn(struct curl_kube *kube)
 {
     int running;
 
     begin_queued(kube);
     const CURLMcode code = curl_multi_perform(kube->multi, &running);
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
-    reap(kube);
-    expire_due(kube, clock_now_ms());
-    sweep(kube);
+    kube_curl_reap(kube);
+    expire_due(kube, kube_curl_clock_now_ms());
+    kube_curl_sweep(kube);
 }
 
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
-    const int64_t left_ms = kube->look_ms - clock_now_ms();
+    const int64_t left_ms = kube->look_ms - kube_curl_clock_now_ms();
 
     must(kube->multi != NULL);
     if (kube->chain[CALL_QUEUED].first != NULL && wait_ms > AUTH_LOOK_MS)
@@ -513,7 +514,7 @@ static int kube_start(void *ctx, const struct kube_request *request, struct err 
     struct call *call = xcalloc(1, sizeof *call);
     call->kube = kube;
     call->id = request->id;
-    call->begun_ms = call->heard_ms = clock_now_ms();
+    call->begun_ms = call->heard_ms = kube_curl_clock_now_ms();
     call->deadline_ms = request->timeout_ms > 0 ? call->heard_ms + request->timeout_ms : 0;
     call->silence_ms = request->silence_ms;
     call->method = xstrdup(request->method);
@@ -537,12 +538,12 @@ static void kube_cancel(void *ctx, uint64_t id)
     if (call == NULL)
         return;
     call->cancelled = true;
-    retire(call);
+    kube_curl_retire(call);
 }
 
 /* libcurl looks at every call in flight at every turn: with many, one turn takes what comes in a
    moment rather than one answer. */
-static void gather(const struct curl_kube *kube)
+static void kube_curl_gather(const struct curl_kube *kube)
 {
     static const struct timespec moment = {.tv_nsec = GATHER_NS};
 
@@ -561,13 +562,13 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->deliver = deliver_to;
     const uint64_t before = kube->delivered;
     if (kube->chain[CALL_QUEUED].first != NULL || kube->done != NULL)
-        turn(kube);
+        kube_curl_turn(kube);
     if (kube->delivered == before) {
         const int64_t wait = wait_at_most(kube, wait_ms);
         const int timeout = wait < INT32_MAX ? (int)wait : INT32_MAX;
         must(curl_multi_poll(kube->multi, NULL, 0, timeout, NULL) == CURLM_OK);
-        gather(kube);
-        turn(kube);
+        kube_curl_gather(kube);
+        kube_curl_turn(kube);
     }
     kube->deliver = NULL;
 }
@@ -592,8 +593,8 @@ static void kube_free(void *ctx)
     must(kube->inside == 0);
     for (size_t state = 0; state < CALL_STATES; state++)
         for (struct call *call = kube->chain[state].first; call != NULL; call = call->next)
-            retire(call);
-    sweep(kube);
+            kube_curl_retire(call);
+    kube_curl_sweep(kube);
     must(kube->by_id.count == 0);
     map_done(&kube->by_id);
     (void)curl_multi_cleanup(kube->multi); /* no handle is left in it */

@@ -31,14 +31,14 @@ enum {
     END_LOOK_MS = 5, /* its end comes right behind its last byte, or it lingers */
 };
 
-static int64_t clock_now_ms(void)
+static int64_t kube_exec_clock_now_ms(void)
 {
     struct timespec now;
     must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void close_fd(int *fd)
+static void kube_exec_close_fd(int *fd)
 {
     must(fd != NULL);
     if (*fd >= 0)
@@ -80,8 +80,8 @@ static char **make_environment(const struct exec_plugin *plugin, char *info)
 }
 
 /* Nothing of ours goes along: no files, no blocked or ignored signals; its group can be killed. */
-static int spawn(const struct exec_plugin *plugin, const char *program, const int pipes[4],
-                 pid_t *out)
+static int kube_exec_spawn(const struct exec_plugin *plugin, const char *program,
+                           const int pipes[4], pid_t *out)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
@@ -132,9 +132,9 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
 
     int rc = pipe2(pipes, O_CLOEXEC) < 0 || pipe2(pipes + 2, O_CLOEXEC) < 0 ? errno : 0;
     if (rc == 0)
-        rc = spawn(plugin, program, pipes, &child->pid);
-    close_fd(&pipes[1]);
-    close_fd(&pipes[3]);
+        rc = kube_exec_spawn(plugin, program, pipes, &child->pid);
+    kube_exec_close_fd(&pipes[1]);
+    kube_exec_close_fd(&pipes[3]);
     child->out = pipes[0];
     child->complaints = pipes[2];
     if (rc == 0)
@@ -145,7 +145,7 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
 }
 
 /* Returns false at the end of that pipe. */
-static bool drain(int *fd, struct strbuf *into, size_t max)
+static bool kube_exec_drain(int *fd, struct strbuf *into, size_t max)
 {
     must(fd != NULL);
     char bytes[4096];
@@ -154,7 +154,7 @@ static bool drain(int *fd, struct strbuf *into, size_t max)
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return true;
     if (got <= 0) {
-        close_fd(fd);
+        kube_exec_close_fd(fd);
         return false;
     }
     if (into->len <= max)
@@ -166,7 +166,7 @@ static bool drain(int *fd, struct strbuf *into, size_t max)
 static int64_t child_may(const struct child *child, const atomic_bool *stop, struct err *err)
 {
     must(child->deadline_ms > 0);
-    const int64_t left = child->deadline_ms - clock_now_ms();
+    const int64_t left = child->deadline_ms - kube_exec_clock_now_ms();
 
     if (left <= 0)
         return err_set(err, ERR_TIMEOUT, "no end after %d s", EXEC_TIMEOUT_MS / 1000);
@@ -188,9 +188,9 @@ static int child_read(struct child *child, const atomic_bool *stop, struct err *
         if (poll(fds, 2, left < STOP_LOOK_MS ? (int)left : STOP_LOOK_MS) < 0 && errno != EINTR)
             return err_set(err, ERR_IO, "poll: %m");
         if (fds[0].revents != 0)
-            drain(&child->out, &child->text, EXEC_BYTES_MAX);
+            kube_exec_drain(&child->out, &child->text, EXEC_BYTES_MAX);
         if (fds[1].revents != 0)
-            drain(&child->complaints, &child->said, SAID_BYTES_MAX);
+            kube_exec_drain(&child->complaints, &child->said, SAID_BYTES_MAX);
         if (child->text.len > EXEC_BYTES_MAX)
             return err_set(err, ERR_TOO_LARGE, "more than %d bytes of answer", EXEC_BYTES_MAX);
     }
@@ -238,7 +238,7 @@ static int child_verdict(const struct child *child, int status, struct err *err)
                    (int)len, child->said.data);
 }
 
-static char *copy_or_null(const char *text)
+static char *kube_exec_copy_or_null(const char *text)
 {
     return text[0] != '\0' ? xstrdup(text) : NULL;
 }
@@ -260,9 +260,9 @@ static int read_credential(struct text text, const char *api_version, struct exe
                      doc_str(doc, "apiVersion"));
     struct exec_answer got = {NULL, NULL, NULL, 0};
     if (rc == 0) {
-        got.token = copy_or_null(doc_str(doc, "status.token"));
-        got.cert = copy_or_null(doc_str(doc, "status.clientCertificateData"));
-        got.key = copy_or_null(doc_str(doc, "status.clientKeyData"));
+        got.token = kube_exec_copy_or_null(doc_str(doc, "status.token"));
+        got.cert = kube_exec_copy_or_null(doc_str(doc, "status.clientCertificateData"));
+        got.key = kube_exec_copy_or_null(doc_str(doc, "status.clientKeyData"));
         const char *expires = doc_str(doc, "status.expirationTimestamp");
         if (expires[0] != '\0' && !time_parse(text_of(expires), &got.expires_ms))
             rc =
@@ -284,7 +284,7 @@ static int child_talk(struct child *child, const atomic_bool *stop, struct err *
     must(child->text.data != NULL);
     int status = 0;
 
-    child->deadline_ms = clock_now_ms() + EXEC_TIMEOUT_MS;
+    child->deadline_ms = kube_exec_clock_now_ms() + EXEC_TIMEOUT_MS;
     if (child_read(child, stop, err) < 0 || child_await(child, stop, &status, err) < 0) {
         child_kill(child);
         return -1;
@@ -305,8 +305,8 @@ int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out, str
     if (rc == 0)
         rc = read_credential((struct text){child.text.data, child.text.len}, plugin->api_version,
                              out, err);
-    close_fd(&child.out);
-    close_fd(&child.complaints);
+    kube_exec_close_fd(&child.out);
+    kube_exec_close_fd(&child.complaints);
     strbuf_done(&child.text);
     strbuf_done(&child.said);
     return rc < 0 ? err_wrap(err, "exec plugin %s", plugin->command) : 0;

@@ -80,7 +80,7 @@ static int64_t random_below(struct reflector *r, int64_t bound)
     return bound == 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)bound);
 }
 
-static void trouble(struct reflector *r, const struct err *err, const char *then)
+static void reflector_trouble(struct reflector *r, const struct err *err, const char *then)
 {
     struct err told;
 
@@ -104,7 +104,7 @@ static void drop_body(struct reflector *r)
     strbuf_init(&r->body);
 }
 
-static bool remember(char rv[RV_BYTES_MAX], const char *from)
+static bool reflector_remember(char rv[RV_BYTES_MAX], const char *from)
 {
     must(from != NULL);
     const size_t len = strlen(from);
@@ -116,7 +116,7 @@ static bool remember(char rv[RV_BYTES_MAX], const char *from)
 }
 
 /* Is a, as a number, smaller than b?  False unless both are decimal. */
-static bool is_older(const char *a, const char *b)
+static bool reflector_is_older(const char *a, const char *b)
 {
     const uint64_t first = version_number(a);
     const uint64_t second = version_number(b);
@@ -126,7 +126,7 @@ static bool is_older(const char *a, const char *b)
 
 /* ---- failing ---- */
 
-static void stop(struct reflector *r)
+static void reflector_stop(struct reflector *r)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
     if (r->in_flight)
@@ -160,7 +160,7 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
 static void begin_again(struct reflector *r)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
-    stop(r);
+    reflector_stop(r);
     r->phase = PHASE_LIST;
     r->page_tries = 0;
     r->bad_line = false;
@@ -172,10 +172,10 @@ static void begin_again(struct reflector *r)
     r->sink.list_failed(r->sink.user);
 }
 
-static void relist(struct reflector *r, int64_t now_ms, const struct err *err)
+static void reflector_relist(struct reflector *r, int64_t now_ms, const struct err *err)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
-    trouble(r, err, "listing again");
+    reflector_trouble(r, err, "listing again");
     begin_again(r);
     wait_after_failure(r, now_ms);
 }
@@ -190,19 +190,19 @@ static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *e
     if (!r->gone)
         r->failures = 0;
     r->gone = true;
-    relist(r, now_ms, err);
+    reflector_relist(r, now_ms, err);
 }
 
 /* The same page, or a watch from where we are. */
-static void again(struct reflector *r, int64_t now_ms, const struct err *err)
+static void reflector_again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
     if (r->phase == PHASE_LIST && ++r->page_tries >= PAGE_TRIES && r->list_open) {
-        relist(r, now_ms, err);
+        reflector_relist(r, now_ms, err);
         return;
     }
-    trouble(r, err, "trying again");
-    stop(r);
+    reflector_trouble(r, err, "trying again");
+    reflector_stop(r);
     drop_body(r);
     wait_after_failure(r, now_ms);
 }
@@ -268,7 +268,7 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
     r->stats.watches++;
 }
 
-static void ask(struct reflector *r, int64_t now_ms)
+static void reflector_ask(struct reflector *r, int64_t now_ms)
 {
     struct kube_request request = {.method = "GET", .body = TEXT("")};
     struct strbuf path;
@@ -291,7 +291,7 @@ static void ask(struct reflector *r, int64_t now_ms)
     r->in_flight = r->ops.start(r->ops.ctx, &request, &err) == 0;
     strbuf_done(&path);
     if (!r->in_flight)
-        again(r, now_ms, &err);
+        reflector_again(r, now_ms, &err);
 }
 
 /* Until when a watch may go on as it does. */
@@ -319,13 +319,13 @@ static void look_at_clock(struct reflector *r, int64_t now_ms)
     if (r->phase != PHASE_WATCH || now_ms < watch_until(r))
         return;
     if (r->status == 200) {
-        stop(r);
+        reflector_stop(r);
         r->due_ms = now_ms;
         return;
     }
     (void)err_set(&err, ERR_TIMEOUT, "not answered for %lld s",
                   (long long)(now_ms - r->started_ms) / 1000);
-    again(r, now_ms, &err);
+    reflector_again(r, now_ms, &err);
 }
 
 int64_t reflector_step(struct reflector *r, int64_t now_ms)
@@ -333,7 +333,7 @@ int64_t reflector_step(struct reflector *r, int64_t now_ms)
     if (r->in_flight)
         look_at_clock(r, now_ms);
     if (!r->in_flight && now_ms >= r->due_ms)
-        ask(r, now_ms);
+        reflector_ask(r, now_ms);
     if (!r->in_flight)
         return r->due_ms > now_ms ? r->due_ms - now_ms : 0;
     if (r->phase != PHASE_WATCH)
@@ -405,13 +405,13 @@ static void page_came(struct reflector *r, int64_t now_ms)
     int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
                          &page, &err);
     /* One list is one snapshot: its version is that of the first page. */
-    if (rc == 0 && first && !remember(r->list_rv, page.resource_version))
+    if (rc == 0 && first && !reflector_remember(r->list_rv, page.resource_version))
         rc = err_set(&err, ERR_INVALID, "metadata.resourceVersion: expected 1 to %d bytes",
                      RV_BYTES_MAX - 1);
     if (rc == 0 && strlen(page.continue_token) > CONTINUE_MAX)
         rc = err_set(&err, ERR_TOO_LARGE, "metadata.continue: more than %d bytes", CONTINUE_MAX);
     if (rc < 0)
-        relist(r, now_ms, &err);
+        reflector_relist(r, now_ms, &err);
     else
         next_page(r, &page, now_ms);
     drop_body(r);
@@ -428,11 +428,11 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
 
     (void)err_set(&err, ERR_TOO_LARGE, "%u items are more than %d bytes", r->page, PAGE_BYTES_MAX);
     if (r->page == 1) {
-        relist(r, now_ms, &err);
+        reflector_relist(r, now_ms, &err);
         return;
     }
-    trouble(r, &err, "asking for fewer");
-    stop(r);
+    reflector_trouble(r, &err, "asking for fewer");
+    reflector_stop(r);
     drop_body(r);
     r->page /= 2;
     r->due_ms = now_ms;
@@ -467,7 +467,7 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
     if (says_gone(status))
         relist_gone(r, now_ms, &err);
     else
-        again(r, now_ms, &err);
+        reflector_again(r, now_ms, &err);
 }
 
 /* Not an event: once may be a cut, twice at one place is what the server means. */
@@ -475,11 +475,11 @@ static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
     if (r->bad_line) {
-        relist(r, now_ms, err);
+        reflector_relist(r, now_ms, err);
         return;
     }
     r->bad_line = true;
-    again(r, now_ms, err);
+    reflector_again(r, now_ms, err);
 }
 
 static int give_event(struct reflector *r, const struct watch_event *event, struct err *err)
@@ -506,13 +506,13 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
         watch_error(r, &event.status, now_ms);
         return;
     }
-    if (is_older(event.resource_version, r->rv)) {
+    if (reflector_is_older(event.resource_version, r->rv)) {
         (void)err_set(&err, ERR_GONE, "resourceVersion went back from %s to %s", r->rv,
                       event.resource_version);
-        relist(r, now_ms, &err);
+        reflector_relist(r, now_ms, &err);
         return;
     }
-    if (!remember(r->rv, event.resource_version)) {
+    if (!reflector_remember(r->rv, event.resource_version)) {
         (void)err_set(&err, ERR_INVALID, "object.metadata.resourceVersion: expected 1 to %d bytes",
                       RV_BYTES_MAX - 1);
         watch_nonsense(r, &err, now_ms);
@@ -525,7 +525,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->stats.heard_ms = now_ms;
     /* Something has happened to somebody: only a list can tell to whom. */
     if (give_event(r, &event, &err) < 0)
-        relist(r, now_ms, &err);
+        reflector_relist(r, now_ms, &err);
 }
 
 static bool is_blank_line(struct text line)
@@ -549,7 +549,7 @@ static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
         const size_t len = end != NULL ? (size_t)(end - data.at) : data.len;
         if (r->body.len + len > EVENT_BYTES_MAX) {
             (void)err_set(&err, ERR_TOO_LARGE, "an event of more than %d bytes", EVENT_BYTES_MAX);
-            relist(r, now_ms, &err);
+            reflector_relist(r, now_ms, &err);
             return;
         }
         struct text line = {data.at, len};
@@ -578,7 +578,7 @@ static void watch_ended(struct reflector *r, int64_t now_ms)
         return;
     }
     (void)err_set(&err, ERR_UNAVAILABLE, "ended at once without an event");
-    again(r, now_ms, &err);
+    reflector_again(r, now_ms, &err);
 }
 
 /* ---- answers ---- */
@@ -593,7 +593,7 @@ static enum err_code code_of_status(int status)
 }
 
 /* The request itself was answered with something else than 200. */
-static void refused(struct reflector *r, int64_t now_ms)
+static void reflector_refused(struct reflector *r, int64_t now_ms)
 {
     struct status status;
     struct err err;
@@ -613,9 +613,9 @@ static void refused(struct reflector *r, int64_t now_ms)
     if (gone)
         relist_gone(r, now_ms, &err);
     else if (!passing)
-        relist(r, now_ms, &err);
+        reflector_relist(r, now_ms, &err);
     else
-        again(r, now_ms, &err);
+        reflector_again(r, now_ms, &err);
 }
 
 static void on_data(struct reflector *r, struct text data, int64_t now_ms)
@@ -637,7 +637,7 @@ static void on_done(struct reflector *r, int64_t now_ms)
     must(!r->list_open || r->phase == PHASE_LIST);
     r->in_flight = false;
     if (r->status != 200)
-        refused(r, now_ms);
+        reflector_refused(r, now_ms);
     else if (r->phase == PHASE_LIST)
         page_came(r, now_ms);
     else
@@ -652,7 +652,7 @@ static void on_failed(struct reflector *r, const struct kube_answer *answer, int
         err = *answer->err;
     must(err.code != ERR_NONE);
     r->in_flight = false;
-    again(r, now_ms, &err);
+    reflector_again(r, now_ms, &err);
 }
 
 bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_answer *answer)
@@ -713,7 +713,7 @@ void reflector_free(struct reflector *r)
 {
     if (r == NULL)
         return;
-    stop(r);
+    reflector_stop(r);
     must(!r->in_flight);
     strbuf_done(&r->next);
     strbuf_done(&r->body);

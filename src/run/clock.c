@@ -16,7 +16,7 @@ static int64_t real_now_ms(void *ctx)
     return read_clock(CLOCK_MONOTONIC) / 1000000;
 }
 
-static int64_t real_wall_ms(void *ctx)
+static int64_t clock_real_wall_ms(void *ctx)
 {
     (void)ctx;
     return read_clock(CLOCK_REALTIME) / 1000000;
@@ -26,7 +26,7 @@ void clock_real(struct clock_ops *out)
 {
     must(out != NULL);
 
-    *out = (struct clock_ops){.now_ms = real_now_ms, .wall_ms = real_wall_ms};
+    *out = (struct clock_ops){.now_ms = real_now_ms, .wall_ms = clock_real_wall_ms};
 }
 
 int64_t clock_ns(void)

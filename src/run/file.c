@@ -6,7 +6,7 @@
 
 #include "milligpu/strbuf.h"
 
-static int read_all(int fd, size_t max, struct strbuf *out, struct err *err)
+static int file_read_all(int fd, size_t max, struct strbuf *out, struct err *err)
 {
     must(max > 0);
     char bytes[16384];
@@ -36,7 +36,7 @@ int file_read(const char *file, size_t max, char **out, size_t *out_len, struct 
         return err_wrap(err, "%s", file);
     }
     strbuf_init(&text);
-    const int rc = read_all(fd, max, &text, err);
+    const int rc = file_read_all(fd, max, &text, err);
     (void)close(fd); /* only read */
     if (rc < 0) {
         strbuf_done(&text);

@@ -117,7 +117,7 @@ static struct text field_text(const struct log_field *field)
 }
 
 /* Text that needs no quotes stays bare; everything else is written as in JSON. */
-static bool is_bare(struct text text)
+static bool log_is_bare(struct text text)
 {
     for (size_t i = 0; i < text.len; i++) {
         const unsigned char c = (unsigned char)text.at[i];
@@ -153,7 +153,7 @@ static void add_plain(struct strbuf *line, enum log_level level, const char *msg
         strbuf_printf(line, " %s=", field[i].key);
         if (field[i].kind == LOG_FIELD_I64)
             strbuf_printf(line, "%lld", (long long)field[i].number);
-        else if (is_bare(field_text(&field[i])))
+        else if (log_is_bare(field_text(&field[i])))
             strbuf_text(line, field_text(&field[i]));
         else
             strbuf_json(line, field_text(&field[i]));

@@ -53,7 +53,7 @@ const struct metric_info *metric_info(enum metric_id id)
     return &infos[id];
 }
 
-static struct series *find(struct family *family, const char *labels)
+static struct series *metric_find(struct family *family, const char *labels)
 {
     const size_t used = atomic_load(&family->used);
 
@@ -67,7 +67,7 @@ static struct series *find(struct family *family, const char *labels)
 }
 
 /* The last place is for all labels that come when the others are taken. */
-static char *others(enum metric_id id)
+static char *metric_others(enum metric_id id)
 {
     const char *label = infos[id].labels;
     struct strbuf text;
@@ -82,14 +82,14 @@ static char *others(enum metric_id id)
     return strbuf_steal(&text);
 }
 
-static struct series *add(enum metric_id id, const char *labels)
+static struct series *metric_add_series(enum metric_id id, const char *labels)
 {
     struct family *family = &families[id];
     const size_t at = atomic_load(&family->used);
 
     must(at < METRIC_SERIES_MAX);
     struct series *series = xcalloc(1, sizeof *series);
-    series->labels = at < METRIC_SERIES_MAX - 1 ? xstrdup(labels) : others(id);
+    series->labels = at < METRIC_SERIES_MAX - 1 ? xstrdup(labels) : metric_others(id);
     atomic_store(&family->series[at], series);
     atomic_store(&family->used, at + 1);
     return series;
@@ -103,14 +103,14 @@ static struct series *series_of(enum metric_id id, const char *labels)
     /* One series stands for one without labels, the others for the labels that the table names. */
     must((text[0] == '\0') == (infos[id].labels[0] == '\0'));
     struct family *family = &families[id];
-    struct series *series = find(family, text);
+    struct series *series = metric_find(family, text);
     if (series != NULL)
         return series;
     must(pthread_mutex_lock(&adding) == 0);
-    series = find(family, text);
+    series = metric_find(family, text);
     if (series == NULL)
         series = atomic_load(&family->used) < METRIC_SERIES_MAX
-                     ? add(id, text)
+                     ? metric_add_series(id, text)
                      : atomic_load(&family->series[METRIC_SERIES_MAX - 1]);
     must(pthread_mutex_unlock(&adding) == 0);
     return series;
@@ -170,7 +170,7 @@ void metric_each(enum metric_id id, void *user,
     }
 }
 
-static const char *type_name(enum metric_type type)
+static const char *metric_type_name(enum metric_type type)
 {
     static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
 
@@ -183,7 +183,7 @@ void metric_head(struct strbuf *out, enum metric_id id)
     const struct metric_info *info = metric_info(id);
 
     strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
-                  type_name(info->type));
+                  metric_type_name(info->type));
 }
 
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,

@@ -51,17 +51,17 @@ void queue_free(struct queue *queue)
     xfree(queue);
 }
 
-static void lock(struct queue *queue)
+static void queue_lock(struct queue *queue)
 {
     must(pthread_mutex_lock(&queue->lock) == 0);
 }
 
-static void unlock(struct queue *queue)
+static void queue_unlock(struct queue *queue)
 {
     must(pthread_mutex_unlock(&queue->lock) == 0);
 }
 
-static void append(struct queue *queue, void *item, size_t bytes)
+static void queue_append(struct queue *queue, void *item, size_t bytes)
 {
     must(queue->count < queue->capacity);
 
@@ -74,11 +74,11 @@ bool queue_put(struct queue *queue, void *item)
 {
     must(item != NULL);
 
-    lock(queue);
+    queue_lock(queue);
     const bool fits = !queue->closed && queue->count < queue->capacity;
     if (fits)
-        append(queue, item, 0);
-    unlock(queue);
+        queue_append(queue, item, 0);
+    queue_unlock(queue);
     return fits;
 }
 
@@ -93,13 +93,13 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue
     must(most.items > 0 && most.items <= queue->capacity);
     must(most.bytes > 0);
 
-    lock(queue);
+    queue_lock(queue);
     while (!queue->closed && (queue->count >= most.items || queue->bytes >= most.bytes))
         must(pthread_cond_wait(&queue->drained, &queue->lock) == 0);
     const bool open = !queue->closed;
     if (open)
-        append(queue, item, bytes);
-    unlock(queue);
+        queue_append(queue, item, bytes);
+    queue_unlock(queue);
     return open;
 }
 
@@ -122,7 +122,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
 
     must(items != NULL && max > 0);
     must(wait_ms >= 0);
-    lock(queue);
+    queue_lock(queue);
     if (wait_ms > 0)
         await_first(queue, wait_ms);
     queue->woken = false;
@@ -134,36 +134,36 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
     }
     if (taken > 0)
         must(pthread_cond_broadcast(&queue->drained) == 0);
-    unlock(queue);
+    queue_unlock(queue);
     return taken;
 }
 
 void queue_wake(struct queue *queue)
 {
-    lock(queue);
+    queue_lock(queue);
     queue->woken = true;
     must(pthread_cond_signal(&queue->filled) == 0);
-    unlock(queue);
+    queue_unlock(queue);
 }
 
 void queue_close(struct queue *queue)
 {
-    lock(queue);
+    queue_lock(queue);
     queue->closed = true;
     queue->woken = true; /* once: who takes what is left may wait for it, not spin */
     must(pthread_cond_broadcast(&queue->drained) == 0);
     must(pthread_cond_broadcast(&queue->filled) == 0);
-    unlock(queue);
+    queue_unlock(queue);
 }
 
 size_t queue_bytes(const struct queue *queue)
 {
     struct queue *open = (struct queue *)(uintptr_t)queue; /* as below */
 
-    lock(open);
+    queue_lock(open);
     const size_t bytes = open->bytes;
     must(open->count > 0 || bytes == 0);
-    unlock(open);
+    queue_unlock(open);
     return bytes;
 }
 
@@ -172,8 +172,8 @@ size_t queue_depth(const struct queue *queue)
     /* The lock is not part of what the caller sees as state. */
     struct queue *open = (struct queue *)(uintptr_t)queue;
 
-    lock(open);
+    queue_lock(open);
     const size_t depth = open->count;
-    unlock(open);
+    queue_unlock(open);
     return depth;
 }

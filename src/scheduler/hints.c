@@ -62,19 +62,19 @@ struct hints *hints_new(void)
     return hints;
 }
 
-static void lock(struct hints *hints)
+static void hints_lock(struct hints *hints)
 {
     must(pthread_mutex_lock(&hints->lock) == 0);
 }
 
-static void unlock(struct hints *hints)
+static void hints_unlock(struct hints *hints)
 {
     must(pthread_mutex_unlock(&hints->lock) == 0);
 }
 
 /* --- states --- */
 
-static bool waits(const struct kept *kept)
+static bool hints_waits(const struct kept *kept)
 {
     return kept->state == KEPT_REFUSED || kept->state == KEPT_LATE;
 }
@@ -93,12 +93,12 @@ static void count_waiting(struct hints *hints, const struct kept *kept, bool mor
         wishes_rest(&hints->wishes, kept->wish);
 }
 
-static void become(struct hints *hints, struct kept *kept, enum kept_state state)
+static void hints_become(struct hints *hints, struct kept *kept, enum kept_state state)
 {
-    if (waits(kept))
+    if (hints_waits(kept))
         count_waiting(hints, kept, false);
     kept->state = state;
-    if (waits(kept))
+    if (hints_waits(kept))
         count_waiting(hints, kept, true);
     must(hints->waiting <= hints->askers.count);
 }
@@ -119,7 +119,7 @@ static void stand_down(struct hints *hints, struct kept *kept)
     kept->stands = false;
 }
 
-static void stand(struct hints *hints, struct kept *kept)
+static void hints_stand(struct hints *hints, struct kept *kept)
 {
     must(!kept->stands && kept->older == NULL && kept->newer == NULL);
     kept->older = hints->newest;
@@ -132,29 +132,29 @@ static void stand(struct hints *hints, struct kept *kept)
 
 /* --- the table --- */
 
-static size_t strings_of(const struct asker *asker)
+static size_t hints_strings_of(const struct asker *asker)
 {
     must(asker->uid[0] != '\0');
     return strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
 }
 
 /* With its text, and what the allocator adds to two blocks. */
-static size_t bytes_of(const struct asker *asker)
+static size_t hints_bytes_of(const struct asker *asker)
 {
     enum { BLOCK_BYTES = 16 };
     const size_t fixed = sizeof(struct kept) + REASON_BYTES_MAX + 2 * (size_t)BLOCK_BYTES;
 
-    return fixed + strings_of(asker);
+    return fixed + hints_strings_of(asker);
 }
 
 static struct kept *kept_new(const struct asker *asker)
 {
-    must(bytes_of(asker) <= ASKERS_BYTES_MAX);
-    struct kept *kept = xmalloc(sizeof *kept + strings_of(asker));
+    must(hints_bytes_of(asker) <= ASKERS_BYTES_MAX);
+    struct kept *kept = xmalloc(sizeof *kept + hints_strings_of(asker));
     char *text = (char *)(kept + 1);
 
-    *kept =
-        (struct kept){.growth = 1, .since_ms = asker->wall_ms, .bytes = (uint32_t)bytes_of(asker)};
+    *kept = (struct kept){
+        .growth = 1, .since_ms = asker->wall_ms, .bytes = (uint32_t)hints_bytes_of(asker)};
     kept->uid = text_lay(&text, asker->uid);
     kept->namespace = text_lay(&text, asker->namespace);
     kept->name = text_lay(&text, asker->name);
@@ -163,7 +163,7 @@ static struct kept *kept_new(const struct asker *asker)
 
 static void kept_free(struct hints *hints, struct kept *kept)
 {
-    become(hints, kept, KEPT_IDLE);
+    hints_become(hints, kept, KEPT_IDLE);
     stand_down(hints, kept);
     if (kept->wish != NULL)
         wishes_let_go(&hints->wishes, kept->wish);
@@ -175,7 +175,7 @@ static void kept_free(struct hints *hints, struct kept *kept)
     xfree(kept);
 }
 
-static void enter(struct hints *hints, struct kept *kept)
+static void hints_enter(struct hints *hints, struct kept *kept)
 {
     must(hints->spares > 0 || hints->slots < WAITING_MAX);
     kept->slot = hints->spares > 0 ? hints->spare[--hints->spares] : (uint16_t)hints->slots++;
@@ -186,10 +186,10 @@ static void enter(struct hints *hints, struct kept *kept)
     (void)map_put(&hints->askers, text_of(kept->uid), kept);
 }
 
-static void drop(struct hints *hints, struct kept *kept)
+static void hints_drop(struct hints *hints, struct kept *kept)
 {
     must(map_find(&hints->askers, text_of(kept->uid)) == kept);
-    become(hints, kept, KEPT_IDLE);
+    hints_become(hints, kept, KEPT_IDLE);
     (void)map_take(&hints->askers, text_of(kept->uid));
     kept_free(hints, kept);
 }
@@ -225,14 +225,14 @@ void hints_free(struct hints *hints)
 
 /* Somebody waits of whom the table does not know: until kube-scheduler has asked about it again,
    any room that comes free may be what it waits for. */
-static void overflow(struct hints *hints, int64_t now_ms)
+static void hints_note_overflow(struct hints *hints, int64_t now_ms)
 {
     must(now_ms >= 0);
     hints->overflowed = true;
     hints->overflow_ms = now_ms;
 }
 
-static bool make_room(struct hints *hints, size_t bytes, int64_t now_ms)
+static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
 {
     struct kept *oldest;
 
@@ -241,9 +241,9 @@ static bool make_room(struct hints *hints, size_t bytes, int64_t now_ms)
         if (oldest == NULL)
             return false; /* all were refused: nobody makes room */
         if (oldest->state != KEPT_IDLE)
-            overflow(hints, now_ms);
+            hints_note_overflow(hints, now_ms);
         hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
-        drop(hints, oldest);
+        hints_drop(hints, oldest);
     }
     must(hints->askers.count < WAITING_MAX);
     return true;
@@ -258,13 +258,13 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
     struct kept *kept = map_find(&hints->askers, uid);
-    if (kept == NULL && !make_room(hints, bytes_of(asker), asker->now_ms)) {
-        overflow(hints, asker->now_ms);
+    if (kept == NULL && !hints_make_room(hints, hints_bytes_of(asker), asker->now_ms)) {
+        hints_note_overflow(hints, asker->now_ms);
         return NULL;
     }
     if (kept == NULL) {
         kept = kept_new(asker);
-        enter(hints, kept);
+        hints_enter(hints, kept);
     }
     return kept;
 }
@@ -291,7 +291,7 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
 
     struct wish *wish = asker->request != NULL ? hold_wish(hints, asker->request) : NULL;
 
-    become(hints, kept, KEPT_IDLE);
+    hints_become(hints, kept, KEPT_IDLE);
     stand_down(hints, kept);
     if (kept->wish != NULL)
         wishes_let_go(&hints->wishes, kept->wish);
@@ -319,13 +319,13 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
 {
     if (shortlist == 0)
         return 0;
-    lock(hints);
+    hints_lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
     /* Of whom may not be remembered it will not be known that the list was too short. */
     const uint64_t growth = kept != NULL                        ? next_growth(kept)
                             : hints->askers.count < WAITING_MAX ? 1
                                                                 : 0;
-    unlock(hints);
+    hints_unlock(hints);
     const uint64_t longer = shortlist * growth;
     must(growth == 0 || longer >= shortlist);
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
@@ -336,10 +336,10 @@ uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
 {
     must(uid.at != NULL || uid.len == 0);
 
-    lock(hints);
+    hints_lock(hints);
     const struct kept *asker = map_find(&hints->askers, uid);
     const uint32_t count = tentatives_copy(&hints->tentatives, asker, now_ms, tentative);
-    unlock(hints);
+    hints_unlock(hints);
     return count;
 }
 
@@ -349,7 +349,8 @@ struct place {
     uint32_t milli[GPUS_PER_NODE_MAX];
 };
 
-static void place_of(const struct candidate *best, const struct request *request, struct place *out)
+static void hints_place_of(const struct candidate *best, const struct request *request,
+                           struct place *out)
 {
     *out = (struct place){.node = best != NULL ? best->node : NULL};
     if (best == NULL)
@@ -414,8 +415,8 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
 
     struct place place;
 
-    place_of(offered->best, asker->request, &place);
-    lock(hints);
+    hints_place_of(offered->best, asker->request, &place);
+    hints_lock(hints);
     struct kept *kept = kept_of(hints, asker);
     if (kept != NULL) {
         const uint32_t growth = next_growth(kept);
@@ -423,10 +424,10 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
         note_list(kept, growth, offered);
         kept->at_ms = asker->now_ms;
         note_place(hints, kept, &place);
-        stand(hints, kept);
-        become(hints, kept, KEPT_OFFERED);
+        hints_stand(hints, kept);
+        hints_become(hints, kept, KEPT_OFFERED);
     }
-    unlock(hints);
+    hints_unlock(hints);
 }
 
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
@@ -435,7 +436,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     struct kept *kept;
 
     *out_node = NULL;
-    lock(hints);
+    hints_lock(hints);
     bool wake = hints->late_went;
     hints->late_went = false;
     for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= SHORTLIST_LATE_MS;
@@ -443,14 +444,14 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
         must(kept->stands);
         if (kept->state != KEPT_OFFERED)
             continue;
-        become(hints, kept, KEPT_LATE);
+        hints_become(hints, kept, KEPT_LATE);
         if (!kept->due && kept->capacity_generation == capacity_generation)
             continue;
         wake = true;
         *out_node = kept->node != NULL ? kept->node : *out_node;
     }
     hints->fresh = kept;
-    unlock(hints);
+    hints_unlock(hints);
     return wake;
 }
 
@@ -474,34 +475,34 @@ void hints_refused(struct hints *hints, const struct asker *asker, enum reason r
 {
     must(text != NULL);
 
-    lock(hints);
+    hints_lock(hints);
     struct kept *kept = kept_of(hints, asker);
     if (kept != NULL) {
         note_ask(hints, kept, asker);
         note_refusal(kept, reason, text);
-        become(hints, kept, KEPT_REFUSED);
+        hints_become(hints, kept, KEPT_REFUSED);
     }
-    unlock(hints);
+    hints_unlock(hints);
 }
 
 void hints_binding(struct hints *hints, struct text uid)
 {
-    lock(hints);
+    hints_lock(hints);
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL && kept->state != KEPT_REFUSED)
-        become(hints, kept, KEPT_IDLE);
-    unlock(hints);
+        hints_become(hints, kept, KEPT_IDLE);
+    hints_unlock(hints);
 }
 
 void hints_fits(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    lock(hints);
+    hints_lock(hints);
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL)
-        become(hints, kept, KEPT_IDLE);
-    unlock(hints);
+        hints_become(hints, kept, KEPT_IDLE);
+    hints_unlock(hints);
 }
 
 static void remember_resolved(struct resolved *resolved, struct text uid)
@@ -522,25 +523,25 @@ void hints_resolved(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    lock(hints);
+    hints_lock(hints);
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL)
-        drop(hints, kept);
+        hints_drop(hints, kept);
     remember_resolved(&hints->resolved, uid);
-    unlock(hints);
+    hints_unlock(hints);
 }
 
 /* --- who is to be woken --- */
 
 size_t hints_waiting(struct hints *hints)
 {
-    lock(hints);
+    hints_lock(hints);
     const size_t count = hints->waiting;
-    unlock(hints);
+    hints_unlock(hints);
     return count;
 }
 
-static bool overflows(const struct hints *hints, int64_t now_ms)
+static bool hints_overflows(const struct hints *hints, int64_t now_ms)
 {
     return hints->wishless > 0 ||
            (hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS);
@@ -548,9 +549,9 @@ static bool overflows(const struct hints *hints, int64_t now_ms)
 
 bool hints_overflow(struct hints *hints, int64_t now_ms)
 {
-    lock(hints);
-    const bool does = overflows(hints, now_ms);
-    unlock(hints);
+    hints_lock(hints);
+    const bool does = hints_overflows(hints, now_ms);
+    hints_unlock(hints);
     return does;
 }
 
@@ -580,24 +581,24 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
 
     if (nodes == 0)
         return false;
-    lock(hints);
-    const bool doubt = overflows(hints, now_ms);
+    hints_lock(hints);
+    const bool doubt = hints_overflows(hints, now_ms);
     const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
-    unlock(hints);
+    hints_unlock(hints);
     bool fits = doubt || count > WISHES_TRIED_MAX;
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
         fits = fits_any(wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
-    lock(hints);
+    hints_lock(hints);
     for (size_t i = 0; i < count; i++)
         wishes_let_go(&hints->wishes, wish[i]);
-    unlock(hints);
+    hints_unlock(hints);
     return fits;
 }
 
 /* --- entries follow the life of their pods --- */
 
-static bool lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
+static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
 {
     switch (look(user, text_of(kept->uid))) {
     case HINTS_POD_UNBOUND:
@@ -616,34 +617,34 @@ static void look_after(struct hints *hints, size_t first, int64_t before_ms, voi
 {
     must(look != NULL && first % SLICE_MAX == 0);
     for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++)
-        if (hints->slot[i] != NULL && !lives(hints->slot[i], before_ms, user, look))
-            drop(hints, hints->slot[i]);
+        if (hints->slot[i] != NULL && !hints_lives(hints->slot[i], before_ms, user, look))
+            hints_drop(hints, hints->slot[i]);
 }
 
 void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
 {
     must(look != NULL);
-    lock(hints);
+    hints_lock(hints);
     look_after(hints, hints->tended, now_ms - UNHEARD_MAX_MS, user, look);
     hints->tended += SLICE_MAX;
     if (hints->tended >= hints->slots)
         hints->tended = 0;
-    unlock(hints);
+    hints_unlock(hints);
 }
 
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
 {
     must(look != NULL);
     for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
-        lock(hints);
+        hints_lock(hints);
         look_after(hints, first, asked_ms, user, look);
-        unlock(hints);
+        hints_unlock(hints);
     }
 }
 
 /* --- for people --- */
 
-static void show(const struct kept *kept, struct arena *arena, struct waiting *out)
+static void hints_show(const struct kept *kept, struct arena *arena, struct waiting *out)
 {
     const bool refused = kept->state == KEPT_REFUSED;
 
@@ -667,7 +668,7 @@ static void show(const struct kept *kept, struct arena *arena, struct waiting *o
 }
 
 /* "namespace/name/uid" */
-static char *key_of(const struct kept *kept, struct arena *arena)
+static char *hints_key_of(const struct kept *kept, struct arena *arena)
 {
     const char *const part[] = {kept->namespace, kept->name, kept->uid};
     size_t bytes = 0;
@@ -691,15 +692,15 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
     out->count = 0;
     if (*place >= WAITING_MAX)
         return false;
-    lock(hints);
+    hints_lock(hints);
     for (size_t i = *place; i < *place + SLICE_MAX && i < hints->slots; i++) {
         const struct kept *kept = hints->slot[i];
-        if (kept == NULL || !waits(kept))
+        if (kept == NULL || !hints_waits(kept))
             continue;
-        out->key[out->count] = key_of(kept, arena);
+        out->key[out->count] = hints_key_of(kept, arena);
         out->uid[out->count++] = arena_copy(arena, text_of(kept->uid));
     }
-    unlock(hints);
+    hints_unlock(hints);
     *place += SLICE_MAX;
     return true;
 }
@@ -708,16 +709,16 @@ bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struc
 {
     must(out != NULL);
 
-    lock(hints);
+    hints_lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
-    const bool found = kept != NULL && waits(kept);
+    const bool found = kept != NULL && hints_waits(kept);
     if (found) {
-        show(kept, arena, out);
+        hints_show(kept, arena, out);
         if (kept->wish != NULL)
             out->held = wishes_hold(&hints->wishes, kept->wish->request);
         out->request = out->held != NULL ? out->held->request : NULL;
     }
-    unlock(hints);
+    hints_unlock(hints);
     return found;
 }
 
@@ -726,9 +727,9 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
     must(waiting->uid != NULL);
     if (waiting->held == NULL)
         return;
-    lock(hints);
+    hints_lock(hints);
     wishes_let_go(&hints->wishes, waiting->held);
-    unlock(hints);
+    hints_unlock(hints);
     waiting->held = NULL;
     waiting->request = NULL;
 }
@@ -737,9 +738,9 @@ bool hints_has_asked(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    lock(hints);
+    hints_lock(hints);
     const bool found = map_find(&hints->askers, uid) != NULL;
-    unlock(hints);
+    hints_unlock(hints);
     return found;
 }
 
@@ -747,20 +748,20 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 {
     must(out != NULL);
 
-    lock(hints);
+    hints_lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && kept->state != KEPT_IDLE;
     if (found)
-        show(kept, arena, out);
-    unlock(hints);
+        hints_show(kept, arena, out);
+    hints_unlock(hints);
     return found;
 }
 
 struct hints_bytes hints_bytes(struct hints *hints)
 {
-    lock(hints);
+    hints_lock(hints);
     struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
-    unlock(hints);
+    hints_unlock(hints);
     bytes.refusals = answers_bytes(&hints->answers);
     must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);
     return bytes;

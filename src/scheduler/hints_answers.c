@@ -11,7 +11,7 @@ void answers_init(struct answers *answers)
     must(pthread_mutex_init(&answers->lock, NULL) == 0);
 }
 
-static void forget(struct answers *answers, struct answer *answer)
+static void answers_forget(struct answers *answers, struct answer *answer)
 {
     must(answers->bytes >= answer->len);
     answers->bytes -= answer->len;
@@ -23,7 +23,7 @@ static void forget(struct answers *answers, struct answer *answer)
 void answers_done(struct answers *answers)
 {
     for (size_t i = 0; i < ANSWERS_MAX; i++)
-        forget(answers, &answers->answer[i]);
+        answers_forget(answers, &answers->answer[i]);
     must(answers->bytes == 0);
     must(pthread_mutex_destroy(&answers->lock) == 0);
 }
@@ -71,9 +71,9 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
     must(pthread_mutex_lock(&answers->lock) == 0);
     /* The oldest goes; an answer about an older room goes first by being overtaken. */
     struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
-    forget(answers, answer);
+    answers_forget(answers, answer);
     for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)
-        forget(answers, &answers->answer[i % ANSWERS_MAX]);
+        answers_forget(answers, &answers->answer[i % ANSWERS_MAX]);
     *answer = (struct answer){.request = request_clone(key->request),
                               .hash = hash,
                               .names = key->names,

@@ -2,7 +2,7 @@
 
 #include "scheduler/hints_internal.h"
 
-static struct tentative_kept *at(struct tentatives *tentatives, uint64_t number)
+static struct tentative_kept *tentative_at(struct tentatives *tentatives, uint64_t number)
 {
     must(number < tentatives->next);
     return &tentatives->kept[number % TENTATIVES_KEPT];
@@ -13,7 +13,7 @@ void tentatives_add(struct tentatives *tentatives, const struct kept *of, int64_
 {
     must(of != NULL && tentative.node != NULL);
     tentatives->next++;
-    *at(tentatives, tentatives->next - 1) = (struct tentative_kept){of, at_ms, tentative};
+    *tentative_at(tentatives, tentatives->next - 1) = (struct tentative_kept){of, at_ms, tentative};
 }
 
 void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t count)
@@ -21,7 +21,7 @@ void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t cou
     must(first + count <= tentatives->next);
     for (uint64_t i = first; i < first + count; i++)
         if (tentatives->next - i <= TENTATIVES_KEPT)
-            at(tentatives, i)->of = NULL;
+            tentative_at(tentatives, i)->of = NULL;
 }
 
 uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept *but,

@@ -46,7 +46,7 @@ struct question {
 };
 
 /* Is there something that a node may have no place for? */
-static bool judged(const struct question *question)
+static bool webhooks_judged(const struct question *question)
 {
     must(question->verdict != REQUEST_OK || question->request.wants > 0);
     return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
@@ -116,7 +116,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 
 /* --- answering --- */
 
-static void count(const struct http_call *call, const char *verb, const char *outcome)
+static void webhooks_count(const struct http_call *call, const char *verb, const char *outcome)
 {
     must(verb[0] != '\0' && outcome[0] != '\0');
 
@@ -165,7 +165,7 @@ static void answer_bind(void *to, const char *error)
     struct strbuf body;
 
     must(call != NULL);
-    count(call, "bind", error == NULL ? "ok" : "error");
+    webhooks_count(call, "bind", error == NULL ? "ok" : "error");
     if (error != NULL)
         log_write(LOG_INFO, "bind refused", log_i64("request", http_id(call)),
                   log_str("why", error));
@@ -183,7 +183,7 @@ static void filter_error(struct http_call *call, const char *error)
     const struct extender_filter_result result = {.error = error};
     struct strbuf body;
 
-    count(call, "filter", "error");
+    webhooks_count(call, "filter", "error");
     log_write(LOG_WARN, "filter answered with an error", log_i64("request", http_id(call)),
               log_str("error", error));
     strbuf_init(&body);
@@ -201,7 +201,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
     const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
     struct strbuf body;
 
-    count(question->call, "filter", "ok");
+    webhooks_count(question->call, "filter", "ok");
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     answer_json(question->call, &body);
@@ -211,7 +211,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
 /* Every name passes: nothing is asked of us. */
 static void pass_all(struct question *question)
 {
-    must(!judged(question));
+    must(!webhooks_judged(question));
 
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
@@ -246,14 +246,14 @@ static struct asker asker_of(const struct question *question)
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
-        .request = judged(question) ? &question->request : NULL,
+        .request = webhooks_judged(question) ? &question->request : NULL,
         .now_ms = clock->now_ms(clock->ctx),
         .wall_ms = clock->wall_ms(clock->ctx),
         .again = question->again,
     };
 }
 
-static void remember(struct question *question, enum reason reason, const char *text)
+static void webhooks_remember(struct question *question, enum reason reason, const char *text)
 {
     must(reason != REASON_NONE);
     must(text != NULL);
@@ -278,7 +278,7 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     struct refusal refusal;
 
     request_refuse(&question->request, reason, &refusal);
-    remember(question, reason, refusal.text);
+    webhooks_remember(question, reason, refusal.text);
     app_between(question->app, BETWEEN_RECORD_AND_READING);
     const bool stands = question->last || view_capacity_generation(question->app->view) ==
                                               snapshot->capacity_generation;
@@ -295,7 +295,7 @@ static void send_refusals(struct question *question, const struct refusals *refu
                                                   .refusal = refusals->refusal};
     struct strbuf body;
 
-    count(question->call, "filter", "refused");
+    webhooks_count(question->call, "filter", "refused");
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     if (key != NULL)
@@ -333,7 +333,7 @@ static uint64_t digest_names(const struct extender_args *args)
 }
 
 /* The reason that comes nearest to fitting: it is the pod's. */
-static enum reason nearest(const struct filter_answer *answer, uint32_t names)
+static enum reason webhooks_nearest(const struct filter_answer *answer, uint32_t names)
 {
     must(answer->verdict == FILTER_NONE || names == 0);
 
@@ -345,12 +345,12 @@ static enum reason nearest(const struct filter_answer *answer, uint32_t names)
     return last;
 }
 
-static void refuse(struct question *question, const struct filter_question *asked,
-                   const struct filter_answer *answer)
+static void webhooks_refuse(struct question *question, const struct filter_question *asked,
+                            const struct filter_answer *answer)
 {
     must(answer->verdict == FILTER_NONE);
 
-    const enum reason reason = nearest(answer, asked->names);
+    const enum reason reason = webhooks_nearest(answer, asked->names);
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
                                     .capacity_generation = asked->snapshot->capacity_generation};
@@ -448,7 +448,7 @@ enum ending {
 /* The bytes that refused the same question while there was as much room. */
 static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
 {
-    must(judged(question));
+    must(webhooks_judged(question));
 
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
@@ -461,7 +461,7 @@ static enum ending answer_again(struct question *question, const struct snapshot
     if (hints_answer_find(question->app->hints, &key, &body, &reason))
         ending = refusal_stands(question, snapshot, reason) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
     if (ending == ENDING_ANSWERED) {
-        count(question->call, "filter", "refused");
+        webhooks_count(question->call, "filter", "refused");
         answer_json(question->call, &body);
     }
     strbuf_done(&body);
@@ -473,15 +473,15 @@ static uint32_t shortlist_of(const struct question *question)
 {
     struct app *app = question->app;
 
-    must(judged(question));
+    must(webhooks_judged(question));
     if (question->verdict == REQUEST_WHOLE)
         return 0;
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
-static enum ending judge(struct question *question, const struct snapshot *snapshot)
+static enum ending webhooks_judge(struct question *question, const struct snapshot *snapshot)
 {
-    must(judged(question));
+    must(webhooks_judged(question));
 
     struct app *app = question->app;
     const struct text uid = text_of(question->args.pod.uid);
@@ -516,8 +516,8 @@ static enum ending judge(struct question *question, const struct snapshot *snaps
         filter_error(question->call, refusal.text);
         break;
     case FILTER_NONE:
-        if (refusal_stands(question, snapshot, nearest(&answer, asked.names)))
-            refuse(question, &asked, &answer);
+        if (refusal_stands(question, snapshot, webhooks_nearest(&answer, asked.names)))
+            webhooks_refuse(question, &asked, &answer);
         else
             ending = ENDING_OVERTAKEN;
         break;
@@ -537,12 +537,12 @@ static enum ending filter_once(struct question *question, const struct snapshot 
     if (!question->args.full_nodes &&
         snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
         ending = answer_again(question, snapshot);
-    return ending != ENDING_NONE ? ending : judge(question, snapshot);
+    return ending != ENDING_NONE ? ending : webhooks_judge(question, snapshot);
 }
 
 static void filter_judged(struct question *question)
 {
-    must(judged(question));
+    must(webhooks_judged(question));
 
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
@@ -555,7 +555,7 @@ static void filter_judged(struct question *question)
     }
 }
 
-static void filter(struct question *question)
+static void webhooks_filter(struct question *question)
 {
     must(question->args.names == 0 || question->args.name != NULL);
 
@@ -565,7 +565,7 @@ static void filter(struct question *question)
         filter_judged(question);
         return;
     case REQUEST_REFUSED:
-        remember(question, question->refusal.why, question->refusal.text);
+        webhooks_remember(question, question->refusal.why, question->refusal.text);
         refuse_all(question, question->refusal.text);
         return;
     case REQUEST_NOT_OURS:
@@ -578,7 +578,7 @@ static void filter(struct question *question)
 
 /* --- prioritize --- */
 
-static void prioritize(struct question *question)
+static void webhooks_prioritize(struct question *question)
 {
     must(question->scratch != NULL);
 
@@ -602,7 +602,7 @@ static void prioritize(struct question *question)
         };
         filter_score(&asked, &question->scratch->arena, score);
     }
-    count(question->call, "prioritize", "ok");
+    webhooks_count(question->call, "prioritize", "ok");
     strbuf_init(&body);
     extender_priorities_encode(&body, &question->args, score);
     answer_json(question->call, &body);
@@ -638,7 +638,7 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
     if (extender_args_decode(http_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
                              &question.args, &err) < 0) {
         if (scoring) {
-            count(call, "prioritize", "error");
+            webhooks_count(call, "prioritize", "error");
             answer_problem(call, 400, "the body cannot be read", err.text);
         } else {
             filter_error(call, err.text);
@@ -646,9 +646,9 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
     } else {
         judge_request(&question);
         if (scoring)
-            prioritize(&question);
+            webhooks_prioritize(&question);
         else
-            filter(&question);
+            webhooks_filter(&question);
     }
     give_scratch(webhooks, question.scratch);
 }
@@ -708,7 +708,7 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     for (uint32_t i = 0; i < args->nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
-        if (judged(question))
+        if (webhooks_judged(question))
             keep[i] = node != NULL && preempt_ask(node, &question->request, held, victims->uid,
                                                   victims->uids) == REASON_NONE;
         else
@@ -726,7 +726,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
     const char *why;
 
     if (!app_ready(webhooks->app, &why)) {
-        count(call, "preempt", "error");
+        webhooks_count(call, "preempt", "error");
         answer_problem(call, 503, "milligpu is not ready", why);
         return;
     }
@@ -734,7 +734,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
     struct arena *arena = &question.scratch->arena;
     if (extender_preempt_decode(http_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
         0) {
-        count(call, "preempt", "error");
+        webhooks_count(call, "preempt", "error");
         answer_problem(call, 400, "the body cannot be read", err.text);
     } else {
         struct strbuf body;
@@ -742,7 +742,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
         question.args.pod = args.pod;
         judge_request(&question);
         preempt_ask_all(&question, &args, keep);
-        count(call, "preempt", "ok");
+        webhooks_count(call, "preempt", "ok");
         strbuf_init(&body);
         extender_preempt_encode(&body, &args, keep);
         answer_json(call, &body);

@@ -252,14 +252,14 @@ struct rule {
     struct err *err;
 };
 
-static bool is_set(const char *text)
+static bool settings_is_set(const char *text)
 {
     must(text != NULL);
     return text[0] != '\0';
 }
 
 /* "admin_listen (config.yaml:3): what" */
-static int broken(const struct rule *rule, enum setting_id id, const char *what)
+static int settings_broken(const struct rule *rule, enum setting_id id, const char *what)
 {
     const struct setting_slot *slot = &rule->set->slot[id];
 
@@ -273,12 +273,12 @@ static int check_tls(const struct rule *rule)
     const struct settings *is = rule->values;
 
     must(is != NULL);
-    if (is_set(is->webhook_cert) && !is_set(is->webhook_key))
-        return broken(rule, SETTING_webhook_cert, "needs webhook_key, too");
-    if (is_set(is->webhook_key) && !is_set(is->webhook_cert))
-        return broken(rule, SETTING_webhook_key, "needs webhook_cert, too");
-    if (is_set(is->webhook_client_ca) && !is_set(is->webhook_cert))
-        return broken(
+    if (settings_is_set(is->webhook_cert) && !settings_is_set(is->webhook_key))
+        return settings_broken(rule, SETTING_webhook_cert, "needs webhook_key, too");
+    if (settings_is_set(is->webhook_key) && !settings_is_set(is->webhook_cert))
+        return settings_broken(rule, SETTING_webhook_key, "needs webhook_cert, too");
+    if (settings_is_set(is->webhook_client_ca) && !settings_is_set(is->webhook_cert))
+        return settings_broken(
             rule, SETTING_webhook_client_ca,
             "needs webhook_cert and webhook_key, too: without TLS no certificate is asked");
     return 0;
@@ -289,20 +289,21 @@ static int check_listeners(const struct rule *rule)
     const struct settings *is = rule->values;
 
     must(is != NULL);
-    if (!is_set(is->webhook_listen))
-        return broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
-    if (!is_set(is->admin_listen))
-        return broken(rule, SETTING_admin_listen, "cannot be off: write 127.0.0.1:8911");
+    if (!settings_is_set(is->webhook_listen))
+        return settings_broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
+    if (!settings_is_set(is->admin_listen))
+        return settings_broken(rule, SETTING_admin_listen, "cannot be off: write 127.0.0.1:8911");
     if (!http_address_is_loopback(is->admin_listen))
-        return broken(rule, SETTING_admin_listen,
-                      "must be loopback, like 127.0.0.1:8911, for it asks nobody who he is; "
-                      "probe_listen is for others");
-    if (http_address_is_loopback(is->webhook_listen) || is_set(is->webhook_client_ca) ||
+        return settings_broken(
+            rule, SETTING_admin_listen,
+            "must be loopback, like 127.0.0.1:8911, for it asks nobody who he is; "
+            "probe_listen is for others");
+    if (http_address_is_loopback(is->webhook_listen) || settings_is_set(is->webhook_client_ca) ||
         is->insecure_webhooks)
         return 0;
-    return broken(rule, SETTING_webhook_listen,
-                  "is not loopback, and who reaches it can bind pods with our rights: set "
-                  "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
+    return settings_broken(rule, SETTING_webhook_listen,
+                           "is not loopback, and who reaches it can bind pods with our rights: set "
+                           "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
 /* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as it stands in Host, but for the port. */
@@ -327,11 +328,11 @@ static int check_hosts(const struct rule *rule, enum setting_id id, const char *
     struct text name;
 
     must(hosts != NULL);
-    while (is_set(hosts) && text_cut(&rest, ',', &name))
+    while (settings_is_set(hosts) && text_cut(&rest, ',', &name))
         if (!is_host(text_trim(name)))
-            return broken(rule, id,
-                          "must be names or addresses without ports, between commas, like "
-                          "milligpu.local,10.0.0.7,[fd00::7]");
+            return settings_broken(rule, id,
+                                   "must be names or addresses without ports, between commas, like "
+                                   "milligpu.local,10.0.0.7,[fd00::7]");
     return 0;
 }
 
@@ -343,13 +344,15 @@ static int check_client_names(const struct rule *rule)
     struct text name;
 
     must(names != NULL);
-    if (is_set(names) && !is_set(rule->values->webhook_client_ca))
-        return broken(rule, SETTING_webhook_client_names,
-                      "needs webhook_client_ca, too: without it no certificate is asked for");
-    while (is_set(names) && text_cut(&rest, ',', &name))
+    if (settings_is_set(names) && !settings_is_set(rule->values->webhook_client_ca))
+        return settings_broken(
+            rule, SETTING_webhook_client_names,
+            "needs webhook_client_ca, too: without it no certificate is asked for");
+    while (settings_is_set(names) && text_cut(&rest, ',', &name))
         if (text_trim(name).len == 0)
-            return broken(rule, SETTING_webhook_client_names,
-                          "must be names between commas, like kube-scheduler,second-scheduler");
+            return settings_broken(
+                rule, SETTING_webhook_client_names,
+                "must be names between commas, like kube-scheduler,second-scheduler");
     return 0;
 }
 
@@ -358,13 +361,15 @@ static int check_cluster(const struct rule *rule)
     const struct settings *is = rule->values;
 
     must(is != NULL);
-    if (!is_set(is->standalone))
+    if (!settings_is_set(is->standalone))
         return 0;
-    if (is_set(is->kubeconfig))
-        return broken(rule, SETTING_standalone,
-                      "runs on a cluster file and excludes kubeconfig: leave one of them out");
-    if (is_set(is->context))
-        return broken(rule, SETTING_context, "is of a kubeconfig, which standalone excludes");
+    if (settings_is_set(is->kubeconfig))
+        return settings_broken(
+            rule, SETTING_standalone,
+            "runs on a cluster file and excludes kubeconfig: leave one of them out");
+    if (settings_is_set(is->context))
+        return settings_broken(rule, SETTING_context,
+                               "is of a kubeconfig, which standalone excludes");
     return 0;
 }
 
@@ -385,26 +390,29 @@ static bool is_resource(const char *name)
     return true;
 }
 
-static int check_names(const struct rule *rule)
+static int settings_check_names(const struct rule *rule)
 {
     const struct settings *is = rule->values;
     const size_t length = strlen(is->base_path);
 
     must(is->resource != NULL && is->whole_resource != NULL);
     if (is->base_path[0] != '/' || length < 2 || is->base_path[length - 1] == '/')
-        return broken(rule, SETTING_base_path,
-                      "must begin with '/' and not end with one, like /scheduler");
+        return settings_broken(rule, SETTING_base_path,
+                               "must begin with '/' and not end with one, like /scheduler");
     if (strpbrk(is->base_path, "?#% ") != NULL)
-        return broken(rule, SETTING_base_path,
-                      "must be a plain path without '?', '#', '%' and blanks, like /scheduler");
+        return settings_broken(
+            rule, SETTING_base_path,
+            "must be a plain path without '?', '#', '%' and blanks, like /scheduler");
     if (!is_resource(is->resource))
-        return broken(rule, SETTING_resource, "must be a resource name like nvidia.com/vgpu");
+        return settings_broken(rule, SETTING_resource,
+                               "must be a resource name like nvidia.com/vgpu");
     if (!is_resource(is->whole_resource))
-        return broken(rule, SETTING_whole_resource, "must be a resource name like nvidia.com/gpu");
+        return settings_broken(rule, SETTING_whole_resource,
+                               "must be a resource name like nvidia.com/gpu");
     if (strcmp(is->resource, is->whole_resource) == 0)
-        return broken(rule, SETTING_whole_resource, "must be another than resource");
-    if (!is_set(is->ledger))
-        return broken(rule, SETTING_ledger, "must name a file");
+        return settings_broken(rule, SETTING_whole_resource, "must be another than resource");
+    if (!settings_is_set(is->ledger))
+        return settings_broken(rule, SETTING_ledger, "must name a file");
     return 0;
 }
 
@@ -425,13 +433,13 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
     if (rc == 0)
         rc = check_client_names(&rule);
     if (rc == 0)
-        rc = check_names(&rule);
+        rc = settings_check_names(&rule);
     return rc;
 }
 
 /* --- load --- */
 
-static int load(struct flags *flags, char *const *envp, struct settings_set *set)
+static int settings_load_all(struct flags *flags, char *const *envp, struct settings_set *set)
 {
     /* Which file comes last in rank but must be known first: a set of its own finds out. */
     CLEANUP(settings_freep) struct settings_set *named = settings_defaults();
@@ -442,7 +450,7 @@ static int load(struct flags *flags, char *const *envp, struct settings_set *set
         rc = read_flags(flags, named, true);
     if (rc < 0 || flags->action == SETTINGS_HELP || flags->action == SETTINGS_VERSION)
         return rc;
-    if (is_set(named->values.config))
+    if (settings_is_set(named->values.config))
         rc = settings_read_file(set, named->values.config, flags->err);
     if (rc == 0)
         rc = read_variable(set, SETTING_config, envp, flags->err);
@@ -462,7 +470,7 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
     struct flags flags = {.argc = argc, .argv = argv, .err = err};
 
     must(out != NULL && out_action != NULL);
-    const int rc = load(&flags, envp, set);
+    const int rc = settings_load_all(&flags, envp, set);
     if (rc < 0)
         return rc;
     *out = STEAL(set);

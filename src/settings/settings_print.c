@@ -3,7 +3,7 @@
 
 #include "settings/settings_internal.h"
 
-static bool is_bare(const struct setting_info *info)
+static bool print_is_bare(const struct setting_info *info)
 {
     must(info != NULL);
     return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
@@ -13,7 +13,7 @@ static bool is_bare(const struct setting_info *info)
 static void add_value(struct strbuf *out, enum setting_id id, const char *text)
 {
     must(text != NULL);
-    if (is_bare(setting_info(id)))
+    if (print_is_bare(setting_info(id)))
         strbuf_str(out, text);
     else
         strbuf_json(out, text_of(text));

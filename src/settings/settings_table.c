@@ -92,20 +92,20 @@ enum setting_id setting_find(struct text name, char dash)
 
 enum { NEAR_BYTES = 64 };
 
-static unsigned least(unsigned a, unsigned b, unsigned c)
+static unsigned table_least(unsigned a, unsigned b, unsigned c)
 {
     const unsigned lower = a < b ? a : b;
     return lower < c ? lower : c;
 }
 
-static bool alike(char a, char b)
+static bool table_alike(char a, char b)
 {
     a = a == '-' ? '_' : (char)tolower((unsigned char)a);
     return a == b;
 }
 
 /* Letters to add, drop or change, the usual table, one row at a time. */
-static unsigned distance(struct text name, const char *known)
+static unsigned table_distance(struct text name, const char *known)
 {
     unsigned row[NEAR_BYTES + 1];
     const size_t len = strlen(known);
@@ -117,9 +117,9 @@ static unsigned distance(struct text name, const char *known)
         unsigned corner = row[0];
         row[0] = (unsigned)n + 1;
         for (size_t k = 0; k < len; k++) {
-            const unsigned changed = corner + (alike(name.at[n], known[k]) ? 0 : 1);
+            const unsigned changed = corner + (table_alike(name.at[n], known[k]) ? 0 : 1);
             corner = row[k + 1];
-            row[k + 1] = least(changed, row[k] + 1, corner + 1);
+            row[k + 1] = table_least(changed, row[k] + 1, corner + 1);
         }
     }
     return row[len];
@@ -134,7 +134,7 @@ const char *setting_nearest(struct text name)
     if (name.len > NEAR_BYTES)
         return NULL;
     for (int id = 0; id < SETTINGS; id++) {
-        const unsigned slips = distance(name, infos[id].name);
+        const unsigned slips = table_distance(name, infos[id].name);
         if (slips < best && slips <= strlen(infos[id].name) / 3) {
             best = slips;
             nearest = infos[id].name;
@@ -152,7 +152,7 @@ struct judged {
     struct err *err;
 };
 
-static int wrong(const struct judged *in, const char *right)
+static int table_wrong(const struct judged *in, const char *right)
 {
     must(in->place != NULL);
     char shown[80];
@@ -168,14 +168,14 @@ static int judge_text(const struct judged *in)
 
     strbuf_init(&json);
     if (strlen(in->text) > SETTING_BYTES_MAX)
-        return wrong(in, "is longer than 4096 bytes");
+        return table_wrong(in, "is longer than 4096 bytes");
     for (const char *at = in->text; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
-            return wrong(in, "holds a control character: write it on one line, without tabs");
+            return table_wrong(in, "holds a control character: write it on one line, without tabs");
     /* What is not UTF-8 could be neither logged nor printed as a file that loads. */
     strbuf_json(&json, text_of(in->text));
     if (strstr(json.data, "\xEF\xBF\xBD") != NULL)
-        return wrong(in, "is not UTF-8");
+        return table_wrong(in, "is not UTF-8");
     return 0;
 }
 
@@ -195,14 +195,14 @@ static int judge_number(const struct judged *in, uint32_t *out)
     }
     (void)snprintf(right, sizeof right, "is not a whole number from %u to %u (%s)", info->low,
                    info->high, info->unit);
-    return wrong(in, right);
+    return table_wrong(in, right);
 }
 
 static int judge_bool(const struct judged *in, bool *out)
 {
     must(setting_info(in->id)->type == SETTING_TYPE_BOOL);
     if (strcmp(in->text, "true") != 0 && strcmp(in->text, "false") != 0)
-        return wrong(in, "is not true or false");
+        return table_wrong(in, "is not true or false");
     *out = in->text[0] == 't';
     return 0;
 }
@@ -218,7 +218,7 @@ static int judge_choice(const struct judged *in)
         if (text_is(word, in->text))
             return 0;
     (void)snprintf(right, sizeof right, "is not one of: %s", setting_info(in->id)->unit);
-    return wrong(in, right);
+    return table_wrong(in, right);
 }
 
 static int judge_address(const struct judged *in)
@@ -230,7 +230,7 @@ static int judge_address(const struct judged *in)
 }
 
 /* The value where struct settings has it; text is the slot's. */
-static int judge(const struct judged *in, struct settings *values)
+static int table_judge(const struct judged *in, struct settings *values)
 {
     const struct setting_info *info = setting_info(in->id);
     void *value = (char *)values + info->offset;
@@ -258,7 +258,7 @@ int setting_put(struct settings_set *set, enum setting_id id, enum setting_sourc
     const struct judged in = {id, copy, place, err};
 
     must(slot->text == NULL || source >= slot->source);
-    const int rc = judge(&in, &set->values);
+    const int rc = table_judge(&in, &set->values);
     if (rc < 0)
         return rc;
     xfree(slot->text);

@@ -18,13 +18,13 @@ struct reading {
     struct err *err;
 };
 
-static size_t line_of(const yaml_event_t *event)
+static size_t yaml_line_of(const yaml_event_t *event)
 {
     must(event->start_mark.line < SIZE_MAX);
     return event->start_mark.line + 1;
 }
 
-static int next(struct reading *in, yaml_event_t *out)
+static int yaml_next(struct reading *in, yaml_event_t *out)
 {
     if (yaml_parser_parse(&in->parser, out) == 1)
         return 0;
@@ -61,7 +61,7 @@ static const char *not_a_value(const yaml_event_t *event)
     return NULL;
 }
 
-static int unknown(const struct reading *in, const yaml_event_t *key, struct text name)
+static int yaml_unknown(const struct reading *in, const yaml_event_t *key, struct text name)
 {
     const char *nearest = setting_nearest(name);
     char shown[80];
@@ -69,7 +69,7 @@ static int unknown(const struct reading *in, const yaml_event_t *key, struct tex
     must(key->type == YAML_SCALAR_EVENT);
     text_clip(name, shown, sizeof shown);
     return err_set(in->err, ERR_INVALID, "%s:%zu: no setting is called \"%s\"%s%s%s", in->file,
-                   line_of(key), shown, nearest != NULL ? "; did you mean " : "",
+                   yaml_line_of(key), shown, nearest != NULL ? "; did you mean " : "",
                    nearest != NULL ? nearest : "", nearest != NULL ? "?" : " (see --help)");
 }
 
@@ -77,19 +77,19 @@ static int judge_key(const struct reading *in, const yaml_event_t *key, enum set
 {
     if (key->type != YAML_SCALAR_EVENT)
         return err_set(in->err, ERR_INVALID, "%s:%zu: a key that is not a name", in->file,
-                       line_of(key));
+                       yaml_line_of(key));
     const struct text name = {(const char *)key->data.scalar.value, key->data.scalar.length};
     const enum setting_id id = setting_find(name, '_');
     if (id == SETTINGS)
-        return unknown(in, key, name);
+        return yaml_unknown(in, key, name);
     must(id < SETTINGS);
     if (id == SETTING_config)
         return err_set(in->err, ERR_INVALID,
                        "%s:%zu: config: a settings file cannot name another; leave the line out",
-                       in->file, line_of(key));
+                       in->file, yaml_line_of(key));
     if (in->line[id] != 0)
         return err_set(in->err, ERR_INVALID, "%s:%zu: %s is set a second time, first in line %zu",
-                       in->file, line_of(key), settings_name(id), in->line[id]);
+                       in->file, yaml_line_of(key), settings_name(id), in->line[id]);
     *out = id;
     return 0;
 }
@@ -101,9 +101,9 @@ static int take_value(struct reading *in, enum setting_id id, const yaml_event_t
 
     must(id < SETTINGS);
     if (fault != NULL)
-        return err_set(in->err, ERR_INVALID, "%s:%zu: %s: %s", in->file, line_of(value),
+        return err_set(in->err, ERR_INVALID, "%s:%zu: %s: %s", in->file, yaml_line_of(value),
                        settings_name(id), fault);
-    (void)snprintf(place, sizeof place, "%s:%zu", in->file, line_of(value));
+    (void)snprintf(place, sizeof place, "%s:%zu", in->file, yaml_line_of(value));
     return setting_put(in->set, id, SETTING_YAML, (const char *)value->data.scalar.value, place,
                        in->err);
 }
@@ -114,18 +114,18 @@ static int read_pair(struct reading *in, bool *out_more)
     yaml_event_t event;
     enum setting_id id = SETTINGS;
 
-    int rc = next(in, &event);
+    int rc = yaml_next(in, &event);
     if (rc < 0)
         return rc;
     *out_more = event.type != YAML_MAPPING_END_EVENT;
     rc = *out_more ? judge_key(in, &event, &id) : 0;
-    const size_t line = line_of(&event);
+    const size_t line = yaml_line_of(&event);
     yaml_event_delete(&event);
     if (rc < 0 || !*out_more)
         return rc;
     must(id < SETTINGS);
     in->line[id] = line;
-    rc = next(in, &event);
+    rc = yaml_next(in, &event);
     if (rc < 0)
         return rc;
     rc = take_value(in, id, &event);
@@ -170,11 +170,11 @@ static int read_stream(struct reading *in)
     must(in->file != NULL);
     while (type != YAML_STREAM_END_EVENT) {
         yaml_event_t event;
-        int rc = next(in, &event);
+        int rc = yaml_next(in, &event);
         if (rc < 0)
             return rc;
         type = event.type;
-        const size_t line = line_of(&event);
+        const size_t line = yaml_line_of(&event);
         yaml_event_delete(&event);
         rc = read_document(in, type, line, first);
         if (rc < 0)

@@ -41,7 +41,7 @@ void command_trace_free(struct command_trace *command_trace)
     xfree(command_trace);
 }
 
-static uint32_t asked(const struct request *request)
+static uint32_t command_trace_asked(const struct request *request)
 {
     uint32_t milli = 0;
 
@@ -63,7 +63,7 @@ void command_trace_add(struct command_trace *command_trace, const struct command
     entry->at_ms = command->at_ms;
     entry->kind = command->kind;
     entry->outcome = outcome;
-    entry->milli = asked(command->request);
+    entry->milli = command_trace_asked(command->request);
     text_clip(text_of(command->uid), entry->uid, sizeof entry->uid);
     text_clip(text_of(command->namespace), entry->namespace, sizeof entry->namespace);
     text_clip(text_of(command->name), entry->name, sizeof entry->name);
@@ -106,7 +106,8 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
 }
 
 /* The n-th that was ever added, or the oldest that is left; false: there is none behind it. */
-static bool copy_entry(struct command_trace *command_trace, uint64_t *number, struct entry *out)
+static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
+                                     struct entry *out)
 {
     must(pthread_mutex_lock(&command_trace->lock) == 0);
     if (command_trace->added > *number + RECENT_MAX)
@@ -125,7 +126,8 @@ void command_trace_write(struct command_trace *command_trace, struct strbuf *out
     size_t written = 0;
 
     must(command_trace != NULL && out != NULL);
-    for (uint64_t i = 0; written < RECENT_MAX && copy_entry(command_trace, &i, &entry);
+    for (uint64_t i = 0;
+         written < RECENT_MAX && command_trace_copy_entry(command_trace, &i, &entry);
          i++, written++)
         put_entry(out, &entry);
 }

@@ -36,8 +36,8 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
     return 0;
 }
 
-static int make_folder(const struct app *app, const char *ledger, char *out, size_t bytes,
-                       struct err *err)
+static int safe_mode_folder_make_folder(const struct app *app, const char *ledger, char *out,
+                                        size_t bytes, struct err *err)
 {
     char at[TIME_TEXT_BYTES];
     char stamp[TIME_TEXT_BYTES];
@@ -79,5 +79,5 @@ int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err 
         return failed;
     if (there >= DIAGNOSTICS_MAX)
         return err_set(err, ERR_FULL, "none: there are %u beside the ledger already", there);
-    return make_folder(app, ledger, out, bytes, err);
+    return safe_mode_folder_make_folder(app, ledger, out, bytes, err);
 }

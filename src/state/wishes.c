@@ -12,7 +12,7 @@ static struct wish **bucket_of(struct wishes *wishes, uint32_t hash)
 }
 
 /* Of a wish of this request; what the allocator adds to two blocks is in it. */
-static size_t bytes_of(const struct request *request)
+static size_t wishes_bytes_of(const struct request *request)
 {
     enum { BLOCK_BYTES = 16 };
     size_t bytes = sizeof(struct wish) + sizeof *request + 2 * (size_t)BLOCK_BYTES;
@@ -36,7 +36,7 @@ static uint32_t hash_of(const struct request *request)
     return hash;
 }
 
-static bool has_room(const struct wishes *wishes, size_t bytes)
+static bool wishes_has_room(const struct wishes *wishes, size_t bytes)
 {
     must(wishes->large_bytes <= wishes->bytes && wishes->bytes <= WISHES_BYTES_MAX);
     if (bytes > WISH_SMALL_BYTES && bytes > WISHES_BYTES_MAX / 2 - wishes->large_bytes)
@@ -44,7 +44,7 @@ static bool has_room(const struct wishes *wishes, size_t bytes)
     return bytes <= WISHES_BYTES_MAX - wishes->bytes;
 }
 
-static void weigh(struct wishes *wishes, const struct wish *wish, bool more)
+static void wishes_weigh(struct wishes *wishes, const struct wish *wish, bool more)
 {
     const size_t large = wish->bytes > WISH_SMALL_BYTES ? wish->bytes : 0;
 
@@ -69,9 +69,9 @@ static struct wish *wish_new(const struct request *request, uint32_t hash)
 {
     struct wish *wish = xcalloc(1, sizeof *wish);
 
-    must(bytes_of(request) <= WISHES_BYTES_MAX);
+    must(wishes_bytes_of(request) <= WISHES_BYTES_MAX);
     wish->request = request_clone(request);
-    wish->bytes = (uint32_t)bytes_of(request);
+    wish->bytes = (uint32_t)wishes_bytes_of(request);
     wish->hash = hash;
     return wish;
 }
@@ -84,13 +84,13 @@ struct wish *wishes_hold(struct wishes *wishes, const struct request *request)
 
     while (wish != NULL && !is_same(wish, hash, request))
         wish = wish->next;
-    if (wish == NULL && !has_room(wishes, bytes_of(request)))
+    if (wish == NULL && !wishes_has_room(wishes, wishes_bytes_of(request)))
         return NULL;
     if (wish == NULL) {
         wish = wish_new(request, hash);
         wish->next = *bucket;
         *bucket = wish;
-        weigh(wishes, wish, true);
+        wishes_weigh(wishes, wish, true);
     }
     must(wish->holders < UINT32_MAX);
     wish->holders++;
@@ -107,7 +107,7 @@ void wishes_let_go(struct wishes *wishes, struct wish *wish)
     while (*at != wish)
         at = &(*at)->next;
     *at = wish->next;
-    weigh(wishes, wish, false);
+    wishes_weigh(wishes, wish, false);
     xfree(wish->request);
     xfree(wish);
 }

@@ -112,7 +112,7 @@ static int drop_side_files(const char *part, struct err *err)
     return failed;
 }
 
-static int pour(int from, int to, const char *name, struct err *err)
+static int backup_pour(int from, int to, const char *name, struct err *err)
 {
     char bytes[1 << 16];
     ssize_t got;
@@ -137,7 +137,7 @@ int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
     const int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", to);
-    int failed = pour(*out_fd, fd, to, err);
+    int failed = backup_pour(*out_fd, fd, to, err);
     if (failed == 0 && fsync(fd) < 0)
         failed = err_set(err, ERR_IO, "%s: %m", to);
     (void)close(fd); /* synced, so a close has nothing to tell */

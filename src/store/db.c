@@ -8,7 +8,7 @@
 
 enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
 
-static enum err_code code_of(int rc)
+static enum err_code db_code_of(int rc)
 {
     must(rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE);
     switch (rc & 0xff) {
@@ -53,7 +53,7 @@ int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
     /* The connection's message is that of its last failure, which may not be this one. */
     const char *why =
         (sqlite3_errcode(db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-    return err_set(err, code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
+    return err_set(err, db_code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
 }
 
 static int db_config(sqlite3 *db, struct err *err)
@@ -289,7 +289,7 @@ struct bind bind_start(sqlite3_stmt *stmt)
     return (struct bind){.stmt = stmt};
 }
 
-static void bound(struct bind *bind, int rc)
+static void db_bound(struct bind *bind, int rc)
 {
     must(rc != SQLITE_RANGE && rc != SQLITE_MISUSE);
     if (bind->rc == SQLITE_OK)
@@ -298,12 +298,12 @@ static void bound(struct bind *bind, int rc)
 
 void bind_text(struct bind *bind, const char *text)
 {
-    bound(bind, sqlite3_bind_text(bind->stmt, ++bind->at, text, -1, SQLITE_STATIC));
+    db_bound(bind, sqlite3_bind_text(bind->stmt, ++bind->at, text, -1, SQLITE_STATIC));
 }
 
 void bind_number(struct bind *bind, int64_t number)
 {
-    bound(bind, sqlite3_bind_int64(bind->stmt, ++bind->at, number));
+    db_bound(bind, sqlite3_bind_int64(bind->stmt, ++bind->at, number));
 }
 
 int bind_run(const struct bind *bind, int *out_changed, struct err *err)
@@ -325,7 +325,7 @@ struct row row_start(sqlite3_stmt *stmt)
     return (struct row){.stmt = stmt};
 }
 
-static void blame(struct row *row)
+static void db_blame(struct row *row)
 {
     if (row->fault == NULL)
         row->fault = sqlite3_column_name(row->stmt, row->at);
@@ -342,9 +342,9 @@ const char *row_text_or_null(struct row *row)
         text = (const char *)sqlite3_column_text(row->stmt, row->at);
         /* Bytes behind a NUL would make two names of what we see as one. */
         if (text == NULL || strlen(text) != (size_t)sqlite3_column_bytes(row->stmt, row->at))
-            blame(row);
+            db_blame(row);
     } else if (type != SQLITE_NULL) {
-        blame(row);
+        db_blame(row);
     }
     row->at++;
     return text;
@@ -357,7 +357,7 @@ const char *row_text(struct row *row)
     if (text != NULL)
         return text;
     row->at--;
-    blame(row);
+    db_blame(row);
     row->at++;
     return "";
 }
@@ -370,7 +370,7 @@ int64_t row_number(struct row *row, int64_t least, int64_t most)
     int64_t number = sqlite3_column_int64(row->stmt, row->at);
     if (sqlite3_column_type(row->stmt, row->at) != SQLITE_INTEGER || number < least ||
         number > most) {
-        blame(row);
+        db_blame(row);
         number = least;
     }
     row->at++;
@@ -385,7 +385,7 @@ int row_word(struct row *row, const char *const *words, size_t count)
         if (strcmp(text, words[i]) == 0)
             return (int)i;
     row->at--;
-    blame(row);
+    db_blame(row);
     row->at++;
     return 0;
 }

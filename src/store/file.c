@@ -17,7 +17,7 @@
 
 static const char sqlite_magic[16] = "SQLite format 3";
 
-static void close_fd(const int *fd)
+static void file_close_fd(const int *fd)
 {
     if (*fd >= 0)
         (void)close(*fd); /* nothing was written through it that a close could lose */
@@ -184,7 +184,7 @@ int file_prepare(const char *path, struct err *err)
     struct stat is;
 
     /* Before SQLite has it open: closing a file drops all of a process's locks on it. */
-    CLEANUP(close_fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CLEANUP(file_close_fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EISDIR)
         return err_set(err, ERR_INVALID, "%s: a folder; the ledger is a file", path);
     if (fd < 0)
@@ -203,7 +203,7 @@ int file_sync_folder(const char *path, struct err *err)
 
     must(slash != NULL); /* file_find() made it absolute */
     slash[slash == folder] = '\0';
-    CLEANUP(close_fd) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(file_close_fd) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
         return err_set(err, ERR_IO, "%s: %m", folder);
     return 0;

@@ -9,7 +9,7 @@ static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
     " coalesce(c.gpu, ''), a.state, coalesce(c.milli, a.unplaced_milli), coalesce(c.mib, 0),"      \
     " a.reserved_ms, a.bound_ms, a.released_ms"
 
-static void build(struct strbuf *sql, const struct store_history_query *query)
+static void history_build(struct strbuf *sql, const struct store_history_query *query)
 {
     static_assert(ROW_BITS == 10, "HISTORY_COLUMNS says so");
 
@@ -35,7 +35,7 @@ static void build(struct strbuf *sql, const struct store_history_query *query)
     must(sql->len > 0);
 }
 
-static int ask(sqlite3_stmt *stmt, const struct store_history_query *query, struct err *err)
+static int history_ask(sqlite3_stmt *stmt, const struct store_history_query *query, struct err *err)
 {
     const int64_t before =
         query->before == 0 || query->before > INT64_MAX ? INT64_MAX : (int64_t)query->before;
@@ -58,8 +58,9 @@ static int ask(sqlite3_stmt *stmt, const struct store_history_query *query, stru
     return 0;
 }
 
-static int give(sqlite3_stmt *stmt, void *user,
-                void (*each)(void *user, const struct store_history_row *row), struct err *err)
+static int history_give(sqlite3_stmt *stmt, void *user,
+                        void (*each)(void *user, const struct store_history_row *row),
+                        struct err *err)
 {
     struct row row = row_start(stmt);
     struct store_history_row out = {.row = (uint64_t)row_number(&row, 0, INT64_MAX)};
@@ -83,20 +84,21 @@ static int give(sqlite3_stmt *stmt, void *user,
     return failed;
 }
 
-static int run(sqlite3 *db, const struct store_history_query *query, void *user,
-               void (*each)(void *user, const struct store_history_row *row), struct err *err)
+static int history_run(sqlite3 *db, const struct store_history_query *query, void *user,
+                       void (*each)(void *user, const struct store_history_row *row),
+                       struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     struct strbuf sql;
 
     strbuf_init(&sql);
-    build(&sql, query);
+    history_build(&sql, query);
     int more = db_prepare(db, sql.data, &stmt, err);
     strbuf_done(&sql);
     if (more == 0)
-        more = ask(stmt, query, err);
+        more = history_ask(stmt, query, err);
     while (more == 0 && (more = db_step(stmt, err)) > 0)
-        more = give(stmt, user, each, err);
+        more = history_give(stmt, user, each, err);
     must(more <= 0);
     return more;
 }
@@ -109,7 +111,7 @@ int store_history(struct store *store, const struct store_history_query *query, 
     must(query != NULL);
     int failed = reader_open(store, &reader, err);
     if (failed == 0) {
-        failed = run(reader.db, query, user, row, err);
+        failed = history_run(reader.db, query, user, row, err);
         reader_done(&reader);
     }
     return failed != 0 ? err_wrap(err, "history") : 0;

@@ -3,7 +3,7 @@
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
-static int checkpoint(struct store *store, int mode, struct err *err)
+static int maintain_run_checkpoint(struct store *store, int mode, struct err *err)
 {
     int pages = 0;
     int copied = 0;
@@ -25,7 +25,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
     must(!store->in_batch);
     if (store->memory || store->wal_pages < store->limits.wal_soft)
         return 0;
-    int failed = checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
+    int failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
     const int64_t since = now_ms - store->hard_ms;
     if (failed != 0 || store->wal_pages < store->limits.wal_hard ||
         (since >= 0 && since < HARD_PAUSE_MS))
@@ -34,7 +34,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
     /* The log has grown far behind a reader's back: wait for it, though not for long. */
     store->hard_ms = now_ms;
     (void)sqlite3_busy_timeout(store->db, CHECKPOINT_WAIT_MS);
-    failed = checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);
+    failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);
     (void)sqlite3_busy_timeout(store->db, BUSY_MS);
     return failed;
 }
@@ -85,7 +85,7 @@ static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int6
     return more < 0 ? more : 0;
 }
 
-static int fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
+static int maintain_fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
 {
     static const enum statement steps[] = {ST_FOLD_ALLOCATIONS, ST_FOLD_NODES, ST_FOLD_RELEASED,
                                            ST_FOLD_REMOVED,     ST_FOLDED,     ST_JOURNAL_DROP};
@@ -98,8 +98,8 @@ static int fold(struct store *store, int64_t upto, int *out_rows, struct err *er
     return failed;
 }
 
-static int retain(struct store *store, int64_t now_ms, int64_t before_ms, struct round *out,
-                  struct err *err)
+static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_ms,
+                           struct round *out, struct err *err)
 {
     int64_t upto = 0;
 
@@ -107,7 +107,7 @@ static int retain(struct store *store, int64_t now_ms, int64_t before_ms, struct
     if (failed == 0)
         failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
     if (failed == 0 && out->old > 0)
-        failed = fold(store, upto, &out->folded, err);
+        failed = maintain_fold(store, upto, &out->folded, err);
     if (failed != 0)
         return failed;
     must(out->folded >= out->old);
@@ -133,7 +133,7 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     store->retain_at_ms = now_ms + store->limits.retain_ms;
     int failed = db_run(store->stmt[ST_BEGIN], err);
     if (failed == 0)
-        failed = retain(store, now_ms, now_ms - (int64_t)days * day_ms, &round, err);
+        failed = maintain_retain(store, now_ms, now_ms - (int64_t)days * day_ms, &round, err);
     if (failed == 0)
         failed = db_run(store->stmt[ST_COMMIT], err);
     if (failed != 0) {

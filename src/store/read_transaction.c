@@ -140,8 +140,8 @@ struct likeness {
     uint32_t allocations;
 };
 
-static int unlike(const struct likeness *like, const char *kind, const char *name, bool known,
-                  struct err *err)
+static int read_transaction_unlike(const struct likeness *like, const char *kind, const char *name,
+                                   bool known, struct err *err)
 {
     must(name[0] != '\0');
     if (!known)
@@ -151,7 +151,7 @@ static int unlike(const struct likeness *like, const char *kind, const char *nam
                    sqlite3_db_filename(like->db, "main"), kind, name);
 }
 
-static bool same(struct likeness *like)
+static bool read_transaction_same(struct likeness *like)
 {
     must(like->disk.len > 0 && like->memory.len > 0);
     return like->disk.len == like->memory.len &&
@@ -166,13 +166,15 @@ static int like_node(void *user, const struct node_build *build, struct err *err
     must(build->name->len > 0);
     like->nodes++;
     if (node == NULL)
-        return unlike(like, "node", build->name->text, false, err);
+        return read_transaction_unlike(like, "node", build->name->text, false, err);
     const struct node_build mine = state_build_of(node);
     strbuf_reset(&like->disk);
     strbuf_reset(&like->memory);
     state_node(&like->disk, build);
     state_node(&like->memory, &mine);
-    return same(like) ? 0 : unlike(like, "node", build->name->text, true, err);
+    return read_transaction_same(like)
+               ? 0
+               : read_transaction_unlike(like, "node", build->name->text, true, err);
 }
 
 static int like_allocation(void *user, int64_t id, const struct allocation_facts *facts,
@@ -186,17 +188,19 @@ static int like_allocation(void *user, int64_t id, const struct allocation_facts
     must(id != INT64_MIN);
     like->allocations++;
     if (mine == NULL)
-        return unlike(like, "the allocation of pod", facts->uid, false, err);
+        return read_transaction_unlike(like, "the allocation of pod", facts->uid, false, err);
     strbuf_reset(&like->disk);
     strbuf_reset(&like->memory);
     state_allocation(&like->disk, facts);
     state_allocation(&like->memory, &mine->is);
-    return same(like) ? 0 : unlike(like, "the allocation of pod", facts->uid, true, err);
+    return read_transaction_same(like)
+               ? 0
+               : read_transaction_unlike(like, "the allocation of pod", facts->uid, true, err);
 }
 
 /* A name that the query does not find. */
-static int missing(const struct likeness *like, sqlite3_stmt *stmt, const char *kind,
-                   const char *name, struct err *err)
+static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *stmt,
+                                    const char *kind, const char *name, struct err *err)
 {
     struct bind bind = bind_start(stmt);
 
@@ -224,9 +228,10 @@ static int find_missing(const struct likeness *like, struct err *err)
         failed = db_prepare(
             like->db, "SELECT 1 FROM allocation WHERE uid = ? AND state <> 'released'", &pods, err);
     while (failed == 0 && (node = snapshot_next(like->snapshot, &at)) != NULL) {
-        failed = missing(like, nodes, "node", node->name->text, err);
+        failed = read_transaction_missing(like, nodes, "node", node->name->text, err);
         for (uint32_t i = 0; failed == 0 && i < node->allocations; i++)
-            failed = missing(like, pods, "the allocation of pod", node->allocation[i]->is.uid, err);
+            failed = read_transaction_missing(like, pods, "the allocation of pod",
+                                              node->allocation[i]->is.uid, err);
     }
     return failed != 0 ? failed
                        : err_set(err, ERR_CORRUPT, "memory counts what neither it nor %s has",

@@ -7,13 +7,13 @@
 /* Far beyond what a node can show and its pods can hold of GPUs that are gone. */
 enum { GPU_ROWS_MAX = 4096 };
 
-static const struct atom *intern(struct names *names, const char *text)
+static const struct atom *rows_intern(struct names *names, const char *text)
 {
     must(text != NULL);
     return names_intern(names, text_of(text));
 }
 
-static enum inventory_source read_source(struct row *row)
+static enum inventory_source rows_read_source(struct row *row)
 {
     static const enum inventory_source known[] = {SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL,
                                                   SOURCE_ALLOCATABLE};
@@ -36,14 +36,14 @@ static enum inventory_problem read_problem(struct row *row)
     return known[row_word(row, words, ARRAY_LEN(known))];
 }
 
-static struct gpu read_gpu(struct row *row, struct names *names)
+static struct gpu rows_read_gpu(struct row *row, struct names *names)
 {
-    struct gpu gpu = {.id = intern(names, row_text(row))};
+    struct gpu gpu = {.id = rows_intern(names, row_text(row))};
 
     const char *alias = row_text_or_null(row);
     if (alias != NULL)
-        gpu.alias = intern(names, alias);
-    gpu.model = intern(names, row_text(row));
+        gpu.alias = rows_intern(names, alias);
+    gpu.model = rows_intern(names, row_text(row));
     gpu.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
     gpu.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
     gpu.index = (uint16_t)row_number(row, 0, UINT16_MAX);
@@ -76,7 +76,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(rows->gpus, err)) > 0) {
         struct row row = row_start(rows->gpus);
-        const struct gpu gpu = read_gpu(&row, rows->names);
+        const struct gpu gpu = rows_read_gpu(&row, rows->names);
         more = row_check(&row, "gpu", err);
         if (more < 0)
             break;
@@ -108,7 +108,7 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
             break;
         }
         struct row row = row_start(rows->owned_ids);
-        rows->owned_id[count++] = intern(rows->names, row_text(&row));
+        rows->owned_id[count++] = rows_intern(rows->names, row_text(&row));
         more = row_check(&row, "claim", err);
         if (more < 0)
             break;
@@ -118,16 +118,16 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
     return more;
 }
 
-static int read_node(struct node_rows *rows, struct node_build *out, struct err *err)
+static int rows_read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
     must(rows->names != NULL);
     struct row row = row_start(rows->nodes);
 
-    *out = (struct node_build){.name = intern(rows->names, row_text(&row))};
-    out->uid = intern(rows->names, row_text(&row));
-    out->source = read_source(&row);
+    *out = (struct node_build){.name = rows_intern(rows->names, row_text(&row))};
+    out->uid = rows_intern(rows->names, row_text(&row));
+    out->source = rows_read_source(&row);
     out->problem = read_problem(&row);
-    out->problem_text = intern(rows->names, row_text(&row));
+    out->problem_text = rows_intern(rows->names, row_text(&row));
     out->gone = row_number(&row, 0, 1) != 0;
     out->since_ms = row_number(&row, INT64_MIN, INT64_MAX);
     int failed = row_check(&row, "node", err);
@@ -161,7 +161,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           err);
     while (more == 0 && (more = db_step(rows.nodes, err)) > 0) {
         struct node_build build;
-        more = read_node(&rows, &build, err);
+        more = rows_read_node(&rows, &build, err);
         if (more == 0)
             more = each(user, &build, err);
     }
@@ -180,7 +180,7 @@ struct allocation_rows {
     struct share *share;
 };
 
-static struct share read_share(struct row *row, struct names *names, struct arena *arena)
+static struct share rows_read_share(struct row *row, struct names *names, struct arena *arena)
 {
     static const char *const kinds[] = {"app", "init", "sidecar"};
     struct share share = {.container = arena_copy(arena, text_of(row_text(row)))};
@@ -189,14 +189,14 @@ static struct share read_share(struct row *row, struct names *names, struct aren
                   "the words stand in the order of the kinds");
     share.kind = (enum container_kind)row_word(row, kinds, ARRAY_LEN(kinds));
     share.order = (uint16_t)row_number(row, 0, UINT16_MAX);
-    share.gpu = intern(names, row_text(row));
+    share.gpu = rows_intern(names, row_text(row));
     share.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
     share.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
     return share;
 }
 
-static int read_shares(struct allocation_rows *rows, int64_t id, uint32_t *out_count,
-                       struct err *err)
+static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *out_count,
+                            struct err *err)
 {
     struct bind bind = bind_start(rows->shares);
     uint32_t count = 0;
@@ -212,7 +212,7 @@ static int read_shares(struct allocation_rows *rows, int64_t id, uint32_t *out_c
             break;
         }
         struct row row = row_start(rows->shares);
-        rows->share[count++] = read_share(&row, rows->names, &rows->arena);
+        rows->share[count++] = rows_read_share(&row, rows->names, &rows->arena);
         more = row_check(&row, "share", err);
         if (more < 0)
             break;
@@ -233,8 +233,8 @@ static void read_facts(struct row *row, struct names *names, struct allocation_f
     *out = (struct allocation_facts){.uid = row_text(row)};
     out->namespace = row_text(row);
     out->name = row_text(row);
-    out->node = intern(names, row_text(row));
-    out->node_uid = intern(names, row_text(row));
+    out->node = rows_intern(names, row_text(row));
+    out->node_uid = rows_intern(names, row_text(row));
     out->state = (enum allocation_state)row_word(row, states, ARRAY_LEN(states));
     out->origin = (enum allocation_origin)row_word(row, origins, ARRAY_LEN(origins));
     out->presumed = row_number(row, 0, 1) != 0;
@@ -260,7 +260,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     read_facts(&row, rows->names, &facts);
     int failed = row_check(&row, "allocation", err);
     if (failed == 0)
-        failed = read_shares(rows, id, &facts.shares, err);
+        failed = rows_read_shares(rows, id, &facts.shares, err);
     if (failed != 0)
         return failed;
     facts.share = rows->share;

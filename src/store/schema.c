@@ -37,7 +37,7 @@ static void add_bare(struct strbuf *out, const char *sql)
     strbuf_char(out, '\n');
 }
 
-static int describe(sqlite3 *db, struct strbuf *out, struct err *err)
+static int schema_describe(sqlite3 *db, struct strbuf *out, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
@@ -66,7 +66,7 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
     if (failed == 0)
         failed = db_exec(db, schema->sql, err);
     if (failed == 0)
-        failed = describe(db, out, err);
+        failed = schema_describe(db, out, err);
     must(failed != 0 || out->len > 0);
     return failed;
 }
@@ -79,7 +79,7 @@ int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err
 
     strbuf_init(&is);
     strbuf_init(&should);
-    int failed = describe(db, &is, err);
+    int failed = schema_describe(db, &is, err);
     if (failed == 0)
         failed = describe_fresh(schema, &should, err);
     if (failed == 0 && strcmp(is.data, should.data) != 0)

@@ -3,7 +3,7 @@
 
 #include "store/store_internal.h"
 
-static int fill(const struct store *store, struct err *err)
+static int schema_prepare_fill(const struct store *store, struct err *err)
 {
     char meta[96];
     const int length = snprintf(meta, sizeof meta,
@@ -21,12 +21,12 @@ static int fill(const struct store *store, struct err *err)
     return failed;
 }
 
-static int create(const struct store *store, struct err *err)
+static int schema_prepare_create(const struct store *store, struct err *err)
 {
     must(sqlite3_get_autocommit(store->db) != 0);
     int failed = db_exec(store->db, "BEGIN EXCLUSIVE", err);
     if (failed == 0)
-        failed = fill(store, err);
+        failed = schema_prepare_fill(store, err);
     if (failed != 0)
         db_rollback(store->db);
     if (failed == 0 && !store->memory)
@@ -62,7 +62,7 @@ int schema_prepare(struct store *store, struct err *err)
     if (failed == 0)
         failed = use_wal(store, err);
     if (failed == 0)
-        failed = blank ? create(store, err) : migrate_forward(store, version, err);
+        failed = blank ? schema_prepare_create(store, err) : migrate_forward(store, version, err);
     if (failed == 0)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)

@@ -2,7 +2,7 @@
 
 #include "store/store_internal.h"
 
-static void key(struct strbuf *out, const char *name)
+static void state_key(struct strbuf *out, const char *name)
 {
     must(out->len > 0);
     if (out->data[out->len - 1] != '{')
@@ -17,7 +17,7 @@ static void add_text(struct strbuf *out, const char *name, const char *text)
     must(name[0] != '\0');
     if (text == NULL || text[0] == '\0')
         return;
-    key(out, name);
+    state_key(out, name);
     strbuf_json(out, text_of(text));
 }
 
@@ -26,7 +26,7 @@ static void add_number(struct strbuf *out, const char *name, int64_t number)
     must(name[0] != '\0');
     if (number == 0)
         return;
-    key(out, name);
+    state_key(out, name);
     if (number < 0)
         strbuf_char(out, '-');
     strbuf_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
@@ -36,11 +36,11 @@ static void add_flag(struct strbuf *out, const char *name, bool is)
 {
     if (!is)
         return;
-    key(out, name);
+    state_key(out, name);
     strbuf_str(out, "true");
 }
 
-static void add_share(struct strbuf *out, const struct share *share)
+static void state_add_share(struct strbuf *out, const struct share *share)
 {
     must(share->milli > 0);
     strbuf_char(out, '{');
@@ -75,17 +75,17 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
     add_number(out, "released_ms", facts->released_ms);
     add_number(out, "terminating_ms", facts->terminating_ms);
     add_number(out, "version", (int64_t)facts->version);
-    key(out, "shares");
+    state_key(out, "shares");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < facts->shares; i++) {
         if (i > 0)
             strbuf_char(out, ',');
-        add_share(out, &facts->share[i]);
+        state_add_share(out, &facts->share[i]);
     }
     strbuf_str(out, "]}");
 }
 
-static void add_gpu(struct strbuf *out, const struct gpu *gpu)
+static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
 {
     must(gpu->milli > 0);
     strbuf_char(out, '{');
@@ -114,18 +114,18 @@ void state_node(struct strbuf *out, const struct node_build *build)
     add_number(out, "since_ms", build->since_ms);
     for (uint32_t i = 0; i < build->owned_ids; i++) {
         if (i == 0)
-            key(out, "claims");
+            state_key(out, "claims");
         strbuf_char(out, i == 0 ? '[' : ',');
         strbuf_json(out, atom_text(build->owned_id[i]));
     }
     if (build->owned_ids > 0)
         strbuf_char(out, ']');
-    key(out, "gpus");
+    state_key(out, "gpus");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < build->gpus; i++) {
         if (i > 0)
             strbuf_char(out, ',');
-        add_gpu(out, &build->gpu[i]);
+        state_add_gpu(out, &build->gpu[i]);
     }
     strbuf_str(out, "]}");
 }
@@ -161,7 +161,7 @@ static void add_request(struct strbuf *out, const struct request *request)
 {
     if (request == NULL)
         return;
-    key(out, "wants");
+    state_key(out, "wants");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
@@ -177,7 +177,7 @@ static void add_request(struct strbuf *out, const struct request *request)
     }
     strbuf_char(out, ']');
     if (request->models > 0) {
-        key(out, "models");
+        state_key(out, "models");
         for (uint32_t i = 0; i < request->models; i++) {
             strbuf_char(out, i == 0 ? '[' : ',');
             strbuf_json(out, text_of(request->model[i]));

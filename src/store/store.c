@@ -203,7 +203,7 @@ int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_
     return failed;
 }
 
-static int begin(void *ctx, struct err *err)
+static int store_begin(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
@@ -226,7 +226,7 @@ static int begin(void *ctx, struct err *err)
 }
 
 /* True if the change is gone and the batch stands. */
-static bool take_back(struct store *store)
+static bool store_take_back(struct store *store)
 {
     struct err second;
 
@@ -247,7 +247,7 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
     if (failed != 0)
         return STORE_FAILED;
     failed = write_change(store, command, change, err);
-    if (failed == -(int)ERR_CONFLICT && take_back(store))
+    if (failed == -(int)ERR_CONFLICT && store_take_back(store))
         return STORE_REFUSED;
     if (failed == 0)
         failed = db_run(store->stmt[ST_RELEASE], err);
@@ -257,7 +257,7 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
     return STORE_OK;
 }
 
-static int commit(void *ctx, struct err *err)
+static int store_commit(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
@@ -276,7 +276,7 @@ static int commit(void *ctx, struct err *err)
     return 0;
 }
 
-static void rollback(void *ctx)
+static void store_rollback(void *ctx)
 {
     must(ctx != NULL);
     struct store *store = ctx;
@@ -289,7 +289,7 @@ static void rollback(void *ctx)
     store_unlock(store);
 }
 
-static int maintain(void *ctx, int64_t now_ms, struct err *err)
+static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     must(ctx != NULL);
     struct store *store = ctx;
@@ -306,11 +306,11 @@ void store_ops(struct store *store, struct store_ops *out)
 {
     must(store != NULL);
     *out = (struct store_ops){.ctx = store,
-                              .begin = begin,
+                              .begin = store_begin,
                               .write = write_one,
-                              .commit = commit,
-                              .rollback = rollback,
-                              .maintain = maintain};
+                              .commit = store_commit,
+                              .rollback = store_rollback,
+                              .maintain = store_maintain};
 }
 
 void store_close(struct store *store)
@@ -318,13 +318,14 @@ void store_close(struct store *store)
     must(store == NULL || store->db != NULL);
     if (store == NULL)
         return;
-    rollback(store);
+    store_rollback(store);
     /* Take the log in and leave one file.  Best effort: the log is as safe as the file. */
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     store_free(store);
 }
 
-static int whose(struct store *store, const char *cluster, bool *out_nobodys, struct err *err)
+static int store_read_cluster(struct store *store, const char *cluster, bool *out_nobodys,
+                              struct err *err)
 {
     char owner[UID_BYTES_MAX + 8];
 
@@ -343,13 +344,13 @@ static int whose(struct store *store, const char *cluster, bool *out_nobodys, st
                    store->path, owner, cluster);
 }
 
-static int owned_id(struct store *store, const char *cluster, struct err *err)
+static int store_owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     bool nobodys = false;
 
     must(store->db != NULL);
-    int failed = whose(store, cluster, &nobodys, err);
+    int failed = store_read_cluster(store, cluster, &nobodys, err);
     if (failed != 0 || !nobodys)
         return failed;
     failed = db_prepare(store->db, "UPDATE meta SET cluster = ?", &stmt, err);
@@ -365,7 +366,7 @@ int store_whose(struct store *store, const char *cluster, bool *out_nobodys, str
     must(out_nobodys != NULL);
     *out_nobodys = false;
     store_lock(store);
-    const int failed = whose(store, cluster, out_nobodys, err);
+    const int failed = store_read_cluster(store, cluster, out_nobodys, err);
     store_unlock(store);
     return failed;
 }
@@ -374,7 +375,7 @@ int store_set_cluster(struct store *store, const char *cluster, struct err *err)
 {
     must(store != NULL);
     store_lock(store);
-    const int failed = owned_id(store, cluster, err);
+    const int failed = store_owned_id(store, cluster, err);
     store_unlock(store);
     return failed;
 }
@@ -393,7 +394,7 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
 typedef int read_fn(sqlite3 *db, const struct store_schema *schema, struct err *err);
 
 /* One look at one moment, however long it takes. */
-static int read_all(struct store *store, read_fn *read, struct err *err)
+static int store_read_all(struct store *store, read_fn *read, struct err *err)
 {
     struct reader reader;
 
@@ -419,7 +420,7 @@ static int read_audit(sqlite3 *db, const struct store_schema *schema, struct err
 
 int store_verify(struct store *store, struct err *err)
 {
-    return read_all(store, read_audit, err);
+    return store_read_all(store, read_audit, err);
 }
 
 static int read_replay(sqlite3 *db, const struct store_schema *schema, struct err *err)
@@ -430,7 +431,7 @@ static int read_replay(sqlite3 *db, const struct store_schema *schema, struct er
 
 int store_replay_check(struct store *store, struct err *err)
 {
-    return read_all(store, read_replay, err);
+    return store_read_all(store, read_replay, err);
 }
 
 int store_backup(struct store *store, const char *file, struct err *err)
@@ -469,7 +470,7 @@ int store_copy_raw(struct store *store, const char *file, struct err *err)
     return failed;
 }
 
-static int64_t bytes_of(const char *path, const char *suffix)
+static int64_t store_bytes_of(const char *path, const char *suffix)
 {
     struct strbuf name;
     struct stat is;
@@ -503,8 +504,8 @@ int store_facts(struct store *store, struct store_facts *out, struct err *err)
                            &facts.bytes, err);
         store_unlock(store);
     } else {
-        facts.bytes = bytes_of(store->path, "");
-        facts.wal_bytes = bytes_of(store->path, "-wal");
+        facts.bytes = store_bytes_of(store->path, "");
+        facts.wal_bytes = store_bytes_of(store->path, "-wal");
         if (facts.bytes == 0)
             failed =
                 err_set(err, ERR_IO, "%s: the ledger's file is gone from its folder", store->path);

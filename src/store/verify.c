@@ -4,7 +4,7 @@
 
 #include "store/store_internal.h"
 
-static int corrupt(sqlite3 *db, const char *what, struct err *err)
+static int verify_corrupt(sqlite3 *db, const char *what, struct err *err)
 {
     must(what[0] != '\0');
     return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s",
@@ -23,7 +23,7 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
         if (failed != 0)
             return failed;
         if (wrong[0] != '\0')
-            return corrupt(db, wrong, err);
+            return verify_corrupt(db, wrong, err);
     }
     return 0;
 }
@@ -49,7 +49,7 @@ static int check_pages(sqlite3 *db, bool thorough, struct err *err)
     if (could_not_read(answer))
         return err_set(err, ERR_IO, "%s: cannot be read: %s", sqlite3_db_filename(db, "main"),
                        answer);
-    return strcmp(answer, "ok") != 0 ? corrupt(db, answer, err) : 0;
+    return strcmp(answer, "ok") != 0 ? verify_corrupt(db, answer, err) : 0;
 }
 
 static int check_references(sqlite3 *db, struct err *err)
@@ -126,7 +126,7 @@ static int check_charges(void *user, int64_t id, const struct allocation_facts *
     return more;
 }
 
-static int check_allocations(sqlite3 *db, bool past, struct err *err)
+static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
 {
     must(db != NULL);
     struct charge_check check = {.db = db};
@@ -200,7 +200,7 @@ int check_live(sqlite3 *db, struct err *err)
 {
     const int failed = check_present(db, err);
     must(failed <= 0);
-    return failed != 0 ? failed : check_allocations(db, false, err);
+    return failed != 0 ? failed : verify_check_allocations(db, false, err);
 }
 
 static int check_journal(sqlite3 *db, struct err *err)
@@ -234,7 +234,7 @@ struct replay {
 };
 
 /* FNV-1a: of two states that differ one in 2^64 pairs would pass for the same. */
-static uint64_t digest(const char *state)
+static uint64_t verify_digest(const char *state)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
@@ -245,7 +245,7 @@ static uint64_t digest(const char *state)
 }
 
 /* Into replay->text. */
-static struct text key_of(struct replay *replay, const char *kind, const char *name)
+static struct text verify_key_of(struct replay *replay, const char *kind, const char *name)
 {
     strbuf_reset(&replay->text);
     strbuf_printf(&replay->text, "%s/%s", kind, name);
@@ -253,9 +253,10 @@ static struct text key_of(struct replay *replay, const char *kind, const char *n
     return (struct text){replay->text.data, replay->text.len};
 }
 
-static void tell(struct replay *replay, const char *kind, const char *name, const char *state)
+static void verify_tell(struct replay *replay, const char *kind, const char *name,
+                        const char *state)
 {
-    const struct text key = key_of(replay, kind, name);
+    const struct text key = verify_key_of(replay, kind, name);
     struct told *told = map_find(&replay->told, key);
 
     if (told == NULL) {
@@ -263,14 +264,14 @@ static void tell(struct replay *replay, const char *kind, const char *name, cons
         memcpy(told->key, key.at, key.len + 1);
         must(map_put(&replay->told, text_of(told->key), told) == NULL);
     }
-    told->state = digest(state);
+    told->state = verify_digest(state);
     told->seen = false;
 }
 
-static void untell(struct replay *replay, const char *kind, const char *name)
+static void verify_untell(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
-    xfree(map_take(&replay->told, key_of(replay, kind, name)));
+    xfree(map_take(&replay->told, verify_key_of(replay, kind, name)));
 }
 
 static int replay_baseline(struct replay *replay, struct err *err)
@@ -286,12 +287,12 @@ static int replay_baseline(struct replay *replay, struct err *err)
         more = row_check(&row, "baseline", err);
         const char *slash = strchr(key, '/');
         if (more == 0 && slash == NULL)
-            more = corrupt(replay->db, "a baseline of neither node nor allocation", err);
+            more = verify_corrupt(replay->db, "a baseline of neither node nor allocation", err);
         if (more < 0)
             return more;
         CLEANUP(xfreep) char *kind = xstrdup(key);
         kind[slash - key] = '\0';
-        tell(replay, kind, slash + 1, state);
+        verify_tell(replay, kind, slash + 1, state);
     }
     return more;
 }
@@ -307,13 +308,13 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
         const char *state = row_text_or_null(&row);
         const int64_t left = row_number(&row, 0, 1);
         if (row.fault == NULL && (name == NULL) != (state == NULL))
-            return corrupt(replay->db, "a journal entry of nothing that has a name", err);
+            return verify_corrupt(replay->db, "a journal entry of nothing that has a name", err);
         if (row.fault != NULL || name == NULL)
             continue;
         if (left != 0)
-            untell(replay, kinds[i], name);
+            verify_untell(replay, kinds[i], name);
         else
-            tell(replay, kinds[i], name, state);
+            verify_tell(replay, kinds[i], name, state);
     }
     return row_check(&row, "journal", err);
 }
@@ -337,11 +338,12 @@ static int replay_journal(struct replay *replay, struct err *err)
 }
 
 /* replay->state holds the live state. */
-static int compare(struct replay *replay, const char *kind, const char *name, struct err *err)
+static int verify_compare(struct replay *replay, const char *kind, const char *name,
+                          struct err *err)
 {
     must(replay->state.len > 0);
-    struct told *told = map_find(&replay->told, key_of(replay, kind, name));
-    if (told != NULL && told->state == digest(replay->state.data)) {
+    struct told *told = map_find(&replay->told, verify_key_of(replay, kind, name));
+    if (told != NULL && told->state == verify_digest(replay->state.data)) {
         told->seen = true;
         return 0;
     }
@@ -357,7 +359,7 @@ static int compare_node(void *user, const struct node_build *build, struct err *
 
     strbuf_reset(&replay->state);
     state_node(&replay->state, build);
-    return compare(replay, "node", build->name->text, err);
+    return verify_compare(replay, "node", build->name->text, err);
 }
 
 static int compare_allocation(void *user, int64_t id, const struct allocation_facts *facts,
@@ -368,7 +370,7 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
     must(id != INT64_MIN);
     strbuf_reset(&replay->state);
     state_allocation(&replay->state, facts);
-    return compare(replay, "allocation", facts->uid, err);
+    return verify_compare(replay, "allocation", facts->uid, err);
 }
 
 static int compare_rest(struct replay *replay, struct err *err)
@@ -462,7 +464,7 @@ int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check w
     case CHECK_PRESENT:
         return check_present(db, err);
     case CHECK_CHARGES:
-        return check_allocations(db, false, err);
+        return verify_check_allocations(db, false, err);
     case CHECK_MEMORY:
         return check_memory(db, err);
     case CHECK_JOURNAL:
@@ -472,7 +474,7 @@ int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check w
     case CHECK_TABLES:
         return schema_check(db, schema, err);
     case CHECK_PAST:
-        return check_allocations(db, true, err);
+        return verify_check_allocations(db, true, err);
     case STORE_CHECKS:
         break;
     }

@@ -30,7 +30,7 @@ struct mark {
     struct timespec wal_at;
 };
 
-static char *beside(const char *path, const char *suffix)
+static char *verify_file_beside(const char *path, const char *suffix)
 {
     struct strbuf name;
 
@@ -43,7 +43,7 @@ static char *beside(const char *path, const char *suffix)
 /* Asked for an instant: who starts in it is told that the ledger is taken, and tries again. */
 static bool is_held(const char *path)
 {
-    CLEANUP(xfreep) char *name = beside(path, ".lock");
+    CLEANUP(xfreep) char *name = verify_file_beside(path, ".lock");
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
     must(name != NULL);
@@ -56,7 +56,7 @@ static bool is_held(const char *path)
 
 static struct mark mark_of(const char *path)
 {
-    CLEANUP(xfreep) char *wal = beside(path, "-wal");
+    CLEANUP(xfreep) char *wal = verify_file_beside(path, "-wal");
     struct mark mark = {.held = is_held(path)};
     struct stat is;
 
@@ -110,7 +110,7 @@ static int look_at_file(const char *path, struct err *err)
     return failed;
 }
 
-static int identify(sqlite3 *db, const char *path, struct err *err)
+static int verify_file_identify(sqlite3 *db, const char *path, struct err *err)
 {
     bool blank = false;
     int64_t version = 0;
@@ -139,7 +139,7 @@ static int open_quietly(const char *path, enum way way, sqlite3 **out, struct er
     must((size_t)way < ARRAY_LEN(modes));
     int failed = db_open(path, modes[way], out, err);
     if (failed == 0)
-        failed = identify(*out, path, err);
+        failed = verify_file_identify(*out, path, err);
     if (failed == 0)
         failed = db_exec(*out, "BEGIN", err);
     return failed;

@@ -57,7 +57,7 @@ static int with_log(const char *path, log_work *work, void *user, const char *do
     return failed;
 }
 
-static int rewrite(sqlite3_file *file, void *user)
+static int wal_rewrite(sqlite3_file *file, void *user)
 {
     CLEANUP(xfreep) char *piece = xmalloc(PIECE_BYTES);
     sqlite3_int64 size = 0;
@@ -76,5 +76,5 @@ static int rewrite(sqlite3_file *file, void *user)
 int log_rewrite(const char *path, struct err *err)
 {
     must(path != NULL);
-    return with_log(path, rewrite, NULL, "written anew", err);
+    return with_log(path, wal_rewrite, NULL, "written anew", err);
 }

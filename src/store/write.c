@@ -3,7 +3,7 @@
 #include "store/store_internal.h"
 
 /* Core and database see different things: the change is refused, whatever it was. */
-static int disagree(struct err *err, const char *what, const char *name)
+static int write_disagree(struct err *err, const char *what, const char *name)
 {
     must(what[0] != '\0');
     return err_set(err, ERR_CONFLICT,
@@ -18,7 +18,7 @@ static int run_one(struct bind *bind, const char *what, const char *name, struct
     if (failed != 0)
         return err_wrap(err, "%s %s", what, name);
     must(changed <= 1);
-    return changed == 1 ? 0 : disagree(err, what, name);
+    return changed == 1 ? 0 : write_disagree(err, what, name);
 }
 
 static bool same_node_row(const struct node *a, const struct node *b)
@@ -76,8 +76,8 @@ static int put_node(struct store *store, const struct node *before, const struct
     return run_one(&bind, "node", after->name->text, err);
 }
 
-static int put_gpu(struct store *store, const struct node *node, const struct gpu *before,
-                   const struct gpu *after, struct err *err)
+static int write_put_gpu(struct store *store, const struct node *node, const struct gpu *before,
+                         const struct gpu *after, struct err *err)
 {
     if (before != NULL && same_gpu_row(before, after))
         return 0;
@@ -96,7 +96,7 @@ static int put_gpu(struct store *store, const struct node *node, const struct gp
     return run_one(&bind, "GPU", after->id->text, err);
 }
 
-static bool owned_ids(const struct node *node, const struct atom *id)
+static bool write_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id != NULL);
     for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
@@ -113,7 +113,7 @@ static int each_owned_id(struct store *store, enum statement statement, const st
 
     must(of->owned_ids <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; failed == 0 && i < of->owned_ids; i++) {
-        if (owned_ids(but, of->owned_id[i]))
+        if (write_owned_ids(but, of->owned_id[i]))
             continue;
         struct bind bind = bind_start(store->stmt[statement]);
         bind_text(&bind, of->name->text);
@@ -130,7 +130,7 @@ static int put_inventory(struct store *store, const struct node *before, const s
 
     int failed = put_node(store, before, after, err);
     for (uint32_t i = 0; failed == 0 && i < after->gpus; i++)
-        failed = put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
+        failed = write_put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
     if (failed == 0 && before != NULL)
         failed = each_owned_id(store, ST_OWNED_ID_DROP, before, after, err);
     if (failed == 0)
@@ -183,8 +183,8 @@ static int add_shares(struct store *store, int64_t id, const struct allocation *
     return failed;
 }
 
-static int add_charges(struct store *store, int64_t id, const struct allocation *allocation,
-                       struct err *err)
+static int write_add_charges(struct store *store, int64_t id, const struct allocation *allocation,
+                             struct err *err)
 {
     int failed = 0;
 
@@ -204,7 +204,8 @@ static int add_charges(struct store *store, int64_t id, const struct allocation 
     return failed;
 }
 
-static int add_allocation(struct store *store, const struct allocation *allocation, struct err *err)
+static int write_add_allocation(struct store *store, const struct allocation *allocation,
+                                struct err *err)
 {
     const struct allocation_facts *is = &allocation->is;
 
@@ -233,7 +234,7 @@ static int add_allocation(struct store *store, const struct allocation *allocati
     if (failed == 0)
         failed = add_shares(store, id, allocation, err);
     if (failed == 0)
-        failed = add_charges(store, id, allocation, err);
+        failed = write_add_charges(store, id, allocation, err);
     return failed;
 }
 
@@ -266,7 +267,7 @@ static int put_allocation(struct store *store, const struct allocation *before,
         must(before == NULL); /* what leaves the ledger leaves it as released */
         return 0;
     }
-    return before == NULL ? add_allocation(store, after, err)
+    return before == NULL ? write_add_allocation(store, after, err)
                           : step_allocation(store, before, after, err);
 }
 

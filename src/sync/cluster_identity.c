@@ -82,7 +82,7 @@ static int ask_for_uid(struct cluster_identity *identity, struct err *err)
     return identity->ops->start(identity->ops->ctx, &request, err);
 }
 
-static int create_wake_object(struct cluster_identity *identity, struct err *err)
+static int cluster_identity_create_wake_object(struct cluster_identity *identity, struct err *err)
 {
     must(identity->app->wake_namespace[0] != '\0');
 
@@ -117,7 +117,7 @@ int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms)
         return identity->due_ms - now_ms;
     strbuf_reset(&identity->answer);
     identity->flying = true;
-    if ((identity->creates_wake_object ? create_wake_object(identity, &err)
+    if ((identity->creates_wake_object ? cluster_identity_create_wake_object(identity, &err)
                                        : ask_for_uid(identity, &err)) < 0)
         try_later(identity, now_ms, err.text);
     return TIMEOUT_MS;
@@ -135,7 +135,7 @@ static void not_claimed(struct cluster_identity *identity, int64_t now_ms)
     try_later(identity, now_ms, identity->err.text);
 }
 
-static void known(struct cluster_identity *identity)
+static void cluster_identity_known(struct cluster_identity *identity)
 {
     must(!identity->done && identity->app->cluster[0] != '\0');
 
@@ -152,7 +152,7 @@ static void refused_with_status(struct cluster_identity *identity, int64_t now_m
     try_later(identity, now_ms, text);
 }
 
-static void learned(struct cluster_identity *identity, int64_t now_ms)
+static void cluster_identity_learned(struct cluster_identity *identity, int64_t now_ms)
 {
     must(!identity->done && identity->status == 200);
     struct app *app = identity->app;
@@ -174,7 +174,7 @@ static void learned(struct cluster_identity *identity, int64_t now_ms)
         if (nobodys)
             identity->creates_wake_object = true;
         else
-            known(identity);
+            cluster_identity_known(identity);
     }
     identity->flying = false;
     arena_done(&arena);
@@ -203,7 +203,7 @@ static void wake_object_answered(struct cluster_identity *identity, int64_t now_
     identity->flying = false;
     atomic_store(&identity->app->wake_object_existed, status != 201);
     atomic_store(&identity->app->new_ledger, true);
-    known(identity);
+    cluster_identity_known(identity);
 }
 
 void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
@@ -225,7 +225,7 @@ void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
         if (identity->creates_wake_object)
             wake_object_answered(identity, now_ms);
         else if (identity->status == 200)
-            learned(identity, now_ms);
+            cluster_identity_learned(identity, now_ms);
         else
             refused_with_status(identity, now_ms);
         return;

@@ -84,7 +84,7 @@ static void join_ring(struct lane *lane, struct line *line)
     lane->last = line;
 }
 
-static struct line *line_of(struct lane *lane, const char *namespace)
+static struct line *flow_line_of(struct lane *lane, const char *namespace)
 {
     must(namespace != NULL);
     struct line *line = map_find(&lane->lines, text_of(namespace));
@@ -101,7 +101,7 @@ static struct line *line_of(struct lane *lane, const char *namespace)
 static void stand_in_line(struct flow *flow, struct ticket *ticket)
 {
     must(ticket->turn.place == 0 && !ticket->in_flight && ticket->line == NULL);
-    ticket->line = line_of(&flow->lane[ticket->lane], ticket->namespace);
+    ticket->line = flow_line_of(&flow->lane[ticket->lane], ticket->namespace);
     heap_put(&ticket->line->ready, &ticket->turn,
              ticket->deadline_ms != 0 ? ticket->deadline_ms : INT64_MAX);
 }
@@ -191,7 +191,7 @@ struct ticket *flow_late(const struct flow *flow, int64_t now_ms)
 
 /* --- the budget --- */
 
-static void refill(struct flow *flow, int64_t now_ms)
+static void flow_refill(struct flow *flow, int64_t now_ms)
 {
     must(flow->budget <= (int64_t)FLOW_RETRIES * WHOLE_RETRY);
     if (now_ms > flow->budget_ms)
@@ -204,7 +204,7 @@ static void refill(struct flow *flow, int64_t now_ms)
 /* When what one retry takes will be there. */
 static int64_t afforded_ms(struct flow *flow, int64_t now_ms)
 {
-    refill(flow, now_ms);
+    flow_refill(flow, now_ms);
     flow->budget -= WHOLE_RETRY;
     must(flow->budget < (int64_t)FLOW_RETRIES * WHOLE_RETRY);
     return flow->budget >= 0 ? now_ms
@@ -270,7 +270,7 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
 /* --- what the server lets us know --- */
 
 /* Doubling until the server was busy once, then carefully. */
-static void widen(struct flow *flow, struct lane *lane)
+static void flow_widen(struct flow *flow, struct lane *lane)
 {
     must(lane->limit <= FLOW_WINDOW_MAX);
     if (lane->in_flight < lane->limit || lane->limit == FLOW_WINDOW_MAX)
@@ -288,7 +288,7 @@ void flow_heard(struct flow *flow, int64_t now_ms, enum flow_news news)
 
     must(lane->limit >= FLOW_WINDOW_MIN && lane->limit <= FLOW_WINDOW_MAX);
     if (news == FLOW_ANSWERED) {
-        widen(flow, lane);
+        flow_widen(flow, lane);
         return;
     }
     if (flow->halved_ever && now_ms - flow->halved_ms < FLOW_HALVE_MS)
@@ -319,7 +319,7 @@ static bool somebody_may_go(const struct flow *flow)
     return false;
 }
 
-static int64_t until(int64_t wait_ms, int64_t now_ms, int64_t at_ms)
+static int64_t flow_until(int64_t wait_ms, int64_t now_ms, int64_t at_ms)
 {
     must(wait_ms >= 0);
     const int64_t left = at_ms > now_ms ? at_ms - now_ms : 0;
@@ -334,11 +334,11 @@ int64_t flow_wait_ms(struct flow *flow, int64_t now_ms, int64_t idle_ms)
 
     must(idle_ms >= 0);
     if (put_off != NULL)
-        wait_ms = until(wait_ms, now_ms, put_off->key);
+        wait_ms = flow_until(wait_ms, now_ms, put_off->key);
     if (deadline != NULL)
-        wait_ms = until(wait_ms, now_ms, deadline->key);
+        wait_ms = flow_until(wait_ms, now_ms, deadline->key);
     if (somebody_may_go(flow))
-        wait_ms = until(wait_ms, now_ms, flow->shut_until_ms);
+        wait_ms = flow_until(wait_ms, now_ms, flow->shut_until_ms);
     return wait_ms;
 }
 

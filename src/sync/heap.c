@@ -8,14 +8,14 @@ static bool is_before(const struct heap_node *a, const struct heap_node *b)
     return a->key != b->key ? a->key < b->key : a->serial < b->serial;
 }
 
-static void set(struct heap *heap, size_t place, struct heap_node *node)
+static void heap_set(struct heap *heap, size_t place, struct heap_node *node)
 {
     must(place >= 1 && place <= heap->count);
     heap->node[place - 1] = node;
     node->place = place;
 }
 
-static void rise(struct heap *heap, struct heap_node *node)
+static void heap_rise(struct heap *heap, struct heap_node *node)
 {
     must(heap->node[node->place - 1] == node);
     while (node->place > 1) {
@@ -23,12 +23,12 @@ static void rise(struct heap *heap, struct heap_node *node)
         struct heap_node *above = heap->node[place / 2 - 1];
         if (!is_before(node, above))
             return;
-        set(heap, place, above);
-        set(heap, place / 2, node);
+        heap_set(heap, place, above);
+        heap_set(heap, place / 2, node);
     }
 }
 
-static void sink(struct heap *heap, struct heap_node *node)
+static void heap_sink(struct heap *heap, struct heap_node *node)
 {
     must(heap->node[node->place - 1] == node);
     for (size_t below; (below = node->place * 2) <= heap->count;) {
@@ -37,8 +37,8 @@ static void sink(struct heap *heap, struct heap_node *node)
             below++;
         if (!is_before(heap->node[below - 1], node))
             return;
-        set(heap, place, heap->node[below - 1]);
-        set(heap, below, node);
+        heap_set(heap, place, heap->node[below - 1]);
+        heap_set(heap, below, node);
     }
 }
 
@@ -55,8 +55,8 @@ void heap_put(struct heap *heap, struct heap_node *node, int64_t key)
     heap->count++;
     node->key = key;
     node->serial = ++heap->serial;
-    set(heap, heap->count, node);
-    rise(heap, node);
+    heap_set(heap, heap->count, node);
+    heap_rise(heap, node);
 }
 
 void heap_take(struct heap *heap, struct heap_node *node)
@@ -71,9 +71,9 @@ void heap_take(struct heap *heap, struct heap_node *node)
     node->place = 0;
     if (last == node)
         return;
-    set(heap, place, last);
-    rise(heap, last);
-    sink(heap, last);
+    heap_set(heap, place, last);
+    heap_rise(heap, last);
+    heap_sink(heap, last);
 }
 
 struct heap_node *heap_first(const struct heap *heap)

@@ -57,7 +57,7 @@ struct informer {
     uint32_t lists_again;
 };
 
-static void put(struct stream *stream, struct message *take_message)
+static void informer_put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
 
@@ -72,8 +72,8 @@ static void put(struct stream *stream, struct message *take_message)
  * Seen all the same; it is shown where the object is.  Of each object once: whoever may write it
  * may write it again, and again.
  */
-static void complain(struct stream *stream, const char *uid, const char *name,
-                     const char *unreadable)
+static void informer_complain(struct stream *stream, const char *uid, const char *name,
+                              const char *unreadable)
 {
     const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
     uint32_t *slot = &stream->told[told % TOLD_MAX];
@@ -102,7 +102,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
     if (rc == 0)
         message->pod = *pod_keep(&pod, &message->arena);
     if (rc == 0 && pod.ours && pod.unreadable != NULL)
-        complain(stream, pod.uid, pod.name, pod.unreadable);
+        informer_complain(stream, pod.uid, pod.name, pod.unreadable);
     if (object.len > SCRATCH_KEEP_BYTES)
         arena_done(scratch);
     else
@@ -121,7 +121,7 @@ static int decode_node(struct stream *stream, struct message *message, struct te
         node_decode(kept, &stream->informer->app->wire_rules, &message->arena, &message->node, err);
 
     if (rc == 0 && node->unreadable != NULL)
-        complain(stream, node->uid, node->name, node->unreadable);
+        informer_complain(stream, node->uid, node->name, node->unreadable);
     return rc;
 }
 
@@ -136,7 +136,7 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
     if (rc < 0)
         message_free(message);
     else
-        put(stream, message);
+        informer_put(stream, message);
     return rc;
 }
 
@@ -149,10 +149,10 @@ static void list_begin(void *user)
     must(stream->reflector != NULL);
     reflector_stats(stream->reflector, &stats);
     message->asked_ms = stats.asked_ms;
-    put(stream, message);
+    informer_put(stream, message);
 }
 
-static int listed(void *user, struct text object, struct err *err)
+static int informer_listed(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
@@ -168,16 +168,16 @@ static void list_end(void *user, const char *resource_version)
     must(resource_version != NULL);
     message->version = version_number(resource_version);
     message->after_grace = stream->settled;
-    put(stream, message);
+    informer_put(stream, message);
 }
 
 static void list_failed(void *user)
 {
     struct stream *stream = user;
-    put(stream, message_new(stream->failed));
+    informer_put(stream, message_new(stream->failed));
 }
 
-static int changed(void *user, struct text object, struct err *err)
+static int informer_changed(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
@@ -185,7 +185,7 @@ static int changed(void *user, struct text object, struct err *err)
     return send_object(stream, stream->changed, object, err);
 }
 
-static int deleted(void *user, struct text object, struct err *err)
+static int informer_deleted(void *user, struct text object, struct err *err)
 {
     must(object.at != NULL);
 
@@ -193,7 +193,7 @@ static int deleted(void *user, struct text object, struct err *err)
     return send_object(stream, stream->deleted, object, err);
 }
 
-static void trouble(void *user, const struct err *err)
+static void informer_trouble(void *user, const struct err *err)
 {
     must(err->code != ERR_NONE);
 
@@ -225,12 +225,12 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
     const struct reflector_sink sink = {
         .user = stream,
         .list_begin = list_begin,
-        .listed = listed,
+        .listed = informer_listed,
         .list_end = list_end,
         .list_failed = list_failed,
-        .changed = changed,
-        .deleted = deleted,
-        .trouble = trouble,
+        .changed = informer_changed,
+        .deleted = informer_deleted,
+        .trouble = informer_trouble,
     };
 
     stream->reflector = reflector_new(&rules, ops, &sink);

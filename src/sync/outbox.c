@@ -116,12 +116,12 @@ struct outbox {
 
 enum { SLOT_BITS = 20 };
 
-static void lock(struct outbox *outbox)
+static void outbox_lock(struct outbox *outbox)
 {
     must(pthread_mutex_lock(&outbox->lock) == 0);
 }
 
-static void unlock(struct outbox *outbox)
+static void outbox_unlock(struct outbox *outbox)
 {
     must(pthread_mutex_unlock(&outbox->lock) == 0);
 }
@@ -151,7 +151,7 @@ static struct call *call_new(enum call_kind kind, const char *method)
     return call;
 }
 
-static void call_free(struct call *call)
+static void outbox_call_free(struct call *call)
 {
     must(call->bind == NULL);
     strbuf_done(&call->answer);
@@ -169,7 +169,7 @@ static void call_abandon(struct call *call)
         message_free(call->bind);
         call->bind = NULL;
     }
-    call_free(call);
+    outbox_call_free(call);
 }
 
 void outbox_free(struct outbox *outbox)
@@ -197,10 +197,10 @@ void outbox_free(struct outbox *outbox)
 
 /* --- what others put in --- */
 
-static void put(struct outbox *outbox, struct call *call)
+static void outbox_put(struct outbox *outbox, struct call *call)
 {
     must(call->path != NULL && call->next == NULL);
-    lock(outbox);
+    outbox_lock(outbox);
     const bool alone = outbox->inbox == NULL; /* else it has been woken already */
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
@@ -209,7 +209,7 @@ static void put(struct outbox *outbox, struct call *call)
         outbox->open_bindings++;
         outbox->binding_bytes += call->bytes;
     }
-    unlock(outbox);
+    outbox_unlock(outbox);
     if (alone)
         outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
@@ -217,16 +217,16 @@ static void put(struct outbox *outbox, struct call *call)
 /* Room for one more Event or advertisement; these are the calls that may be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
-    lock(outbox);
+    outbox_lock(outbox);
     must(outbox->side_calls <= SIDE_CALLS_MAX);
     const bool room = outbox->side_calls < SIDE_CALLS_MAX;
     if (room)
         outbox->side_calls++;
-    unlock(outbox);
+    outbox_unlock(outbox);
     return room;
 }
 
-static struct text keep(struct arena *arena, struct text text)
+static struct text outbox_keep(struct arena *arena, struct text text)
 {
     return (struct text){arena_copy(arena, text), text.len};
 }
@@ -252,7 +252,7 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
                                   binding->name);
     call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
     call->content_type = "application/json";
-    call->body = keep(&call->arena, binding->body);
+    call->body = outbox_keep(&call->arena, binding->body);
     call->uid = arena_copy(&call->arena, text_of(binding->uid));
     call->node = arena_copy(&call->arena, text_of(binding->node));
     call->deadline_ms = binding->deadline_ms;
@@ -262,7 +262,7 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
     if (binding->sending == SENDING_NOTHING)
         become_check(call);
-    put(outbox, call);
+    outbox_put(outbox, call);
 }
 
 void outbox_fetch(struct outbox *outbox, struct message *take_bind)
@@ -277,7 +277,7 @@ void outbox_fetch(struct outbox *outbox, struct message *take_bind)
                               take_bind->bind.namespace, take_bind->bind.pod);
     call->namespace = arena_copy(&call->arena, text_of(take_bind->bind.namespace));
     call->deadline_ms = take_bind->deadline_ms;
-    put(outbox, call);
+    outbox_put(outbox, call);
 }
 
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
@@ -296,9 +296,9 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
     call->path =
         arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events", facts->namespace);
     call->content_type = "application/json";
-    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    call->body = outbox_keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
-    put(outbox, call);
+    outbox_put(outbox, call);
 }
 
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
@@ -314,38 +314,38 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     advertise_patch(&body, outbox->rules.resource, milli);
     call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
     call->content_type = "application/merge-patch+json";
-    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    call->body = outbox_keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
-    put(outbox, call);
+    outbox_put(outbox, call);
 }
 
 void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
 {
     if (strcmp(outbox->rules.wake, "off") == 0)
         return;
-    lock(outbox);
+    outbox_lock(outbox);
     outbox->wake_wanted = true;
     outbox->wake_waiting = waiting;
     if (node != NULL)
         (void)snprintf(outbox->wake_node, sizeof outbox->wake_node, "%s", node);
-    unlock(outbox);
+    outbox_unlock(outbox);
     outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
 
 size_t outbox_bytes(struct outbox *outbox)
 {
-    lock(outbox);
+    outbox_lock(outbox);
     const size_t bytes = outbox->binding_bytes;
     must(outbox->open_bindings > 0 || bytes == 0);
-    unlock(outbox);
+    outbox_unlock(outbox);
     return bytes;
 }
 
 size_t outbox_open(struct outbox *outbox)
 {
-    lock(outbox);
+    outbox_lock(outbox);
     const size_t open = outbox->open_bindings;
-    unlock(outbox);
+    outbox_unlock(outbox);
     return open;
 }
 
@@ -353,9 +353,9 @@ void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 {
     must(out != NULL);
 
-    lock(outbox);
+    outbox_lock(outbox);
     *out = outbox->stats;
-    unlock(outbox);
+    outbox_unlock(outbox);
 }
 
 /* --- the thread that steps --- */
@@ -422,7 +422,7 @@ static void drop_call(struct outbox *outbox, struct call *call)
     outbox->spare =
         xgrow(outbox->spare, outbox->spares, &outbox->spare_capacity, sizeof *outbox->spare);
     outbox->spare[outbox->spares++] = slot;
-    lock(outbox);
+    outbox_lock(outbox);
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
@@ -430,11 +430,11 @@ static void drop_call(struct outbox *outbox, struct call *call)
         outbox->open_bindings--;
         outbox->binding_bytes -= call->bytes;
     }
-    unlock(outbox);
-    call_free(call);
+    outbox_unlock(outbox);
+    outbox_call_free(call);
 }
 
-static void count_call(const struct call *call, int status)
+static void outbox_count_call(const struct call *call, int status)
 {
     char labels[64];
 
@@ -545,7 +545,7 @@ static void fetch_found(struct outbox *outbox, struct call *call)
     struct message *result = call->bind;
     struct err err;
     const struct text body =
-        keep(&result->arena, (struct text){call->answer.data, call->answer.len});
+        outbox_keep(&result->arena, (struct text){call->answer.data, call->answer.len});
 
     if (pod_decode(body, outbox->rules.wire, &result->arena, &result->pod, &err) < 0) {
         fetch_ends(outbox, call, REASON_NONE, err.text);
@@ -559,7 +559,7 @@ static void fetch_found(struct outbox *outbox, struct call *call)
 }
 
 /* The time is up: what does the last thing we know allow us to say? */
-static void give_up(struct outbox *outbox, struct call *call)
+static void outbox_give_up(struct outbox *outbox, struct call *call)
 {
     must(call->deadline_ms > 0);
 
@@ -591,13 +591,13 @@ static void note_status(struct call *call)
     arena_done(&arena);
 }
 
-static bool passing(int status)
+static bool outbox_passing(int status)
 {
     return status == 429 || status >= 500;
 }
 
 /* This copy comes to nothing.  Only who sent no other knows what that means for the pod. */
-static void refused(struct outbox *outbox, struct call *call, const char *text)
+static void outbox_refused(struct outbox *outbox, struct call *call, const char *text)
 {
     must(text[0] != '\0');
     if (call->maybe_sent)
@@ -622,16 +622,16 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
                                               copy */
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
-    else if (passing(status) || (status >= 200 && status < 300)) {
+    else if (outbox_passing(status) || (status >= 200 && status < 300)) {
         /* Another 2xx is the word of somebody in between: ask until it is the API server's. */
         call->maybe_sent = call->maybe_sent || status != 429;
         wait_before_retry(outbox, call, now_ms);
     } else
-        refused(outbox, call, call->last_error);
+        outbox_refused(outbox, call, call->last_error);
 }
 
 /* Unbound, in which version?  A later one: no Binding that was sent can land any more. */
-static void check_unbound(struct outbox *outbox, struct call *call, const struct pod *pod)
+static void outbox_check_unbound(struct outbox *outbox, struct call *call, const struct pod *pod)
 {
     must(call->kind == CALL_CHECK && pod->node[0] == '\0');
 
@@ -643,7 +643,7 @@ static void check_unbound(struct outbox *outbox, struct call *call, const struct
     if (call->version == 0 && call->asks)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text); /* the old rule: by time */
     else if (call->version == 0 || version <= call->version)
-        refused(outbox, call, text);
+        outbox_refused(outbox, call, text);
     else
         bind_moved(outbox, call, pod, text);
 }
@@ -670,7 +670,7 @@ static void check_pod(struct outbox *outbox, struct call *call)
         (void)snprintf(text, sizeof text, "the pod was replaced by one with uid %s", pod.uid);
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
     } else if (pod.node[0] == '\0') {
-        check_unbound(outbox, call, &pod);
+        outbox_check_unbound(outbox, call, &pod);
     } else if (strcmp(pod.node, call->node) == 0) {
         bind_ends(outbox, call, OUTCOME_BOUND, REASON_NONE, NULL);
     } else {
@@ -694,7 +694,7 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
         return;
     }
     note_status(call);
-    if (passing(call->status))
+    if (outbox_passing(call->status))
         wait_before_retry(outbox, call, now_ms);
     else if (fetch && call->status == 404)
         fetch_ends(outbox, call, REASON_UNKNOWN_POD, "there is no such pod");
@@ -738,7 +738,7 @@ static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64
 
     metric_add(M_WAKE_UPS, woke ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
     outbox->waking = false;
-    lock(outbox);
+    outbox_lock(outbox);
     outbox->stats.wake_failing = !woke;
     if (woke) {
         outbox->stats.wake_ups++;
@@ -752,12 +752,12 @@ static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64
         outbox->wake_wanted = true;
         outbox->wake_not_before_ms = now_ms + wake_retry_ms(outbox);
     }
-    unlock(outbox);
+    outbox_unlock(outbox);
     drop_call(outbox, call);
 }
 
 /* Somebody took the wake-up object down; making it anew is a ring already. */
-static void create_wake_object(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void outbox_create_wake_object(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->kind == CALL_WAKE_UP);
 
@@ -769,7 +769,7 @@ static void create_wake_object(struct outbox *outbox, struct call *call, int64_t
     call->method = "POST";
     call->path = wake_objects_path(&call->arena, outbox->rules.namespace);
     call->content_type = "application/json";
-    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    call->body = outbox_keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
     goes_on(outbox, call, now_ms);
 }
@@ -786,7 +786,7 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
         flow_shut(outbox->flow, now_ms, now_ms + call->retry_after_s * 1000);
     if (call->kind == CALL_WAKE_UP && call->status == 404 &&
         strcmp(outbox->rules.wake, "object") == 0) {
-        create_wake_object(outbox, call, now_ms);
+        outbox_create_wake_object(outbox, call, now_ms);
         return;
     }
     if (call->kind == CALL_WAKE_UP || call->kind == CALL_CREATE_WAKE_OBJECT) {
@@ -798,12 +798,12 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
     drop_call(outbox, call);
 }
 
-static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void outbox_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->flying);
 
-    count_call(call, call->status);
-    if (lane_of(call->kind) == LANE_BIND && !passing(call->status))
+    outbox_count_call(call, call->status);
+    if (lane_of(call->kind) == LANE_BIND && !outbox_passing(call->status))
         flow_heard(outbox->flow, now_ms, FLOW_ANSWERED);
     switch (call->kind) {
     case CALL_BIND:
@@ -823,12 +823,12 @@ static void answered(struct outbox *outbox, struct call *call, int64_t now_ms)
     must_not_reach("every kind is listed");
 }
 
-static void failed(struct outbox *outbox, struct call *call, int64_t now_ms,
-                   const struct kube_answer *answer)
+static void outbox_failed(struct outbox *outbox, struct call *call, int64_t now_ms,
+                          const struct kube_answer *answer)
 {
     must(call->flying && answer->err != NULL);
 
-    count_call(call, 0);
+    outbox_count_call(call, 0);
     (void)snprintf(call->last_error, sizeof call->last_error, "%.250s", answer->err->text);
     switch (call->kind) {
     case CALL_BIND:
@@ -882,10 +882,10 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
         keep_answer(call, answer->data);
         return;
     case KUBE_DONE:
-        answered(outbox, call, now_ms);
+        outbox_answered(outbox, call, now_ms);
         return;
     case KUBE_FAILED:
-        failed(outbox, call, now_ms, answer);
+        outbox_failed(outbox, call, now_ms, answer);
         return;
     }
     must_not_reach("every piece is listed");
@@ -918,7 +918,7 @@ static void send_call(struct outbox *outbox, struct call *call, int64_t now_ms)
     if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {
         const struct kube_answer refused = {
             .id = call->id, .piece = KUBE_FAILED, .unsent = true, .err = &err};
-        failed(outbox, call, now_ms, &refused);
+        outbox_failed(outbox, call, now_ms, &refused);
     }
 }
 
@@ -938,13 +938,13 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     char name[NAME_BYTES_MAX + 1];
     struct strbuf body;
 
-    lock(outbox);
+    outbox_lock(outbox);
     const bool due = can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;
     if (due)
         outbox->wake_wanted = false;
     const uint64_t wake_up = outbox->stats.wake_ups + outbox->stats.wake_failures + 1;
     (void)snprintf(name, sizeof name, "%s", outbox->wake_node);
-    unlock(outbox);
+    outbox_unlock(outbox);
     if (!due)
         return;
     struct call *call = call_new(CALL_WAKE_UP, "PATCH");
@@ -959,7 +959,7 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
         wake_object_patch(&body, wake_up, wall_ms);
     }
     call->content_type = "application/merge-patch+json";
-    call->body = keep(&call->arena, (struct text){body.data, body.len});
+    call->body = outbox_keep(&call->arena, (struct text){body.data, body.len});
     strbuf_done(&body);
     outbox->waking = true;
     line_up(outbox, call, now_ms);
@@ -967,12 +967,12 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
 
 static void empty_inbox(struct outbox *outbox, int64_t now_ms)
 {
-    lock(outbox);
+    outbox_lock(outbox);
     must(outbox->inbox_end != NULL);
     struct call *call = outbox->inbox;
     outbox->inbox = NULL;
     outbox->inbox_end = &outbox->inbox;
-    unlock(outbox);
+    outbox_unlock(outbox);
     while (call != NULL) {
         struct call *next = call->next;
         call->next = NULL;
@@ -981,7 +981,7 @@ static void empty_inbox(struct outbox *outbox, int64_t now_ms)
     }
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t outbox_sooner(int64_t a, int64_t b)
 {
     must(a >= 0 && b >= 0);
 
@@ -1001,11 +1001,11 @@ static void give_up_late(struct outbox *outbox, int64_t now_ms)
             flow_heard(outbox->flow, now_ms, FLOW_SILENT);
             call->maybe_sent = true;
         }
-        give_up(outbox, call);
+        outbox_give_up(outbox, call);
     }
 }
 
-static void show(const struct outbox *outbox)
+static void outbox_show(const struct outbox *outbox)
 {
     const struct flow_stats stats = flow_stats(outbox->flow);
 
@@ -1025,13 +1025,13 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     give_up_late(outbox, now_ms);
     while ((ticket = flow_next(outbox->flow, now_ms)) != NULL)
         send_call(outbox, ticket->owner, now_ms);
-    show(outbox);
+    outbox_show(outbox);
     int64_t wait = flow_wait_ms(outbox->flow, now_ms, IDLE_MS);
-    lock(outbox);
+    outbox_lock(outbox);
     if (can_wake(outbox))
-        wait =
-            sooner(wait, outbox->wake_not_before_ms > now_ms ? outbox->wake_not_before_ms - now_ms
-                                                             : WAKE_PAUSE_MS);
-    unlock(outbox);
+        wait = outbox_sooner(wait, outbox->wake_not_before_ms > now_ms
+                                       ? outbox->wake_not_before_ms - now_ms
+                                       : WAKE_PAUSE_MS);
+    outbox_unlock(outbox);
     return wait;
 }

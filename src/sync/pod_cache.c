@@ -34,18 +34,18 @@ struct pod_cache *pod_cache_new(void)
     return pods;
 }
 
-static void lock(struct pod_cache *pods)
+static void pod_cache_lock(struct pod_cache *pods)
 {
     must(pthread_mutex_lock(&pods->lock) == 0);
 }
 
-static void unlock(struct pod_cache *pods)
+static void pod_cache_unlock(struct pod_cache *pods)
 {
     must(pthread_mutex_unlock(&pods->lock) == 0);
 }
 
 /* What the tables hold for a record that leaves them. */
-static void let_go(struct pod_cache *pods, struct pod_record *record)
+static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
 {
     must((record->wish == NULL) == (record->request == NULL));
     if (record->wish != NULL)
@@ -62,7 +62,7 @@ void pod_cache_free(struct pod_cache *pods)
         return;
     struct pod_record *record;
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
-        let_go(pods, record);
+        pod_cache_let_go(pods, record);
         pod_record_free(record);
     }
     must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
@@ -109,7 +109,7 @@ static struct pod_record *record_copy(const struct pod_record *from)
     return record;
 }
 
-static uint64_t version_of(const struct pod *pod)
+static uint64_t pod_cache_version_of(const struct pod *pod)
 {
     const uint64_t version = version_number(pod->resource_version);
 
@@ -135,7 +135,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         .cpu_milli = pod->cpu_milli,
         .memory_bytes = pod->memory_bytes,
         .epoch = epoch,
-        .version = version_of(pod),
+        .version = pod_cache_version_of(pod),
         .verdict = REQUEST_NOT_OURS,
     };
 
@@ -166,7 +166,7 @@ static struct text full_name(const struct pod_record *record)
                          (size_t)(record->name - record->namespace) + strlen(record->name)};
 }
 
-static void enter(struct pod_cache *pods, struct pod_record *record)
+static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
 {
     const struct text uid = text_of(record->uid);
 
@@ -179,7 +179,7 @@ static void enter(struct pod_cache *pods, struct pod_record *record)
 }
 
 /* NULL if it is not there.  The keys live in the record. */
-static struct pod_record *leave(struct pod_cache *pods, const char *uid)
+static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *uid)
 {
     struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
 
@@ -189,7 +189,7 @@ static struct pod_record *leave(struct pod_cache *pods, const char *uid)
     (void)map_take(&pods->unbound, text_of(uid));
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
-    let_go(pods, record);
+    pod_cache_let_go(pods, record);
     return record;
 }
 
@@ -206,31 +206,31 @@ static void share_request(struct pod_cache *pods, struct pod_record *record)
     xfree(own);
 }
 
-static void put(struct pod_cache *pods, struct pod_record *record)
+static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
 {
     must(record->uid[0] != '\0');
     must(pod_record_asks(record) == (record->request != NULL));
-    lock(pods);
-    struct pod_record *before = leave(pods, record->uid);
+    pod_cache_lock(pods);
+    struct pod_record *before = pod_cache_leave(pods, record->uid);
     share_request(pods, record);
-    enter(pods, record);
-    unlock(pods);
+    pod_cache_enter(pods, record);
+    pod_cache_unlock(pods);
     pod_record_free(before);
 }
 
 /* Known in a later version than this?  Then only the epoch is news. */
 static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
 {
-    const uint64_t version = version_of(pod);
+    const uint64_t version = pod_cache_version_of(pod);
     bool old = false;
 
-    lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* others copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     if (record != NULL && version > 0 && record->version > version) {
         old = true;
         record->epoch = epoch > 0 ? epoch : record->epoch;
     }
-    unlock(pods);
+    pod_cache_unlock(pods);
     return old;
 }
 
@@ -240,7 +240,7 @@ bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct r
     must(epoch > 0);
     if (is_old(pods, pod, epoch))
         return false;
-    put(pods, record_of(pod, rules, epoch));
+    pod_cache_replace(pods, record_of(pod, rules, epoch));
     return true;
 }
 
@@ -249,18 +249,18 @@ bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
 {
     const struct pod_record *record = pod_cache_find(pods, pod->uid);
 
-    if (is_old(pods, pod, 0) || (record != NULL && record->version == version_of(pod)))
+    if (is_old(pods, pod, 0) || (record != NULL && record->version == pod_cache_version_of(pod)))
         return false;
-    put(pods, record_of(pod, rules, 0));
+    pod_cache_replace(pods, record_of(pod, rules, 0));
     return true;
 }
 
 void pod_cache_remove(struct pod_cache *pods, const char *uid)
 {
     must(uid != NULL);
-    lock(pods);
-    struct pod_record *record = leave(pods, uid);
-    unlock(pods);
+    pod_cache_lock(pods);
+    struct pod_record *record = pod_cache_leave(pods, uid);
+    pod_cache_unlock(pods);
     pod_record_free(record);
 }
 
@@ -283,7 +283,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     struct arena *memory = xmalloc(sizeof *memory);
     size_t bytes;
     struct pod *told = keep_tightly(pod, memory, &bytes);
-    lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* others copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->told == NULL);
     const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
@@ -293,7 +293,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
         record->memory = memory;
         pods->told_bytes += bytes;
     }
-    unlock(pods);
+    pod_cache_unlock(pods);
     if (fits)
         return;
     arena_done(memory);
@@ -302,9 +302,9 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
 
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
 {
-    lock(pods);
+    pod_cache_lock(pods);
     const struct pod_cache_bytes bytes = {pods->wishes.bytes, pods->told_bytes};
-    unlock(pods);
+    pod_cache_unlock(pods);
     must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
     return bytes;
 }
@@ -313,14 +313,15 @@ const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid)
 {
     must(uid != NULL);
 
-    lock(pods);
+    pod_cache_lock(pods);
     const struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
-    unlock(pods);
+    pod_cache_unlock(pods);
     return record;
 }
 
 /* Not in the list because it is newer?  The next list has to show it. */
-static bool spare(struct pod_cache *pods, struct pod_record *record, struct pod_cache_list list)
+static bool pod_cache_spare(struct pod_cache *pods, struct pod_record *record,
+                            struct pod_cache_list list)
 {
     must(record->epoch < list.epoch);
 
@@ -328,9 +329,9 @@ static bool spare(struct pod_cache *pods, struct pod_record *record, struct pod_
 
     if (comparable ? record->version <= list.version : record->epoch != 0)
         return false;
-    lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* others copy records */
     record->epoch = list.epoch;
-    unlock(pods);
+    pod_cache_unlock(pods);
     return true;
 }
 
@@ -345,7 +346,7 @@ void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, 
     struct pod_record *record;
 
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
-        if (record->epoch >= list.epoch || spare(pods, record, list))
+        if (record->epoch >= list.epoch || pod_cache_spare(pods, record, list))
             continue;
         old = xgrow(old, count, &capacity, sizeof *old);
         old[count++] = record;
@@ -366,10 +367,10 @@ struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
     const int bytes = snprintf(key, sizeof key, "%s%c%s", namespace, '\0', name);
     if (bytes < 0 || (size_t)bytes >= sizeof key)
         return NULL; /* longer than any name is */
-    lock(pods);
+    pod_cache_lock(pods);
     const struct pod_record *record = map_find(&pods->by_name, (struct text){key, (size_t)bytes});
     struct pod_record *copy = record != NULL ? record_copy(record) : NULL;
-    unlock(pods);
+    pod_cache_unlock(pods);
     return copy;
 }
 
@@ -378,19 +379,19 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
     enum pod_cache_state state = PODS_UNKNOWN;
 
     must(uid.len > 0);
-    lock(pods);
+    pod_cache_lock(pods);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL)
         state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
-    unlock(pods);
+    pod_cache_unlock(pods);
     return state;
 }
 
 size_t pod_cache_count(struct pod_cache *pods)
 {
-    lock(pods);
+    pod_cache_lock(pods);
     const size_t count = pods->by_uid.count;
-    unlock(pods);
+    pod_cache_unlock(pods);
     return count;
 }
 
@@ -401,8 +402,8 @@ void pod_cache_each_unbound(struct pod_cache *pods, void *user,
 
     const struct pod_record *record;
 
-    lock(pods);
+    pod_cache_lock(pods);
     for (size_t at = 0; (record = map_next(&pods->unbound, &at)) != NULL;)
         visit(user, record);
-    unlock(pods);
+    pod_cache_unlock(pods);
 }

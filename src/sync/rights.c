@@ -115,12 +115,12 @@ void rights_free(struct rights *rights)
     xfree(rights);
 }
 
-static void lock(struct rights *rights)
+static void rights_lock(struct rights *rights)
 {
     must(pthread_mutex_lock(&rights->lock) == 0);
 }
 
-static void unlock(struct rights *rights)
+static void rights_unlock(struct rights *rights)
 {
     must(pthread_mutex_unlock(&rights->lock) == 0);
 }
@@ -170,16 +170,16 @@ static void end_round(struct rights *rights, int64_t now_ms)
     }
     rights->again = false;
     rights->now.at_ms = now_ms;
-    lock(rights);
+    rights_lock(rights);
     rights->last = rights->now;
     rights->rounds++;
     rights->wanted = false;
     must(pthread_cond_broadcast(&rights->came) == 0);
-    unlock(rights);
+    rights_unlock(rights);
 }
 
 /* Nothing more is learned in this round. */
-static void give_up(struct rights *rights, int64_t now_ms, const char *why)
+static void rights_give_up(struct rights *rights, int64_t now_ms, const char *why)
 {
     must(why[0] != '\0');
     text_clip(text_of(why), rights->now.error, sizeof rights->now.error);
@@ -212,7 +212,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     rights->in_flight = rights->ops.start(rights->ops.ctx, &request, &err) == 0;
     strbuf_done(&body);
     if (!rights->in_flight)
-        give_up(rights, now_ms, err.text);
+        rights_give_up(rights, now_ms, err.text);
 }
 
 static void note_denied(struct rights *rights, const struct right *right)
@@ -239,11 +239,11 @@ static void review_came(struct rights *rights, int64_t now_ms)
     arena_reset(&rights->arena);
     if (rights->status != 201 && rights->status != 200) {
         (void)snprintf(text, sizeof text, "the API server answered %d", rights->status);
-        give_up(rights, now_ms, text);
+        rights_give_up(rights, now_ms, text);
         return;
     }
     if (review_decode(bytes, &rights->arena, &allowed, &err) < 0) {
-        give_up(rights, now_ms, err.text);
+        rights_give_up(rights, now_ms, err.text);
         return;
     }
     rights->now.asked++;
@@ -254,18 +254,18 @@ static void review_came(struct rights *rights, int64_t now_ms)
 
 /* --- the informer's thread --- */
 
-static bool is_wanted(struct rights *rights)
+static bool rights_is_wanted(struct rights *rights)
 {
-    lock(rights);
+    rights_lock(rights);
     const bool wanted = rights->wanted;
-    unlock(rights);
+    rights_unlock(rights);
     return wanted;
 }
 
 int64_t rights_step(struct rights *rights, int64_t now_ms)
 {
     must(now_ms >= 0);
-    if (!rights->runs && is_wanted(rights))
+    if (!rights->runs && rights_is_wanted(rights))
         begin_round(rights);
     if (!rights->runs || rights->in_flight)
         return IDLE_MS;
@@ -301,7 +301,7 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
         break;
     case KUBE_FAILED:
         rights->in_flight = false;
-        give_up(rights, now_ms, answer->err != NULL ? answer->err->text : "no answer");
+        rights_give_up(rights, now_ms, answer->err != NULL ? answer->err->text : "no answer");
         break;
     }
     return true;
@@ -316,7 +316,7 @@ void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out
     int rc = 0;
 
     must(wait_ms >= 0 && out != NULL);
-    lock(rights);
+    rights_lock(rights);
     const bool fresh = rights->last.at_ms > 0 && now_ms - rights->last.at_ms < RIGHTS_FRESH_MS;
     const uint64_t rounds = rights->rounds;
     if (!fresh) {
@@ -327,5 +327,5 @@ void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out
         rc = pthread_cond_timedwait(&rights->came, &rights->lock, &until);
     must(rc == 0 || rc == ETIMEDOUT);
     *out = rights->last;
-    unlock(rights);
+    rights_unlock(rights);
 }

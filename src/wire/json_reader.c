@@ -112,7 +112,7 @@ static void skip_space(struct json_reader *in)
         in->at++;
 }
 
-static const char *type_name(enum json_reader_type type)
+static const char *json_reader_type_name(enum json_reader_type type)
 {
     static const char *const name[] = {
         [JSON_TYPE_END] = "the end",     [JSON_TYPE_OBJECT] = "an object",
@@ -125,14 +125,14 @@ static const char *type_name(enum json_reader_type type)
     return name[type];
 }
 
-static size_t position(const struct json_reader *in, const char *at)
+static size_t json_reader_position(const struct json_reader *in, const char *at)
 {
     must(at >= in->begin && at <= in->end);
     return (size_t)(at - in->begin);
 }
 
 /* What stands here is not what the grammar wants. */
-static bool wrong(struct json_reader *in, const char *expected)
+static bool json_reader_wrong(struct json_reader *in, const char *expected)
 {
     must(!in->failed);
     must(expected != NULL);
@@ -140,17 +140,17 @@ static bool wrong(struct json_reader *in, const char *expected)
     const enum json_reader_type type = json_read_peek(in);
     if (type != JSON_TYPE_BAD && type != JSON_TYPE_END && *in->at != 't' && *in->at != 'f' &&
         *in->at != 'n')
-        json_reader_fail(in, "expected %s, found %s at byte %zu", expected, type_name(type),
-                         position(in, in->at));
+        json_reader_fail(in, "expected %s, found %s at byte %zu", expected,
+                         json_reader_type_name(type), json_reader_position(in, in->at));
     else if (type == JSON_TYPE_END)
         json_reader_fail(in, "expected %s, found the end at byte %zu", expected,
-                         position(in, in->at));
+                         json_reader_position(in, in->at));
     else if (*in->at > 0x20 && *in->at < 0x7F)
         json_reader_fail(in, "expected %s, found '%c' at byte %zu", expected, *in->at,
-                         position(in, in->at));
+                         json_reader_position(in, in->at));
     else
         json_reader_fail(in, "expected %s, found byte 0x%02x at byte %zu", expected,
-                         (unsigned)(unsigned char)*in->at, position(in, in->at));
+                         (unsigned)(unsigned char)*in->at, json_reader_position(in, in->at));
     return false;
 }
 
@@ -183,16 +183,17 @@ enum json_reader_type json_read_peek(struct json_reader *in)
     }
 }
 
-static bool expect(struct json_reader *in, enum json_reader_type type, const char *expected)
+static bool json_reader_expect(struct json_reader *in, enum json_reader_type type,
+                               const char *expected)
 {
     must(type != JSON_TYPE_BAD && type != JSON_TYPE_END);
 
     if (in->failed)
         return false;
-    return json_read_peek(in) == type || wrong(in, expected);
+    return json_read_peek(in) == type || json_reader_wrong(in, expected);
 }
 
-static bool enter(struct json_reader *in, bool array)
+static bool json_reader_enter(struct json_reader *in, bool array)
 {
     must(in->at < in->end);
 
@@ -206,7 +207,7 @@ static bool enter(struct json_reader *in, bool array)
     return true;
 }
 
-static bool leave(struct json_reader *in)
+static bool json_reader_leave(struct json_reader *in)
 {
     must(in->depth > 0);
     in->depth--;
@@ -216,31 +217,32 @@ static bool leave(struct json_reader *in)
 
 bool json_read_object(struct json_reader *in)
 {
-    return expect(in, JSON_TYPE_OBJECT, "an object") && enter(in, false);
+    return json_reader_expect(in, JSON_TYPE_OBJECT, "an object") && json_reader_enter(in, false);
 }
 
 bool json_read_array(struct json_reader *in)
 {
-    return expect(in, JSON_TYPE_ARRAY, "an array") && enter(in, true);
+    return json_reader_expect(in, JSON_TYPE_ARRAY, "an array") && json_reader_enter(in, true);
 }
 
 /* To the closing quote.  The reader stands on the opening one.  shape: nobody will read it. */
-static bool read_string(struct json_reader *in, bool shape, struct scan_string *out)
+static bool json_reader_read_string(struct json_reader *in, bool shape, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
 
     *out = shape ? scan_shape(in->at + 1, in->end) : scan_string(in->at + 1, in->end);
     if (out->close == NULL) {
-        json_reader_fail(in, "%s, at byte %zu", out->fault, position(in, out->fault_at));
+        json_reader_fail(in, "%s, at byte %zu", out->fault,
+                         json_reader_position(in, out->fault_at));
         return false;
     }
     return true;
 }
 
-static struct text decode(struct json_reader *in, struct text raw, bool escaped)
+static struct text json_reader_decode(struct json_reader *in, struct text raw, bool escaped)
 {
     must(raw.at > in->begin);
-    must(raw.len <= position(in, in->end));
+    must(raw.len <= json_reader_position(in, in->end));
 
     if (!escaped)
         return raw;
@@ -249,7 +251,7 @@ static struct text decode(struct json_reader *in, struct text raw, bool escaped)
 }
 
 /* ',' before all but the first; false at the closing bracket or on failure. */
-static bool next(struct json_reader *in, bool array)
+static bool json_reader_next(struct json_reader *in, bool array)
 {
     if (in->failed)
         return false;
@@ -258,13 +260,13 @@ static bool next(struct json_reader *in, bool array)
     struct json_reader_level *level = &in->level[in->depth - 1];
     skip_space(in);
     if (in->at < in->end && *in->at == (array ? ']' : '}'))
-        return leave(in);
+        return json_reader_leave(in);
     if (level->first) {
         level->first = false;
         return true;
     }
     if (in->at == in->end || *in->at != ',')
-        return wrong(in, array ? "',' or ']'" : "',' or '}'");
+        return json_reader_wrong(in, array ? "',' or ']'" : "',' or '}'");
     in->at++;
     level->index++;
     skip_space(in);
@@ -279,19 +281,19 @@ static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
     struct scan_string string;
     if (!in->failed)
         in->level[in->depth - 1].key = (struct text){NULL, 0};
-    if (!next(in, false))
+    if (!json_reader_next(in, false))
         return false;
     if (in->at == in->end || *in->at != '"')
-        return wrong(in, "a key in quotes");
-    if (!read_string(in, !decoded, &string))
+        return json_reader_wrong(in, "a key in quotes");
+    if (!json_reader_read_string(in, !decoded, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
-    *out_key = decoded ? decode(in, raw, string.escaped) : raw;
+    *out_key = decoded ? json_reader_decode(in, raw, string.escaped) : raw;
     in->level[in->depth - 1].key = *out_key;
     in->at = string.close + 1;
     skip_space(in);
     if (in->at == in->end || *in->at != ':')
-        return wrong(in, "':'");
+        return json_reader_wrong(in, "':'");
     in->at++;
     return true;
 }
@@ -304,7 +306,7 @@ bool json_read_key(struct json_reader *in, struct text *out_key)
 
 bool json_read_element(struct json_reader *in)
 {
-    return next(in, true);
+    return json_reader_next(in, true);
 }
 
 bool json_read_string(struct json_reader *in, struct text *out)
@@ -312,10 +314,11 @@ bool json_read_string(struct json_reader *in, struct text *out)
     must(out != NULL);
 
     struct scan_string string;
-    if (!expect(in, JSON_TYPE_STRING, "a string") || !read_string(in, false, &string))
+    if (!json_reader_expect(in, JSON_TYPE_STRING, "a string") ||
+        !json_reader_read_string(in, false, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
-    *out = decode(in, raw, string.escaped);
+    *out = json_reader_decode(in, raw, string.escaped);
     in->at = string.close + 1;
     return true;
 }
@@ -387,11 +390,12 @@ static bool read_number(struct json_reader *in, struct text *out)
 {
     must(out != NULL);
 
-    if (!expect(in, JSON_TYPE_NUMBER, "a whole number"))
+    if (!json_reader_expect(in, JSON_TYPE_NUMBER, "a whole number"))
         return false;
     const char *end = scan_number(in->at, in->end);
     if (end == NULL) {
-        json_reader_fail(in, "a number that is not JSON, at byte %zu", position(in, in->at));
+        json_reader_fail(in, "a number that is not JSON, at byte %zu",
+                         json_reader_position(in, in->at));
         return false;
     }
     *out = (struct text){in->at, (size_t)(end - in->at)};
@@ -415,15 +419,16 @@ bool json_read_i64(struct json_reader *in, int64_t *out)
     return !in->failed;
 }
 
-static bool literal(struct json_reader *in, const char *word)
+static bool json_reader_literal(struct json_reader *in, const char *word)
 {
     must(word != NULL);
 
-    const struct text rest = {in->at, position(in, in->end) - position(in, in->at)};
+    const struct text rest = {in->at,
+                              json_reader_position(in, in->end) - json_reader_position(in, in->at)};
     if (in->failed)
         return false;
     if (!text_starts(rest, word))
-        return wrong(in, "a value");
+        return json_reader_wrong(in, "a value");
     in->at += strlen(word);
     return true;
 }
@@ -436,8 +441,8 @@ bool json_read_bool(struct json_reader *in, bool *out)
     if (in->failed)
         return false;
     if (type != JSON_TYPE_TRUE && type != JSON_TYPE_FALSE)
-        return wrong(in, "true or false");
-    if (!literal(in, type == JSON_TYPE_TRUE ? "true" : "false"))
+        return json_reader_wrong(in, "true or false");
+    if (!json_reader_literal(in, type == JSON_TYPE_TRUE ? "true" : "false"))
         return false;
     *out = type == JSON_TYPE_TRUE;
     return true;
@@ -445,7 +450,7 @@ bool json_read_bool(struct json_reader *in, bool *out)
 
 bool json_read_null(struct json_reader *in)
 {
-    return json_read_peek(in) == JSON_TYPE_NULL && literal(in, "null");
+    return json_read_peek(in) == JSON_TYPE_NULL && json_reader_literal(in, "null");
 }
 
 /* A value that has none inside. */
@@ -457,20 +462,20 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
     must(type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY);
     switch (type) {
     case JSON_TYPE_STRING:
-        if (!read_string(in, true, &string))
+        if (!json_reader_read_string(in, true, &string))
             return false;
         in->at = string.close + 1;
         return true;
     case JSON_TYPE_NUMBER:
         return read_number(in, &number);
     case JSON_TYPE_TRUE:
-        return literal(in, "true");
+        return json_reader_literal(in, "true");
     case JSON_TYPE_FALSE:
-        return literal(in, "false");
+        return json_reader_literal(in, "false");
     case JSON_TYPE_NULL:
-        return literal(in, "null");
+        return json_reader_literal(in, "null");
     default:
-        return in->failed ? false : wrong(in, "a value");
+        return in->failed ? false : json_reader_wrong(in, "a value");
     }
 }
 
@@ -509,13 +514,13 @@ static bool deep_key(struct json_reader *in)
     struct scan_string string;
 
     if (json_read_peek(in) != JSON_TYPE_STRING)
-        return wrong(in, "a key in quotes");
-    if (!read_string(in, true, &string))
+        return json_reader_wrong(in, "a key in quotes");
+    if (!json_reader_read_string(in, true, &string))
         return false;
     in->at = string.close + 1;
     skip_space(in);
     if (in->at == in->end || *in->at != ':')
-        return wrong(in, "':'");
+        return json_reader_wrong(in, "':'");
     in->at++;
     return true;
 }
@@ -531,7 +536,7 @@ static bool deep_next(struct json_reader *in, struct deep *deep)
             return array || deep_key(in);
         }
         if (in->at == in->end || *in->at != (array ? ']' : '}'))
-            return wrong(in, array ? "',' or ']'" : "',' or '}'");
+            return json_reader_wrong(in, array ? "',' or ']'" : "',' or '}'");
         in->at++;
         deep->depth--;
     }
@@ -575,7 +580,8 @@ static bool skip_step(struct json_reader *in)
 
     if (type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY)
         return skip_scalar(in, type);
-    return in->depth < JSON_DEPTH_MAX ? enter(in, type == JSON_TYPE_ARRAY) : skip_deep(in);
+    return in->depth < JSON_DEPTH_MAX ? json_reader_enter(in, type == JSON_TYPE_ARRAY)
+                                      : skip_deep(in);
 }
 
 bool json_read_skip(struct json_reader *in)
@@ -625,7 +631,7 @@ int json_reader_consumed(struct json_reader *in, size_t *out_bytes)
     if (in->failed)
         return -(int)in->err->code;
     must(in->depth == 0);
-    *out_bytes = position(in, in->at);
+    *out_bytes = json_reader_position(in, in->at);
     return 0;
 }
 
@@ -636,12 +642,12 @@ int json_reader_finish(struct json_reader *in)
         skip_space(in);
         if (in->at < in->end)
             json_reader_fail(in, "%zu bytes after the value, at byte %zu; one value only",
-                             (size_t)(in->end - in->at), position(in, in->at));
+                             (size_t)(in->end - in->at), json_reader_position(in, in->at));
     }
     return in->failed ? -(int)in->err->code : 0;
 }
 
-static char lower(char c)
+static char json_reader_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
@@ -651,7 +657,7 @@ static bool same_letters(struct text key, const char *name)
     must(strlen(name) == key.len);
 
     for (size_t i = 0; i < key.len; i++)
-        if (lower(key.at[i]) != lower(name[i]))
+        if (json_reader_lower(key.at[i]) != json_reader_lower(name[i]))
             return false;
     return true;
 }

@@ -9,7 +9,7 @@ void json_writer_init(struct json_writer *json, struct strbuf *out)
 }
 
 /* Before each value: the comma that the one before it left to us. */
-static void value(struct json_writer *json)
+static void json_writer_value(struct json_writer *json)
 {
     must(json->out != NULL);
     if (json->comma)
@@ -18,7 +18,7 @@ static void value(struct json_writer *json)
 }
 
 /* Names are short and plain: one step instead of three. */
-static void quoted(struct strbuf *out, struct text text)
+static void json_writer_quoted(struct strbuf *out, struct text text)
 {
     char whole[NAME_BYTES_MAX + 2];
     must(text.at != NULL || text.len == 0);
@@ -38,7 +38,7 @@ static void open_level(struct json_writer *json, char bracket)
 {
     must(bracket == '{' || bracket == '[');
 
-    value(json);
+    json_writer_value(json);
     strbuf_char(json->out, bracket);
     json->comma = false;
 }
@@ -75,8 +75,8 @@ void json_write_key_text(struct json_writer *json, struct text key)
 {
     must(key.at != NULL || key.len == 0);
 
-    value(json);
-    quoted(json->out, key);
+    json_writer_value(json);
+    json_writer_quoted(json->out, key);
     strbuf_char(json->out, ':');
     json->comma = false;
 }
@@ -91,8 +91,8 @@ void json_write_text(struct json_writer *json, struct text text)
 {
     must(json != NULL);
 
-    value(json);
-    quoted(json->out, text);
+    json_writer_value(json);
+    json_writer_quoted(json->out, text);
 }
 
 void json_write_str(struct json_writer *json, const char *text)
@@ -105,7 +105,7 @@ void json_write_u64(struct json_writer *json, uint64_t number)
 {
     must(json != NULL);
 
-    value(json);
+    json_writer_value(json);
     strbuf_u64(json->out, number);
 }
 
@@ -113,7 +113,7 @@ void json_write_i64(struct json_writer *json, int64_t number)
 {
     must(json != NULL);
 
-    value(json);
+    json_writer_value(json);
     if (number < 0)
         strbuf_char(json->out, '-');
     strbuf_u64(json->out, number < 0 ? -(uint64_t)number : (uint64_t)number);
@@ -123,7 +123,7 @@ void json_write_bool(struct json_writer *json, bool flag)
 {
     must(json != NULL);
 
-    value(json);
+    json_writer_value(json);
     strbuf_str(json->out, flag ? "true" : "false");
 }
 
@@ -131,7 +131,7 @@ void json_write_null(struct json_writer *json)
 {
     must(json != NULL);
 
-    value(json);
+    json_writer_value(json);
     strbuf_str(json->out, "null");
 }
 
@@ -139,6 +139,6 @@ void json_write_raw(struct json_writer *json, struct text literal)
 {
     must(literal.at != NULL);
     must(literal.len > 0);
-    value(json);
+    json_writer_value(json);
     strbuf_text(json->out, literal);
 }

@@ -99,7 +99,7 @@ static size_t escape_bytes(const char *at, const char *end)
     return is_trail(unicode_escape(at + 6, end)) ? 12 : 0;
 }
 
-static struct scan_string broken(const char *fault, const char *at)
+static struct scan_string scan_broken(const char *fault, const char *at)
 {
     must(fault != NULL && at != NULL);
 
@@ -116,20 +116,20 @@ struct scan_string scan_string(const char *at, const char *end)
         size_t bytes;
         at = scan_plain(at, end);
         if (at == end)
-            return broken("a string that does not end", at);
+            return scan_broken("a string that does not end", at);
         if (*at == '"')
             return (struct scan_string){.close = at, .escaped = escaped};
         if ((unsigned char)*at < 0x20)
-            return broken("a control character in a string (write it as an escape)", at);
+            return scan_broken("a control character in a string (write it as an escape)", at);
         if (*at == '\\') {
             escaped = true;
             bytes = escape_bytes(at, end);
             if (bytes == 0)
-                return broken("a \\ that starts no valid escape in a string", at);
+                return scan_broken("a \\ that starts no valid escape in a string", at);
         } else {
             bytes = utf8_bytes(at, end);
             if (bytes == 0)
-                return broken("a string that is not UTF-8", at);
+                return scan_broken("a string that is not UTF-8", at);
         }
         at += bytes;
     }
@@ -197,14 +197,14 @@ struct scan_string scan_shape(const char *at, const char *end)
     for (;;) {
         at = scan_plain(at, end);
         if (at == end)
-            return broken("a string that does not end", at);
+            return scan_broken("a string that does not end", at);
         if (*at == '"')
             return (struct scan_string){.close = at};
         if ((unsigned char)*at < 0x20)
-            return broken("a control character in a string (write it as an escape)", at);
+            return scan_broken("a control character in a string (write it as an escape)", at);
         const size_t bytes = *at == '\\' ? escape_shape(at, end) : 1;
         if (bytes == 0)
-            return broken("a \\ that starts no valid escape in a string", at);
+            return scan_broken("a \\ that starts no valid escape in a string", at);
         at += bytes;
     }
 }
@@ -232,7 +232,7 @@ size_t scan_unescape(struct text raw, char *out)
     return len;
 }
 
-static const char *digits(const char *at, const char *end)
+static const char *scan_digits(const char *at, const char *end)
 {
     must(at <= end);
 
@@ -248,12 +248,12 @@ const char *scan_number(const char *at, const char *end)
     if (*at == '-')
         at++;
     const char *whole = at;
-    at = digits(at, end);
+    at = scan_digits(at, end);
     if (at == whole || (*whole == '0' && at - whole > 1))
         return NULL;
     if (at < end && *at == '.') {
         const char *fraction = ++at;
-        at = digits(at, end);
+        at = scan_digits(at, end);
         if (at == fraction)
             return NULL;
     }
@@ -262,7 +262,7 @@ const char *scan_number(const char *at, const char *end)
         if (at < end && (*at == '+' || *at == '-'))
             at++;
         const char *exponent = at;
-        at = digits(at, end);
+        at = scan_digits(at, end);
         if (at == exponent)
             return NULL;
     }
@@ -293,7 +293,7 @@ static void add_digit(struct decimal *d, char c)
 }
 
 /* The exponent, clamped far beyond what 64 bits can hold. */
-static int64_t exponent(const char *at, const char *end)
+static int64_t scan_exponent(const char *at, const char *end)
 {
     must(at <= end);
 
@@ -319,7 +319,7 @@ static struct decimal decimal_of(const char *at, const char *end)
         for (at++; at < end && *at >= '0' && *at <= '9'; at++, fraction++)
             add_digit(&d, *at);
     if (at < end)
-        d.scale += exponent(at + 1, end);
+        d.scale += scan_exponent(at + 1, end);
     d.scale -= fraction;
     return d;
 }

@@ -29,7 +29,7 @@ struct cursor {
     const char *end;
 };
 
-static bool number(struct cursor *c, int count, int64_t *out)
+static bool time_number(struct cursor *c, int count, int64_t *out)
 {
     must(count > 0 && count <= 4);
 
@@ -43,7 +43,7 @@ static bool number(struct cursor *c, int count, int64_t *out)
     return true;
 }
 
-static bool mark(struct cursor *c, char wanted)
+static bool time_mark(struct cursor *c, char wanted)
 {
     must(c->at <= c->end);
     if (c->at == c->end || *c->at != wanted)
@@ -52,15 +52,15 @@ static bool mark(struct cursor *c, char wanted)
     return true;
 }
 
-static bool date(struct cursor *c, int64_t *out_days)
+static bool time_date(struct cursor *c, int64_t *out_days)
 {
     must(out_days != NULL);
 
     int64_t year;
     int64_t month;
     int64_t day;
-    if (!number(c, 4, &year) || !mark(c, '-') || !number(c, 2, &month) || !mark(c, '-') ||
-        !number(c, 2, &day))
+    if (!time_number(c, 4, &year) || !time_mark(c, '-') || !time_number(c, 2, &month) ||
+        !time_mark(c, '-') || !time_number(c, 2, &day))
         return false;
     if (month < 1 || month > 12 || day < 1 || day > month_days(year, month))
         return false;
@@ -76,8 +76,8 @@ static bool clock_time(struct cursor *c, int64_t *out_s)
     int64_t hour;
     int64_t minute;
     int64_t second;
-    if (!number(c, 2, &hour) || !mark(c, ':') || !number(c, 2, &minute) || !mark(c, ':') ||
-        !number(c, 2, &second))
+    if (!time_number(c, 2, &hour) || !time_mark(c, ':') || !time_number(c, 2, &minute) ||
+        !time_mark(c, ':') || !time_number(c, 2, &second))
         return false;
     if (hour > 23 || minute > 59 || second > 60)
         return false;
@@ -86,12 +86,12 @@ static bool clock_time(struct cursor *c, int64_t *out_s)
 }
 
 /* Digits beyond the third are cut, not rounded. */
-static bool fraction(struct cursor *c, int64_t *out_ms)
+static bool time_fraction(struct cursor *c, int64_t *out_ms)
 {
     must(out_ms != NULL);
 
     *out_ms = 0;
-    if (!mark(c, '.'))
+    if (!time_mark(c, '.'))
         return true;
     const char *first = c->at;
     int64_t weight = 100;
@@ -100,19 +100,19 @@ static bool fraction(struct cursor *c, int64_t *out_ms)
     return c->at > first;
 }
 
-static bool offset(struct cursor *c, int64_t *out_s)
+static bool time_offset(struct cursor *c, int64_t *out_s)
 {
     must(out_s != NULL);
 
     int64_t hour;
     int64_t minute;
     *out_s = 0;
-    if (mark(c, 'Z') || mark(c, 'z'))
+    if (time_mark(c, 'Z') || time_mark(c, 'z'))
         return true;
-    const bool west = mark(c, '-');
-    if (!west && !mark(c, '+'))
+    const bool west = time_mark(c, '-');
+    if (!west && !time_mark(c, '+'))
         return false;
-    if (!number(c, 2, &hour) || !mark(c, ':') || !number(c, 2, &minute))
+    if (!time_number(c, 2, &hour) || !time_mark(c, ':') || !time_number(c, 2, &minute))
         return false;
     *out_s = (hour * 60 + minute) * 60 * (west ? -1 : 1);
     return hour <= 23 && minute <= 59;
@@ -127,8 +127,9 @@ bool time_parse(struct text text, int64_t *out_ms)
     int64_t seconds;
     int64_t ms;
     int64_t east;
-    if (!date(&c, &days) || !(mark(&c, 'T') || mark(&c, 't')) || !clock_time(&c, &seconds) ||
-        !fraction(&c, &ms) || !offset(&c, &east) || c.at != c.end)
+    if (!time_date(&c, &days) || !(time_mark(&c, 'T') || time_mark(&c, 't')) ||
+        !clock_time(&c, &seconds) || !time_fraction(&c, &ms) || !time_offset(&c, &east) ||
+        c.at != c.end)
         return false;
     *out_ms = (days * DAY_S + seconds - east) * SECOND_MS + ms;
     return true;
@@ -160,7 +161,7 @@ static struct civil civil_of(int64_t days)
 }
 
 /* value in count digits, and what comes after them. */
-static char *put(char *at, int64_t value, int count, char after)
+static char *time_put(char *at, int64_t value, int count, char after)
 {
     must(value >= 0);
     for (int i = count - 1; i >= 0; i--, value /= 10)
@@ -183,13 +184,13 @@ void time_format(int64_t ms, char out[TIME_TEXT_BYTES])
     const struct civil civil = civil_of(days);
     must(rest >= 0 && rest < day_ms);
 
-    char *at = put(out, civil.year, 4, '-');
-    at = put(at, civil.month, 2, '-');
-    at = put(at, civil.day, 2, 'T');
-    at = put(at, rest / 3600000, 2, ':');
-    at = put(at, rest / 60000 % 60, 2, ':');
-    at = put(at, rest / 1000 % 60, 2, '.');
-    at = put(at, rest % 1000, 3, 'Z');
+    char *at = time_put(out, civil.year, 4, '-');
+    at = time_put(at, civil.month, 2, '-');
+    at = time_put(at, civil.day, 2, 'T');
+    at = time_put(at, rest / 3600000, 2, ':');
+    at = time_put(at, rest / 60000 % 60, 2, ':');
+    at = time_put(at, rest / 1000 % 60, 2, '.');
+    at = time_put(at, rest % 1000, 3, 'Z');
     *at = '\0';
     must(at - out < TIME_TEXT_BYTES);
 }

@@ -144,7 +144,7 @@ static bool is_first_of_model(const struct node *node, uint32_t gpu)
 }
 
 /* One model in nearly every node there is; several are listed. */
-static void put_models(struct json_writer *json, const struct node *node)
+static void admin_put_models(struct json_writer *json, const struct node *node)
 {
     CLEANUP(strbuf_done) struct strbuf models;
 
@@ -159,7 +159,7 @@ static void put_models(struct json_writer *json, const struct node *node)
     put_str(json, "model", models.data);
 }
 
-static bool is_cordoned(const struct node *node)
+static bool admin_is_cordoned(const struct node *node)
 {
     for (uint32_t i = 0; i < node->gpus; i++)
         if ((node->gpu[i].flags & (GPU_CORDONED | GPU_ABSENT)) == 0)
@@ -191,8 +191,8 @@ static void put_holders(struct json_writer *json, const struct node *node, const
     json_write_array_end(json);
 }
 
-static void put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
-                    bool pods)
+static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
+                          bool pods)
 {
     must(gpu->id->len > 0);
     json_write_object(json);
@@ -226,17 +226,17 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
     json_write_object(json);
     put_atom(json, "name", node->name);
     put_atom(json, "uid", node->uid);
-    put_models(json, node);
+    admin_put_models(json, node);
     put_str(json, "source", inventory_source_name(node->source));
     put_str(json, "state", admin_node_state(node));
     put_node_text(json, node);
-    put_bool(json, "cordoned", is_cordoned(node));
+    put_bool(json, "cordoned", admin_is_cordoned(node));
     admin_amounts(json, &amounts);
     put_u64(json, "heldGpus", node->held_gpus);
     json_write_key(json, "gpus");
     json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)
-        put_gpu(json, node, &node->gpu[i], pods);
+        admin_put_gpu(json, node, &node->gpu[i], pods);
     json_write_array_end(json);
     json_write_object_end(json);
 }
@@ -244,7 +244,8 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
 /* --- allocations --- */
 
 /* The id that the GPU has now: an allocation may know it by the one from before its UUID. */
-static void put_place(struct json_writer *json, const struct node *node, const struct atom *id)
+static void admin_put_place(struct json_writer *json, const struct node *node,
+                            const struct atom *id)
 {
     const struct gpu *gpu = node != NULL ? node_gpu(node, atom_text(id)) : NULL;
 
@@ -267,7 +268,7 @@ static void put_charges(struct json_writer *json, const struct allocation *alloc
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         json_write_object(json);
-        put_place(json, node, charge->gpu);
+        admin_put_place(json, node, charge->gpu);
         put_amount(json, charge->milli, charge->mib);
         json_write_object_end(json);
     }
@@ -285,7 +286,7 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
         json_write_object(json);
         put_str(json, "container", share->container);
         put_str(json, "kind", container_kind_name(share->kind));
-        put_place(json, node, share->gpu);
+        admin_put_place(json, node, share->gpu);
         put_amount(json, share->milli, share->mib);
         json_write_object_end(json);
     }
@@ -371,7 +372,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift)
     json_write_object_end(json);
 }
 
-static void put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
+static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->asks > 0);
     put_time(json, "since", waiting->since_ms);
@@ -389,7 +390,7 @@ void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *w
 {
     must(waiting->text != NULL);
     json_write_object(json);
-    put_waiting(json, waiting);
+    admin_put_waiting(json, waiting);
     json_write_object_end(json);
 }
 
@@ -408,7 +409,7 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     put_str(json, "namespace", waiting->namespace);
     put_str(json, "name", waiting->name);
     put_str(json, "request", request);
-    put_waiting(json, waiting);
+    admin_put_waiting(json, waiting);
     json_write_object_end(json);
 }
 

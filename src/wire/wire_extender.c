@@ -19,8 +19,8 @@ struct args_reading {
     bool has_nodes;
 };
 
-static void *grown(struct arena *arena, const void *items, uint32_t count, uint32_t room,
-                   size_t bytes)
+static void *extender_grown(struct arena *arena, const void *items, uint32_t count, uint32_t room,
+                            size_t bytes)
 {
     void *to = arena_array(arena, room, bytes);
     must(count <= room);
@@ -29,7 +29,7 @@ static void *grown(struct arena *arena, const void *items, uint32_t count, uint3
     return to;
 }
 
-static bool make_room(struct json_reader *in, struct args_reading *reading)
+static bool extender_make_room(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->names <= reading->room);
 
@@ -42,16 +42,18 @@ static bool make_room(struct json_reader *in, struct args_reading *reading)
         return false;
     }
     reading->room = reading->room == 0 ? FIRST : reading->room * 2;
-    out->name = grown(reading->arena, out->name, out->names, reading->room, sizeof *out->name);
+    out->name =
+        extender_grown(reading->arena, out->name, out->names, reading->room, sizeof *out->name);
     if (reading->has_nodes) {
-        out->node = grown(reading->arena, out->node, out->names, reading->room, sizeof *out->node);
-        out->node_bytes = grown(reading->arena, out->node_bytes, out->names, reading->room,
-                                sizeof *out->node_bytes);
+        out->node =
+            extender_grown(reading->arena, out->node, out->names, reading->room, sizeof *out->node);
+        out->node_bytes = extender_grown(reading->arena, out->node_bytes, out->names, reading->room,
+                                         sizeof *out->node_bytes);
     }
     return true;
 }
 
-static void read_names(struct json_reader *in, struct args_reading *reading)
+static void extender_read_names(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_names && !reading->has_nodes);
 
@@ -60,19 +62,19 @@ static void read_names(struct json_reader *in, struct args_reading *reading)
         return;
     struct text name;
     while (json_read_string_element(in, &name)) {
-        if (!json_read_is_name(in, NAME_BYTES_MAX, name) || !make_room(in, reading))
+        if (!json_read_is_name(in, NAME_BYTES_MAX, name) || !extender_make_room(in, reading))
             return;
         out->name[out->names++] = name;
     }
 }
 
-static void read_node(struct json_reader *in, struct args_reading *reading)
+static void extender_read_node(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->full_nodes);
 
     struct extender_args *out = reading->out;
     const uint32_t i = out->names;
-    if (!make_room(in, reading))
+    if (!extender_make_room(in, reading))
         return;
     (void)json_read_peek(in); /* moves to the value's first byte */
     const char *begin = in->at;
@@ -87,7 +89,7 @@ static void read_node(struct json_reader *in, struct args_reading *reading)
 
 static const char *const node_list_keys[] = {"items"};
 
-static void read_nodes(struct json_reader *in, struct args_reading *reading)
+static void extender_read_nodes(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_nodes && !reading->has_names);
 
@@ -99,7 +101,7 @@ static void read_nodes(struct json_reader *in, struct args_reading *reading)
     while (json_read_field(in, &fields, &key))
         if (json_read_array(in))
             while (json_read_element(in))
-                read_node(in, reading);
+                extender_read_node(in, reading);
 }
 
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
@@ -114,7 +116,7 @@ void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, s
         json_reader_fail(in, "has no metadata.name");
 }
 
-static void check_distinct(struct json_reader *in, struct extender_args *out)
+static void extender_check_distinct(struct json_reader *in, struct extender_args *out)
 {
     must(out->names <= NODES_MAX);
     must(out->names == 0 || out->name != NULL);
@@ -146,10 +148,10 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
                              "Nodes and NodeNames exclude each other; one of them must be null");
         else if (key == 1) {
             reading->has_nodes = true;
-            read_nodes(in, reading);
+            extender_read_nodes(in, reading);
         } else {
             reading->has_names = true;
-            read_names(in, reading);
+            extender_read_names(in, reading);
         }
     }
     if (!has_pod)
@@ -169,7 +171,7 @@ int extender_args_decode(struct text body, const struct wire_rules *rules, struc
     *out = (struct extender_args){.names = 0};
     json_reader_init(&in, body, "body", arena, err);
     if (read_args(&in, &reading))
-        check_distinct(&in, out);
+        extender_check_distinct(&in, out);
     return json_reader_finish(&in);
 }
 

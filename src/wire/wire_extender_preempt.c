@@ -70,7 +70,8 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
     }
 }
 
-static void read_nodes(struct json_reader *in, bool whole, struct extender_preempt *out)
+static void extender_preempt_read_nodes(struct json_reader *in, bool whole,
+                                        struct extender_preempt *out)
 {
     must(out->nodes == 0);
 
@@ -91,7 +92,8 @@ static void read_nodes(struct json_reader *in, bool whole, struct extender_preem
     }
 }
 
-static void check_distinct(struct json_reader *in, const struct extender_preempt *out)
+static void extender_preempt_check_distinct(struct json_reader *in,
+                                            const struct extender_preempt *out)
 {
     uint32_t second;
     uint32_t *hash = arena_array(in->arena, out->nodes, sizeof *hash);
@@ -129,7 +131,7 @@ static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
             return;
         }
         has_nodes = true;
-        read_nodes(in, key == 1, out);
+        extender_preempt_read_nodes(in, key == 1, out);
     }
     if (!has_pod)
         json_reader_fail(in, "has no \"Pod\"");
@@ -147,7 +149,7 @@ int extender_preempt_decode(struct text body, const struct wire_rules *rules, st
     json_reader_init(&in, body, "body", arena, err);
     read_preempt(&in, rules, out);
     if (!in.failed)
-        check_distinct(&in, out);
+        extender_preempt_check_distinct(&in, out);
     return json_reader_finish(&in);
 }
 

@@ -32,7 +32,7 @@ static void share_member(struct json_reader *in, struct pod_share *share, int ke
     }
 }
 
-static bool read_share(struct json_reader *in, struct pod_share *out)
+static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
 {
     must(out->container != NULL);
 
@@ -53,7 +53,8 @@ static bool read_share(struct json_reader *in, struct pod_share *out)
     return !in->failed;
 }
 
-static bool add_share(struct json_reader *in, struct pod *pod, const struct pod_share *share)
+static bool annotation_add_share(struct json_reader *in, struct pod *pod,
+                                 const struct pod_share *share)
 {
     must(pod->shares <= PARTS_MAX);
     must(share->gpu != NULL && share->milli > 0);
@@ -75,7 +76,7 @@ static bool add_share(struct json_reader *in, struct pod *pod, const struct pod_
     return true;
 }
 
-static bool read_shares(void *user, struct json_reader *in, struct text container)
+static bool annotation_read_shares(void *user, struct json_reader *in, struct text container)
 {
     must(user != NULL);
 
@@ -91,7 +92,7 @@ static bool read_shares(void *user, struct json_reader *in, struct text containe
         return false;
     while (json_read_element(in)) {
         struct pod_share share = {.container = name};
-        if (!read_share(in, &share) || !add_share(in, pod, &share))
+        if (!annotation_read_share(in, &share) || !annotation_add_share(in, pod, &share))
             return false;
     }
     if (pod->shares == before)
@@ -101,7 +102,7 @@ static bool read_shares(void *user, struct json_reader *in, struct text containe
 
 static const char *const note_keys[] = {"v", "containers"};
 
-static void read_annotation(struct json_reader *in, struct pod *out)
+static void annotation_read_annotation(struct json_reader *in, struct pod *out)
 {
     must(out->shares == 0);
 
@@ -114,7 +115,7 @@ static void read_annotation(struct json_reader *in, struct pod *out)
         if (key == 0 && json_read_i64(in, &version) && version != NOTE_VERSION)
             json_reader_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
         if (key == 1)
-            (void)read_map(in, out, read_shares); /* a failure sticks */
+            (void)read_map(in, out, annotation_read_shares); /* a failure sticks */
     }
     if (!in->failed && version == 0)
         json_reader_fail(in, "has no \"v\"");
@@ -134,7 +135,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
     if (annotation.len > ANNOTATION_BYTES_MAX)
         json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", annotation.len,
                             ANNOTATION_BYTES_MAX);
-    read_annotation(&in, out);
+    annotation_read_annotation(&in, out);
     if (json_reader_finish(&in) == 0) {
         out->annotation = NOTE_OK;
         return;
@@ -193,7 +194,7 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
     }
 }
 
-static bool read_gpu(struct json_reader *in, struct gpu_facts *out)
+static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
     must(out != NULL);
 
@@ -211,7 +212,8 @@ static bool read_gpu(struct json_reader *in, struct gpu_facts *out)
     return !in->failed;
 }
 
-static void add_gpu(struct json_reader *in, struct node_facts *facts, const struct gpu_facts *gpu)
+static void annotation_add_gpu(struct json_reader *in, struct node_facts *facts,
+                               const struct gpu_facts *gpu)
 {
     enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be seen */
     must(facts->gpus <= KEPT_MAX);
@@ -245,8 +247,8 @@ void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
                             ANNOTATION_BYTES_MAX);
     if (json_read_array(&in))
         while (json_read_element(&in))
-            if (read_gpu(&in, &gpu))
-                add_gpu(&in, out, &gpu);
+            if (annotation_read_gpu(&in, &gpu))
+                annotation_add_gpu(&in, out, &gpu);
     out->has_gpus = json_reader_finish(&in) == 0;
     if (out->has_gpus)
         return;

@@ -37,7 +37,7 @@ static bool is_made_up(const struct node *node, struct text id)
 }
 
 /* A GPU may be known by a made-up id and by a real one: containers need the real one. */
-static struct seen see(const struct share *share, const struct node *node)
+static struct seen encode_see(const struct share *share, const struct node *node)
 {
     const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
     /* A UUID that is only an alias was never shown: what a tenant wrote goes to nobody else. */
@@ -54,7 +54,7 @@ static struct seen see(const struct share *share, const struct node *node)
 }
 
 /* By index, then by id: the order in which they are written. */
-static bool before(const struct seen *a, const struct seen *b)
+static bool encode_before(const struct seen *a, const struct seen *b)
 {
     must(a->gpu.len > 0 && b->gpu.len > 0);
 
@@ -73,9 +73,9 @@ static void note_init(struct annotation *annotation, const struct allocation *al
     annotation->allocation = allocation;
     annotation->count = 0;
     for (uint32_t i = 0; i < allocation->is.shares; i++) {
-        const struct seen seen = see(&allocation->is.share[i], node);
+        const struct seen seen = encode_see(&allocation->is.share[i], node);
         uint32_t at = annotation->count++;
-        for (; at > 0 && before(&seen, &annotation->seen[at - 1]); at--)
+        for (; at > 0 && encode_before(&seen, &annotation->seen[at - 1]); at--)
             annotation->seen[at] = annotation->seen[at - 1];
         annotation->seen[at] = seen;
     }
@@ -120,7 +120,7 @@ static void write_container(struct json_writer *json, const struct annotation *a
     json_write_array_end(json);
 }
 
-static void write_value(struct strbuf *out, const struct annotation *annotation)
+static void encode_write_value(struct strbuf *out, const struct annotation *annotation)
 {
     must(annotation->count == annotation->allocation->is.shares);
 
@@ -144,11 +144,12 @@ void note_value(struct strbuf *out, const struct allocation *allocation, const s
 
     struct annotation annotation;
     note_init(&annotation, allocation, node);
-    write_value(out, &annotation);
+    encode_write_value(out, &annotation);
 }
 
 /* Each GPU once; container NULL: of the whole pod. */
-static void visible(struct strbuf *out, const struct annotation *annotation, const char *container)
+static void encode_visible(struct strbuf *out, const struct annotation *annotation,
+                           const char *container)
 {
     const struct seen *last = NULL;
     strbuf_reset(out);
@@ -175,7 +176,7 @@ struct annotations {
     size_t bytes; /* of all keys and values, as the API server counts them */
 };
 
-static void annotate(struct annotations *all, struct text key, struct text value)
+static void encode_annotate(struct annotations *all, struct text key, struct text value)
 {
     must(key.len > 0);
     json_write_key_text(all->json, key);
@@ -202,10 +203,10 @@ static size_t write_annotations(struct json_writer *json, const struct annotatio
     strbuf_init(&key);
 
     json_write_object(json);
-    write_value(&value, annotation);
-    annotate(&all, text_of(allocation_key), text_in(&value));
-    visible(&value, annotation, NULL);
-    annotate(&all, text_of(visible_key), text_in(&value));
+    encode_write_value(&value, annotation);
+    encode_annotate(&all, text_of(allocation_key), text_in(&value));
+    encode_visible(&value, annotation, NULL);
+    encode_annotate(&all, text_of(visible_key), text_in(&value));
     for (uint32_t i = 0; i < annotation->allocation->is.shares; i++) {
         const char *container = annotation->allocation->is.share[i].container;
         if (!opens_container(annotation->allocation, i))
@@ -213,8 +214,8 @@ static size_t write_annotations(struct json_writer *json, const struct annotatio
         strbuf_reset(&key);
         strbuf_str(&key, visible_prefix);
         strbuf_str(&key, container);
-        visible(&value, annotation, container);
-        annotate(&all, text_in(&key), text_in(&value));
+        encode_visible(&value, annotation, container);
+        encode_annotate(&all, text_in(&key), text_in(&value));
     }
     json_write_object_end(json);
     return all.bytes;
@@ -251,7 +252,7 @@ static bool is_key_name(const char *name)
     return true;
 }
 
-static int check_keys(const struct allocation *allocation, struct err *err)
+static int encode_check_keys(const struct allocation *allocation, struct err *err)
 {
     must(allocation->is.shares <= PARTS_MAX);
 
@@ -322,7 +323,7 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     struct annotation annotation;
     struct json_writer json;
     size_t bytes = 0;
-    if (check_keys(allocation, err) < 0)
+    if (encode_check_keys(allocation, err) < 0)
         return -(int)err->code;
 
     note_init(&annotation, allocation, node);

@@ -8,7 +8,7 @@
 
 static const char *const object_keys[] = {"kind", "metadata"};
 
-static void read_object(struct json_reader *in, struct object_meta *out)
+static void list_read_object(struct json_reader *in, struct object_meta *out)
 {
     must(out != NULL);
 
@@ -35,7 +35,7 @@ int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out,
     must(out != NULL);
     json_reader_init(&in, bytes, "object", arena, err);
     meta_clear(out);
-    read_object(&in, out);
+    list_read_object(&in, out);
     return json_reader_finish(&in);
 }
 
@@ -136,7 +136,7 @@ static void read_details(struct json_reader *in, struct status *out)
 
 static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
 
-static bool read_status(struct json_reader *in, struct status *out)
+static bool list_read_status(struct json_reader *in, struct status *out)
 {
     must(out != NULL);
 
@@ -188,7 +188,7 @@ void status_decode(struct text bytes, struct arena *arena, struct status *out)
     struct json_reader in;
     struct err err;
     json_reader_init(&in, bytes, "Status", arena, &err);
-    const bool is_status = read_status(&in, out);
+    const bool is_status = list_read_status(&in, out);
     if (json_reader_finish(&in) == 0 && is_status)
         return;
     status_clear(out);
@@ -217,7 +217,7 @@ static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 }
 
 /* The object was checked already; what stands behind its metadata is not looked at again. */
-static const char *version_of(struct text object, struct arena *arena, struct json_reader *in)
+static const char *list_version_of(struct text object, struct arena *arena, struct json_reader *in)
 {
     must(object.len > 0);
 
@@ -277,7 +277,7 @@ int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
         status_decode(out->object, arena, &out->status);
         return 0;
     }
-    out->resource_version = version_of(out->object, arena, &in);
+    out->resource_version = list_version_of(out->object, arena, &in);
     return in.failed ? -(int)err->code : 0;
 }
 

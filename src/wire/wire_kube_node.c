@@ -80,7 +80,7 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
-static bool read_annotation(void *user, struct json_reader *in, struct text key)
+static bool node_read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
@@ -92,14 +92,14 @@ static bool read_annotation(void *user, struct json_reader *in, struct text key)
     return json_read_skip(in);
 }
 
-static bool is_set(const char *label, const char *but_not)
+static bool node_is_set(const char *label, const char *but_not)
 {
     must(but_not != NULL);
 
     return label != NULL && label[0] != '\0' && strcmp(label, but_not) != 0;
 }
 
-static bool holds(const char *text, const char *word)
+static bool node_holds(const char *text, const char *word)
 {
     must(word[0] != '\0');
 
@@ -119,14 +119,15 @@ static const char *mig_label(const struct node_reading *reading)
     must(reading->node != NULL);
 
     const char *product = reading->node->label_product;
-    if (holds(product, "-MIG-"))
+    if (node_holds(product, "-MIG-"))
         return product;
     if (reading->mig_profile != NULL)
         return reading->mig_profile;
-    if (!is_set(reading->mig_strategy, "none"))
+    if (!node_is_set(reading->mig_strategy, "none"))
         return NULL;
-    const bool off = (reading->mig_capable != NULL && !is_set(reading->mig_capable, "false")) ||
-                     (reading->mig_config != NULL && !is_set(reading->mig_config, "all-disabled"));
+    const bool off =
+        (reading->mig_capable != NULL && !node_is_set(reading->mig_capable, "false")) ||
+        (reading->mig_config != NULL && !node_is_set(reading->mig_config, "all-disabled"));
     const bool whole = strcmp(reading->mig_strategy, "single") == 0 && product != NULL;
     return off || whole ? NULL : reading->mig_strategy;
 }
@@ -135,9 +136,9 @@ static const char *sharing_label(const struct node_reading *reading)
 {
     must(reading->node != NULL);
 
-    if (is_set(reading->sharing, "none"))
+    if (node_is_set(reading->sharing, "none"))
         return reading->sharing;
-    if (is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
+    if (node_is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
         return reading->replicas;
     const char *product = reading->node->label_product;
     return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
@@ -167,7 +168,7 @@ static const char *read_ours(struct json_reader *in, const char *resource)
 
 static const char *const spec_keys[] = {"unschedulable"};
 
-static void read_spec(struct json_reader *in, struct node_facts *out)
+static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
     must(!out->unschedulable);
 
@@ -181,8 +182,8 @@ static void read_spec(struct json_reader *in, struct node_facts *out)
 
 static const char *const status_keys[] = {"capacity", "allocatable"};
 
-static void read_status(struct json_reader *in, const struct wire_rules *rules,
-                        struct node_facts *out)
+static void node_read_status(struct json_reader *in, const struct wire_rules *rules,
+                             struct node_facts *out)
 {
     must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
 
@@ -213,10 +214,10 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
         read_meta(in, meta);
         return;
     case NODE_SPEC:
-        read_spec(in, reading->node);
+        node_read_spec(in, reading->node);
         break;
     case NODE_STATUS:
-        read_status(in, reading->rules, reading->node);
+        node_read_status(in, reading->rules, reading->node);
         break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");
@@ -225,7 +226,7 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
         pass_over(in, mark, &reading->node->unreadable);
 }
 
-static void take_meta(struct node_facts *out, const struct meta_reading *meta)
+static void node_take_meta(struct node_facts *out, const struct meta_reading *meta)
 {
     must(meta->is.name != NULL && meta->is.uid != NULL);
 
@@ -244,7 +245,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
     struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
     struct meta_reading meta = {
-        .user = &reading, .label = read_label, .annotation = read_annotation};
+        .user = &reading, .label = read_label, .annotation = node_read_annotation};
     int key;
     *out = (struct node_facts){.name = ""};
     meta_clear(&meta.is);
@@ -254,7 +255,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
         node_member(in, &meta, &reading, key);
     if (in->failed)
         return false;
-    take_meta(out, &meta);
+    node_take_meta(out, &meta);
     out->label_mig = mig_label(&reading);
     out->label_sharing = sharing_label(&reading);
     if (reading.gpus != NULL)

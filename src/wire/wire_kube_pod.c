@@ -57,14 +57,14 @@ struct pod_reading {
 /* The API server bounds the bytes of an object, not what is in it. */
 enum { ANY_NUMBER = UINT32_MAX / 2 };
 
-static int64_t add(int64_t a, int64_t b)
+static int64_t pod_add(int64_t a, int64_t b)
 {
     int64_t sum;
     must(a >= 0 && b >= 0);
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-static int64_t max(int64_t a, int64_t b)
+static int64_t pod_max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -85,7 +85,7 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
     reading->pod->note_error = why;
 }
 
-static bool read_annotation(void *user, struct json_reader *in, struct text key)
+static bool pod_read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
@@ -140,12 +140,12 @@ static void read_counted(struct json_reader *in, struct amounts *out, enum count
         json_reader_fail(in, "must not be negative");
     if (out->given[which])
         json_reader_fail(in, "comes twice; a key may come once");
-    out->value[which] = max(value, 0);
+    out->value[which] = pod_max(value, 0);
     out->given[which] = true;
 }
 
-static void read_resource(struct json_reader *in, const struct wire_rules *rules, struct text name,
-                          struct amounts *out)
+static void pod_read_resource(struct json_reader *in, const struct wire_rules *rules,
+                              struct text name, struct amounts *out)
 {
     must(name.at != NULL);
 
@@ -176,7 +176,7 @@ static void read_amounts(struct json_reader *in, const struct wire_rules *rules,
         /* To Go a null is the quantity 0, and the key is there: the pod is ours. */
         const bool ours = text_is(key, rules->resource);
         if (!json_read_null(in))
-            read_resource(in, rules, key, out);
+            pod_read_resource(in, rules, key, out);
         else if (ours)
             out->ours = "0";
     }
@@ -324,7 +324,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     }
 }
 
-static void read_spec(struct json_reader *in, struct pod_reading *reading)
+static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->pod != NULL);
 
@@ -400,8 +400,8 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
 }
 
 /* What kubelet tells decides no share: an entry that cannot be read is left out. */
-static void each(struct json_reader *in, struct pod_reading *reading,
-                 void (*read)(struct json_reader *, struct pod_reading *))
+static void pod_each(struct json_reader *in, struct pod_reading *reading,
+                     void (*read)(struct json_reader *, struct pod_reading *))
 {
     const struct json_reader_mark whole = json_reader_mark(in);
     const char *why = NULL;
@@ -445,7 +445,7 @@ static void read_phase(struct json_reader *in, struct pod *pod)
 static const char *const status_keys[] = {"phase", "conditions", "containerStatuses",
                                           "initContainerStatuses"};
 
-static void read_status(struct json_reader *in, struct pod_reading *reading)
+static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->statuses == 0);
 
@@ -461,7 +461,7 @@ static void read_status(struct json_reader *in, struct pod_reading *reading)
         if (key == 0)
             read_phase(in, reading->pod);
         else
-            each(in, reading, key == 1 ? read_condition : read_container_status);
+            pod_each(in, reading, key == 1 ? read_condition : read_container_status);
     }
 }
 
@@ -473,7 +473,7 @@ static int text_order(struct text a, struct text b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-static int by_name(const void *a, const void *b)
+static int pod_by_name(const void *a, const void *b)
 {
     const struct container_status *left = a;
     const struct container_status *right = b;
@@ -489,7 +489,7 @@ static const struct container_status *status_of(const struct pod_reading *readin
     must(reading->statuses == 0 || reading->status != NULL);
     if (reading->statuses == 0)
         return NULL;
-    return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, by_name);
+    return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, pod_by_name);
 }
 
 /* A resize in place counts with the largest of what is asked, granted and in force. */
@@ -503,11 +503,11 @@ static void apply_resize(const struct pod_reading *reading, struct container *co
     for (int i = 0; i < RESIZABLE; i++) {
         const int64_t asked = reading->resize_infeasible ? 0 : container->request[i];
         container->request[i] =
-            max(asked, max(status->allocated.value[i], status->actual.value[i]));
+            pod_max(asked, pod_max(status->allocated.value[i], status->actual.value[i]));
     }
 }
 
-static int64_t effective(const struct pod_reading *reading, enum counted which)
+static int64_t pod_effective(const struct pod_reading *reading, enum counted which)
 {
     must(which < COUNTED);
 
@@ -515,37 +515,37 @@ static int64_t effective(const struct pod_reading *reading, enum counted which)
     int64_t sidecars = 0;
     int64_t peak = 0;
     for (uint32_t i = 0; i < reading->app.count; i++)
-        together = add(together, reading->app.item[i].request[which]);
+        together = pod_add(together, reading->app.item[i].request[which]);
     for (uint32_t i = 0; i < reading->init.count; i++) {
         const struct container *container = &reading->init.item[i];
         const int64_t asked = container->request[which];
         if (container->is.kind == CONTAINER_SIDECAR) {
-            together = add(together, asked);
-            sidecars = add(sidecars, asked);
-            peak = max(peak, sidecars);
+            together = pod_add(together, asked);
+            sidecars = pod_add(sidecars, asked);
+            peak = pod_max(peak, sidecars);
         } else {
-            peak = max(peak, add(asked, sidecars));
+            peak = pod_max(peak, pod_add(asked, sidecars));
         }
     }
-    int64_t all = max(together, peak);
+    int64_t all = pod_max(together, peak);
     if (which < RESIZABLE && reading->pod_level.given[which])
         all = reading->pod_level.value[which];
-    return add(all, reading->overhead.value[which]);
+    return pod_add(all, reading->overhead.value[which]);
 }
 
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
     if (reading->statuses > 1)
-        qsort(reading->status, reading->statuses, sizeof *reading->status, by_name);
+        qsort(reading->status, reading->statuses, sizeof *reading->status, pod_by_name);
     for (uint32_t i = 0; i < reading->init.count; i++)
         apply_resize(reading, &reading->init.item[i]);
     for (uint32_t i = 0; i < reading->app.count; i++)
         apply_resize(reading, &reading->app.item[i]);
 
-    const int64_t whole = effective(reading, WHOLE);
-    pod->cpu_milli = effective(reading, CPU);
-    pod->memory_bytes = effective(reading, MEMORY);
+    const int64_t whole = pod_effective(reading, WHOLE);
+    pod->cpu_milli = pod_effective(reading, CPU);
+    pod->memory_bytes = pod_effective(reading, MEMORY);
     pod->whole_gpus = whole < UINT32_MAX ? (uint32_t)whole : UINT32_MAX;
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
 }
@@ -558,7 +558,7 @@ static int by_container(const void *a, const void *b)
     return text_order(left->container, right->container);
 }
 
-static const char *count_of(const struct pod_reading *reading, const char *name)
+static const char *pod_count_of(const struct pod_reading *reading, const char *name)
 {
     const struct count_annotation wanted = {.container = text_of(name)};
 
@@ -597,11 +597,11 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
         const struct container *from =
             init ? &reading->init.item[i] : &reading->app.item[i - reading->init.count];
         pod->container[i] = from->is;
-        pod->container[i].count = count_of(reading, from->is.name);
+        pod->container[i].count = pod_count_of(reading, from->is.name);
     }
 }
 
-static void take_meta(struct pod *out, const struct meta_reading *meta)
+static void pod_take_meta(struct pod *out, const struct meta_reading *meta)
 {
     must(meta->is.uid != NULL && meta->is.name != NULL);
     out->uid = meta->is.uid;
@@ -614,7 +614,7 @@ static void take_meta(struct pod *out, const struct meta_reading *meta)
         out->unreadable = meta->unreadable;
 }
 
-static void take_annotation(struct arena *arena, const struct pod_reading *reading)
+static void pod_take_annotation(struct arena *arena, const struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
 
@@ -636,7 +636,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(pod_keys);
     struct pod_reading reading = {.rules = rules, .pod = out};
-    struct meta_reading meta = {.user = &reading, .annotation = read_annotation};
+    struct meta_reading meta = {.user = &reading, .annotation = pod_read_annotation};
     int key;
     *out = (struct pod){.node = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
@@ -648,16 +648,16 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
         if (key == 1)
             read_meta(in, &meta);
         if (key == 2)
-            read_spec(in, &reading);
+            pod_read_spec(in, &reading);
         if (key == 3)
-            read_status(in, &reading);
+            pod_read_status(in, &reading);
     }
     if (in->failed)
         return false;
-    take_meta(out, &meta);
+    pod_take_meta(out, &meta);
     count_requests(&reading);
     join_containers(in, &reading);
-    take_annotation(in->arena, &reading);
+    pod_take_annotation(in->arena, &reading);
     return !in->failed;
 }
 

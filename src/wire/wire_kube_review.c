@@ -1,6 +1,6 @@
 #include "milligpu/wire_kube.h"
 
-static void put(struct json_writer *json, const char *key, const char *text)
+static void review_put(struct json_writer *json, const char *key, const char *text)
 {
     must(key[0] != '\0');
     if (text == NULL || text[0] == '\0')
@@ -16,24 +16,24 @@ void review_encode(struct strbuf *out, const struct review_facts *facts)
     must(facts->verb != NULL && facts->resource != NULL);
     json_writer_init(&json, out);
     json_write_object(&json);
-    put(&json, "kind", "SelfSubjectAccessReview");
-    put(&json, "apiVersion", "authorization.k8s.io/v1");
+    review_put(&json, "kind", "SelfSubjectAccessReview");
+    review_put(&json, "apiVersion", "authorization.k8s.io/v1");
     json_write_key(&json, "spec");
     json_write_object(&json);
     json_write_key(&json, "resourceAttributes");
     json_write_object(&json);
-    put(&json, "verb", facts->verb);
-    put(&json, "group", facts->group);
-    put(&json, "resource", facts->resource);
-    put(&json, "subresource", facts->subresource);
-    put(&json, "namespace", facts->namespace);
-    put(&json, "name", facts->name);
+    review_put(&json, "verb", facts->verb);
+    review_put(&json, "group", facts->group);
+    review_put(&json, "resource", facts->resource);
+    review_put(&json, "subresource", facts->subresource);
+    review_put(&json, "namespace", facts->namespace);
+    review_put(&json, "name", facts->name);
     json_write_object_end(&json);
     json_write_object_end(&json);
     json_write_object_end(&json);
 }
 
-static void read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
+static void review_read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
 {
     static const char *const keys[] = {"allowed"};
     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
@@ -58,7 +58,7 @@ int review_decode(struct text bytes, struct arena *arena, bool *out_allowed, str
     json_reader_init(&in, bytes, "SelfSubjectAccessReview", arena, err);
     json_read_object(&in);
     while (json_read_field(&in, &fields, &key))
-        read_status(&in, &said, &allowed);
+        review_read_status(&in, &said, &allowed);
     const int rc = json_reader_finish(&in);
     if (rc == 0 && !said)
         return err_set(err, ERR_INVALID, "SelfSubjectAccessReview.status.allowed: missing");

@@ -54,7 +54,8 @@ static bool open_transaction(struct batch *batch)
     return true;
 }
 
-static void contradicted(struct batch *batch, const struct command *command, const struct err *err)
+static void batch_contradicted(struct batch *batch, const struct command *command,
+                               const struct err *err)
 {
     char text[ERR_TEXT_MAX];
 
@@ -67,7 +68,7 @@ static void contradicted(struct batch *batch, const struct command *command, con
     safe_mode_enter(batch->app, SAFE_REFUSED, text);
 }
 
-static void keep(struct batch *batch, struct change *take_change)
+static void batch_keep(struct batch *batch, struct change *take_change)
 {
     must(take_change != NULL);
 
@@ -75,9 +76,9 @@ static void keep(struct batch *batch, struct change *take_change)
     batch->change[batch->changes++] = take_change;
 }
 
-static enum batch_result decide(struct batch *batch, const struct command *command,
-                                enum verdict *out_verdict, const struct change **out_change,
-                                struct change *out_answer)
+static enum batch_result batch_decide(struct batch *batch, const struct command *command,
+                                      enum verdict *out_verdict, const struct change **out_change,
+                                      struct change *out_answer)
 {
     struct change decided;
     struct err err;
@@ -95,7 +96,7 @@ static enum batch_result decide(struct batch *batch, const struct command *comma
     case STORE_OK:
         break;
     case STORE_REFUSED:
-        contradicted(batch, command, &err);
+        batch_contradicted(batch, command, &err);
         change_done(&decided);
         batch->err = err;
         return BATCH_CONTRADICTED;
@@ -109,7 +110,7 @@ static enum batch_result decide(struct batch *batch, const struct command *comma
     *change = decided;
     must(change->verdict == VERDICT_OK);
     ledger_apply(batch->ledger, change);
-    keep(batch, change);
+    batch_keep(batch, change);
     *out_change = change;
     return BATCH_DONE;
 }
@@ -141,7 +142,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
         command_trace_add(batch->app->command_trace, command, "not done: safe mode");
         return BATCH_CONTRADICTED;
     }
-    const enum batch_result result = decide(batch, command, out_verdict, out_change, &answer);
+    const enum batch_result result = batch_decide(batch, command, out_verdict, out_change, &answer);
     command_trace_add(batch->app->command_trace, command,
                       outcome_name(result, *out_verdict, &answer));
     if (out_answer != NULL)
@@ -149,7 +150,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     return result;
 }
 
-static void undo(struct batch *batch)
+static void batch_undo(struct batch *batch)
 {
     must(batch->err.code != ERR_NONE);
     for (size_t i = batch->changes; i > 0; i--)
@@ -162,7 +163,7 @@ static void undo(struct batch *batch)
 }
 
 /* Changes that give room, in order; the caller frees the array. */
-static const struct change **givers(const struct batch *batch, size_t *out_count)
+static const struct change **batch_givers(const struct batch *batch, size_t *out_count)
 {
     must(batch->open);
     const struct change **gives = xcalloc(batch->changes + 1, sizeof *gives);
@@ -174,7 +175,7 @@ static const struct change **givers(const struct batch *batch, size_t *out_count
     return gives;
 }
 
-static bool commit(struct batch *batch)
+static bool batch_commit(struct batch *batch)
 {
     const int64_t began = clock_ns();
 
@@ -195,15 +196,15 @@ bool batch_end(struct batch *batch)
     if (!batch->lost && !batch->open)
         return true; /* nothing changed */
     if (batch->lost) {
-        undo(batch);
+        batch_undo(batch);
         return false;
     }
-    const struct change **give = givers(batch, &gives);
+    const struct change **give = batch_givers(batch, &gives);
     if (gives < batch->changes)
         view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));
     xfree(give);
-    if (!commit(batch)) {
-        undo(batch);
+    if (!batch_commit(batch)) {
+        batch_undo(batch);
         return false;
     }
     batch->open = false;

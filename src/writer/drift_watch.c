@@ -103,7 +103,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
     outbox_event(watch->app->outbox, &facts);
 }
 
-static void tell(struct drift_watch *watch, const struct drift *drift)
+static void drift_watch_tell(struct drift_watch *watch, const struct drift *drift)
 {
     must(drift->text[0] != '\0');
 
@@ -113,7 +113,7 @@ static void tell(struct drift_watch *watch, const struct drift *drift)
 }
 
 /* The list of kinds is closed. */
-static uint32_t *counter(struct drift_watch *watch, const struct drift *drift)
+static uint32_t *drift_watch_counter(struct drift_watch *watch, const struct drift *drift)
 {
     size_t known = 0;
 
@@ -125,7 +125,7 @@ static uint32_t *counter(struct drift_watch *watch, const struct drift *drift)
     return &watch->count[known];
 }
 
-static struct text key_of(struct comparison *comparison, const struct drift *drift)
+static struct text drift_watch_key_of(struct comparison *comparison, const struct drift *drift)
 {
     const char *key =
         arena_printf(&comparison->arena, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
@@ -135,31 +135,32 @@ static struct text key_of(struct comparison *comparison, const struct drift *dri
     return text_of(key);
 }
 
-static void had(void *user, const struct drift *drift)
+static void drift_watch_had(void *user, const struct drift *drift)
 {
     struct comparison *comparison = user;
-    const struct text key = key_of(comparison, drift);
-    uint32_t *count = counter(comparison->watch, drift);
+    const struct text key = drift_watch_key_of(comparison, drift);
+    uint32_t *count = drift_watch_counter(comparison->watch, drift);
 
     must(*count > 0);
     (*count)--;
     (void)map_put(&comparison->had, key, (void *)(uintptr_t)key.at);
 }
 
-static void has(void *user, const struct drift *drift)
+static void drift_watch_has(void *user, const struct drift *drift)
 {
     struct comparison *comparison = user;
-    uint32_t *count = counter(comparison->watch, drift);
+    uint32_t *count = drift_watch_counter(comparison->watch, drift);
 
     (*count)++;
     must(*count > 0);
-    if (map_take(&comparison->had, key_of(comparison, drift)) == NULL)
-        tell(comparison->watch, drift);
+    if (map_take(&comparison->had, drift_watch_key_of(comparison, drift)) == NULL)
+        drift_watch_tell(comparison->watch, drift);
 }
 
 /* All drift of a node is a function of that node, so what was told of it before can be asked again
    of what it was: what only the one has is gone, what only the other has is new. */
-static void compare(struct drift_watch *watch, const struct node *before, const struct node *after)
+static void drift_watch_compare(struct drift_watch *watch, const struct node *before,
+                                const struct node *after)
 {
     struct comparison comparison = {.watch = watch};
     const char *healed;
@@ -169,16 +170,16 @@ static void compare(struct drift_watch *watch, const struct node *before, const 
     arena_init(&comparison.arena);
     map_init(&comparison.had);
     if (before != NULL)
-        drift_of(before, &comparison, had);
+        drift_of(before, &comparison, drift_watch_had);
     if (after != NULL)
-        drift_of(after, &comparison, has);
+        drift_of(after, &comparison, drift_watch_has);
     for (size_t at = 0; (healed = map_next(&comparison.had, &at)) != NULL;)
         log_write(LOG_INFO, "drift is gone", log_str("what", healed));
     map_done(&comparison.had);
     arena_done(&comparison.arena);
 }
 
-static void expose(const struct drift_watch *watch)
+static void drift_watch_expose(const struct drift_watch *watch)
 {
     must(watch->told != NULL);
 
@@ -199,7 +200,7 @@ static bool look_on(struct drift_watch *watch)
     for (uint32_t i = 0; i < NODES_A_TURN; i++) {
         if (!snapshot_next_change(watch->told, watch->looks, &watch->place, &before, &after))
             return true;
-        compare(watch, before, after);
+        drift_watch_compare(watch, before, after);
     }
     return false;
 }
@@ -232,7 +233,7 @@ void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms
     snapshot_unref(watch->told);
     watch->told = watch->looks;
     watch->looks = NULL;
-    expose(watch);
+    drift_watch_expose(watch);
 }
 
 size_t drift_watch_told(const struct drift_watch *watch)

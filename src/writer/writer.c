@@ -105,7 +105,7 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
 }
 
 /* False if the batch is lost.  *message is NULL afterwards if it was handed on. */
-static bool handle(struct writer *writer, struct message **message)
+static bool writer_handle(struct writer *writer, struct message **message)
 {
     struct message *is = *message;
 
@@ -227,7 +227,7 @@ static bool probe_write(struct writer *writer)
 }
 
 /* Once a second: time does things, too. */
-static bool tick(struct writer *writer)
+static bool writer_tick(struct writer *writer)
 {
     must(!writer->batch.lost);
 
@@ -264,7 +264,7 @@ static void after_batch(struct writer *writer)
     drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
 }
 
-static void pause_ms(int64_t ms)
+static void writer_pause_ms(int64_t ms)
 {
     must(ms >= 0 && ms <= RETRY_MS);
 
@@ -274,7 +274,7 @@ static void pause_ms(int64_t ms)
 }
 
 /* What was kept comes first and alone: order among the cluster's news matters. */
-static size_t collect(struct writer *writer, struct message **message, int64_t wait_ms)
+static size_t writer_collect(struct writer *writer, struct message **message, int64_t wait_ms)
 {
     must(wait_ms >= 0);
 
@@ -287,7 +287,7 @@ static size_t collect(struct writer *writer, struct message **message, int64_t w
         return writer_take_kept(writer, message);
     const int64_t wait = left < wait_ms ? left : wait_ms;
     if (writer->keeps >= KEEP_MAX || writer->keep_bytes >= NEWS_BYTES_MAX) {
-        pause_ms(wait);
+        writer_pause_ms(wait);
         return 0;
     }
     return writer_put_behind(writer, message, queue_take(queue, (void **)message, BATCH_MAX, wait));
@@ -300,15 +300,15 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
 
     struct message *message[BATCH_MAX];
 
-    const size_t taken = collect(writer, message, wait_ms);
+    const size_t taken = writer_collect(writer, message, wait_ms);
     const uint64_t epoch = writer->epoch;
     size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;
     bool whole = note_clock(writer);
     /* The end of a list ends the batch: the next list begins when this one is on disk. */
     while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
-        whole = handle(writer, &message[count++]);
-    whole = whole && tick(writer) && writer_heal_duplicates(writer);
+        whole = writer_handle(writer, &message[count++]);
+    whole = whole && writer_tick(writer) && writer_heal_duplicates(writer);
     must(whole || writer->batch.lost);
     if (batch_end(&writer->batch)) {
         writer_leave_over(writer, message + count, taken - count);

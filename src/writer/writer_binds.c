@@ -54,8 +54,8 @@ static void send_plain_binding(struct writer *writer, struct message *message, u
 }
 
 /* Undo a grant whose Binding cannot be written; not one that was sent before. */
-static bool take_back(struct writer *writer, struct message *message, enum outbox_sending sending,
-                      const struct err *err)
+static bool binds_take_back(struct writer *writer, struct message *message,
+                            enum outbox_sending sending, const struct err *err)
 {
     must(err->code != ERR_NONE);
 
@@ -76,7 +76,7 @@ static bool send_binding(struct writer *writer, struct message *message,
     struct err err;
 
     if (writer_queue_binding(writer, allocation, how, &err) < 0)
-        return take_back(writer, message, sending, &err);
+        return binds_take_back(writer, message, sending, &err);
     inflight_join(
         inflight_begin(writer, allocation->is.uid, allocation->is.node, message->deadline_ms),
         message);
@@ -141,8 +141,8 @@ bool writer_is_void(const struct allocation *held, const struct pod_record *reco
            record->node[0] == '\0' && record->version > held->is.version;
 }
 
-static bool reserve(struct writer *writer, struct message *message, const struct pod_record *record,
-                    const struct request *request)
+static bool binds_reserve(struct writer *writer, struct message *message,
+                          const struct pod_record *record, const struct request *request)
 {
     must(request_asks(request));
     must(message->reply.to != NULL);
@@ -270,8 +270,8 @@ static bool reserve_as_told(struct writer *writer, struct message *bind,
 {
     must(bind->kind == MESSAGE_FETCHED);
     if (tells_request(bind, record))
-        return reserve(writer, bind, record,
-                       writer_request_of(writer, &bind->pod, record, &bind->arena));
+        return binds_reserve(writer, bind, record,
+                             writer_request_of(writer, &bind->pod, record, &bind->arena));
     if (!bind->found && bind->reason == REASON_NONE)
         refuse_unknown(bind);
     else
@@ -313,7 +313,7 @@ bool writer_handle_bind(struct writer *writer, struct message **message)
         return true;
     }
     return forgotten ? reserve_as_told(writer, bind, record)
-                     : reserve(writer, bind, record, record->request);
+                     : binds_reserve(writer, bind, record, record->request);
 }
 
 void writer_hear_version(struct writer *writer, const struct pod *pod)

@@ -35,8 +35,8 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
 }
 
 /* What has no time is younger than all that have one; of equal age the first by name is older. */
-static bool is_older(const struct writer *writer, const struct node_facts *facts,
-                     const struct node *than)
+static bool nodes_is_older(const struct writer *writer, const struct node_facts *facts,
+                           const struct node *than)
 {
     const int64_t age = (int64_t)(intptr_t)map_find(&writer->ages, atom_text(than->name));
 
@@ -61,7 +61,7 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
     for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
         const struct node *node = ledger_owner(writer->ledger, text_of(inventory->gpu[i].id));
         if (node == NULL || text_is(atom_text(node->name), facts->name) ||
-            !is_older(writer, facts, node))
+            !nodes_is_older(writer, facts, node))
             continue;
         const struct command command = {.kind = COMMAND_NODE,
                                         .at_ms = writer->wall_ms,

@@ -121,7 +121,7 @@ bool writer_handle_listed(struct writer *writer, const struct pod *pod)
     return true;
 }
 
-static int by_order(const void *a, const void *b, void *ledger)
+static int pods_by_order(const void *a, const void *b, void *ledger)
 {
     must(a != NULL && b != NULL && ledger != NULL);
 
@@ -234,7 +234,7 @@ bool writer_end_list(struct writer *writer, const struct message *end)
     if (!writer->listing)
         return true;
     if (writer->lists > 0)
-        qsort_r(writer->listed, writer->lists, sizeof(void *), by_order, writer->ledger);
+        qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
         if (!writer_handle_pod(writer, writer->listed[i]))
             return false;

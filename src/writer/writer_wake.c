@@ -6,7 +6,7 @@
 #include "writer/writer_internal.h"
 
 /* Nodes on which this batch made room, as they are now; the caller frees the array. */
-static const struct node **roomier(const struct writer *writer, size_t *out_count)
+static const struct node **wake_roomier(const struct writer *writer, size_t *out_count)
 {
     const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
 
@@ -35,7 +35,7 @@ void writer_wake_if_it_helps(struct writer *writer)
     must(!writer->batch.open);
 
     size_t count;
-    const struct node **node = roomier(writer, &count);
+    const struct node **node = wake_roomier(writer, &count);
 
     if (count > 0)
         app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);

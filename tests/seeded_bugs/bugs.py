@@ -74,9 +74,9 @@ BUGS: List[Bug] = [
         "credulous",
         "trust an annotation: whatever it says of amounts is believed",
         "src/core/ledger_believe.c",
-        "        if (!answers(pod, &request->want[w]))\n            return false;\n"
+        "        if (!ledger_believe_answers(pod, &request->want[w]))\n            return false;\n"
         "        parts += request->want[w].parts;",
-        "        parts += answers(pod, &request->want[w]) ? request->want[w].parts : pod->shares;",
+        "        parts += ledger_believe_answers(pod, &request->want[w]) ? request->want[w].parts : pod->shares;",
         "unit.core.ledger_believe",
     ),
     Bug(
@@ -163,9 +163,9 @@ BUGS: List[Bug] = [
         "client_ca",
         "a changed client CA is not seen",
         "src/http/http_tls.c",
-        "    return mix(mix(mix(14695981039346656037U, rules->cert_file), rules->key_file),\n"
-        "               rules->client_ca_file);",
-        "    return mix(mix(14695981039346656037U, rules->cert_file), rules->key_file);",
+        "    return tls_mix(tls_mix(tls_mix(14695981039346656037U, rules->cert_file), rules->key_file),\n"
+        "                   rules->client_ca_file);",
+        "    return tls_mix(tls_mix(14695981039346656037U, rules->cert_file), rules->key_file);",
         "unit.http.tls",
     ),
     Bug(
@@ -204,7 +204,7 @@ BUGS: List[Bug] = [
         "sidecars",
         "an init container is charged without the sidecars that run beside it",
         "src/core/allocation.c",
-        "        now = sum(life->sidecars, amount);\n",
+        "        now = allocation_sum(life->sidecars, amount);\n",
         "        now = amount;\n",
         "unit.core.allocation",
     ),
@@ -236,16 +236,16 @@ BUGS: List[Bug] = [
         "large_page",
         "a page that is too large is asked for again as large, for ever",
         "src/kube/reflector.c",
-        "    if (r->page == 1) {\n        relist(r, now_ms, &err);\n        return;\n",
-        "    if (r->page > 0) {\n        relist(r, now_ms, &err);\n        return;\n",
+        "    if (r->page == 1) {\n        reflector_relist(r, now_ms, &err);\n        return;\n",
+        "    if (r->page > 0) {\n        reflector_relist(r, now_ms, &err);\n        return;\n",
         "unit.kube.reflector",
     ),
     Bug(
         "last_page",
         "the watch begins where the last page of a list ended: what happened meanwhile is lost",
         "src/kube/reflector.c",
-        "    if (rc == 0 && first && !remember(",
-        "    (void)first;\n    if (rc == 0 && !remember(",
+        "    if (rc == 0 && first && !reflector_remember(",
+        "    (void)first;\n    if (rc == 0 && !reflector_remember(",
         "unit.kube.reflector",
     ),
     Bug(
@@ -380,8 +380,8 @@ BUGS: List[Bug] = [
         "squatter_fits",
         "who finds no room where it runs already is counted on GPUs that others have not filled",
         "src/core/ledger_adopt.c",
-        "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on))\n            continue;",
-        "        if ((gpu->flags & GPU_ABSENT) != 0 || twice(places, &on) ||\n"
+        "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on))\n            continue;",
+        "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on) ||\n"
         "            (places->shares > 0 && taken[i] >= gpu->milli))\n            continue;",
         "sim 1-60",
     ),

@@ -36,7 +36,7 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 }
 
 /* Without --force: not onto a file that came meanwhile, where the file system can tell. */
-static bool move(const char *made, const char *name, bool force)
+static bool backup_move(const char *made, const char *name, bool force)
 {
     must(strcmp(made, name) != 0);
     if (!force && renameat2(AT_FDCWD, made, AT_FDCWD, name, RENAME_NOREPLACE) == 0)
@@ -44,15 +44,15 @@ static bool move(const char *made, const char *name, bool force)
     return (force || errno == EINVAL) && rename(made, name) == 0;
 }
 
-static int publish(struct ctl *ctl, const char *made, const char *name, struct err *err)
+static int backup_publish(struct ctl *ctl, const char *made, const char *name, struct err *err)
 {
     must(name[0] != '\0');
-    if (!move(made, name, ctl->options.given[OPTION_force] != NULL))
+    if (!backup_move(made, name, ctl->options.given[OPTION_force] != NULL))
         return err_set(err, errno == EEXIST ? ERR_CONFLICT : ERR_IO, "%.300s: %m", name);
     return sync_folder(ctl, name, err);
 }
 
-static int download(struct ctl *ctl, const char *made, struct err *err)
+static int backup_download(struct ctl *ctl, const char *made, struct err *err)
 {
     const char *base;
 
@@ -92,7 +92,7 @@ int command_backup(struct ctl *ctl)
         (void)err_set(&err, ERR_CONFLICT, "%.300s is there already: --force replaces it", name);
         return ctl_fail(ctl, &err);
     }
-    if (download(ctl, made, &err) < 0 || publish(ctl, made, name, &err) < 0) {
+    if (backup_download(ctl, made, &err) < 0 || backup_publish(ctl, made, name, &err) < 0) {
         (void)unlink(made); /* half a copy helps nobody */
         return ctl_fail(ctl, &err);
     }

@@ -121,7 +121,7 @@ void client_free(struct client *client)
 #define SET(client, option, value)                                                                 \
     must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
 
-static void prepare(struct client *client, const char *url, const struct call *call)
+static void client_prepare(struct client *client, const char *url, const struct call *call)
 {
     must(url[0] != '\0');
     curl_easy_reset(client->curl);
@@ -150,7 +150,8 @@ static void prepare(struct client *client, const char *url, const struct call *c
     SET(client, CURLOPT_CUSTOMREQUEST, call->method);
 }
 
-static int explain(const struct client *client, CURLcode code, const char *base, struct err *err)
+static int client_explain(const struct client *client, CURLcode code, const char *base,
+                          struct err *err)
 {
     const char *why = client->error[0] != '\0' ? client->error : curl_easy_strerror(code);
 
@@ -169,8 +170,8 @@ static int explain(const struct client *client, CURLcode code, const char *base,
                    "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
 }
 
-static int perform(struct client *client, const struct call *call, long *out_status,
-                   struct err *err)
+static int client_perform(struct client *client, const struct call *call, long *out_status,
+                          struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf url;
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -180,17 +181,17 @@ static int perform(struct client *client, const struct call *call, long *out_sta
     must(headers != NULL);
     strbuf_init(&url);
     make_url(&url, call);
-    prepare(client, url.data, call);
+    client_prepare(client, url.data, call);
     SET(client, CURLOPT_HTTPHEADER, headers);
     const CURLcode code = curl_easy_perform(client->curl);
-    const int status = code == CURLE_OK ? 0 : explain(client, code, call->base, err);
+    const int status = code == CURLE_OK ? 0 : client_explain(client, code, call->base, err);
     *out_status = 0;
     (void)curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, out_status); /* 0 if unknown */
     curl_slist_free_all(headers);
     return status;
 }
 
-static enum err_code code_of(long status)
+static enum err_code client_code_of(long status)
 {
     must(status >= 0);
     switch (status) {
@@ -219,8 +220,8 @@ int client_problem(long status, struct text body, struct err *err)
     if (detail[0] == '\0' && json)
         detail = doc_shown(problem, "title");
     const int found = detail[0] != '\0'
-                          ? err_set(err, code_of(status), "%.450s", detail)
-                          : err_set(err, code_of(status),
+                          ? err_set(err, client_code_of(status), "%.450s", detail)
+                          : err_set(err, client_code_of(status),
                                     "the answer was HTTP status %ld without a reason: is this the "
                                     "right listener?",
                                     status);
@@ -235,7 +236,7 @@ int client_call(struct client *client, const struct call *call, struct arena *ar
     long status;
 
     must(client->file == NULL);
-    if (perform(client, call, &status, err) < 0)
+    if (client_perform(client, call, &status, err) < 0)
         return err_same(err);
     const struct text body = {client->body.data, client->body.len};
     if (!is_good(status))
@@ -302,7 +303,7 @@ int client_download(struct client *client, const char *base, const char *path, F
 
     must(client->file == NULL);
     client->file = file;
-    int result = perform(client, &call, &status, err);
+    int result = client_perform(client, &call, &status, err);
     client->file = NULL;
     if (result == 0 && !is_good(status))
         result = client_problem(status, (struct text){client->body.data, client->body.len}, err);

@@ -159,7 +159,7 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
 
 /* --- showing --- */
 
-static void write_document(struct ctl *ctl, const struct doc *answer)
+static void ctl_write_document(struct ctl *ctl, const struct doc *answer)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
@@ -177,7 +177,7 @@ bool ctl_document(struct ctl *ctl, const struct doc *answer)
     must(answer != NULL);
     if (ctl->format != FORMAT_JSON && ctl->format != FORMAT_YAML)
         return false;
-    write_document(ctl, answer);
+    ctl_write_document(ctl, answer);
     return true;
 }
 
@@ -287,7 +287,7 @@ static int say_help(struct ctl *ctl, FILE *where)
     return CTL_FINE;
 }
 
-static int run(struct ctl *ctl, const struct ctl_environment *environment)
+static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
 {
     const struct options *options = &ctl->options;
     struct err err;
@@ -318,7 +318,7 @@ static bool is_plugin(const char *program)
 }
 
 /* What was shown must have arrived, or a full disk would look like success. */
-static int finish(struct ctl *ctl, int status)
+static int ctl_finish(struct ctl *ctl, int status)
 {
     if (fflush(ctl->screen.out) != 0 || ferror(ctl->screen.out) != 0) {
         (void)fprintf(ctl->err, "milligpuctl: cannot write the output: %m\n");
@@ -347,6 +347,6 @@ int ctl_main(int argc, char *const *argv, const struct ctl_environment *environm
     arena_init(&ctl.kept);
     ctl.environment_server = environment->server;
     if (options_parse(argc, argv, &ctl.options, &wrong) < 0)
-        return finish(&ctl, ctl_misused(&ctl, &wrong));
-    return finish(&ctl, run(&ctl, environment));
+        return ctl_finish(&ctl, ctl_misused(&ctl, &wrong));
+    return ctl_finish(&ctl, ctl_run(&ctl, environment));
 }

@@ -22,7 +22,7 @@ static struct look look_of(const struct screen *screen, const char *status)
     return (struct look){"FAILED", screen->colors ? "\033[31m" : ""};
 }
 
-static void put_check(const struct ctl *ctl, const struct doc *check)
+static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
 {
     FILE *out = ctl->screen.out;
     const struct look look = look_of(&ctl->screen, doc_shown(check, "status"));
@@ -51,7 +51,7 @@ int show_doctor(struct ctl *ctl, const struct doc *doctor)
         if (ctl->format == FORMAT_NAME)
             (void)fprintf(ctl->screen.out, "check/%s\n", doc_shown(check, "name"));
         else if (!document)
-            put_check(ctl, check);
+            doctor_put_check(ctl, check);
     }
     return failed ? CTL_NO : CTL_FINE;
 }

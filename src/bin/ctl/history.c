@@ -50,8 +50,8 @@ struct question {
     const char *at; /* NULL: all of it */
 };
 
-static int ask(const struct question *question, const char *key, const char *value,
-               struct doc **out, struct err *err)
+static int history_ask(const struct question *question, const char *key, const char *value,
+                       struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -70,11 +70,12 @@ static int ask_for_pod(const struct question *question, struct doc **out, struct
     must(question->argument != NULL);
     if (ctl_pod_name(question->ctl, question->argument, &pod, err) < 0)
         return err_same(err);
-    return ask(question, "pod",
-               arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out, err);
+    return history_ask(question, "pod",
+                       arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out,
+                       err);
 }
 
-static bool is_empty(const struct doc *list)
+static bool history_is_empty(const struct doc *list)
 {
     const struct doc *items = doc_get(list, "items");
 
@@ -97,7 +98,7 @@ static bool node_has(const struct doc *node, const char *gpu)
 }
 
 /* Is it there at all, although nobody ever held it?  Then an empty history is the answer. */
-static bool exists(const struct question *question, bool as_gpu, bool as_pod)
+static bool history_exists(const struct question *question, bool as_gpu, bool as_pod)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name pod;
@@ -120,7 +121,7 @@ static bool exists(const struct question *question, bool as_gpu, bool as_pod)
 }
 
 /* As a GPU first, then as a pod, unless one of them was said. */
-static int find(const struct question *question, struct doc **out, struct err *err)
+static int history_find(const struct question *question, struct doc **out, struct err *err)
 {
     const char *const *given = question->ctl->options.given;
     const bool as_gpu = given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL;
@@ -130,9 +131,9 @@ static int find(const struct question *question, struct doc **out, struct err *e
 
     must(as_gpu || as_pod || given[OPTION_namespace] != NULL);
     if (as_gpu || !as_pod) {
-        if (ask(question, "gpu", question->argument, out, err) < 0)
+        if (history_ask(question, "gpu", question->argument, out, err) < 0)
             return err_same(err);
-        if (!is_empty(*out) || !as_pod)
+        if (!history_is_empty(*out) || !as_pod)
             return 0;
     }
     /* Not everything that could be a GPU can be a pod; then the GPU's answer stands. */
@@ -169,10 +170,10 @@ int command_history(struct ctl *ctl)
         (void)err_set(&err, ERR_INVALID, "the argument is empty: it is a GPU or a pod");
         return ctl_misused(ctl, &err);
     }
-    if (find(&question, &list, &err) < 0)
+    if (history_find(&question, &list, &err) < 0)
         return ctl_fail(ctl, &err);
-    if (is_empty(list) && question.at == NULL &&
-        !exists(&question, given[OPTION_pod] == NULL, given[OPTION_gpu] == NULL)) {
+    if (history_is_empty(list) && question.at == NULL &&
+        !history_exists(&question, given[OPTION_pod] == NULL, given[OPTION_gpu] == NULL)) {
         (void)err_set(&err, ERR_NOT_FOUND, "no GPU and no pod %.200s is known, now or in the past",
                       question.argument);
         return ctl_fail(ctl, &err);

@@ -87,8 +87,8 @@ static const char *since_of(const struct doc *item)
     return reserved[0] != '\0' ? reserved : doc_shown(item, "boundAt");
 }
 
-static int ask_and_show(struct ctl *ctl, const char *path,
-                        int (*show)(struct ctl *ctl, const struct doc *list))
+static int lists_ask_and_show(struct ctl *ctl, const char *path,
+                              int (*show)(struct ctl *ctl, const struct doc *list))
 {
     struct doc *list;
     struct err err;
@@ -159,7 +159,7 @@ int show_nodes(struct ctl *ctl, const struct doc *nodes)
 int command_nodes(struct ctl *ctl)
 {
     must(ctl->options.command != NULL);
-    return ask_and_show(ctl, "/api/v1/nodes", show_nodes);
+    return lists_ask_and_show(ctl, "/api/v1/nodes", show_nodes);
 }
 
 /* --- allocations --- */
@@ -231,7 +231,7 @@ int command_allocations(struct ctl *ctl)
     url_query(&path, "node", given[OPTION_node]);
     url_query(&path, "namespace", given[OPTION_namespace]);
     url_query(&path, "state", state);
-    return ask_and_show(ctl, path.data, show_allocations);
+    return lists_ask_and_show(ctl, path.data, show_allocations);
 }
 
 /* --- waiting --- */
@@ -264,7 +264,7 @@ int show_waiting(struct ctl *ctl, const struct doc *list)
 int command_waiting(struct ctl *ctl)
 {
     must(ctl->options.command != NULL);
-    return ask_and_show(ctl, "/api/v1/waiting", show_waiting);
+    return lists_ask_and_show(ctl, "/api/v1/waiting", show_waiting);
 }
 
 /* --- drift --- */
@@ -311,7 +311,7 @@ int show_drift(struct ctl *ctl, const struct doc *list)
 int command_drift(struct ctl *ctl)
 {
     must(ctl->options.command != NULL);
-    return ask_and_show(ctl, "/api/v1/drift", show_drift);
+    return lists_ask_and_show(ctl, "/api/v1/drift", show_drift);
 }
 
 /* --- history --- */

@@ -21,8 +21,8 @@ static int take_pod(struct manifest *manifest, struct doc *pod, const char *file
     return 0;
 }
 
-static int take(struct manifest *manifest, struct doc *object, const char *implied,
-                const char *file, struct err *err);
+static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
+                         const char *file, struct err *err);
 
 static int take_items(struct manifest *manifest, const struct doc *list, const char *implied,
                       const char *file, struct err *err)
@@ -36,7 +36,7 @@ static int take_items(struct manifest *manifest, const struct doc *list, const c
     while (item != NULL) {
         struct doc *next = item->next;
         item->next = NULL; /* it moves to another array; this one is not used again */
-        if (take(manifest, item, implied, file, err) < 0)
+        if (manifest_take(manifest, item, implied, file, err) < 0)
             return err_same(err);
         item = next;
     }
@@ -44,8 +44,8 @@ static int take_items(struct manifest *manifest, const struct doc *list, const c
 }
 
 /* implied: the kind of an item that says none, in a PodList. */
-static int take(struct manifest *manifest, struct doc *object, const char *implied,
-                const char *file, struct err *err)
+static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
+                         const char *file, struct err *err)
 {
     const char *kind = doc_shown(object, "kind");
 
@@ -68,7 +68,7 @@ static int take(struct manifest *manifest, struct doc *object, const char *impli
     return 0;
 }
 
-static bool looks_like_json(struct text bytes)
+static bool manifest_looks_like_json(struct text bytes)
 {
     const struct text trimmed = text_trim(bytes);
     size_t at = 0;
@@ -85,27 +85,27 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
     struct err json_err;
 
     must(manifest->pods->kind == DOC_ARRAY);
-    if (looks_like_json(bytes)) {
+    if (manifest_looks_like_json(bytes)) {
         if (doc_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
-            return take(manifest, document, "", file, err);
+            return manifest_take(manifest, document, "", file, err);
         /* It may be YAML that begins with a brace; if it is neither, JSON's words are better. */
     }
     struct doc *documents;
     if (doc_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {
-        if (looks_like_json(bytes))
+        if (manifest_looks_like_json(bytes))
             *err = json_err;
         return err_wrap(err, "%.200s", file);
     }
     for (struct doc *at = documents->first, *next; at != NULL; at = next) {
         next = at->next;
         at->next = NULL;
-        if (take(manifest, at, "", file, err) < 0)
+        if (manifest_take(manifest, at, "", file, err) < 0)
             return err_same(err);
     }
     return 0;
 }
 
-static int read_all(FILE *stream, const char *file, struct strbuf *out, struct err *err)
+static int manifest_read_all(FILE *stream, const char *file, struct strbuf *out, struct err *err)
 {
     char bytes[READ_BYTES];
     size_t got;
@@ -130,7 +130,7 @@ int manifest_read(struct manifest *manifest, const char *file, struct err *err)
     strbuf_init(&bytes);
     if (stream == NULL)
         return err_set(err, ERR_INVALID, "%.200s: %m", file);
-    const int status = read_all(stream, file, &bytes, err);
+    const int status = manifest_read_all(stream, file, &bytes, err);
     if (!is_stdin)
         (void)fclose(stream); /* only read */
     if (status < 0)

@@ -59,7 +59,7 @@ static size_t least_of(size_t a, size_t b, size_t c)
 }
 
 /* Letters to add, drop or change. */
-static size_t distance(const char *a, const char *b)
+static size_t options_distance(const char *a, const char *b)
 {
     size_t row[NAME_MAX_LETTERS + 1];
     const size_t width = strlen(b);
@@ -79,7 +79,7 @@ static size_t distance(const char *a, const char *b)
     return row[width];
 }
 
-static const char *nearest(const char *word)
+static const char *options_nearest(const char *word)
 {
     const char *found = NULL;
     size_t best = NEAR;
@@ -87,7 +87,7 @@ static const char *nearest(const char *word)
     must(word != NULL);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         const bool begins = word[0] != '\0' && text_starts(text_of(commands[i].name), word);
-        const size_t far = begins ? 0 : distance(word, commands[i].name);
+        const size_t far = begins ? 0 : options_distance(word, commands[i].name);
         if (far < best && far < strlen(commands[i].name)) {
             best = far;
             found = commands[i].name;
@@ -133,7 +133,7 @@ static int take_word(struct line *line, const char *word)
     out->command = find_command(word);
     if (out->command != NULL)
         return 0;
-    const char *near = nearest(word);
+    const char *near = options_nearest(word);
     if (near != NULL)
         return err_set(line->err, ERR_INVALID, "there is no command %.60s; did you mean %s?", word,
                        near);
@@ -194,7 +194,7 @@ static int take_short(struct line *line, const char *letters)
     return status < 0 ? status : take_short(line, letters + 1);
 }
 
-static int take(struct line *line, const char *word)
+static int options_take(struct line *line, const char *word)
 {
     must(word != NULL);
     if (line->words_only || word[0] != '-' || word[1] == '\0')
@@ -206,7 +206,7 @@ static int take(struct line *line, const char *word)
     return word[1] == '-' ? take_long(line, word + 2) : take_short(line, word + 1);
 }
 
-static int check(const struct options *given, struct err *err)
+static int options_check(const struct options *given, struct err *err)
 {
     const struct command *command = given->command;
 
@@ -239,9 +239,9 @@ int options_parse(int argc, char *const *argv, struct options *out, struct err *
 
     must(argc > 0);
     for (; status == 0 && line.at < argc; line.at++)
-        status = take(&line, argv[line.at]);
+        status = options_take(&line, argv[line.at]);
     if (status == 0)
-        status = check(&parsed, err);
+        status = options_check(&parsed, err);
     if (status == 0)
         *out = parsed;
     else

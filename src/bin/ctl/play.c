@@ -149,8 +149,8 @@ struct play {
     uint32_t count[OUTCOMES];
 };
 
-static void report(struct play *play, const struct doc *pod, enum outcome outcome, const char *node,
-                   const char *text)
+static void play_report(struct play *play, const struct doc *pod, enum outcome outcome,
+                        const char *node, const char *text)
 {
     struct arena *arena = &play->ctl->arena;
     struct doc *result = doc_new(arena, DOC_OBJECT);
@@ -173,8 +173,8 @@ static void report(struct play *play, const struct doc *pod, enum outcome outcom
     (void)fflush(play->ctl->screen.out); /* a line per pod, as it happens; judged at the end */
 }
 
-static int post(struct play *play, const char *base, const char *path, const struct strbuf *body,
-                struct doc **out, struct err *err)
+static int play_post(struct play *play, const char *base, const char *path,
+                     const struct strbuf *body, struct doc **out, struct err *err)
 {
     const struct call call = {
         .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
@@ -182,12 +182,12 @@ static int post(struct play *play, const char *base, const char *path, const str
     return client_call(ctl_client(play->ctl), &call, &play->ctl->arena, out, err);
 }
 
-static int ask(struct play *play, const char *verb, const struct strbuf *body, struct doc **out,
-               struct err *err)
+static int play_ask(struct play *play, const char *verb, const struct strbuf *body,
+                    struct doc **out, struct err *err)
 {
     must(verb[0] != '\0');
     const char *path = arena_printf(&play->ctl->arena, "%s/%s", play->base_path, verb);
-    return post(play, play->webhook, path, body, out, err);
+    return play_post(play, play->webhook, path, body, out, err);
 }
 
 static int make_pod(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
@@ -197,7 +197,7 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
     must(pod->kind == DOC_OBJECT);
     strbuf_init(&body);
     doc_write(&body, pod);
-    if (post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0)
+    if (play_post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0)
         return err_same(err);
     if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
@@ -207,14 +207,14 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
     return 0;
 }
 
-static int filter(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+static int play_filter(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
     must(play->names->kind == DOC_ARRAY);
     strbuf_init(&body);
     play_args(&body, pod, play->names);
-    if (ask(play, "filter", &body, out, err) < 0)
+    if (play_ask(play, "filter", &body, out, err) < 0)
         return err_wrap(err, "filter");
     const char *error = doc_shown(*out, "Error");
     if (error[0] != '\0')
@@ -228,8 +228,8 @@ static int filter(struct play *play, const struct doc *pod, struct doc **out, st
 }
 
 /* kube-scheduler takes the only node without a question, and so do we. */
-static int choose(struct play *play, const struct doc *pod, const struct doc *names,
-                  const char **out, struct err *err)
+static int play_choose(struct play *play, const struct doc *pod, const struct doc *names,
+                       const char **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
     struct doc *scores;
@@ -240,7 +240,7 @@ static int choose(struct play *play, const struct doc *pod, const struct doc *na
     if (names->count == 1)
         return 0;
     play_args(&body, pod, names);
-    if (ask(play, "prioritize", &body, &scores, err) < 0)
+    if (play_ask(play, "prioritize", &body, &scores, err) < 0)
         return err_wrap(err, "prioritize");
     *out = play_best(scores, names);
     if (*out != NULL)
@@ -258,7 +258,7 @@ static int bind_pod(struct play *play, const struct doc *pod, const char *node, 
     must(node[0] != '\0');
     strbuf_init(&body);
     play_bind_args(&body, pod, node);
-    if (ask(play, "bind", &body, &answer, err) < 0)
+    if (play_ask(play, "bind", &body, &answer, err) < 0)
         return err_wrap(err, "bind");
     const char *error = doc_shown(answer, "Error");
     if (error[0] != '\0')
@@ -267,7 +267,7 @@ static int bind_pod(struct play *play, const struct doc *pod, const char *node, 
 }
 
 /* "a100-0 0:300,1:300", from the ledger. */
-static const char *where(struct play *play, const struct doc *pod, const char *node)
+static const char *play_where(struct play *play, const struct doc *pod, const char *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct doc *view;
@@ -290,8 +290,8 @@ static const char *where(struct play *play, const struct doc *pod, const char *n
 }
 
 /* Makes, filters, binds.  *out_node is "" when no node fits, and *out_text says why. */
-static int schedule(struct play *play, const struct doc *pod, const char **out_node,
-                    const char **out_text, struct err *err)
+static int play_schedule(struct play *play, const struct doc *pod, const char **out_node,
+                         const char **out_text, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf reasons;
     struct doc *made;
@@ -300,7 +300,7 @@ static int schedule(struct play *play, const struct doc *pod, const char **out_n
     must(pod->kind == DOC_OBJECT);
     strbuf_init(&reasons);
     *out_node = "";
-    if (make_pod(play, pod, &made, err) < 0 || filter(play, made, &answer, err) < 0)
+    if (make_pod(play, pod, &made, err) < 0 || play_filter(play, made, &answer, err) < 0)
         return err_same(err);
     const struct doc *names = doc_get(answer, "NodeNames");
     if (names == NULL || names->kind != DOC_ARRAY || names->count == 0) {
@@ -308,9 +308,10 @@ static int schedule(struct play *play, const struct doc *pod, const char **out_n
         *out_text = arena_copy(&play->ctl->arena, (struct text){reasons.data, reasons.len});
         return 0;
     }
-    if (choose(play, made, names, out_node, err) < 0 || bind_pod(play, made, *out_node, err) < 0)
+    if (play_choose(play, made, names, out_node, err) < 0 ||
+        bind_pod(play, made, *out_node, err) < 0)
         return err_same(err);
-    *out_text = where(play, made, *out_node);
+    *out_text = play_where(play, made, *out_node);
     return 0;
 }
 
@@ -322,14 +323,14 @@ static void play_pod(struct play *play, const struct doc *pod)
 
     must(play->resource[0] != '\0');
     if (!play_asks(pod, play->resource))
-        report(play, pod, SKIPPED, "",
-               arena_printf(&play->ctl->arena,
-                            "asks for no %s: kube-scheduler places it without asking us",
-                            play->resource));
-    else if (schedule(play, pod, &node, &text, &err) < 0)
-        report(play, pod, FAILED, "", arena_printf(&play->ctl->arena, "%s", err.text));
+        play_report(play, pod, SKIPPED, "",
+                    arena_printf(&play->ctl->arena,
+                                 "asks for no %s: kube-scheduler places it without asking us",
+                                 play->resource));
+    else if (play_schedule(play, pod, &node, &text, &err) < 0)
+        play_report(play, pod, FAILED, "", arena_printf(&play->ctl->arena, "%s", err.text));
     else
-        report(play, pod, node[0] != '\0' ? PLACED : REFUSED, node, text);
+        play_report(play, pod, node[0] != '\0' ? PLACED : REFUSED, node, text);
 }
 
 /* --- what the game needs --- */
@@ -368,7 +369,7 @@ static int read_manifests(struct play *play, struct doc **out, struct err *err)
                                     : err_set(err, ERR_INVALID, "there is no Pod in these files");
 }
 
-static int read_names(struct play *play, struct err *err)
+static int play_read_names(struct play *play, struct err *err)
 {
     struct arena *arena = &play->ctl->arena;
     struct doc *nodes;
@@ -385,7 +386,7 @@ static int read_names(struct play *play, struct err *err)
 }
 
 /* kube-scheduler asks an extender only about pods that name its resource. */
-static int read_resource(struct play *play, struct err *err)
+static int play_read_resource(struct play *play, struct err *err)
 {
     struct doc *settings;
 
@@ -418,7 +419,7 @@ static int find_webhook(struct play *play, struct err *err)
     return 0;
 }
 
-static int finish(struct play *play)
+static int play_finish(struct play *play)
 {
     struct ctl *ctl = play->ctl;
     struct doc *document = doc_new(&ctl->arena, DOC_OBJECT);
@@ -450,10 +451,10 @@ int command_play(struct ctl *ctl)
     must(ctl->options.arguments > 0);
     if (read_manifests(&play, &pods, &err) < 0 || find_webhook(&play, &err) < 0)
         return ctl_fail(ctl, &err);
-    if (ctl_base(ctl, &play.admin, &err) < 0 || read_names(&play, &err) < 0 ||
-        read_resource(&play, &err) < 0)
+    if (ctl_base(ctl, &play.admin, &err) < 0 || play_read_names(&play, &err) < 0 ||
+        play_read_resource(&play, &err) < 0)
         return ctl_fail(ctl, &err);
     doc_each (pod, pods)
         play_pod(&play, pod);
-    return finish(&play);
+    return play_finish(&play);
 }

@@ -130,7 +130,7 @@ static int compare_cells(const struct cell *a, const struct cell *b)
     return strcmp(a->text, b->text);
 }
 
-static int by_order(const void *a, const void *b)
+static int table_by_order(const void *a, const void *b)
 {
     const struct sorted *left = a;
     const struct sorted *right = b;
@@ -143,7 +143,7 @@ static int by_order(const void *a, const void *b)
     return left->place < right->place ? -1 : 1; /* equal rows stay as they came */
 }
 
-static int sort(const struct table *table, struct sorted *row, size_t rows, struct err *err)
+static int table_sort(const struct table *table, struct sorted *row, size_t rows, struct err *err)
 {
     struct order order = {0};
 
@@ -154,7 +154,7 @@ static int sort(const struct table *table, struct sorted *row, size_t rows, stru
         return 0;
     const int status = find_column(table, &order, err);
     if (status == 0 && rows > 1)
-        qsort(row, rows, sizeof *row, by_order);
+        qsort(row, rows, sizeof *row, table_by_order);
     return status;
 }
 
@@ -212,7 +212,7 @@ int table_print(struct table *table, struct err *err)
 
     must(table->cells % table->columns == 0);
     struct sorted *row = xcalloc(rows + 1, sizeof *row);
-    const int status = sort(table, row, rows, err);
+    const int status = table_sort(table, row, rows, err);
     if (status == 0) {
         struct libscols_table *made = make_scols(table);
         for (size_t i = 0; i < rows; i++)
@@ -280,7 +280,7 @@ void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES
         (void)snprintf(out, AGE_BYTES, "-");
 }
 
-static uint32_t part(uint32_t width, int64_t amount, int64_t total)
+static uint32_t table_part(uint32_t width, int64_t amount, int64_t total)
 {
     must(total > 0);
     if (amount <= 0)
@@ -299,8 +299,8 @@ void bar_format(struct strbuf *out, const struct screen *screen, uint32_t width,
     const int64_t whole = total > 0 ? total : 1;
 
     must(width > 0);
-    const uint32_t a = part(width, used, whole);
-    const uint32_t b = part(width, used + reserved, whole);
+    const uint32_t a = table_part(width, used, whole);
+    const uint32_t b = table_part(width, used + reserved, whole);
     for (uint32_t i = 0; i < width; i++)
         strbuf_str(out, i < a ? full : i < b ? half : none);
 }

@@ -41,7 +41,7 @@ static const struct column without_bars[] = {
 };
 
 /* Why no share is placed here: the GPU's reason before the node's. */
-static const char *state_of(const struct doc *node, const struct doc *gpu)
+static const char *top_state_of(const struct doc *node, const struct doc *gpu)
 {
     const char *state = doc_shown(gpu, "state");
 
@@ -71,9 +71,9 @@ static void add_bar(struct table *table, const struct doc *gpu, const char *stat
     table_color(table, bar_color(gpu, state));
 }
 
-static void add_gpu(struct table *table, const struct doc *node, const struct doc *gpu)
+static void top_add_gpu(struct table *table, const struct doc *node, const struct doc *gpu)
 {
-    const char *state = state_of(node, gpu);
+    const char *state = top_state_of(node, gpu);
 
     must(table->cells % table->columns == 0);
     table_text(table, doc_shown(node, "name"));
@@ -143,7 +143,7 @@ int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary
         table_init(&table, &ctl->screen, &ctl->arena, without_bars, ARRAY_LEN(without_bars));
     doc_each (node, doc_get(nodes, "items"))
         doc_each (gpu, doc_get(node, "gpus"))
-            add_gpu(&table, node, gpu);
+            top_add_gpu(&table, node, gpu);
     if (table.cells == 0)
         (void)fputs("no GPUs: no node shows any\n", ctl->err);
     if (table_print(&table, &err) < 0)
@@ -173,7 +173,7 @@ static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, str
     return 0;
 }
 
-static int ask_and_show(struct ctl *ctl, bool clear)
+static int top_ask_and_show(struct ctl *ctl, bool clear)
 {
     const char *name = ctl->options.given[OPTION_node];
     struct doc *summary = NULL;
@@ -199,7 +199,7 @@ int command_top(struct ctl *ctl)
     clock_real(&clock);
     must(ctl->options.command != NULL);
     for (;;) {
-        const int status = ask_and_show(ctl, watch && ctl->screen.terminal);
+        const int status = top_ask_and_show(ctl, watch && ctl->screen.terminal);
         if (status != CTL_FINE || !watch || fflush(ctl->screen.out) != 0)
             return status;
         (void)poll(NULL, 0, AGAIN_MS); /* a signal ends us, or it is drawn early */
