@@ -276,7 +276,7 @@ inline refuse_bind(u)
     answer(u, false)
 }
 
-/* The version that was evaluated is in the row, and both are on disk before the POST: run_actions(). */
+/* The version that was evaluated is in the row, and both are on disk before the POST: writer_run_actions(). */
 inline send_binding(u, gpu, version, sent_before)
 {
     inflight[u] = true;
@@ -557,8 +557,8 @@ inline ask_about_doubt(u)
     }
 }
 
-/* run_actions() */
-inline run_actions()
+/* writer_run_actions() */
+inline writer_run_actions()
 {
     FOR_PODS {
         if
@@ -608,7 +608,7 @@ inline publish_less()
 #endif
         };
 #ifdef ACTIONS_BEFORE_COMMIT
-        run_actions();
+        writer_run_actions();
 #endif
         phase = COMMIT
     }
@@ -648,14 +648,14 @@ inline commit()
         new_ledger = new_ledger && !list_taken;
         ready = ready || list_taken;
         list_taken = false;
-        run_actions();
+        writer_run_actions();
         reply();
         batched = 0;
         phase = COLLECT
     }
 }
 
-/* undo(), act_lost(), keep_or_refuse(); answer_landed() all the same. */
+/* undo(), writer_drop_actions(), keep_or_refuse(); answer_landed() all the same. */
 inline commit_fails()
 {
     d_step {
