@@ -115,14 +115,14 @@ int store_verify(struct store *store, struct err *err) MUST_USE;
  */
 struct store_read;
 int store_read_open(struct store *store, struct store_read **out, struct err *err) MUST_USE;
-int store_read_pin(struct store_read *look, struct err *err) MUST_USE;
-int store_read_verify(struct store_read *look, enum store_check *out_which,
+int store_read_pin(struct store_read *read, struct err *err) MUST_USE;
+int store_read_verify(struct store_read *read, enum store_check *out_which,
                       struct err *err) MUST_USE;
 /* I3: the rows are what the snapshot has. */
-int store_read_compare(struct store_read *look, const struct snapshot *snapshot,
+int store_read_compare(struct store_read *read, const struct snapshot *snapshot,
                        struct err *err) MUST_USE;
-void store_read_interrupt(struct store_read *look);
-void store_read_close(struct store_read *look);
+void store_read_interrupt(struct store_read *read);
+void store_read_close(struct store_read *read);
 
 /* Fold baseline and journal and compare with the live tables (I6). */
 int store_replay_check(struct store *store, struct err *err) MUST_USE;
