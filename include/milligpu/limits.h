@@ -1,8 +1,10 @@
 /*
  * limits - every bound that outside input can run into, by name.
  *
- * Passing one of them is refused with a sentence that names it; nothing is ever
- * silently cut short.  Sized for 15,000 nodes with 8 GPUs each.
+ * What passes one of them is refused with a sentence that names it, with two exceptions: a search
+ * that ends at PLACE_STEPS_MAX says so (placement.exact, REASON_UNSEARCHED), and a node remembers
+ * no more than GPUS_PER_NODE_MAX ids that it showed before.  Sized for 15,000 nodes with 8 GPUs
+ * each.
  *
  * None of them decides what there is: what the API server has taken is counted, however large it
  * is (pod.h, inventory.h).  They decide what is granted.

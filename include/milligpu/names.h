@@ -5,7 +5,8 @@
  * point to atoms without counting.  Atoms are never freed: a cluster that shows a
  * thousand new nodes of eight GPUs a day costs half a megabyte a day.
  *
- * Only the writer interns.  Anybody may read an atom.
+ * A table has one owner, and only its owner interns: the writer for the ledger's, others for tables
+ * of their own that live as long as one question.  Any thread may read an atom.
  */
 #ifndef MILLIGPU_NAMES_H
 #define MILLIGPU_NAMES_H

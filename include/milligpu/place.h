@@ -26,8 +26,9 @@
  *                         >-- shape --> walk over what differs --> the cheapest --> by rule 5
  *     node ----> room ---/    (equal GPUs, equal containers, equal shapes: once)
  *
- * Pure: filter, bind, preempt and adoption all ask this one function.  Any thread; a room, a
- * placement and a plan are 2 to 4 KiB each, at home on the stack.
+ * Pure.  filter, bind, preempt, adoption and the wake-up check all end in the same search,
+ * whichever of the functions below they call.  Any thread; a room, a placement and a plan are 2 to
+ * 4 KiB each, at home on the stack.
  */
 #ifndef MILLIGPU_PLACE_H
 #define MILLIGPU_PLACE_H

@@ -7,8 +7,9 @@
  *
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
- * Tables: meta, node, gpu, allocation, share, charge (live and past), journal (append-only),
- * baseline. The schema is src/store/schema.sql; its comments are part of this contract.
+ * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
+ * and past), journal (append-only), baseline.  The schema is src/store/schema.sql; its comments are
+ * part of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
