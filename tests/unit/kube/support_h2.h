@@ -1,0 +1,62 @@
+/*
+ * support_h2 - an HTTP/2 server over TLS on loopback that sends the frames it is told to: one
+ * thread, one connection at a time.
+ */
+#ifndef MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_H2_H
+#define MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_H2_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <gnutls/gnutls.h>
+
+#include "milligpu/text.h"
+
+#include "support_client.h"
+
+enum { PREFACE_BYTES = 24, FRAME_HEAD_BYTES = 9 };
+enum { FRAME_DATA = 0, FRAME_HEADERS = 1, FRAME_RST = 3, FRAME_SETTINGS = 4 };
+enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
+
+/* HPACK: ":status: 200"; ":status: 429", "retry-after: 1"; ":status: 201" */
+#define HEAD_200 "\x88"
+#define HEAD_429                                                                                   \
+    "\x08\x03"                                                                                     \
+    "429\x0f\x26\x01"                                                                              \
+    "1"
+#define HEAD_201                                                                                   \
+    "\x08\x03"                                                                                     \
+    "201"
+
+struct h2_server {
+    /* Talks on one connection until it is of no more use. */
+    void (*converse)(void *user, gnutls_session_t session);
+    void *user;
+    bool abruptly; /* ends connections by a reset */
+
+    int listener;
+    unsigned port;
+    pthread_t thread;
+    gnutls_certificate_credentials_t credentials;
+};
+
+/* Frames, one behind the other: what is sent together fills one TLS record, up to 16 KiB. */
+struct h2_frames {
+    unsigned char bytes[16 * 1024];
+    size_t len;
+};
+
+/* converse and user are set; the certificate is the client's folder's. */
+void h2_start(struct h2_server *server, const struct client *client);
+void h2_stop(struct h2_server *server);
+
+/* False: the other end is gone. */
+bool h2_take(gnutls_session_t session, unsigned char *out, size_t count);
+void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned stream,
+              struct text payload);
+void h2_send(gnutls_session_t session, struct h2_frames *frames);
+void h2_give(gnutls_session_t session, unsigned type, unsigned flags, unsigned stream,
+             struct text payload);
+
+#endif
