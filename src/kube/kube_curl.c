@@ -26,6 +26,8 @@ enum {
     RETRY_AFTER_MAX_S = 3600,
     GATHER_CALLS = 32,
     GATHER_NS = 1000 * 1000,
+    STALL_MS = 100, /* an answer that is silent for so long may be over */
+    NUDGE = 0,      /* the id of a nudge: callers have none of 0 */
 };
 
 enum call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
@@ -42,6 +44,8 @@ struct call {
     bool retried; /* after a 401 */
     bool swallow; /* this answer is a 401 that will be tried again */
     bool headed;  /* HEAD was delivered */
+    bool watch;   /* silence is no sign of anything */
+    bool nudged;  /* since its last byte */
     int status;
     int64_t retry_after_s;
     int64_t begun_ms;
@@ -131,6 +135,50 @@ static void kube_curl_retire(struct call *call)
     kube->done = call;
 }
 
+static struct call *call_new(struct curl_kube *kube, const struct kube_request *request)
+{
+    struct call *call = xcalloc(1, sizeof *call);
+
+    call->kube = kube;
+    call->id = request->id;
+    call->watch = strstr(request->path, "watch=") != NULL;
+    call->begun_ms = call->heard_ms = kube_curl_clock_now_ms();
+    call->deadline_ms = request->timeout_ms > 0 ? call->heard_ms + request->timeout_ms : 0;
+    call->silence_ms = request->silence_ms;
+    call->method = xstrdup(request->method);
+    call->path = xstrdup(request->path);
+    call->content_type = request->content_type != NULL ? xstrdup(request->content_type) : NULL;
+    strbuf_init(&call->body);
+    strbuf_text(&call->body, request->body);
+    return call;
+}
+
+static int64_t limit_of(const struct call *call)
+{
+    int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
+
+    if (call->silence_ms != 0 && call->heard_ms + call->silence_ms < limit_ms)
+        limit_ms = call->heard_ms + call->silence_ms;
+    must(limit_ms > 0);
+    return limit_ms;
+}
+
+static void look_by(struct curl_kube *kube, int64_t at_ms)
+{
+    must(at_ms > 0);
+    if (at_ms < kube->look_ms)
+        kube->look_ms = at_ms;
+}
+
+static void call_add(struct call *take_call)
+{
+    struct curl_kube *kube = take_call->kube;
+
+    must(map_put(&kube->by_id, id_text(&take_call->id), take_call) == NULL);
+    chain_add(take_call, CALL_QUEUED);
+    look_by(kube, limit_of(take_call));
+}
+
 /* ---- answers ---- */
 
 static void kube_curl_deliver(struct call *call, enum kube_piece piece, struct text data,
@@ -151,9 +199,11 @@ static void kube_curl_deliver(struct call *call, enum kube_piece piece, struct t
         return;
     must(!call->done && kube->deliver != NULL);
     must(piece == KUBE_FAILED || call->headed);
-    kube->delivered++;
     if (piece == KUBE_DONE || piece == KUBE_FAILED)
         kube_curl_retire(call);
+    if (call->id == NUDGE)
+        return;
+    kube->delivered++;
     kube->deliver(kube->user, &answer);
 }
 
@@ -195,6 +245,17 @@ static void head_is_complete(struct call *call)
     kube_curl_deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
 }
 
+static void kube_curl_heard(struct call *call)
+{
+    const int64_t now_ms = kube_curl_clock_now_ms();
+
+    must(!call->done || call->cancelled);
+    call->heard_ms = call->kube->heard_ms = now_ms;
+    call->nudged = false;
+    if (!call->watch)
+        look_by(call->kube, now_ms + STALL_MS);
+}
+
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
     static const char retry_after[] = "retry-after:";
@@ -202,7 +263,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    call->heard_ms = call->kube->heard_ms = kube_curl_clock_now_ms();
+    kube_curl_heard(call);
     if (len > sizeof retry_after - 1 && curl_strnequal(data, retry_after, sizeof retry_after - 1))
         call->retry_after_s =
             parse_seconds(data + sizeof retry_after - 1, len - (sizeof retry_after - 1));
@@ -221,7 +282,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    call->heard_ms = call->kube->heard_ms = kube_curl_clock_now_ms();
+    kube_curl_heard(call);
     if (call->swallow || call->cancelled)
         return call->cancelled ? 0 : len;
     call->kube->inside++;
@@ -260,7 +321,7 @@ static int kube_curl_ask(struct call *call, struct handle *handle, struct err *e
                                            .path = call->path,
                                            .content_type = call->content_type,
                                            .body = {call->body.data, call->body.len},
-                                           .watch = strstr(call->path, "watch=") != NULL};
+                                           .watch = call->watch};
 
     must(call->handle == NULL);
     call->error[0] = '\0';
@@ -389,16 +450,6 @@ static void cut_if_silent(struct call *call)
         handles_cut(kube->handles);
 }
 
-static int64_t limit_of(const struct call *call)
-{
-    int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
-
-    if (call->silence_ms != 0 && call->heard_ms + call->silence_ms < limit_ms)
-        limit_ms = call->heard_ms + call->silence_ms;
-    must(limit_ms > 0);
-    return limit_ms;
-}
-
 static void kube_curl_expire(struct call *call, int64_t now_ms)
 {
     struct err err;
@@ -414,24 +465,82 @@ static void kube_curl_expire(struct call *call, int64_t now_ms)
     kube_curl_fail(call, nothing_was_sent(call), &err);
 }
 
-/* Calls that answers start meanwhile stand at the end, and have time. */
-static void expire_due(struct curl_kube *kube, int64_t now_ms)
-{
-    int64_t look_ms = INT64_MAX;
+/* ---- answers whose end is not seen ---- */
 
+/*
+ * libcurl 7.88 may miss the end of an HTTP/2 stream: where what it has read of the connection ends
+ * with a last frame that its buffer had no room for, nghttp2 stays in the middle of that frame
+ * until it is given something new.  A list after which nothing came was found complete by its
+ * time-out, a minute later, once in 75 starts beside a real API server.  So when an answer has
+ * begun and goes silent, the server is asked for something small, and whatever it says will do.
+ */
+static bool may_stall(const struct call *call)
+{
+    must(call->kube != NULL);
+    return call->headed && !call->watch && !call->nudged && !call->done && call->id != NUDGE;
+}
+
+static bool kube_curl_speaks_h2(const struct call *call)
+{
+    long version = 0;
+
+    must(call->handle != NULL);
+    must(curl_easy_getinfo(call->handle->easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK);
+    return version == CURL_HTTP_VERSION_2_0;
+}
+
+/* One nudge at a time is enough for all. */
+static void kube_curl_nudge(struct call *stalled)
+{
+    struct curl_kube *kube = stalled->kube;
+    const uint64_t id = NUDGE;
+
+    must(may_stall(stalled));
+    if (map_find(&kube->by_id, id_text(&id)) != NULL)
+        return;
+    stalled->nudged = true;
+    if (!kube_curl_speaks_h2(stalled))
+        return;
+    /* Every user may read it; that the server says no would be enough. */
+    const struct kube_request request = {.id = id, .method = "GET", .path = "/version"};
+    struct call *nudge = call_new(kube, &request);
+    nudge->deadline_ms = stalled->deadline_ms;
+    call_add(nudge);
+}
+
+static void look_for_stall(struct call *call, int64_t now_ms)
+{
+    must(!call->done);
+    if (may_stall(call) && now_ms >= call->heard_ms + STALL_MS)
+        kube_curl_nudge(call);
+    if (!may_stall(call))
+        return;
+    const int64_t stalls_ms = call->heard_ms + STALL_MS;
+    look_by(call->kube, stalls_ms > now_ms ? stalls_ms : now_ms + STALL_MS);
+}
+
+/* Calls that answers start meanwhile stand at the end, and have time. */
+static void look_at_call(struct call *call, int64_t now_ms)
+{
+    if (call->done)
+        return;
+    if (now_ms >= limit_of(call)) {
+        kube_curl_expire(call, now_ms);
+        return;
+    }
+    look_by(call->kube, limit_of(call));
+    look_for_stall(call, now_ms);
+}
+
+static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
+{
     if (now_ms < kube->look_ms)
         return;
     kube->look_ms = INT64_MAX;
     for (size_t state = 0; state < CALL_STATES; state++)
-        for (struct call *call = kube->chain[state].first; call != NULL; call = call->next) {
-            if (!call->done && now_ms >= limit_of(call))
-                kube_curl_expire(call, now_ms);
-            if (!call->done && limit_of(call) < look_ms)
-                look_ms = limit_of(call);
-        }
-    must(look_ms > now_ms);
-    if (look_ms < kube->look_ms)
-        kube->look_ms = look_ms;
+        for (struct call *call = kube->chain[state].first; call != NULL; call = call->next)
+            look_at_call(call, now_ms);
+    must(kube->look_ms > now_ms);
 }
 
 static void kube_curl_sweep(struct curl_kube *kube)
@@ -485,7 +594,7 @@ static void kube_curl_turn(struct curl_kube *kube)
     const CURLMcode code = curl_multi_perform(kube->multi, &running);
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
     kube_curl_reap(kube);
-    expire_due(kube, kube_curl_clock_now_ms());
+    look_at_calls(kube, kube_curl_clock_now_ms());
     kube_curl_sweep(kube);
 }
 
@@ -505,27 +614,11 @@ static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 
 static int kube_start(void *ctx, const struct kube_request *request, struct err *err)
 {
-    struct curl_kube *kube = ctx;
-
     must(request->id != 0 && request->path[0] == '/');
     must((request->content_type != NULL) == (request->body.len > 0));
     if (strpbrk(request->path, " \t\r\n") != NULL)
         return err_set(err, ERR_INVALID, "path \"%s\": a blank inside", request->path);
-    struct call *call = xcalloc(1, sizeof *call);
-    call->kube = kube;
-    call->id = request->id;
-    call->begun_ms = call->heard_ms = kube_curl_clock_now_ms();
-    call->deadline_ms = request->timeout_ms > 0 ? call->heard_ms + request->timeout_ms : 0;
-    call->silence_ms = request->silence_ms;
-    call->method = xstrdup(request->method);
-    call->path = xstrdup(request->path);
-    call->content_type = request->content_type != NULL ? xstrdup(request->content_type) : NULL;
-    strbuf_init(&call->body);
-    strbuf_text(&call->body, request->body);
-    must(map_put(&kube->by_id, id_text(&call->id), call) == NULL);
-    chain_add(call, CALL_QUEUED);
-    if (limit_of(call) < kube->look_ms)
-        kube->look_ms = limit_of(call);
+    call_add(call_new(ctx, request));
     return 0;
 }
 

@@ -69,6 +69,14 @@ static void hear(void *user, const struct kube_answer *answer)
     client->unsent += answer->piece == KUBE_FAILED && answer->unsent;
 }
 
+static void client_start(struct client *client, const struct kube_request *request)
+{
+    struct err err;
+
+    if (client->ops.start(client->ops.ctx, request, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
 void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms)
 {
     const bool post = body[0] != '\0';
@@ -78,10 +86,14 @@ void client_begin(struct client *client, uint64_t id, const char *body, int64_t 
                                          .content_type = post ? "application/json" : NULL,
                                          .body = text_of(body),
                                          .timeout_ms = timeout_ms};
-    struct err err;
+    client_start(client, &request);
+}
 
-    if (client->ops.start(client->ops.ctx, &request, &err) != 0)
-        fail_msg("%s", err.text);
+void client_get(struct client *client, uint64_t id, const char *path, int64_t timeout_ms)
+{
+    const struct kube_request request = {
+        .id = id, .method = "GET", .path = path, .timeout_ms = timeout_ms};
+    client_start(client, &request);
 }
 
 void client_poll(struct client *client, int wait_ms)

@@ -25,6 +25,7 @@ const char *client_at(const struct client *client, const char *name);
 void client_connect(struct client *client, unsigned port);
 /* GET /version, or where there is a body POST. */
 void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms);
+void client_get(struct client *client, uint64_t id, const char *path, int64_t timeout_ms);
 /* Hears what came, for so long at most. */
 void client_poll(struct client *client, int wait_ms);
 /* Until so many have ended, which they do within half a minute. */

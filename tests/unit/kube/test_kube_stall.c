@@ -1,0 +1,155 @@
+/*
+ * kube_curl against an HTTP/2 server whose answer ends where libcurl's buffer is full: libcurl 7.88
+ * then sees that end only with the next frame, of whatever answer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support_h2.h"
+
+enum {
+    TIMEOUT_MS = 10000,
+    DATA_BYTES = 10 * 1000, /* more than libcurl's buffer, in one TLS record */
+    WATCH = 1,              /* in the order in which they are asked */
+};
+
+struct fixture {
+    struct client client;
+    struct h2_server server;
+    bool watched;          /* the first request is a watch, whose answer begins and does not end */
+    unsigned silent_after; /* requests; 0: it answers them all */
+    atomic_uint requests;
+};
+
+/* ---- the server ---- */
+
+static void answer(struct fixture *fixture, gnutls_session_t session, unsigned stream)
+{
+    static char data[DATA_BYTES];
+    const unsigned nth = atomic_fetch_add(&fixture->requests, 1) + 1;
+    struct h2_frames frames = {.len = 0};
+
+    if (fixture->silent_after > 0 && nth > fixture->silent_after)
+        return;
+    memset(data, 'v', sizeof data);
+    h2_frame(&frames, FRAME_HEADERS, FLAG_END_HEADERS, stream, text_of(HEAD_200));
+    if (!fixture->watched || nth != WATCH)
+        h2_frame(&frames, FRAME_DATA, FLAG_END, stream, (struct text){data, sizeof data});
+    h2_send(session, &frames);
+}
+
+static void converse(void *user, gnutls_session_t session)
+{
+    unsigned char head[FRAME_HEAD_BYTES];
+    unsigned char rest[1024];
+
+    if (!h2_take(session, rest, PREFACE_BYTES))
+        return;
+    h2_give(session, FRAME_SETTINGS, 0, 0, TEXT(""));
+    while (h2_take(session, head, sizeof head)) {
+        const size_t bytes = (size_t)head[1] << 8 | head[2];
+        assert_true(bytes <= sizeof rest);
+        if (bytes > 0 && !h2_take(session, rest, bytes))
+            return;
+        if (head[3] == FRAME_SETTINGS && head[4] != FLAG_ACK)
+            h2_give(session, FRAME_SETTINGS, FLAG_ACK, 0, TEXT(""));
+        if (head[3] == FRAME_HEADERS)
+            answer(user, session, head[8]);
+    }
+}
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+
+    client_init(&fixture->client);
+    fixture->server.converse = converse;
+    fixture->server.user = fixture;
+    h2_start(&fixture->server, &fixture->client);
+    client_connect(&fixture->client, fixture->server.port);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    client_close(&fixture->client);
+    h2_stop(&fixture->server);
+    client_remove(&fixture->client);
+    xfree(fixture);
+    return 0;
+}
+
+/* ---- what is proven ---- */
+
+static void the_end_of_an_answer_is_seen_though_nothing_follows(void **state)
+{
+    struct fixture *fixture = *state;
+
+    client_get(&fixture->client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
+    client_until(&fixture->client, 1);
+    assert_int_equal(fixture->client.done, 1);
+    assert_int_equal(fixture->client.text.len, DATA_BYTES); /* and nothing of another answer */
+}
+
+static void and_beside_a_watch_in_which_nothing_happens(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->watched = true;
+    client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", TIMEOUT_MS);
+    while (fixture->client.status == 0)
+        client_poll(&fixture->client, 10);
+    for (uint64_t id = 2; id <= 5; id++) {
+        client_get(&fixture->client, id, "/api/v1/pods?limit=500", TIMEOUT_MS);
+        client_until(&fixture->client, (unsigned)id - 1);
+    }
+    assert_int_equal(fixture->client.done, 4);
+    assert_int_equal(fixture->client.text.len, 4 * DATA_BYTES);
+}
+
+static void a_watch_in_which_nothing_happens_is_let_alone(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->watched = true;
+    client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", 600);
+    client_until(&fixture->client, 1);
+    assert_int_equal(fixture->client.failed, 1); /* its time is over */
+    assert_int_equal(atomic_load(&fixture->requests), 1);
+}
+
+/* One question more for each silence, however long that lasts. */
+static void a_server_that_says_no_more_is_asked_once(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->silent_after = 1;
+    client_get(&fixture->client, 1, "/api/v1/pods?limit=500", 1000);
+    client_until(&fixture->client, 1);
+    assert_int_equal(fixture->client.failed, 1);
+    assert_int_equal(fixture->client.unsent, 0);
+    assert_int_equal(atomic_load(&fixture->requests), 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_end_of_an_answer_is_seen_though_nothing_follows),
+        TEST(and_beside_a_watch_in_which_nothing_happens),
+        TEST(a_watch_in_which_nothing_happens_is_let_alone),
+        TEST(a_server_that_says_no_more_is_asked_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
