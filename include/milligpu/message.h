@@ -42,26 +42,58 @@ struct bind_reply {
     void *to;
 };
 
+/* A call of the bind webhook. */
+struct bind_call {
+    struct extender_bind asks;
+    int64_t deadline_ms; /* monotonic */
+    struct bind_reply reply;
+};
+
+/* What became of the GET of a pod that is to be bound. */
+struct fetched_pod {
+    struct bind_call bind; /* that needs it */
+    bool found;
+    struct pod pod;     /* found */
+    enum reason reason; /* not found: NONE if nobody could say */
+    const char *text;   /* not found: what happened, for people */
+};
+
+/* What became of a Binding. */
+struct binding_outcome {
+    const char *uid;
+    enum bind_outcome is;
+    uint64_t version;   /* of the pod, that the Binding named; 0: none */
+    enum reason reason; /* VOID */
+    const char *text;   /* what happened, for people; BOUND: NULL */
+    struct pod pod;     /* MOVED: as it is now */
+};
+
+struct pod_list_end {
+    uint64_t version; /* of the list's snapshot */
+    bool after_grace; /* the list began after a new ledger's wait */
+};
+
 struct message {
     enum message_kind kind;
     struct arena arena;
-    struct extender_bind bind; /* BIND, FETCHED */
-    struct bind_reply reply;   /* BIND, FETCHED */
-    int64_t deadline_ms;       /* BIND, FETCHED: monotonic */
-    struct pod pod;            /* POD*, FETCHED (found), OUTCOME MOVED */
-    struct node_facts node;    /* NODE* */
-    int64_t asked_ms;          /* PODS_BEGIN: when the list was asked for; monotonic */
-    uint64_t version; /* PODS_END: of the list's snapshot; OUTCOME: that was sent; 0: none */
-    bool after_grace; /* PODS_END: of a list that began after a new ledger's wait */
-    bool found;       /* FETCHED */
-    const char *uid;  /* OUTCOME */
-    enum bind_outcome outcome; /* OUTCOME */
-    enum reason reason;        /* OUTCOME VOID; FETCHED, not found: NONE if nobody could say */
-    const char *text; /* OUTCOME, FETCHED: what happened, for people; NULL: nothing to say */
+    union {
+        struct bind_call bind;          /* BIND */
+        struct fetched_pod fetched;     /* FETCHED */
+        struct binding_outcome outcome; /* OUTCOME */
+        int64_t asked_ms;               /* PODS_BEGIN: when the list was asked for; monotonic */
+        struct pod_list_end pods_end;   /* PODS_END */
+        struct pod pod;                 /* POD, POD_LISTED, POD_DELETED */
+        struct node_facts node;         /* NODE, NODE_LISTED, NODE_DELETED */
+    };
 };
 
 struct message *message_new(enum message_kind kind) MUST_USE;
+/* Of a message whose call waits no more: whoever takes a call answers it. */
 void message_free(struct message *message);
+/* We are stopping: the listener itself answers the call, if there is one. */
+void message_abandon(struct message *take_message);
+/* The call that this message is about; NULL: it is about none. */
+struct bind_call *message_bind_call(struct message *message);
 /* That it takes. */
 size_t message_bytes(const struct message *message);
 

@@ -63,10 +63,10 @@ struct outbox_binding {
     enum outbox_sending sending;
 };
 
-/* All of these copy what they are given; any thread. */
+/* All of these copy what they are given; any thread.  The reply of a bind that is fetched moves: it
+   comes back with MESSAGE_FETCHED. */
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding);
-void outbox_fetch(struct outbox *outbox,
-                  struct message *take_bind); /* comes back as MESSAGE_FETCHED */
+void outbox_fetch(struct outbox *outbox, struct bind_call *bind);
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
 /* Ask for a ring; waiting pods stretch the pause between two rings. node: for wake=node, may

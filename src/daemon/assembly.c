@@ -12,18 +12,12 @@
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
 
-static void drop_message(struct message *take_message)
-{
-    take_message->reply.to = NULL; /* we are stopping: the listener answers what is left */
-    message_free(take_message);
-}
-
 static void queue_result(void *user, struct message *take_message)
 {
     struct app *app = user;
 
     if (!queue_put_wait(app->queue, take_message))
-        drop_message(take_message);
+        message_abandon(take_message);
 }
 
 static void fill_rules(struct app *app, const struct settings *settings)
@@ -88,7 +82,7 @@ static void free_queue(struct queue *queue)
     if (queue == NULL)
         return;
     while (queue_take(queue, &item, 1, 0) == 1)
-        drop_message(item);
+        message_abandon(item);
     queue_free(queue);
 }
 

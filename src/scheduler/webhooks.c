@@ -669,18 +669,19 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
 
     struct app *app = webhooks->app;
     struct message *message = message_new(MESSAGE_BIND);
+    struct bind_call *bind = &message->bind;
     struct err err;
     const char *why;
 
-    if (extender_bind_decode(http_body(call), &message->arena, &message->bind, &err) < 0) {
+    if (extender_bind_decode(http_body(call), &message->arena, &bind->asks, &err) < 0) {
         answer_bind(call, err.text);
         message_free(message);
         return;
     }
-    hints_binding(app->hints, text_of(message->bind.uid));
-    message->deadline_ms =
+    hints_binding(app->hints, text_of(bind->asks.uid));
+    bind->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
-    message->reply = (struct bind_reply){answer_bind, call};
+    bind->reply = (struct bind_reply){answer_bind, call};
     bool ready = app_ready(app, &why);
     if (ready && atomic_load(&app->draining)) {
         /* A scheduler at work would keep us from ever being quiet. */
@@ -689,8 +690,7 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
     }
     if (ready && queue_put(app->queue, message))
         return;
-    message->reply.to = NULL;
-    message_free(message);
+    message_abandon(message);
     char text[200];
     (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
                    ready ? "too many binds wait already" : why);

@@ -23,7 +23,29 @@ void message_free(struct message *message)
 {
     if (message == NULL)
         return;
-    must(message->reply.to == NULL); /* whoever takes a call answers it */
+    const struct bind_call *call = message_bind_call(message);
+    must(call == NULL || call->reply.to == NULL);
     arena_done(&message->arena);
     xfree(message);
+}
+
+void message_abandon(struct message *take_message)
+{
+    struct bind_call *call = message_bind_call(take_message);
+
+    if (call != NULL)
+        call->reply.to = NULL;
+    message_free(take_message);
+}
+
+struct bind_call *message_bind_call(struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_BIND:
+        return &message->bind;
+    case MESSAGE_FETCHED:
+        return &message->fetched.bind;
+    default:
+        return NULL;
+    }
 }

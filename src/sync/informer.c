@@ -148,7 +148,8 @@ static void list_begin(void *user)
 
     must(stream->reflector != NULL);
     reflector_stats(stream->reflector, &stats);
-    message->asked_ms = stats.asked_ms;
+    if (stream->begin == MESSAGE_PODS_BEGIN)
+        message->asked_ms = stats.asked_ms;
     informer_put(stream, message);
 }
 
@@ -166,8 +167,9 @@ static void list_end(void *user, const char *resource_version)
     struct message *message = message_new(stream->end);
 
     must(resource_version != NULL);
-    message->version = version_number(resource_version);
-    message->after_grace = stream->settled;
+    if (stream->end == MESSAGE_PODS_END)
+        message->pods_end =
+            (struct pod_list_end){version_number(resource_version), stream->settled};
     informer_put(stream, message);
 }
 

@@ -83,7 +83,7 @@ struct call {
     const char *uid;       /* BIND, CHECK */
     const char *node;
     const char *pod_path;
-    struct message *bind; /* FETCH */
+    struct message *fetched; /* FETCH: the result, as far as it is known */
     char last_error[256];
     struct call *next; /* inbox */
 };
@@ -153,7 +153,7 @@ static struct call *call_new(enum call_kind kind, const char *method)
 
 static void outbox_call_free(struct call *call)
 {
-    must(call->bind == NULL);
+    must(call->fetched == NULL);
     strbuf_done(&call->answer);
     arena_done(&call->arena);
     xfree(call);
@@ -164,11 +164,8 @@ static void call_abandon(struct call *call)
 {
     must(!call->flying || call->id != 0);
 
-    if (call->bind != NULL) {
-        call->bind->reply.to = NULL;
-        message_free(call->bind);
-        call->bind = NULL;
-    }
+    if (call->fetched != NULL)
+        message_abandon(STEAL(call->fetched));
     outbox_call_free(call);
 }
 
@@ -265,18 +262,28 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     outbox_put(outbox, call);
 }
 
-void outbox_fetch(struct outbox *outbox, struct message *take_bind)
+void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
 {
-    must(take_bind->reply.to != NULL);
+    must(bind->reply.to != NULL);
 
+    const struct extender_bind *asks = &bind->asks;
     struct call *call = call_new(CALL_FETCH, "GET");
+    struct message *fetched = message_new(MESSAGE_FETCHED);
 
-    must(take_bind->kind == MESSAGE_BIND);
-    call->bind = take_bind;
-    call->path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
-                              take_bind->bind.namespace, take_bind->bind.pod);
-    call->namespace = arena_copy(&call->arena, text_of(take_bind->bind.namespace));
-    call->deadline_ms = take_bind->deadline_ms;
+    fetched->fetched.bind = (struct bind_call){
+        .asks = {.uid = arena_copy(&fetched->arena, text_of(asks->uid)),
+                 .namespace = arena_copy(&fetched->arena, text_of(asks->namespace)),
+                 .pod = arena_copy(&fetched->arena, text_of(asks->pod)),
+                 .node = arena_copy(&fetched->arena, text_of(asks->node))},
+        .deadline_ms = bind->deadline_ms,
+        .reply = bind->reply,
+    };
+    bind->reply.to = NULL;
+    call->fetched = fetched;
+    call->path =
+        arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", asks->namespace, asks->pod);
+    call->namespace = arena_copy(&call->arena, text_of(asks->namespace));
+    call->deadline_ms = bind->deadline_ms;
     outbox_put(outbox, call);
 }
 
@@ -492,11 +499,13 @@ static struct message *outcome_of(const struct call *call, enum bind_outcome out
 
     must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
     must(outcome == OUTCOME_BOUND || text != NULL);
-    result->uid = arena_copy(&result->arena, text_of(call->uid));
-    result->outcome = outcome;
-    result->reason = reason;
-    result->version = call->version;
-    result->text = text != NULL ? arena_copy(&result->arena, text_of(text)) : NULL;
+    result->outcome = (struct binding_outcome){
+        .uid = arena_copy(&result->arena, text_of(call->uid)),
+        .is = outcome,
+        .version = call->version,
+        .reason = reason,
+        .text = text != NULL ? arena_copy(&result->arena, text_of(text)) : NULL,
+    };
     return result;
 }
 
@@ -517,7 +526,7 @@ static void bind_moved(struct outbox *outbox, struct call *call, const struct po
     struct message *result = outcome_of(call, OUTCOME_MOVED, REASON_CHANGED, text);
 
     must(strcmp(pod->uid, call->uid) == 0);
-    result->pod = *pod_keep(pod, &result->arena);
+    result->outcome.pod = *pod_keep(pod, &result->arena);
     drop_call(outbox, call);
     outbox->rules.result(outbox->rules.user, result);
 }
@@ -526,34 +535,33 @@ static void bind_moved(struct outbox *outbox, struct call *call, const struct po
 static void fetch_ends(struct outbox *outbox, struct call *call, enum reason reason,
                        const char *trouble)
 {
-    struct message *result = call->bind;
+    must(call->kind == CALL_FETCH && call->fetched != NULL);
 
-    must(call->kind == CALL_FETCH && result != NULL);
-    call->bind = NULL;
-    result->kind = MESSAGE_FETCHED;
-    result->found = false;
-    result->reason = reason;
-    result->text = trouble != NULL ? arena_copy(&result->arena, text_of(trouble)) : NULL;
+    struct message *result = STEAL(call->fetched);
+    struct fetched_pod *fetched = &result->fetched;
+
+    fetched->found = false;
+    fetched->reason = reason;
+    fetched->text = trouble != NULL ? arena_copy(&result->arena, text_of(trouble)) : NULL;
     drop_call(outbox, call);
     outbox->rules.result(outbox->rules.user, result);
 }
 
 static void fetch_found(struct outbox *outbox, struct call *call)
 {
-    must(call->kind == CALL_FETCH && call->bind != NULL);
+    must(call->kind == CALL_FETCH && call->fetched != NULL);
 
-    struct message *result = call->bind;
+    struct message *result = call->fetched;
     struct err err;
     const struct text body =
         outbox_keep(&result->arena, (struct text){call->answer.data, call->answer.len});
 
-    if (pod_decode(body, outbox->rules.wire, &result->arena, &result->pod, &err) < 0) {
+    if (pod_decode(body, outbox->rules.wire, &result->arena, &result->fetched.pod, &err) < 0) {
         fetch_ends(outbox, call, REASON_NONE, err.text);
         return;
     }
-    call->bind = NULL;
-    result->kind = MESSAGE_FETCHED;
-    result->found = true;
+    call->fetched = NULL;
+    result->fetched.found = true;
     drop_call(outbox, call);
     outbox->rules.result(outbox->rules.user, result);
 }

@@ -59,7 +59,7 @@ void writer_free(struct writer *writer)
     for (size_t i = 0; i < writer->actions; i++)
         writer_action_done(&writer->action[i]);
     for (size_t i = 0; i < writer->keeps; i++)
-        writer_forget_message(writer->kept[i]);
+        message_abandon(writer->kept[i]);
     arena_done(&writer->list);
     replies_drop(writer);
     xfree(writer->reply);
@@ -104,25 +104,23 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
                                   .names = names_count(ledger_names(writer->ledger))};
 }
 
-/* False if the batch is lost.  *message is NULL afterwards if it was handed on. */
-static bool writer_handle(struct writer *writer, struct message **message)
+/* False if the batch is lost. */
+static bool writer_handle(struct writer *writer, struct message *is)
 {
-    struct message *is = *message;
-
     switch (is->kind) {
     case MESSAGE_BIND:
-        return writer_handle_bind(writer, message);
+        return writer_handle_bind(writer, &is->bind, &is->arena);
     case MESSAGE_FETCHED:
-        return writer_handle_fetched(writer, message);
+        return writer_handle_fetched(writer, &is->fetched, &is->arena);
     case MESSAGE_OUTCOME:
-        return writer_handle_outcome(writer, is);
+        return writer_handle_outcome(writer, &is->outcome);
     case MESSAGE_PODS_BEGIN:
         writer_begin_list(writer, is->asked_ms);
         return true;
     case MESSAGE_POD_LISTED:
         return writer_handle_listed(writer, &is->pod);
     case MESSAGE_PODS_END:
-        return writer_end_list(writer, is);
+        return writer_end_list(writer, &is->pods_end);
     case MESSAGE_PODS_FAILED:
         writer_drop_list(writer);
         return true;
@@ -307,7 +305,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     bool whole = note_clock(writer);
     /* The end of a list ends the batch: the next list begins when this one is on disk. */
     while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
-        whole = writer_handle(writer, &message[count++]);
+        whole = writer_handle(writer, message[count++]);
     whole = whole && writer_tick(writer) && writer_heal_duplicates(writer);
     must(whole || writer->batch.lost);
     if (batch_end(&writer->batch)) {

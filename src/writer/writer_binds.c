@@ -18,7 +18,7 @@
  * is on disk, with the version that its Binding names, before that Binding is sent.
  */
 
-void writer_refuse_bind(struct message *message, const char *fmt, ...)
+void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
     va_list args;
@@ -26,60 +26,58 @@ void writer_refuse_bind(struct message *message, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    must(message->reply.to != NULL);
-    message->reply.answer(message->reply.to, text);
-    message->reply.to = NULL;
+    must(bind->reply.to != NULL);
+    bind->reply.answer(bind->reply.to, text);
+    bind->reply.to = NULL;
 }
 
 /* A pod that asks for 0: bound, with nothing to write down. */
-static void send_plain_binding(struct writer *writer, struct message *message, uint64_t version)
+static void send_plain_binding(struct writer *writer, struct bind_call *bind, uint64_t version)
 {
-    const struct node *node = ledger_node(writer->ledger, text_of(message->bind.node));
+    const struct node *node = ledger_node(writer->ledger, text_of(bind->asks.node));
     struct err err;
 
     must(node != NULL);
-    const struct allocation_facts nothing = {.uid = message->bind.uid,
-                                             .namespace = message->bind.namespace,
-                                             .name = message->bind.pod,
+    const struct allocation_facts nothing = {.uid = bind->asks.uid,
+                                             .namespace = bind->asks.namespace,
+                                             .name = bind->asks.pod,
                                              .node = node->name,
                                              .node_uid = node->uid,
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
-    const struct dispatch how = {version, message->deadline_ms, SENDING_FIRST};
+    const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST};
     const int rc = writer_queue_binding(writer, allocation, how, &err);
     must(rc == 0); /* nothing in it can be too much */
     allocation_unref(allocation);
-    inflight_join(inflight_begin(writer, message->bind.uid, node->name, message->deadline_ms),
-                  message);
+    inflight_join(inflight_begin(writer, bind->asks.uid, node->name, bind->deadline_ms), bind);
 }
 
 /* Undo a grant whose Binding cannot be written; not one that was sent before. */
-static bool binds_take_back(struct writer *writer, struct message *message,
+static bool binds_take_back(struct writer *writer, struct bind_call *bind,
                             enum outbox_sending sending, const struct err *err)
 {
     must(err->code != ERR_NONE);
 
     const struct command command = {.kind = COMMAND_RELEASE,
                                     .at_ms = writer->wall_ms,
-                                    .uid = message->bind.uid,
+                                    .uid = bind->asks.uid,
                                     .why = "annotation"};
-    writer_refuse_bind(message, "%s", err->text);
+    writer_refuse_bind(bind, "%s", err->text);
     return sending != SENDING_FIRST || writer_run(writer, &command);
 }
 
-static bool send_binding(struct writer *writer, struct message *message,
+static bool send_binding(struct writer *writer, struct bind_call *bind,
                          const struct allocation *allocation, enum outbox_sending sending)
 {
     must(allocation->is.state != STATE_RELEASED);
 
-    const struct dispatch how = {allocation->is.version, message->deadline_ms, sending};
+    const struct dispatch how = {allocation->is.version, bind->deadline_ms, sending};
     struct err err;
 
     if (writer_queue_binding(writer, allocation, how, &err) < 0)
-        return binds_take_back(writer, message, sending, &err);
+        return binds_take_back(writer, bind, sending, &err);
     inflight_join(
-        inflight_begin(writer, allocation->is.uid, allocation->is.node, message->deadline_ms),
-        message);
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, bind->deadline_ms), bind);
     return true;
 }
 
@@ -101,7 +99,7 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
  * The same place for what it asks now, in its new version; else it is void, and judged anew.
  * True if the bind was answered, or is on its way again.
  */
-static bool judged_again(struct writer *writer, struct message *message,
+static bool judged_again(struct writer *writer, struct bind_call *bind,
                          const struct pod_record *record, const struct request *request,
                          bool *whole)
 {
@@ -110,7 +108,7 @@ static bool judged_again(struct writer *writer, struct message *message,
     const struct command command = {.kind = COMMAND_VERSION,
                                     .at_ms = writer->wall_ms,
                                     .uid = record->uid,
-                                    .node = message->bind.node,
+                                    .node = bind->asks.node,
                                     .request = request,
                                     .version = record->version};
     const struct change *change;
@@ -121,13 +119,13 @@ static bool judged_again(struct writer *writer, struct message *message,
         *whole = false;
         return true;
     case BATCH_CONTRADICTED:
-        writer_refuse_bind(message, "%s", safe_mode_why(writer->app));
+        writer_refuse_bind(bind, "%s", safe_mode_why(writer->app));
         return true;
     case BATCH_DONE:
         break;
     }
     if (verdict == VERDICT_OK) {
-        *whole = send_binding(writer, message, change->after, SENDING_FIRST);
+        *whole = send_binding(writer, bind, change->after, SENDING_FIRST);
         return true;
     }
     *whole = writer_release_void(writer, record);
@@ -141,18 +139,18 @@ bool writer_is_void(const struct allocation *held, const struct pod_record *reco
            record->node[0] == '\0' && record->version > held->is.version;
 }
 
-static bool binds_reserve(struct writer *writer, struct message *message,
+static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                           const struct pod_record *record, const struct request *request)
 {
     must(request_asks(request));
-    must(message->reply.to != NULL);
+    must(bind->reply.to != NULL);
 
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .at_ms = writer->wall_ms,
                                     .uid = record->uid,
                                     .namespace = record->namespace,
                                     .name = record->name,
-                                    .node = message->bind.node,
+                                    .node = bind->asks.node,
                                     .request = request,
                                     .version = record->version};
     const struct change *change;
@@ -162,31 +160,31 @@ static bool binds_reserve(struct writer *writer, struct message *message,
     bool whole = true;
 
     if (writer_is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
-        judged_again(writer, message, record, request, &whole))
+        judged_again(writer, bind, record, request, &whole))
         return whole;
     switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
     case BATCH_LOST:
         return false;
     case BATCH_CONTRADICTED:
-        writer_refuse_bind(message, "%s", safe_mode_why(writer->app));
+        writer_refuse_bind(bind, "%s", safe_mode_why(writer->app));
         return true;
     case BATCH_DONE:
         break;
     }
     switch (verdict) {
     case VERDICT_OK:
-        return send_binding(writer, message, change->after, SENDING_FIRST);
+        return send_binding(writer, bind, change->after, SENDING_FIRST);
     case VERDICT_SAME:
-        return send_binding(writer, message, answer.held, SENDING_AGAIN);
+        return send_binding(writer, bind, answer.held, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
         app_count_refusal(REASON_ELSEWHERE);
-        writer_refuse_bind(message, "elsewhere: the pod holds a reservation on node %s",
+        writer_refuse_bind(bind, "elsewhere: the pod holds a reservation on node %s",
                            answer.held->is.node->text);
         return true;
     case VERDICT_REFUSED:
         app_count_refusal(answer.reason);
         request_refuse(request, answer.reason, &refusal);
-        writer_refuse_bind(message, "%s: %s", reason_name(answer.reason), refusal.text);
+        writer_refuse_bind(bind, "%s: %s", reason_name(answer.reason), refusal.text);
         return true;
     case VERDICT_UNKNOWN:
         break;
@@ -196,43 +194,43 @@ static bool binds_reserve(struct writer *writer, struct message *message,
 
 /* Everything that can be said without asking the ledger for room. True if the bind was
    answered. */
-static bool bind_without_placing(struct writer *writer, struct message *message,
+static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
-    must(strcmp(record->uid, message->bind.uid) == 0);
-    must(message->reply.to != NULL);
+    must(strcmp(record->uid, bind->asks.uid) == 0);
+    must(bind->reply.to != NULL);
 
-    const struct extender_bind *bind = &message->bind;
-    const struct allocation *held = ledger_find(writer->ledger, text_of(bind->uid));
-    struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(bind->uid));
+    const struct extender_bind *asks = &bind->asks;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
+    struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(asks->uid));
 
     /* Of such a pod the table knows no name. */
     if (record->verdict == REQUEST_NOT_OURS) {
-        writer_refuse_bind(message, "not_ours: the pod does not name %s",
+        writer_refuse_bind(bind, "not_ours: the pod does not name %s",
                            writer->app->settings->resource);
-    } else if (strcmp(record->namespace, bind->namespace) != 0 ||
-               strcmp(record->name, bind->pod) != 0) {
-        writer_refuse_bind(message, "unknown_pod: uid %s is not the uid of %s/%s", bind->uid,
-                           bind->namespace, bind->pod);
-    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, bind->node) != 0) {
-        writer_refuse_bind(message, "elsewhere: the pod is being bound to node %s",
+    } else if (strcmp(record->namespace, asks->namespace) != 0 ||
+               strcmp(record->name, asks->pod) != 0) {
+        writer_refuse_bind(bind, "unknown_pod: uid %s is not the uid of %s/%s", asks->uid,
+                           asks->namespace, asks->pod);
+    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, asks->node) != 0) {
+        writer_refuse_bind(bind, "elsewhere: the pod is being bound to node %s",
                            bind_inflight->node->text);
     } else if (bind_inflight != NULL) {
-        inflight_join(bind_inflight, message);
-    } else if (record->node[0] != '\0' && strcmp(record->node, bind->node) != 0) {
-        writer_refuse_bind(message, "changed: the pod is bound to node %s already", record->node);
+        inflight_join(bind_inflight, bind);
+    } else if (record->node[0] != '\0' && strcmp(record->node, asks->node) != 0) {
+        writer_refuse_bind(bind, "changed: the pod is bound to node %s already", record->node);
     } else if ((held != NULL && held->is.state == STATE_BOUND &&
-                text_is(atom_text(held->is.node), bind->node)) ||
+                text_is(atom_text(held->is.node), asks->node)) ||
                (held == NULL && record->node[0] != '\0')) {
-        message->reply.answer(message->reply.to, NULL); /* the API server has said so */
-        message->reply.to = NULL;
+        bind->reply.answer(bind->reply.to, NULL); /* the API server has said so */
+        bind->reply.to = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
-        writer_refuse_bind(message, "%s", record->refusal);
-    } else if (ledger_node(writer->ledger, text_of(bind->node)) == NULL) {
+        writer_refuse_bind(bind, "%s", record->refusal);
+    } else if (ledger_node(writer->ledger, text_of(asks->node)) == NULL) {
         app_count_refusal(REASON_UNKNOWN_NODE);
-        writer_refuse_bind(message, "unknown_node: there is no node %s", bind->node);
+        writer_refuse_bind(bind, "unknown_node: there is no node %s", asks->node);
     } else if (record->version == 0) {
-        writer_refuse_bind(message,
+        writer_refuse_bind(bind,
                            "not ready: the pod's resourceVersion is no number to judge it by");
     } else {
         return false;
@@ -241,65 +239,63 @@ static bool bind_without_placing(struct writer *writer, struct message *message,
 }
 
 /* A GET has been made, and there is no pod to bind. */
-static void refuse_unknown(struct message *fetched)
+static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fetched)
 {
-    const struct extender_bind *bind = &fetched->bind;
+    const struct extender_bind *asks = &bind->asks;
 
-    must(fetched->kind == MESSAGE_FETCHED);
+    must(bind->reply.to != NULL);
     if (!fetched->found && fetched->reason == REASON_NONE)
-        writer_refuse_bind(fetched,
-                           "not ready: the API server could not be asked for pod %s/%s: %s",
-                           bind->namespace, bind->pod, fetched->text);
+        writer_refuse_bind(bind, "not ready: the API server could not be asked for pod %s/%s: %s",
+                           asks->namespace, asks->pod, fetched->text);
     else
         writer_refuse_bind(
-            fetched, "unknown_pod: %s/%s with uid %s: %s", bind->namespace, bind->pod, bind->uid,
+            bind, "unknown_pod: %s/%s with uid %s: %s", asks->namespace, asks->pod, asks->uid,
             fetched->found ? "it has ended, or another uid has its name" : fetched->text);
 }
 
 /* The table had no room for what the pod asks: is this the pod of just that version? */
-static bool tells_request(const struct message *bind, const struct pod_record *record)
+static bool tells_request(const struct fetched_pod *fetched, const struct pod_record *record)
 {
     must(pod_record_asks(record) && record->request == NULL);
-    return bind->kind == MESSAGE_FETCHED && bind->found &&
-           strcmp(bind->pod.uid, record->uid) == 0 &&
-           version_number(bind->pod.resource_version) == record->version;
+    return fetched->found && strcmp(fetched->pod.uid, record->uid) == 0 &&
+           version_number(fetched->pod.resource_version) == record->version;
 }
 
-static bool reserve_as_told(struct writer *writer, struct message *bind,
-                            const struct pod_record *record)
+static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
+                            const struct fetched_pod *fetched, const struct pod_record *record,
+                            struct arena *arena)
 {
-    must(bind->kind == MESSAGE_FETCHED);
-    if (tells_request(bind, record))
+    must(bind->reply.to != NULL);
+    if (tells_request(fetched, record))
         return binds_reserve(writer, bind, record,
-                             writer_request_of(writer, &bind->pod, record, &bind->arena));
-    if (!bind->found && bind->reason == REASON_NONE)
-        refuse_unknown(bind);
+                             writer_request_of(writer, &fetched->pod, record, arena));
+    if (!fetched->found && fetched->reason == REASON_NONE)
+        refuse_unknown(bind, fetched);
     else
         writer_refuse_bind(bind, "changed: the pod was written to meanwhile");
     return true;
 }
 
-bool writer_handle_bind(struct writer *writer, struct message **message)
+/* fetched: NULL while the API server has not been asked. */
+static bool bind_pod(struct writer *writer, struct bind_call *bind,
+                     const struct fetched_pod *fetched, struct arena *arena)
 {
-    must((*message)->kind == MESSAGE_BIND || (*message)->kind == MESSAGE_FETCHED);
-    must((*message)->reply.to != NULL);
+    must(bind->reply.to != NULL);
 
-    struct message *bind = *message;
     const char *why;
 
     if (!app_ready(writer->app, &why)) {
         writer_refuse_bind(bind, "not ready: %s", why);
         return true;
     }
-    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->bind.uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->asks.uid);
     const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
-    if (forgotten && bind->kind == MESSAGE_BIND) {
-        *message = NULL;
+    if (forgotten && fetched == NULL) {
         outbox_fetch(writer->app->outbox, bind);
         return true;
     }
     if (record == NULL) {
-        refuse_unknown(bind);
+        refuse_unknown(bind, fetched);
         return true;
     }
     if (bind_without_placing(writer, bind, record))
@@ -312,8 +308,13 @@ bool writer_handle_bind(struct writer *writer, struct message **message)
         send_plain_binding(writer, bind, record->version);
         return true;
     }
-    return forgotten ? reserve_as_told(writer, bind, record)
+    return forgotten ? reserve_as_told(writer, bind, fetched, record, arena)
                      : binds_reserve(writer, bind, record, record->request);
+}
+
+bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct arena *arena)
+{
+    return bind_pod(writer, bind, NULL, arena);
 }
 
 void writer_hear_version(struct writer *writer, const struct pod *pod)
@@ -340,53 +341,47 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
     return version == 0 || version > writer->heard;
 }
 
-bool writer_handle_fetched(struct writer *writer, struct message **message)
+bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena)
 {
-    must((*message)->kind == MESSAGE_FETCHED);
-    must((*message)->reply.to != NULL);
+    must(fetched->bind.reply.to != NULL);
 
-    const struct message *fetched = *message;
-
-    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.uid) == 0 &&
+    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.asks.uid) == 0 &&
         !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
         (void)pod_cache_put_fetched(writer->app->pod_cache, &fetched->pod,
                                     &writer->app->request_rules);
-    return writer_handle_bind(writer, message);
+    return bind_pod(writer, &fetched->bind, fetched, arena);
 }
 
 /* Another HTTP call that waits for this bind asks once more, as it did. */
-static struct message *bind_again(const struct inflight_bind *bind_inflight, size_t at,
-                                  const struct pod *pod)
+static struct bind_call bind_again(const struct inflight_bind *bind_inflight, size_t at,
+                                   const struct pod *pod)
 {
-    struct message *bind = message_new(MESSAGE_BIND);
-
     must(at < bind_inflight->replies && strcmp(bind_inflight->uid, pod->uid) == 0);
-    bind->bind.uid = arena_copy(&bind->arena, text_of(pod->uid));
-    bind->bind.namespace = arena_copy(&bind->arena, text_of(pod->namespace));
-    bind->bind.pod = arena_copy(&bind->arena, text_of(pod->name));
-    bind->bind.node = arena_copy(&bind->arena, atom_text(bind_inflight->node));
-    bind->deadline_ms = bind_inflight->deadline_ms;
-    bind->reply = bind_inflight->reply[at];
-    return bind;
+    return (struct bind_call){.asks = {.uid = pod->uid,
+                                       .namespace = pod->namespace,
+                                       .pod = pod->name,
+                                       .node = bind_inflight->node->text},
+                              .deadline_ms = bind_inflight->deadline_ms,
+                              .reply = bind_inflight->reply[at]};
 }
 
 /* False if the batch is lost; the call is answered then. */
-static bool try_again(struct writer *writer, struct message *take_bind)
+static bool try_again(struct writer *writer, struct bind_call *bind)
 {
+    struct arena arena;
     bool whole = true;
 
-    must(take_bind->kind == MESSAGE_BIND && take_bind->reply.to != NULL);
+    must(bind->reply.to != NULL);
+    arena_init(&arena);
     if (writer->batch.lost)
         whole = false;
-    else if (writer_now_ms(writer) >= take_bind->deadline_ms)
-        writer_refuse_bind(take_bind, "changed: the pod was written to again and again meanwhile");
+    else if (writer_now_ms(writer) >= bind->deadline_ms)
+        writer_refuse_bind(bind, "changed: the pod was written to again and again meanwhile");
     else
-        whole = writer_handle_bind(writer, &take_bind);
-    if (take_bind != NULL && take_bind->reply.to != NULL)
-        writer_refuse_bind(take_bind, "the ledger cannot be written: %.400s",
-                           writer->batch.err.text);
-    if (take_bind != NULL)
-        message_free(take_bind);
+        whole = writer_handle_bind(writer, bind, &arena);
+    if (bind->reply.to != NULL)
+        writer_refuse_bind(bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
+    arena_done(&arena);
     return whole;
 }
 
@@ -394,21 +389,23 @@ static bool try_again(struct writer *writer, struct message *take_bind)
  * The pod is unbound in a later version than the Binding named: nothing that was sent can land.
  * Who waits is judged again by what the pod asks now; if nobody does, the reservation is void.
  */
-static bool handle_moved(struct writer *writer, const struct message *message)
+static bool handle_moved(struct writer *writer, const struct binding_outcome *outcome)
 {
-    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(message->uid));
+    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(outcome->uid));
     bool whole = true;
 
-    must(message->outcome == OUTCOME_MOVED && message->pod.node[0] == '\0');
+    must(outcome->is == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
     /* Whom the watch has shown to be gone the GET does not bring back. */
-    if (!pod_ended(&message->pod) && pod_cache_find(writer->app->pod_cache, message->uid) != NULL)
-        (void)pod_cache_put_fetched(writer->app->pod_cache, &message->pod,
+    if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
+        (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
                                     &writer->app->request_rules);
-    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->replies; i++)
-        whole = try_again(writer, bind_again(bind_inflight, i, &message->pod)) && whole;
+    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->replies; i++) {
+        struct bind_call bind = bind_again(bind_inflight, i, &outcome->pod);
+        whole = try_again(writer, &bind) && whole;
+    }
     if (bind_inflight != NULL)
         inflight_free(bind_inflight);
-    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, message->uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
     return whole && (record == NULL || writer_release_void(writer, record));
 }
 
@@ -416,59 +413,59 @@ static bool handle_moved(struct writer *writer, const struct message *message)
  * It names the version that was sent: kube-scheduler writes the text into the pod's condition, if
  * it is another one than before, and by that write the pod moves on: evidence comes by itself.
  */
-static void say_doubt(const struct message *message, char *out, size_t bytes)
+static void say_doubt(const struct binding_outcome *outcome, char *out, size_t bytes)
 {
-    must(message->outcome == OUTCOME_UNKNOWN);
-    if (message->version == 0)
-        (void)snprintf(out, bytes, "in doubt: %s; the pod keeps its reservation", message->text);
+    must(outcome->is == OUTCOME_UNKNOWN);
+    if (outcome->version == 0)
+        (void)snprintf(out, bytes, "in doubt: %s; the pod keeps its reservation", outcome->text);
     else
         (void)snprintf(out, bytes,
                        "in doubt: the Binding of version %llu: %.400s; the pod keeps its "
                        "reservation",
-                       (unsigned long long)message->version, message->text);
+                       (unsigned long long)outcome->version, outcome->text);
 }
 
-bool writer_handle_outcome(struct writer *writer, const struct message *message)
+bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome)
 {
-    must(message->uid != NULL);
-    must(message->outcome == OUTCOME_BOUND || message->text != NULL);
+    must(outcome->uid != NULL);
+    must(outcome->is == OUTCOME_BOUND || outcome->text != NULL);
 
-    const struct allocation *held = ledger_find(writer->ledger, text_of(message->uid));
-    const struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(message->uid));
+    const struct allocation *held = ledger_find(writer->ledger, text_of(outcome->uid));
+    const struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(outcome->uid));
     const bool asked = bind_inflight != NULL && bind_inflight->asks;
-    struct command command = {.at_ms = writer->wall_ms, .uid = message->uid};
+    struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
     char text[ERR_TEXT_MAX];
 
-    if (message->outcome == OUTCOME_MOVED)
-        return handle_moved(writer, message);
-    switch (message->outcome) {
+    if (outcome->is == OUTCOME_MOVED)
+        return handle_moved(writer, outcome);
+    switch (outcome->is) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
-        hints_resolved(writer->app->hints, text_of(message->uid));
-        replies_add(writer, message->uid, NULL);
+        hints_resolved(writer->app->hints, text_of(outcome->uid));
+        replies_add(writer, outcome->uid, NULL);
         break;
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
-        command.why = asked ? "unconfirmed" : reason_name(message->reason);
-        (void)snprintf(text, sizeof text, "%s: %s", reason_name(message->reason), message->text);
-        replies_add(writer, message->uid, text);
+        command.why = asked ? "unconfirmed" : reason_name(outcome->reason);
+        (void)snprintf(text, sizeof text, "%s: %s", reason_name(outcome->reason), outcome->text);
+        replies_add(writer, outcome->uid, text);
         break;
     case OUTCOME_UNKNOWN:
         if (held != NULL && held->is.state == STATE_BOUND) {
-            replies_add(writer, message->uid, NULL); /* the watch has shown it meanwhile */
+            replies_add(writer, outcome->uid, NULL); /* the watch has shown it meanwhile */
             return true;
         }
         command.kind = COMMAND_DOUBT;
-        say_doubt(message, text, sizeof text);
-        replies_add(writer, message->uid, text);
+        say_doubt(outcome, text, sizeof text);
+        replies_add(writer, outcome->uid, text);
         break;
     case OUTCOME_MOVED:
         must_not_reach("it was handled");
     }
     if (held == NULL || held->is.state != STATE_RESERVED)
         return true; /* the watch was quicker, or there was nothing to reserve */
-    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, message->uid);
-    if (message->outcome == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
+    if (outcome->is == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
         command.kind = COMMAND_RELEASE; /* and the watch has shown that, too */
         command.why = "unbound";
     }

@@ -50,13 +50,13 @@ struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
     return bind_inflight;
 }
 
-void inflight_join(struct inflight_bind *bind_inflight, struct message *message)
+void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind)
 {
-    must(message->reply.to != NULL);
+    must(bind->reply.to != NULL);
     bind_inflight->reply = xgrow(bind_inflight->reply, bind_inflight->replies,
                                  &bind_inflight->capacity, sizeof *bind_inflight->reply);
-    bind_inflight->reply[bind_inflight->replies++] = message->reply;
-    message->reply.to = NULL;
+    bind_inflight->reply[bind_inflight->replies++] = bind->reply;
+    bind->reply.to = NULL;
 }
 
 void inflight_end(struct writer *writer, const char *uid, const char *error)

@@ -141,7 +141,8 @@ void doubt_free(struct doubt *doubt);
 void replies_drop(struct writer *writer);
 struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
                                      const struct atom *node, int64_t deadline_ms);
-void inflight_join(struct inflight_bind *bind_inflight, struct message *message);
+/* The reply moves: the call waits for this Binding from now on. */
+void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind);
 void inflight_end(struct writer *writer, const char *uid, const char *error);
 void replies_add(struct writer *writer, const char *uid, const char *error);
 /*
@@ -170,17 +171,17 @@ void writer_drop_actions(struct writer *writer);
 
 /* writer_binds.c */
 
-void writer_refuse_bind(struct message *message, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Nothing of it is on its way that could land: it is free again.  Its pod has moved on unbound. */
 bool writer_release_void(struct writer *writer, const struct pod_record *record);
 /* A reservation of which nothing that was sent can land any more. */
 bool writer_is_void(const struct allocation *held, const struct pod_record *record);
-/* The message may go on to the outbox: then *message is NULL. */
-bool writer_handle_bind(struct writer *writer, struct message **message);
+/* The reply is answered, or has moved to whatever the call now waits for.  arena: for this turn. */
+bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct arena *arena);
 /* In order: whoever is not in the table in a version before this one has gone. */
 void writer_hear_version(struct writer *writer, const struct pod *pod);
-bool writer_handle_fetched(struct writer *writer, struct message **message);
-bool writer_handle_outcome(struct writer *writer, const struct message *message);
+bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena);
+bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome);
 
 /* writer_doubts.c */
 
@@ -207,7 +208,7 @@ enum hints_pod writer_pod_state(void *user, struct text uid);
  * 18 ms after a list of 197 ms (bench/README.md); where the ledger is new and each pod is believed
  * or adopted here it is seconds, and nothing is granted before.
  */
-bool writer_end_list(struct writer *writer, const struct message *end);
+bool writer_end_list(struct writer *writer, const struct pod_list_end *end);
 
 /* writer_nodes.c */
 
@@ -240,8 +241,6 @@ void writer_wake_for_the_late(struct writer *writer);
 
 /* writer_lost.c */
 
-/* Calls that still wait are answered by the listener when it stops. */
-void writer_forget_message(struct message *message);
 /* Behind the end of a list: it is taken again at once. */
 void writer_leave_over(struct writer *writer, struct message **message, size_t count);
 void writer_batch_lost(struct writer *writer, struct message **message, size_t count);

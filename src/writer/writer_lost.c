@@ -11,22 +11,16 @@ enum {
     RETRY_MS = 250, /* between two tries of a lost batch */
 };
 
-void writer_forget_message(struct message *message)
-{
-    must(message != NULL);
-
-    message->reply.to = NULL;
-    message_free(message);
-}
-
 /* A message of a lost batch.  A bind is answered: then false; what was told is worth keeping. */
 static bool worth_keeping(struct writer *writer, struct message *message)
 {
     must(writer->batch.err.code != ERR_NONE);
-    if (message->reply.to != NULL)
-        writer_refuse_bind(message, "the ledger cannot be written: %.400s", writer->batch.err.text);
-    if (message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED)
+
+    struct bind_call *bind = message_bind_call(message);
+    if (bind == NULL)
         return true;
+    if (bind->reply.to != NULL)
+        writer_refuse_bind(bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
     message_free(message);
     return false;
 }
@@ -70,17 +64,16 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     writer->writes = false;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
-        if (message[i] != NULL && worth_keeping(writer, message[i]))
+        if (worth_keeping(writer, message[i]))
             message[keeps++] = message[i];
     keep_first(writer, message, keeps);
     writer->retry_ms = writer_now_ms(writer) + RETRY_MS;
 }
 
 /* Does it tell of the cluster?  Then its place among the others matters. */
-static bool is_news(const struct message *message)
+static bool is_news(struct message *message)
 {
-    return message->kind != MESSAGE_BIND && message->kind != MESSAGE_FETCHED &&
-           message->kind != MESSAGE_OUTCOME;
+    return message_bind_call(message) == NULL && message->kind != MESSAGE_OUTCOME;
 }
 
 size_t writer_put_behind(struct writer *writer, struct message **message, size_t count)

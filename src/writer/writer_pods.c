@@ -227,7 +227,7 @@ static bool holders_go_on(struct writer *writer)
     return whole && writer_heal_duplicates(writer);
 }
 
-bool writer_end_list(struct writer *writer, const struct message *end)
+bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
     must(writer->listing || writer->lists == 0);
 

@@ -55,9 +55,9 @@ static void wake(void *ctx)
 static void result(void *user, struct message *take_message)
 {
     struct script *script = user;
-    must(take_message->kind == MESSAGE_OUTCOME && strcmp(take_message->uid, "u1") == 0);
+    must(take_message->kind == MESSAGE_OUTCOME && strcmp(take_message->outcome.uid, "u1") == 0);
     script->results++;
-    script->outcome = take_message->outcome;
+    script->outcome = take_message->outcome.is;
     message_free(take_message);
 }
 

@@ -84,7 +84,7 @@ static void script_result(void *user, struct message *take_message)
     message_free(script->result);
     script->result = take_message;
     script->results++;
-    script->outcomes[take_message->outcome]++;
+    script->outcomes[take_message->outcome.is]++;
 }
 
 static const struct wire_rules wire = {.resource = "nvidia.com/vgpu",
@@ -217,8 +217,8 @@ static void ends(const struct script *script, enum bind_outcome outcome)
 {
     assert_int_equal(script->results, 1);
     assert_int_equal(script->result->kind, MESSAGE_OUTCOME);
-    assert_string_equal(script->result->uid, "u1");
-    assert_int_equal(script->result->outcome, outcome);
+    assert_string_equal(script->result->outcome.uid, "u1");
+    assert_int_equal(script->result->outcome.is, outcome);
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 
@@ -259,8 +259,8 @@ static void a_pod_that_is_not_there_voids_the_binding(void **state)
     send(script);
     say(script, 404, "{\"kind\":\"Status\",\"message\":\"pods not found\",\"code\":404}");
     ends(script, OUTCOME_VOID);
-    assert_int_equal(script->result->reason, REASON_UNKNOWN_POD);
-    assert_non_null(strstr(script->result->text, "pods not found"));
+    assert_int_equal(script->result->outcome.reason, REASON_UNKNOWN_POD);
+    assert_non_null(strstr(script->result->outcome.text, "pods not found"));
 }
 
 static void a_forbidden_binding_is_void_and_says_why(void **state)
@@ -271,7 +271,7 @@ static void a_forbidden_binding_is_void_and_says_why(void **state)
     say(script, 403,
         "{\"kind\":\"Status\",\"message\":\"may not create pods/binding\",\"code\":403}");
     ends(script, OUTCOME_VOID);
-    assert_non_null(strstr(script->result->text, "may not create"));
+    assert_non_null(strstr(script->result->outcome.text, "may not create"));
 }
 
 static void the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer(void **state)
@@ -358,7 +358,7 @@ static void a_conflict_with_another_uid_is_void(void **state)
     conflict(script);
     pod_says(script, "u2", "n1", escaped_note);
     ends(script, OUTCOME_VOID);
-    assert_non_null(strstr(script->result->text, "u2"));
+    assert_non_null(strstr(script->result->outcome.text, "u2"));
 }
 
 static void a_conflict_with_another_node_is_void(void **state)
@@ -368,7 +368,7 @@ static void a_conflict_with_another_node_is_void(void **state)
     conflict(script);
     pod_says(script, "u1", "n2", escaped_note);
     ends(script, OUTCOME_VOID);
-    assert_non_null(strstr(script->result->text, "n2"));
+    assert_non_null(strstr(script->result->outcome.text, "n2"));
 }
 
 static void a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation(void **state)
@@ -459,7 +459,7 @@ static void what_was_certainly_never_sent_is_void(void **state)
         step(script);
     }
     ends(script, OUTCOME_VOID);
-    assert_non_null(strstr(script->result->text, "connection lost"));
+    assert_non_null(strstr(script->result->outcome.text, "connection lost"));
 }
 
 static void once_it_may_have_been_sent_a_refusal_proves_nothing(void **state)
@@ -837,8 +837,8 @@ static void a_pod_that_has_moved_on_unbound_goes_back_to_the_writer(void **state
     unbound_says(script, "191");
     ends(script, OUTCOME_MOVED);
     assert_int_equal(script->started, 2); /* nothing was sent that nobody judged */
-    assert_string_equal(script->result->pod.uid, "u1");
-    assert_string_equal(script->result->pod.resource_version, "191");
+    assert_string_equal(script->result->outcome.pod.uid, "u1");
+    assert_string_equal(script->result->outcome.pod.resource_version, "191");
 }
 
 static void it_does_so_though_another_copy_is_on_its_way(void **state)

@@ -155,15 +155,16 @@ static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
     fixture_run(fixture);
     struct pod_record *known = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     struct message *outcome = message_new(MESSAGE_OUTCOME);
-    outcome->outcome = OUTCOME_MOVED;
-    outcome->uid = arena_copy(&outcome->arena, text_of(known->uid));
-    outcome->text = "the pod is not bound";
-    outcome->pod = (struct pod){.uid = outcome->uid,
-                                .namespace = "default",
-                                .name = "a",
-                                .node = "",
-                                .resource_version = "1000000",
-                                .ours = true};
+    const char *uid = arena_copy(&outcome->arena, text_of(known->uid));
+    outcome->outcome = (struct binding_outcome){.uid = uid,
+                                                .is = OUTCOME_MOVED,
+                                                .text = "the pod is not bound",
+                                                .pod = {.uid = uid,
+                                                        .namespace = "default",
+                                                        .name = "a",
+                                                        .node = "",
+                                                        .resource_version = "1000000",
+                                                        .ours = true}};
     fixture_delete_pod(fixture, "a");
     fixture_run(fixture);
     assert_true(queue_put(fixture->app.queue, outcome));

@@ -446,7 +446,8 @@ static void tell(struct app_fixture *fixture, enum message_kind kind, const char
     struct err err;
     char path[128];
 
-    message->version = version;
+    if (kind == MESSAGE_PODS_END)
+        message->pods_end.version = version;
     strbuf_init(&object);
     if (pod != NULL) {
         (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
@@ -598,8 +599,8 @@ static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **st
     tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
     struct message *outcome = message_new(MESSAGE_OUTCOME);
-    outcome->uid = arena_copy(&outcome->arena, text_of(open_uid(fixture)));
-    outcome->outcome = OUTCOME_BOUND;
+    outcome->outcome = (struct binding_outcome){
+        .uid = arena_copy(&outcome->arena, text_of(open_uid(fixture))), .is = OUTCOME_BOUND};
     assert_true(queue_put(fixture->app.queue, outcome));
     (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
