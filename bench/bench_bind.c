@@ -213,7 +213,7 @@ static void pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
-static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_t pods)
+static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, uint32_t pods)
 {
     static void *(*const run[])(void *user) = {writer_main, informer_main, outbox_main};
     struct app *app = &daemon->fixture.app;
@@ -233,7 +233,7 @@ static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_
         pause_ms(5);
 }
 
-static void plant_stop(struct bench_daemon *daemon)
+static void bench_daemon_stop(struct bench_daemon *daemon)
 {
     struct app *app = &daemon->fixture.app;
     void *item;
@@ -403,10 +403,10 @@ int main(int argc, char **argv)
     const uint32_t binds = options.quick ? 500 : 4000;
     folder_make(options.folder, folder, sizeof folder);
     say("bind.reference.fdatasync_before", sync_rate(folder, SYNCS), "syncs/s");
-    plant_start(&daemon, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
+    bench_daemon_start(&daemon, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
     for (size_t i = 0; i < ARRAY_LEN(outstanding); i++)
         measure(&daemon, outstanding[i], binds);
-    plant_stop(&daemon);
+    bench_daemon_stop(&daemon);
     say("bind.reference.fdatasync_after", sync_rate(folder, SYNCS), "syncs/s");
     folder_drop(folder);
     return 0;

@@ -104,7 +104,7 @@ static void timed_rollback(void *ctx)
     daemon->real_store.rollback(daemon->real_store.ctx);
 }
 
-static int timed_tend(void *ctx, int64_t wall_ms, struct err *err)
+static int timed_maintain(void *ctx, int64_t wall_ms, struct err *err)
 {
     struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
@@ -207,7 +207,7 @@ static void fill_ledger(struct bench_daemon *daemon)
     ledger_free(ledger);
 }
 
-static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_t nodes)
+static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, uint32_t nodes)
 {
     struct app *app = &daemon->fixture.app;
     char path[4096];
@@ -229,7 +229,7 @@ static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_
                                         .write = timed_write,
                                         .commit = timed_commit,
                                         .rollback = timed_rollback,
-                                        .maintain = timed_tend};
+                                        .maintain = timed_maintain};
     fill_ledger(daemon);
     daemon->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
     webhook_fixture_outbox(&daemon->fixture, &daemon->nowhere, daemon, no_result);
@@ -241,7 +241,7 @@ static void plant_start(struct bench_daemon *daemon, const char *folder, uint32_
     daemon->call.answered = answered;
 }
 
-static void plant_stop(struct bench_daemon *daemon)
+static void bench_daemon_stop(struct bench_daemon *daemon)
 {
     struct app *app = &daemon->fixture.app;
 
@@ -276,7 +276,7 @@ static int64_t take(struct bench_daemon *daemon, struct message *take_message)
 }
 
 /* Nothing is left to look at. */
-static int64_t settle(struct bench_daemon *daemon)
+static int64_t bench_wait_until_quiet(struct bench_daemon *daemon)
 {
     int64_t spent = 0;
     uint32_t quiet = 0;
@@ -471,7 +471,7 @@ static void node_events(struct bench_daemon *daemon, struct costs *costs)
 static void time_passes(struct bench_daemon *daemon, struct costs *costs)
 {
     daemon->fixture.settings.verify_interval_s = 3600; /* a piece of memory is verified each tick */
-    (void)settle(daemon);
+    (void)bench_wait_until_quiet(daemon);
     now_ms += TICK_MS;
     note(daemon, costs, TICK, step(daemon));
     note(daemon, costs, NOTHING, step(daemon));
@@ -522,11 +522,11 @@ static void storm(struct bench_daemon *daemon)
 {
     char name[96];
 
-    (void)settle(daemon);
+    (void)bench_wait_until_quiet(daemon);
     all_nodes(daemon, false);
-    const int64_t came = settle(daemon);
+    const int64_t came = bench_wait_until_quiet(daemon);
     all_nodes(daemon, true);
-    const int64_t went = settle(daemon);
+    const int64_t went = bench_wait_until_quiet(daemon);
     (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_appears", daemon->nodes);
     say(name, (double)came / 1e6, "ms");
     (void)snprintf(name, sizeof name, "events.%u_nodes.all_drift_heals", daemon->nodes);
@@ -557,7 +557,7 @@ static void list_anew(struct bench_daemon *daemon)
     const struct node *node;
     char name[96];
 
-    (void)settle(daemon);
+    (void)bench_wait_until_quiet(daemon);
     int64_t spent = take(daemon, message_new(MESSAGE_PODS_BEGIN));
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->allocations; i++)
@@ -581,12 +581,12 @@ static void measure(const char *folder, uint32_t nodes, uint32_t events)
     struct bench_daemon daemon;
     char name[96];
 
-    plant_start(&daemon, folder, nodes);
+    bench_daemon_start(&daemon, folder, nodes);
     for (size_t i = 0; i < KINDS; i++) {
         series_init(&costs.of[i]);
         series_init(&costs.own[i]);
     }
-    (void)settle(&daemon);
+    (void)bench_wait_until_quiet(&daemon);
     for (uint32_t i = 0; i < events; i++) {
         live(&daemon, &costs);
         node_events(&daemon, &costs);
@@ -607,7 +607,7 @@ static void measure(const char *folder, uint32_t nodes, uint32_t events)
     doubts_of_many(&daemon, 1000);
     list_anew(&daemon);
     storm(&daemon);
-    plant_stop(&daemon);
+    bench_daemon_stop(&daemon);
 }
 
 /* --- the reference --- */

@@ -63,7 +63,7 @@ static enum hints_pod look(void *user, struct text uid)
 }
 
 /* It has been bound; its uid comes again, so it is not said that it has settled for good. */
-static void settle(struct scene *scene, uint32_t number)
+static void pod_was_bound(struct scene *scene, uint32_t number)
 {
     char uid[40];
 
@@ -110,7 +110,7 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
         if (i >= WARM_UP)
             series_add(&series, cpu_ns() - begun);
         must(strstr(path, "filter") == NULL || fits(&call));
-        settle(scene, i % WINDOWS); /* the pod was bound */
+        pod_was_bound(scene, i % WINDOWS); /* the pod was bound */
     }
     report(scene, &series, what);
     http_call_done(&call);
@@ -154,7 +154,7 @@ static void measure_tentatives(struct scene *scene)
         const int64_t begun = cpu_ns();
         webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
         series_add(&series, cpu_ns() - begun);
-        settle(scene, i % WINDOWS);
+        pod_was_bound(scene, i % WINDOWS);
     }
     report(scene, &series, "fits_600_tentative");
     http_call_done(&call);

@@ -38,7 +38,7 @@ enum {
     CLUSTER_NODES_QUICK = 3000,
     WAITING_MILLI = 25,
     QUIET_MS = 500,
-    SETTLE_MAX = 60,
+    QUIET_LOOKS_MAX = 60,
 };
 
 struct server {
@@ -202,7 +202,7 @@ static void server_start(struct server *server, const struct start *how, const c
     say_of(server, what, (double)(wall_ns() - begun) / 1e6, "ms");
     (void)snprintf(what, sizeof what, "%s.ready_cpu", when);
     say_of(server, what, (double)process_cpu_ns(server->pid) / 1e6, "ms");
-    for (int i = 0; i < SETTLE_MAX && !is_quiet(server); i++)
+    for (int i = 0; i < QUIET_LOOKS_MAX && !is_quiet(server); i++)
         continue;
     (void)snprintf(what, sizeof what, "%s.quiet_cpu", when);
     say_of(server, what, (double)process_cpu_ns(server->pid) / 1e6, "ms");

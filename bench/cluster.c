@@ -183,8 +183,8 @@ struct ledger *cluster_ledger(uint32_t nodes)
 }
 
 /* False: it does not fit there. */
-static bool settle(struct ledger *ledger, uint32_t pod, uint32_t node,
-                   const struct request *request)
+static bool cluster_place_pod(struct ledger *ledger, uint32_t pod, uint32_t node,
+                              const struct request *request)
 {
     char uid[40];
     char name[32];
@@ -221,7 +221,7 @@ uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes)
                             .parts = milli > GPU_MILLI ? milli / GPU_MILLI : 1,
                             .milli = milli > GPU_MILLI ? GPU_MILLI : milli};
         const struct request request = {.wants = 1, .want = &want};
-        if (settle(ledger, pods, draw(&seed, nodes), &request)) {
+        if (cluster_place_pod(ledger, pods, draw(&seed, nodes), &request)) {
             left -= (uint64_t)want.parts * want.milli;
             pods++;
         }
@@ -235,7 +235,7 @@ void cluster_fill_up(struct ledger *ledger, uint32_t nodes)
     const struct request request = {.wants = 1, .want = &want};
 
     for (uint32_t i = 0; i < nodes; i++)
-        must(settle(ledger, i, i, &request));
+        must(cluster_place_pod(ledger, i, i, &request));
 }
 
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)

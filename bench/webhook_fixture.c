@@ -37,7 +37,7 @@ void webhook_fixture_init(struct webhook_fixture *fixture)
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     fixture->webhooks = webhooks_new(app);
-    atomic_store(&app->claimed, true);
+    atomic_store(&app->identified, true);
     atomic_store(&app->nodes_synced, true);
     atomic_store(&app->pods_synced, true);
 }

@@ -97,7 +97,7 @@ byte row[UIDS];     /* in the writer's memory */
 byte disk[UIDS];
 byte view[UIDS];    /* in the snapshot that filter reads */
 byte phantom[UIDS]; /* a batch whose COMMIT failed, and which may appear after a crash */
-bool haunted;
+bool phantom_on_disk;
 
 /* Of a reservation: the highest version that a Binding of it ever named; else 0. */
 byte rv[UIDS];
@@ -643,7 +643,7 @@ inline commit()
             listed[i] = (list_taken -> ABSENT : listed[i]);
             listed_ver[i] = (list_taken -> 0 : listed_ver[i])
         };
-        haunted = false;
+        phantom_on_disk = false;
         listing = listing && !list_taken;
         new_ledger = new_ledger && !list_taken;
         ready = ready || list_taken;
@@ -687,7 +687,7 @@ inline commit_fails()
             fi
         };
         list_taken = false;
-        haunted = true;
+        phantom_on_disk = true;
         ask_for_ever_again();
         reply();
         batched = 0;
@@ -1069,7 +1069,7 @@ end:
            crashes++;
            printf("kill -9\n");
            if
-           :: haunted -> FOR_PODS { disk[i] = phantom[i]; disk_rv[i] = phantom_rv[i] }
+           :: phantom_on_disk -> FOR_PODS { disk[i] = phantom[i]; disk_rv[i] = phantom_rv[i] }
            :: true
            fi;
            if
@@ -1090,7 +1090,7 @@ end:
            };
 #endif
            FOR_PODS { forget(i) };
-           haunted = false;
+           phantom_on_disk = false;
            batched = 0;
            ready = false;
            listing = false;

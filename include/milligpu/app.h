@@ -82,7 +82,7 @@ struct app {
     char cluster[UID_BYTES_MAX + 1];
 
     /* Written by the part that knows, read by probes, metrics and doctor. */
-    atomic_bool claimed;    /* the cluster is known, and the ledger is no other one's */
+    atomic_bool identified; /* the cluster is known, and the ledger is no other one's */
     atomic_bool new_ledger; /* it is nobody's yet: the writer claims it after the first list */
     atomic_bool wake_object_existed; /* before that ledger: another milligpud may have granted */
     atomic_bool nodes_synced;        /* the writer has applied a complete list */

@@ -135,7 +135,7 @@ enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
 typedef enum hints_pod hints_look(void *user, struct text uid);
 
 /* The next few: who is bound goes, and who is not known although it was asked about long ago. */
-void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look);
+void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look *look);
 /* A list is complete that was asked for then: who asked before, and is not known, is gone. */
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look);
 

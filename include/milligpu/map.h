@@ -41,7 +41,7 @@ void *map_take(struct map *map, struct text key);             /* removes and ret
  * Asks about each value once, and takes out those that are not to be kept; keep() may free these.
  * Returns how many went.
  */
-size_t map_sweep(struct map *map, void *user, bool (*keep)(void *user, void *value));
+size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *value));
 
 /* *at starts at 0; NULL at the end.  The map must not change meanwhile. */
 void *map_next(const struct map *map, size_t *at);

@@ -140,7 +140,7 @@ static void check_ledger(struct doctor *doctor)
         check_ledger_file(doctor);
 }
 
-static void say_audited(struct doctor *doctor)
+static void say_verified(struct doctor *doctor)
 {
     struct verifier_facts facts;
     char at[TIME_TEXT_BYTES];
@@ -166,7 +166,7 @@ static void check_history(struct doctor *doctor)
         api_doctor_say(doctor, "history", HEALTH_OK, "",
                        "the verification in the background has not ended yet");
     else if (app->verifier != NULL)
-        say_audited(doctor);
+        say_verified(doctor);
     else
         api_doctor_say(doctor, "history", HEALTH_OK, "", "verified at the start");
 }

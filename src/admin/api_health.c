@@ -5,7 +5,7 @@
 size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 {
     const struct api_check all[] = {
-        {"api-server", atomic_load(&app->claimed), "the API server has not been reached yet"},
+        {"api-server", atomic_load(&app->identified), "the API server has not been reached yet"},
         {"nodes", atomic_load(&app->nodes_synced), "the list of nodes is not complete yet"},
         {"pods", atomic_load(&app->pods_synced), app_pods_why(app)},
         {"ledger", !atomic_load(&app->disk_broken), "the ledger cannot be written"},

@@ -77,7 +77,7 @@ static void api_nodes_put_models(struct json_writer *json, const struct snapshot
 static void put_daemon(struct json_writer *json, const struct app *app,
                        const struct snapshot *snapshot)
 {
-    const bool claimed = atomic_load(&app->claimed);
+    const bool claimed = atomic_load(&app->identified);
 
     json_write_key(json, "version");
     json_write_str(json, MILLIGPU_VERSION);

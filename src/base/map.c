@@ -153,7 +153,7 @@ void *map_take(struct map *map, struct text key)
     return value;
 }
 
-size_t map_sweep(struct map *map, void *user, bool (*keep)(void *user, void *value))
+size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *value))
 {
     const size_t before = map->count;
     size_t free_slot = 0;

@@ -108,7 +108,7 @@ static void *writer_main(void *user)
 
     must(daemon->parts.writer != NULL);
     while (!atomic_load(&daemon->stop_writer)) {
-        if (atomic_load(&daemon->app.claimed)) {
+        if (atomic_load(&daemon->app.identified)) {
             (void)writer_step(daemon->parts.writer, WRITER_WAIT_MS);
         } else {
             verifier_meet(daemon->app.verifier);
@@ -118,7 +118,7 @@ static void *writer_main(void *user)
     return NULL;
 }
 
-static void claim_delivered(void *user, const struct kube_answer *answer)
+static void identity_delivered(void *user, const struct kube_answer *answer)
 {
     must(answer->id != 0);
 
@@ -167,7 +167,7 @@ static void *informer_main(void *user)
     must(daemon->parts.informer != NULL && daemon->parts.identity != NULL);
     while (!atomic_load(&daemon->stop_io) && !cluster_identity_done(daemon->parts.identity)) {
         poll_watch(daemon, cluster_identity_step(daemon->parts.identity, now_of(&daemon->app)),
-                   claim_delivered);
+                   identity_delivered);
         if (cluster_identity_refused(daemon->parts.identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
             return NULL;

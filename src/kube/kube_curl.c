@@ -543,7 +543,7 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
     must(kube->look_ms > now_ms);
 }
 
-static void kube_curl_sweep(struct curl_kube *kube)
+static void kube_curl_free_done(struct curl_kube *kube)
 {
     must(kube->inside == 0);
     while (kube->done != NULL) {
@@ -595,7 +595,7 @@ static void kube_curl_turn(struct curl_kube *kube)
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
     kube_curl_reap(kube);
     look_at_calls(kube, kube_curl_clock_now_ms());
-    kube_curl_sweep(kube);
+    kube_curl_free_done(kube);
 }
 
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
@@ -687,7 +687,7 @@ static void kube_free(void *ctx)
     for (size_t state = 0; state < CALL_STATES; state++)
         for (struct call *call = kube->chain[state].first; call != NULL; call = call->next)
             kube_curl_retire(call);
-    kube_curl_sweep(kube);
+    kube_curl_free_done(kube);
     must(kube->by_id.count == 0);
     map_done(&kube->by_id);
     (void)curl_multi_cleanup(kube->multi); /* no handle is left in it */

@@ -621,14 +621,14 @@ static void look_after(struct hints *hints, size_t first, int64_t before_ms, voi
             hints_drop(hints, hints->slot[i]);
 }
 
-void hints_tend(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
+void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
 {
     must(look != NULL);
     hints_lock(hints);
-    look_after(hints, hints->tended, now_ms - UNHEARD_MAX_MS, user, look);
-    hints->tended += SLICE_MAX;
-    if (hints->tended >= hints->slots)
-        hints->tended = 0;
+    look_after(hints, hints->next_slot, now_ms - UNHEARD_MAX_MS, user, look);
+    hints->next_slot += SLICE_MAX;
+    if (hints->next_slot >= hints->slots)
+        hints->next_slot = 0;
     hints_unlock(hints);
 }
 

@@ -87,7 +87,7 @@ struct hints {
     bool late_went;      /* an offer had to make room before it could be late */
     bool overflowed;     /* somebody could not be remembered, */
     int64_t overflow_ms; /* last at that time */
-    size_t tended;       /* the slot at which hints_tend() goes on */
+    size_t next_slot;    /* the slot at which hints_maintain() goes on */
 };
 
 #endif

@@ -19,7 +19,7 @@ bool app_ready(const struct app *app, const char **out_why)
 
     const char *why = NULL;
 
-    if (!atomic_load(&app->claimed))
+    if (!atomic_load(&app->identified))
         why = "the API server has not been reached yet";
     else if (!atomic_load(&app->nodes_synced))
         why = "the list of nodes is not complete yet";

@@ -410,7 +410,7 @@ static int store_read_all(struct store *store, read_fn *read, struct err *err)
     return failed;
 }
 
-static int read_audit(sqlite3 *db, const struct store_schema *schema, struct err *err)
+static int read_tables(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
     enum store_check which;
 
@@ -420,7 +420,7 @@ static int read_audit(sqlite3 *db, const struct store_schema *schema, struct err
 
 int store_verify(struct store *store, struct err *err)
 {
-    return store_read_all(store, read_audit, err);
+    return store_read_all(store, read_tables, err);
 }
 
 static int read_replay(sqlite3 *db, const struct store_schema *schema, struct err *err)

@@ -124,7 +124,7 @@ int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms)
 }
 
 /* Another cluster's ledger stays that; a disk may heal. */
-static void not_claimed(struct cluster_identity *identity, int64_t now_ms)
+static void cluster_identity_failed(struct cluster_identity *identity, int64_t now_ms)
 {
     must(identity->err.code != ERR_NONE);
 
@@ -140,7 +140,7 @@ static void cluster_identity_known(struct cluster_identity *identity)
     must(!identity->done && identity->app->cluster[0] != '\0');
 
     identity->done = true;
-    atomic_store(&identity->app->claimed, true);
+    atomic_store(&identity->app->identified, true);
 }
 
 static void refused_with_status(struct cluster_identity *identity, int64_t now_ms)
@@ -168,7 +168,7 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
     } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
         try_later(identity, now_ms, "namespace kube-system has no usable uid");
     } else if (store_whose(app->store, meta.uid, &nobodys, &identity->err) < 0) {
-        not_claimed(identity, now_ms);
+        cluster_identity_failed(identity, now_ms);
     } else {
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
         if (nobodys)

@@ -44,7 +44,7 @@ struct stream {
     atomic_int_fast64_t *heard;
     uint64_t watches;
     uint32_t told[TOLD_MAX]; /* what was complained of already, by hashes; the latest stay */
-    bool settled;            /* it was begun after a new ledger's wait */
+    bool after_grace;        /* it was begun after a new ledger's wait */
 };
 
 struct informer {
@@ -169,7 +169,7 @@ static void list_end(void *user, const char *resource_version)
     must(resource_version != NULL);
     if (stream->end == MESSAGE_PODS_END)
         message->pods_end =
-            (struct pod_list_end){version_number(resource_version), stream->settled};
+            (struct pod_list_end){version_number(resource_version), stream->after_grace};
     informer_put(stream, message);
 }
 
@@ -316,14 +316,14 @@ static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
     const int64_t grace_ends_ms = atomic_load(&informer->app->grace_ends_ms);
 
     must(now_ms >= 0);
-    if (grace_ends_ms == 0 || informer->pods.settled)
+    if (grace_ends_ms == 0 || informer->pods.after_grace)
         return INT64_MAX;
     if (now_ms < grace_ends_ms)
         return grace_ends_ms - now_ms;
     reflector_free(informer->pods.reflector);
     informer->pods.reflector = NULL;
     informer->pods.watches = 0;
-    informer->pods.settled = true;
+    informer->pods.after_grace = true;
     open_pods(informer, (uint64_t)4 << 32); /* 3 is the claim's */
     return INT64_MAX;
 }
@@ -364,8 +364,8 @@ int64_t informer_step(struct informer *informer, int64_t now_ms)
     reflector_stats(informer->nodes.reflector, &nodes);
     /* Pods are placed on nodes: the nodes come first. */
     if (nodes.synced) {
-        const int64_t settled = list_again_after_grace(informer, now_ms);
-        wait = settled < wait ? settled : wait;
+        const int64_t grace = list_again_after_grace(informer, now_ms);
+        wait = grace < wait ? grace : wait;
         const int64_t again = list_again_when_needed(informer, now_ms);
         wait = again < wait ? again : wait;
         const int64_t pods = reflector_step(informer->pods.reflector, now_ms);

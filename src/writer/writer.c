@@ -236,7 +236,7 @@ static bool writer_tick(struct writer *writer)
     writer->tick_ms = now + TICK_MS;
     if (!atomic_load(&writer->app->safe_mode))
         verifier_memory(writer->app, writer->ledger, &writer->verify_place);
-    hints_tend(writer->app->hints, now, writer, writer_pod_state);
+    hints_maintain(writer->app->hints, now, writer, writer_pod_state);
     return probe_write(writer) && writer_check_doubts(writer, now);
 }
 

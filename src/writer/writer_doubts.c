@@ -105,6 +105,6 @@ bool writer_check_doubts(struct writer *writer, int64_t now)
     }
     xfree(open);
     if (whole)
-        (void)map_sweep(&writer->doubts, writer, doubt_lives);
+        (void)map_retain(&writer->doubts, writer, doubt_lives);
     return whole;
 }

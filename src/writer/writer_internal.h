@@ -103,7 +103,7 @@ struct writer {
     int64_t start_ms;
     bool granted_before; /* a pod has an annotation of ours */
     bool may_own;        /* the ledger: nothing is waited for any more */
-    int64_t claim_ms;    /* not before then, since it failed */
+    int64_t own_ms;      /* not before then, since it failed */
     bool nodes_ended;
     bool was_ready;
     int64_t tick_ms;

@@ -33,12 +33,12 @@ void writer_own_ledger(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (!writer->may_own || writer_now_ms(writer) < writer->claim_ms)
+    if (!writer->may_own || writer_now_ms(writer) < writer->own_ms)
         return;
     if (store_set_cluster(app->store, app->cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->disk_broken, true);
-        writer->claim_ms = writer_now_ms(writer) + RETRY_MS;
+        writer->own_ms = writer_now_ms(writer) + RETRY_MS;
         return;
     }
     writer->may_own = false;

@@ -59,7 +59,7 @@ func burst(t *testing.T, pods int) {
 	}
 	t.Logf("%d pods: %d connections, for each %d bytes and %s of CPU, %d KiB at the peak", pods,
 		relay.Connections(), relay.Bytes()/int64(pods), (after-before)/time.Duration(pods), peak)
-	f.settled()
+	f.untilNothingIsOpen()
 	if bound := len(f.allocations()); bound != pods {
 		t.Errorf("the ledger has %d allocations for %d pods", bound, pods)
 	}
@@ -91,7 +91,7 @@ func TestAnAPIServerThatTakesHalfASecondForEachBindingBindsAllOfThem(t *testing.
 	f.check(err)
 	f.noneInDoubt()
 	tries.each(t, 1000, 1)
-	f.settled()
+	f.untilNothingIsOpen()
 }
 
 // An API server that takes fifty Bindings a second and tells the others to come again. All of them
@@ -131,7 +131,7 @@ func TestAnAPIServerThatSaysTooManyRequestsGetsThemAtItsRate(t *testing.T) {
 		t.Errorf("150 pods, %d refusals and %d binds that were given up took %d Bindings", refused,
 			late, all)
 	}
-	f.settled()
+	f.untilNothingIsOpen()
 }
 
 type bindingCount struct {

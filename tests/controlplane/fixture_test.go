@@ -21,7 +21,7 @@ const soon = 20 * time.Second
 // fixture is one test's own nodes, namespace and milligpud.
 type fixture struct {
 	*testing.T
-	w       *world
+	w       *environment
 	api     *harness.API
 	d       *harness.Daemon
 	space   string
@@ -41,7 +41,7 @@ func spaceOf(t *testing.T) string {
 func bare(t *testing.T, nodes ...harness.NodeShape) *fixture {
 	t.Helper()
 	f := &fixture{T: t, w: shared, api: shared.Admin, space: spaceOf(t)}
-	f.sweep()
+	f.deleteAll()
 	f.must(f.api.Create("/api/v1/namespaces", object{"metadata": object{"name": f.space}}))
 	f.w.front.Forget()
 	for _, node := range nodes {
@@ -51,7 +51,7 @@ func bare(t *testing.T, nodes ...harness.NodeShape) *fixture {
 		if t.Failed() {
 			t.Log(f.story())
 		}
-		f.sweep()
+		f.deleteAll()
 	})
 	return f
 }
@@ -115,8 +115,8 @@ func (f *fixture) until(limit time.Duration, condition func() (bool, string)) {
 	f.check(harness.Until(limit, condition))
 }
 
-// sweep deletes every pod and node there is.
-func (f *fixture) sweep() {
+// deleteAll deletes every pod and node there is.
+func (f *fixture) deleteAll() {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
 		pods := harness.Items(f.must(f.api.Get("/api/v1/pods")), "items")
@@ -373,8 +373,8 @@ func (f *fixture) drifts(kind, node, pod string) {
 	})
 }
 
-// settled waits until nothing is reserved, in doubt or queued any more.
-func (f *fixture) settled() {
+// untilNothingIsOpen waits until nothing is reserved, in doubt or queued any more.
+func (f *fixture) untilNothingIsOpen() {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
 		summary := f.must(f.d.Get("/api/v1/summary"))
@@ -387,7 +387,7 @@ func (f *fixture) settled() {
 // granted from is over its capacity. It returns the milli in use by "node gpu".
 func (f *fixture) consistent() map[string]int {
 	f.Helper()
-	f.settled()
+	f.untilNothingIsOpen()
 	used := map[string]int{}
 	live := f.allocations()
 	fromDatabase := f.databaseShares()

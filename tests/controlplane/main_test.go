@@ -12,28 +12,28 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// world is what all tests share: one control plane, one kube-scheduler, the rights of our
+// environment is what all tests share: one control plane, one kube-scheduler, the rights of our
 // manifests. Nodes, pods and milligpud are each test's own.
-type world struct {
+type environment struct {
 	*harness.Cluster
 	account   *harness.Account
 	front     *harness.Front
 	scheduler *harness.Proc
 }
 
-func (w *world) startScheduler() (err error) {
+func (w *environment) startScheduler() (err error) {
 	w.scheduler, err = w.StartScheduler("default-scheduler", w.front.URL)
 	return err
 }
 
-var shared *world
+var shared *environment
 
-func build(dir string) (*world, error) {
+func build(dir string) (*environment, error) {
 	cluster, err := harness.StartCluster(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Cluster: cluster}
+	w := &environment{Cluster: cluster}
 	if w.account, err = cluster.CreateAccount(); err != nil {
 		return w, err
 	}

@@ -395,7 +395,7 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 	f.must(f.api.Merge(harness.PodPath(f.space, "ours"),
 		object{"metadata": object{"annotations": object{"milligpu.io/gpu-count": nil}}}))
 	f.loseLedger(func() {})
-	f.settled()
+	f.untilNothingIsOpen()
 	if after := f.remembered(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("before %v\nafter  %v", before, after)
 	}

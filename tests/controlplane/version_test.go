@@ -67,7 +67,7 @@ func TestABindingThatMeetsANewerPodCostsOneLookAndOneMore(t *testing.T) {
 	took, err := f.api.Burst(f.w.scheduler, f.space, "", pods, burstLimit)
 	f.check(err)
 	f.report("a burst", pods, took, before)
-	f.settled()
+	f.untilNothingIsOpen()
 }
 
 // kube-scheduler writes into each refused pod why, often just before it asks again.
@@ -97,7 +97,7 @@ func TestPodsThatWereRefusedBeforeAreBoundInTheirNewVersion(t *testing.T) {
 		return err == nil && done, "pods are not bound"
 	})
 	f.report("refused before", pods, time.Since(began), before)
-	f.settled()
+	f.untilNothingIsOpen()
 }
 
 // condition is the text of PodScheduled.
@@ -150,7 +150,7 @@ func TestPodsWithVolumesAreBoundInTheirNewVersion(t *testing.T) {
 	}
 	t.Logf("%d of %d pods were nominated before they were bound", len(nominated), pods)
 	f.report("with volumes", pods, took, before)
-	f.settled()
+	f.untilNothingIsOpen()
 }
 
 const volumeClass = "waits-for-consumer"

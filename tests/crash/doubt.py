@@ -46,7 +46,7 @@ class Doubt(Episode):
         self.model.waiting += lost
         for pod in late + landed:
             self.model.learn(pod)
-        self.settle_with(daemon)
+        self.wait_until_quiet_with(daemon)
 
     def sent(self, pods: list[Pod]) -> bool:
         return all(self.model.api.seen(f"/{pod.name}/binding") > 0 for pod in pods)

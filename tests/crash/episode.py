@@ -69,7 +69,7 @@ class Episode:
                 self.migrate()
             if not met:
                 deck += [kind] if kind != "creating" else []
-        self.settle()
+        self.wait_until_quiet()
 
     def cycle(self, kind: str) -> str:
         begun = time.monotonic()
@@ -179,16 +179,16 @@ class Episode:
             raise Violation(f"nobody removes what a killed copy left: {left}")
         self.counts["reconciled starts"] += 1
 
-    def settle(self) -> None:
+    def wait_until_quiet(self) -> None:
         """Nothing is killed any more: in the end all is bound or gone, and nothing else is held."""
         begun = time.monotonic()
         self.daemon = daemon = Daemon(self.home)
         load = self.begin_load(daemon, begun)
         time.sleep(0.1)
         load.stop()
-        self.settle_with(daemon)
+        self.wait_until_quiet_with(daemon)
 
-    def settle_with(self, daemon: Daemon) -> None:
+    def wait_until_quiet_with(self, daemon: Daemon) -> None:
         self.model.api.do("release")
         self.model.heal_nodes()
         for pod in list(self.model.waiting):

@@ -142,7 +142,7 @@ struct api_fixture *api_fixture_new(void)
     fake_apiserver_ops(app->fake, &fixture->watch_ops);
     fake_apiserver_ops(app->fake, &fixture->call_ops);
     make_parts(fixture);
-    atomic_store(&app->claimed, true);
+    atomic_store(&app->identified, true);
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
         api_fixture_tell(fixture, "POST", "/api/v1/nodes", nodes[i]);
     api_fixture_run(fixture);

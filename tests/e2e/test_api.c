@@ -847,7 +847,7 @@ static void readiness_names_what_is_missing(void **state)
         says(fixture->admin, "/livez", 200, "ok"); /* never depends on anything */
         atomic_store(bad[i], false);
     }
-    atomic_store(&fixture->app.claimed, false);
+    atomic_store(&fixture->app.identified, false);
     says(fixture->probe, "/readyz", 503, "[-]api-server failed: ");
     says(fixture->probe, "/livez?verbose", 200, "livez check passed");
 }

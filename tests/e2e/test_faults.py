@@ -285,7 +285,7 @@ class Watches(Faulty):
         api.create(running("meanwhile", 100, "t4-0"))
         return api, daemon
 
-    def settles(self, daemon):
+    def goes_on_as_before(self, daemon):
         daemon.knows("meanwhile")
         self.assertEqual(daemon.allocation("before")["state"], "bound")
         self.works(daemon)
@@ -296,12 +296,12 @@ class Watches(Faulty):
     @kind("410 to a watch")
     def test_410_as_the_answer(self):
         _, daemon = self.spoil(("status", {"number": 410, "text": status(410, "Expired")}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("410 as an ERROR event")
     def test_410_as_an_event(self):
         _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(410, "Expired")))}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("compacted history")
     def test_a_compaction_while_nobody_watched(self):
@@ -314,53 +314,53 @@ class Watches(Faulty):
         daemon.logs("503")
         api.create(running("meanwhile", 100, "t4-0"))
         api.do("compact")
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
         self.assertGreater(api.seen(PODS[:-1]) - api.seen(WATCH), lists, "it was listed again")
 
     @kind("429 with Retry-After")
     def test_429_with_retry_after(self):
         _, daemon = self.spoil(("status", {"number": 429, "retry_after": 1}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("500 to a watch")
     def test_errors_500_twice(self):
         _, daemon = self.spoil(("status", {"number": 500, "times": 2}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("500 as an ERROR event")
     def test_500_as_an_event(self):
         _, daemon = self.spoil(("stream", {"text": self.event("ERROR", json.loads(status(500, "InternalError")))}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("a chunk that is cut")
     def test_a_connection_that_drops_in_the_middle_of_an_event(self):
         _, daemon = self.spoil(("truncate", {"number": 100}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("a watch that ends at once")
     def test_a_watch_that_ends_at_once(self):
         _, daemon = self.spoil(("stream", {}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("one byte at a time")
     def test_events_that_come_byte_by_byte(self):
         _, daemon = self.spoil(("drip", {"number": 1}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("a line that is no event")
     def test_a_line_that_is_no_event(self):
         _, daemon = self.spoil(("stream", {"text": "upstream connect error or disconnect/reset before headers\n"}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("blank lines between events")
     def test_blank_lines_between_events(self):
         _, daemon = self.spoil(("stream", {"text": "\n\r\n \n"}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("an event of an unknown type")
     def test_an_event_of_an_unknown_type(self):
         _, daemon = self.spoil(("stream", {"text": self.event("RENAMED", {"metadata": {"resourceVersion": "9"}})}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("time that goes backwards")
     def test_a_resource_version_that_goes_back_is_listed_again(self):
@@ -372,7 +372,7 @@ class Watches(Faulty):
         api.do("release")
         daemon.logs("went back")
         api.create(running("meanwhile", 100, "t4-0"))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("an event that cannot be read")
     def test_an_event_of_which_nobody_can_say_where_its_pod_is_lists_all_again(self):
@@ -407,7 +407,7 @@ class Watches(Faulty):
                                          self.event("ADDED", again)))
         api.do("release")
         api.create(running("meanwhile", 100, "t4-0"))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
 
     @kind("DELETED without an object")
@@ -418,14 +418,14 @@ class Watches(Faulty):
         api.fault(WATCH, "stream", text='{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
         api.do("release")
         api.create(running("meanwhile", 100, "t4-0"))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("401 to a watch", "403 to a watch", "404 to a watch")
     def test_a_watch_that_is_refused_is_asked_for_again(self):
         for number in (401, 403, 404):
             with self.subTest(number):
                 _, daemon = self.spoil(("status", {"number": number, "text": status(number, "Refused")}))
-                self.settles(daemon)
+                self.goes_on_as_before(daemon)
 
     @kind("a half-open watch")
     def test_a_watch_that_is_half_open_is_made_good_when_the_way_is_open_again(self):
@@ -433,7 +433,7 @@ class Watches(Faulty):
         made = api.create(harness.pod("unseen", 100))
         self.assertEqual(daemon.bind(made, "t4-0"), "", "the pod was fetched")
         api.do("release")
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("one byte per second")
     def test_a_watch_at_one_byte_per_second_grants_nothing_twice(self):
@@ -443,7 +443,7 @@ class Watches(Faulty):
         self.assertEqual(answers[0], "")
         self.assertIn("room", answers[1])
         api.do("release")
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("bookmarks only")
     def test_bookmarks_alone_move_on_and_lose_nothing(self):
@@ -455,13 +455,13 @@ class Watches(Faulty):
         api.fault(WATCH, "stream", text=self.event("BOOKMARK", mark) * 5)
         api.do("release")
         api.create(running("meanwhile", 100, "t4-0"))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
         self.assertEqual(api.seen(PODS[:-1]) - api.seen(WATCH), lists, "nothing was listed again")
 
     @kind("a bookmark without a version")
     def test_a_bookmark_without_a_version(self):
         _, daemon = self.spoil(("stream", {"text": self.event("BOOKMARK", {"kind": "Pod", "metadata": {}})}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("events that are missing")
     def test_a_deletion_that_is_never_told_frees_nothing_until_the_next_list(self):
@@ -484,7 +484,7 @@ class Watches(Faulty):
         self.assertTrue(daemon.holds("silent-end"), "nobody said that it is gone")
         self.list_again(api, daemon)
         daemon.forgets("silent-end")
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     @kind("events in another order")
     def test_events_out_of_order_are_listed_again(self):
@@ -502,7 +502,7 @@ class Watches(Faulty):
         api.do("release")
         daemon.logs("went back")
         api.create(running("meanwhile", 100, "t4-0"))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
 
     @kind("an object of 15 MB in a watch")
@@ -511,14 +511,14 @@ class Watches(Faulty):
         daemon = self.open(api)
         daemon.schedule(harness.pod("before", 200))
         api.create(running("meanwhile", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
     def test_the_nodes_watch_drops_too(self):
         api, daemon = self.spoil(("truncate", {"number": 10}), ("status", {"number": 410}), match=WATCH_NODES)
         api.request("PATCH", "/api/v1/nodes/vm-0", {"metadata": {"annotations": {"milligpu.io/cordon": "all"}}})
         daemon.wait(lambda: daemon.get("/api/v1/nodes/vm-0")["cordoned"] or
                     daemon.get("/api/v1/nodes/vm-0")["freeMilli"] == 0, "the cordon")
-        self.settles(daemon)
+        self.goes_on_as_before(daemon)
 
 
 class Binds(Faulty):

@@ -60,7 +60,7 @@ class SafeMode(unittest.TestCase):
     def doctor(self, daemon):
         return ctl("doctor", "--port-file", daemon.home / "ports")
 
-    def test_a_sound_ledger_is_audited_again_and_again(self):
+    def test_a_sound_ledger_is_verified_again_and_again(self):
         daemon = self.open()
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
         self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
@@ -188,7 +188,7 @@ class SafeMode(unittest.TestCase):
         self.assertIn("the history in the ledger is damaged", self.doctor(daemon).stdout)
         self.assertEqual(daemon.schedule(harness.pod("later", 300))[1], "")
 
-    def test_a_ledger_in_memory_is_audited_too(self):
+    def test_a_ledger_in_memory_is_verified_too(self):
         daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1")
         self.addCleanup(daemon.close)
         daemon.schedule(harness.pod("one", 300))

@@ -130,7 +130,7 @@ static struct core_fixture *core_new(void)
                                     .instance = "fuzz"};
     app_open(app, &core->settings, &edges, &core->parts);
     must(writer_load(core->parts.writer, &err) == 0);
-    atomic_store(&app->claimed, true);
+    atomic_store(&app->identified, true);
     atomic_store(&app->history_checked, true);
     for (int i = 0; i < 24; i++)
         turn(core);
@@ -176,7 +176,7 @@ struct core_fixture *core_take(void)
 }
 
 /* Every node of the snapshot keeps its invariants; so does the store, journal included. */
-static void core_audit(struct core_fixture *core)
+static void core_assert_valid(struct core_fixture *core)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
     const struct node *node;
@@ -198,7 +198,7 @@ void core_close(struct core_fixture *core)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
     if (snapshot->generation == core->generation)
         return;
-    core_audit(core);
+    core_assert_valid(core);
     core_spoil();
 }
 

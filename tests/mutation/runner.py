@@ -74,7 +74,7 @@ def in_parallel(do, items: Iterable) -> list:
         return list(pool.map(do, items))
 
 
-class Bed:
+class MutantRunner:
     """Objects and the program; the mutants of core that are built in can be switched on one by one."""
 
     def __init__(self, of: str, sanitize: bool = False, flags: Sequence[str] = ()) -> None:
@@ -88,7 +88,7 @@ class Bed:
         self.reached: Dict[str, int] = {}
         self.tests: List[Test] = []
 
-    def __enter__(self) -> "Bed":
+    def __enter__(self) -> "MutantRunner":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -246,7 +246,7 @@ class Bed:
 class Server:
     """The program, asked one mutant after the other."""
 
-    def __init__(self, runner: Bed) -> None:
+    def __init__(self, runner: MutantRunner) -> None:
         temporary = {"TMPDIR": str(runner.home / "tmp")}
         self.process = subprocess.Popen([runner.home / "tests"], cwd=SOURCE, text=True, env={**ENVIRONMENT, **temporary},
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)

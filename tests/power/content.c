@@ -152,10 +152,10 @@ static uint64_t page_of_file(const struct disk_image_file *file, size_t page)
     uint64_t hash = page;
     if (at + PAGE > file->now_len)
         return 3;
-    for (size_t i = at; i < at + PAGE; i += PLATTER_SECTOR) {
-        const size_t block = i / PLATTER_SECTOR;
+    for (size_t i = at; i < at + PAGE; i += DISK_IMAGE_SECTOR) {
+        const size_t block = i / DISK_IMAGE_SECTOR;
         const uint64_t one = file->touched[block]
-                                 ? hash_bytes(file->now + i, PLATTER_SECTOR, block + 1)
+                                 ? hash_bytes(file->now + i, DISK_IMAGE_SECTOR, block + 1)
                                  : file->block[block];
         hash = hash_bytes(&one, sizeof one, hash);
     }

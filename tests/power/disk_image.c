@@ -48,10 +48,10 @@ static void reserve(struct disk_image_file *file, size_t len)
 {
     if (len <= file->room)
         return;
-    const size_t room = (2 * len / PLATTER_SECTOR + 64) * PLATTER_SECTOR;
+    const size_t room = (2 * len / DISK_IMAGE_SECTOR + 64) * DISK_IMAGE_SECTOR;
     const size_t more = room - file->room;
-    const size_t blocks = room / PLATTER_SECTOR;
-    const size_t had = file->room / PLATTER_SECTOR;
+    const size_t blocks = room / DISK_IMAGE_SECTOR;
+    const size_t had = file->room / DISK_IMAGE_SECTOR;
     file->base = xrealloc(file->base, room, 1);
     file->now = xrealloc(file->now, room, 1);
     file->block = xrealloc(file->block, blocks, sizeof *file->block);
@@ -77,7 +77,7 @@ static struct disk_image_file *file_of(struct disk_image *image, uint32_t number
 
 static void touch(struct disk_image_file *file, size_t from, size_t to)
 {
-    for (size_t i = from / PLATTER_SECTOR; i * PLATTER_SECTOR < to; i++) {
+    for (size_t i = from / DISK_IMAGE_SECTOR; i * DISK_IMAGE_SECTOR < to; i++) {
         if (file->touched[i])
             continue;
         file->touched[i] = true;
@@ -111,8 +111,8 @@ static void apply(struct disk_image_file *file, const struct trace *trace,
 
 static uint64_t block_hash(const struct disk_image_file *file, size_t i)
 {
-    const size_t at = i * PLATTER_SECTOR;
-    return at < file->now_len ? hash_bytes(file->now + at, PLATTER_SECTOR, i + 1) : 0;
+    const size_t at = i * DISK_IMAGE_SECTOR;
+    return at < file->now_len ? hash_bytes(file->now + at, DISK_IMAGE_SECTOR, i + 1) : 0;
 }
 
 static void rehash(struct disk_image_file *file)
@@ -127,8 +127,8 @@ static void rehash(struct disk_image_file *file)
 static void revert(struct disk_image_file *file)
 {
     for (size_t i = 0; i < file->touches; i++) {
-        const size_t at = file->touch[i] * PLATTER_SECTOR;
-        memcpy(file->now + at, file->base + at, PLATTER_SECTOR);
+        const size_t at = file->touch[i] * DISK_IMAGE_SECTOR;
+        memcpy(file->now + at, file->base + at, DISK_IMAGE_SECTOR);
         file->touched[file->touch[i]] = false;
     }
     file->touches = 0;
@@ -137,15 +137,15 @@ static void revert(struct disk_image_file *file)
 }
 
 /* What is built becomes what is synced. */
-static void settle(struct disk_image_file *file)
+static void disk_image_persist(struct disk_image_file *file)
 {
     for (size_t i = 0; i < file->touches; i++) {
         const size_t block = file->touch[i];
-        const size_t at = block * PLATTER_SECTOR;
+        const size_t at = block * DISK_IMAGE_SECTOR;
         const uint64_t hash = block_hash(file, block);
         file->base_hash += hash - file->block[block];
         file->block[block] = hash;
-        memcpy(file->base + at, file->now + at, PLATTER_SECTOR);
+        memcpy(file->base + at, file->now + at, DISK_IMAGE_SECTOR);
         file->touched[block] = false;
     }
     file->touches = 0;
@@ -164,7 +164,7 @@ static void name(struct disk_image_name *names, size_t *count, const char *is, i
         names[i].file = file;
         return;
     }
-    must(*count < PLATTER_NAMES);
+    must(*count < DISK_IMAGE_NAMES);
     names[(*count)++] = (struct disk_image_name){is, file};
 }
 
@@ -199,7 +199,7 @@ static void synced(struct disk_image *image, const struct trace_event *sync)
     }
     image->changes = kept;
     if (!folder)
-        settle(file_of(image, sync->file));
+        disk_image_persist(file_of(image, sync->file));
 }
 
 void disk_image_step(struct disk_image *image, size_t at)
@@ -226,7 +226,7 @@ size_t disk_image_tears(const struct disk_image *image, size_t i)
     const struct trace_event *event = &image->trace->event[image->change[i]];
     if (event->kind != DISK_WROTE || event->len == 0)
         return 0;
-    return (event->at + event->len - 1) / PLATTER_SECTOR - event->at / PLATTER_SECTOR;
+    return (event->at + event->len - 1) / DISK_IMAGE_SECTOR - event->at / DISK_IMAGE_SECTOR;
 }
 
 void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, size_t tear)
@@ -243,7 +243,7 @@ void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, s
             apply_name(image->now, &image->nows, trace, event);
             continue;
         }
-        const size_t until = (event->at / PLATTER_SECTOR + 1 + tear) * PLATTER_SECTOR;
+        const size_t until = (event->at / DISK_IMAGE_SECTOR + 1 + tear) * DISK_IMAGE_SECTOR;
         apply(file_of(image, event->file), trace, event,
               i == torn ? until - event->at : event->len);
     }

@@ -11,7 +11,7 @@
 
 #include "trace.h"
 
-enum { PLATTER_SECTOR = 512 };
+enum { DISK_IMAGE_SECTOR = 512 };
 
 struct disk_image_file {
     uint32_t number;
@@ -36,16 +36,16 @@ struct disk_image_name {
     int file; /* -1: none */
 };
 
-enum { PLATTER_NAMES = 64 };
+enum { DISK_IMAGE_NAMES = 64 };
 
 struct disk_image {
     const struct trace *trace;
     struct disk_image_file *file;
     size_t files;
     size_t file_room;
-    struct disk_image_name base[PLATTER_NAMES];
+    struct disk_image_name base[DISK_IMAGE_NAMES];
     size_t bases;
-    struct disk_image_name now[PLATTER_NAMES];
+    struct disk_image_name now[DISK_IMAGE_NAMES];
     size_t nows;
     size_t *change; /* events that are not synced */
     size_t changes;

@@ -173,10 +173,10 @@ BUGS: List[Bug] = [
         "a list that is on its way when a new ledger has waited counts as one that began then",
         "src/sync/informer.c",
         "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
-        "    informer->pods.watches = 0;\n    informer->pods.settled = true;\n",
+        "    informer->pods.watches = 0;\n    informer->pods.after_grace = true;\n",
         "    struct reflector_stats stats;\n"
         "    reflector_stats(informer->pods.reflector, &stats);\n"
-        "    informer->pods.settled = true;\n"
+        "    informer->pods.after_grace = true;\n"
         "    if (!stats.synced || stats.lists > 1)\n        return INT64_MAX;\n"
         "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
         "    informer->pods.watches = 0;\n",

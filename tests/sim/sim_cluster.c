@@ -116,9 +116,9 @@ static json_t *node_object(const struct model_node *node)
 
     if (node->is.cordoned)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
-    if (node->source == TRUTH_ANNOTATED)
+    if (node->source == MODEL_ANNOTATED)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(node));
-    if (node->source == TRUTH_LABELLED) {
+    if (node->source == MODEL_LABELLED) {
         json_object_set_new(meta, "labels", core_labels(node));
     } else {
         json_decref(status);
@@ -146,10 +146,10 @@ void core_patch_node(struct sim *sim, struct model_node *node, const char *what)
     json_t *patch;
 
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (node->source == TRUTH_ANNOTATED) {
+    if (node->source == MODEL_ANNOTATED) {
         patch = json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/gpus",
                           core_gpus(node));
-    } else if (node->source == TRUTH_LABELLED) {
+    } else if (node->source == MODEL_LABELLED) {
         patch = json_pack("{s:{s:o}}", "metadata", "labels", core_labels(node));
     } else {
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node->name);
@@ -211,7 +211,7 @@ static void name_gpus(struct sim *sim, struct model_node *node)
 {
     const uint32_t n = (uint32_t)(node - sim->model.node);
 
-    node->source = TRUTH_ANNOTATED;
+    node->source = MODEL_ANNOTATED;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         (void)snprintf(gpu->alias, sizeof gpu->alias, "n%u/gpu-%u", n, i);
@@ -272,7 +272,7 @@ static void change_counted(struct sim *sim, struct model_node *node, struct draw
         core_patch_node(sim, node, "other_count");
         break;
     case 2:
-        if (node->source == TRUTH_COUNTED && draw_chance(draw, 300)) {
+        if (node->source == MODEL_COUNTED && draw_chance(draw, 300)) {
             keep_first(node, node->is.gpus);
             name_gpus(sim, node);
         }
@@ -298,7 +298,7 @@ static void change_node(struct sim *sim, struct draw *draw)
         odd_mend(sim, node);
     else if (copies_step(sim, node, draw))
         return;
-    else if (node->source == TRUTH_ANNOTATED)
+    else if (node->source == MODEL_ANNOTATED)
         change_annotated(sim, node, draw);
     else
         change_counted(sim, node, draw);
@@ -310,21 +310,21 @@ static void begin_node(struct sim *sim, uint32_t n)
     const uint32_t kind = draw_below(&sim->draw, 10);
 
     (void)snprintf(node->name, sizeof node->name, "n%u", n);
-    node->source = kind < 5 || sim->rules.copies ? TRUTH_ANNOTATED
-                   : kind < 8                    ? TRUTH_COUNTED
-                                                 : TRUTH_LABELLED;
+    node->source = kind < 5 || sim->rules.copies ? MODEL_ANNOTATED
+                   : kind < 8                    ? MODEL_COUNTED
+                                                 : MODEL_LABELLED;
     node->is.gpus = 1 + draw_below(&sim->draw, GPUS);
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         *gpu = (struct model_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
-        if (node->source == TRUTH_ANNOTATED) {
+        if (node->source == MODEL_ANNOTATED) {
             (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-%u", n, i);
             if (draw_chance(&sim->draw, 250))
                 gpu->model = "H100-PCIE-80GB";
         } else {
             (void)snprintf(gpu->id, sizeof gpu->id, "n%u/gpu-%u", n, i);
         }
-        if (node->source == TRUTH_COUNTED) {
+        if (node->source == MODEL_COUNTED) {
             gpu->mib = 0;
             gpu->model = "";
         }
@@ -404,8 +404,8 @@ static json_t *notes_object(const struct shape *shape)
 
 static bool free_name(struct sim *sim, uint32_t *out)
 {
-    for (uint32_t i = 0; i < TRUTH_NAMES; i++) {
-        const uint32_t name = (i + sim->model.pods) % TRUTH_NAMES;
+    for (uint32_t i = 0; i < MODEL_NAMES; i++) {
+        const uint32_t name = (i + sim->model.pods) % MODEL_NAMES;
         const uint32_t current = sim->model.current[name];
         if (current == 0 || !sim->model.pod[current - 1].there) {
             *out = name;
@@ -421,14 +421,14 @@ static struct model_pod *begin_pod(struct sim *sim, struct draw *draw, const str
     struct model *model = &sim->model;
     uint32_t name;
 
-    if (model->pods == TRUTH_PODS || !free_name(sim, &name))
+    if (model->pods == MODEL_PODS || !free_name(sim, &name))
         return NULL;
     struct model_pod *pod = &model->pod[model->pods++];
     *pod = (struct model_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
     pod->asked_version = sim->daemon.applied_nodes;
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
                        ? 1U << draw_below(draw, sim->model.nodes)
-                       : TRUTH_ANY;
+                       : MODEL_ANY;
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
                                       : 1U << draw_below(draw, sim->rules.schedulers);
     return pod;

@@ -93,7 +93,7 @@ static void copy(struct sim *sim, struct model_node *node, const struct model_no
     const struct model_gpu *gpu = &from->is.gpu[at];
 
     if (copied_of(sim, gpu->id) == NULL) {
-        must(sim->model.copies < TRUTH_COPIES);
+        must(sim->model.copies < MODEL_COPIES);
         struct model_copied *copied = &sim->model.copied[sim->model.copies++];
         *copied = (struct model_copied){.owner = (uint32_t)(from - sim->model.node),
                                         .known = !gpu->missing && is_known(sim, from)};
@@ -121,9 +121,9 @@ static bool copy_from(struct sim *sim, struct model_node *node, const struct mod
 {
     bool any = false;
 
-    if (from == node || !from->is.there || from->source != TRUTH_ANNOTATED)
+    if (from == node || !from->is.there || from->source != MODEL_ANNOTATED)
         return false;
-    for (uint32_t i = 0; i < from->is.gpus && node->is.gpus < TRUTH_GPUS && (all || !any); i++)
+    for (uint32_t i = 0; i < from->is.gpus && node->is.gpus < MODEL_GPUS && (all || !any); i++)
         if (!from->is.gpu[i].copy && !has(node, from->is.gpu[i].id)) {
             copy(sim, node, from, i);
             any = true;
@@ -164,7 +164,7 @@ static void blink(struct sim *sim)
 
 bool copies_step(struct sim *sim, struct model_node *node, struct draw *draw)
 {
-    if (!sim->rules.copies || node->source != TRUTH_ANNOTATED || !draw_chance(draw, 500))
+    if (!sim->rules.copies || node->source != MODEL_ANNOTATED || !draw_chance(draw, 500))
         return false;
     const struct model_node *from = &sim->model.node[draw_below(draw, sim->model.nodes)];
     const bool all = draw_chance(draw, 300);

@@ -316,7 +316,7 @@ static void turn_of_writer(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
 
-    if (!atomic_load(&daemon->app.claimed))
+    if (!atomic_load(&daemon->app.identified))
         return;
     if (writer_step(daemon->parts.writer, 0) > 0)
         sooner(sim, 1);
@@ -325,7 +325,7 @@ static void turn_of_writer(struct sim *sim)
         daemon->applied_pods = daemon->told_pods;
     }
     if (atomic_load(&daemon->app.grace_ends_ms) != 0)
-        sim_met("ledger/settles");
+        sim_met("ledger/waits_grace_period");
     if (daemon_ready(sim))
         daemon->rebuilds = false;
     if (!disk_is_cut())

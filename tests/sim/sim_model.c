@@ -174,10 +174,10 @@ uint32_t model_peak(const struct shape *shape)
 
 void model_node_is(struct sim *sim, struct model_node *node, uint64_t version)
 {
-    if (node->versions == TRUTH_VERSIONS)
+    if (node->versions == MODEL_VERSIONS)
         sim_violation(sim, "the simulator's own table of node versions is full");
     if (node->was == NULL)
-        node->was = xcalloc(TRUTH_VERSIONS, sizeof *node->was);
+        node->was = xcalloc(MODEL_VERSIONS, sizeof *node->was);
     sim->changes++;
     node->is.version = version;
     node->was[node->versions++] = node->is;

@@ -12,19 +12,19 @@
 #include "milligpu/base.h"
 
 enum {
-    TRUTH_NAME = 24,
-    TRUTH_ID = 64,
-    TRUTH_NODES = 8,
-    TRUTH_GPUS = 8,
-    TRUTH_PODS = 512, /* over the whole run */
-    TRUTH_NAMES = 64, /* pod names; they come again with other uids */
-    TRUTH_WANTS = 4,
-    TRUTH_SHARES = 16,
-    TRUTH_VERSIONS = 512,
-    TRUTH_COPIES = 64,
+    MODEL_NAME = 24,
+    MODEL_ID = 64,
+    MODEL_NODES = 8,
+    MODEL_GPUS = 8,
+    MODEL_PODS = 512, /* over the whole run */
+    MODEL_NAMES = 64, /* pod names; they come again with other uids */
+    MODEL_WANTS = 4,
+    MODEL_SHARES = 16,
+    MODEL_VERSIONS = 512,
+    MODEL_COPIES = 64,
 };
 
-#define TRUTH_ANY UINT32_MAX /* of nodes, as bits */
+#define MODEL_ANY UINT32_MAX /* of nodes, as bits */
 
 /* --- what pods ask --- */
 
@@ -38,7 +38,7 @@ struct model_want {
 struct shape {
     const char *word;
     uint32_t wants;
-    struct model_want want[TRUTH_WANTS];
+    struct model_want want[MODEL_WANTS];
     bool grantable;      /* a request that may be granted somewhere */
     bool ours;           /* names the resource */
     const char *model;   /* gpu-model */
@@ -57,8 +57,8 @@ extern const uint32_t model_squatters;
 /* --- nodes --- */
 
 struct model_gpu {
-    char id[TRUTH_ID];
-    char alias[TRUTH_ID];
+    char id[MODEL_ID];
+    char alias[MODEL_ID];
     const char *model;
     uint32_t index;
     uint32_t milli;
@@ -68,7 +68,7 @@ struct model_gpu {
     bool copy;    /* the UUID is of another node */
 };
 
-enum model_source { TRUTH_ANNOTATED, TRUTH_COUNTED, TRUTH_LABELLED };
+enum model_source { MODEL_ANNOTATED, MODEL_COUNTED, MODEL_LABELLED };
 
 /* A node as it was from one resourceVersion on. */
 struct model_version {
@@ -76,16 +76,16 @@ struct model_version {
     bool there;
     bool cordoned;
     uint32_t gpus;
-    struct model_gpu gpu[TRUTH_GPUS];
+    struct model_gpu gpu[MODEL_GPUS];
 };
 
 struct model_node {
-    char name[TRUTH_NAME];
+    char name[MODEL_NAME];
     enum model_source source;
     struct model_version is;
     bool odd;                /* what it says of its GPUs cannot be read: all are missing */
     bool was_odd;            /* at some time */
-    bool hidden[TRUTH_GPUS]; /* which of them would be missing otherwise */
+    bool hidden[MODEL_GPUS]; /* which of them would be missing otherwise */
     uint32_t versions;
     struct model_version *was; /* ascending, the last one is what is */
 };
@@ -94,7 +94,7 @@ struct model_node {
 
 struct model_share {
     uint32_t want; /* of the shape */
-    char gpu[TRUTH_ID];
+    char gpu[MODEL_ID];
     uint32_t milli;
     uint32_t mib;
 };
@@ -109,8 +109,8 @@ struct sim_policy {
 struct model_pod {
     const struct shape *shape;
     uint32_t name;
-    char uid[TRUTH_ID];
-    char node[TRUTH_NAME]; /* "" while unbound */
+    char uid[MODEL_ID];
+    char node[MODEL_NAME]; /* "" while unbound */
     uint64_t version;      /* of the object as it is */
     uint32_t condition;    /* hash of what a scheduler wrote into it last; 0: nothing */
     bool there;
@@ -131,24 +131,24 @@ struct model_pod {
     uint32_t accepts;         /* bits: nodes that another extender agrees to */
     uint32_t schedulers;      /* bits: who takes care of it */
     uint32_t shares;
-    struct model_share share[TRUTH_SHARES]; /* ours: as granted */
+    struct model_share share[MODEL_SHARES]; /* ours: as granted */
 };
 
 /* A UUID that another node has shown, too. */
 struct model_copied {
-    char id[TRUTH_ID];
+    char id[MODEL_ID];
     uint32_t owner; /* which node it was copied from */
     bool known;     /* milligpud knew it as that node's, which has been there ever since */
 };
 
 struct model {
     uint32_t copies;
-    struct model_copied copied[TRUTH_COPIES];
+    struct model_copied copied[MODEL_COPIES];
     uint32_t nodes;
-    struct model_node node[TRUTH_NODES];
+    struct model_node node[MODEL_NODES];
     uint32_t pods;
-    struct model_pod pod[TRUTH_PODS];
-    uint32_t current[TRUTH_NAMES]; /* index + 1 of the pod that has the name now or had it last */
+    struct model_pod pod[MODEL_PODS];
+    uint32_t current[MODEL_NAMES]; /* index + 1 of the pod that has the name now or had it last */
 };
 
 struct sim;

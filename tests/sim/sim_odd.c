@@ -172,12 +172,12 @@ static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw 
 /* It comes as odd as it may be: true; false: what its source shows is not for that. */
 bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 {
-    const bool annotated = node->source == TRUTH_ANNOTATED;
+    const bool annotated = node->source == MODEL_ANNOTATED;
     json_t *gpus = annotated ? core_gpus(node) : NULL;
     char amount[16];
     struct strbuf body;
 
-    if (node->source == TRUTH_LABELLED)
+    if (node->source == MODEL_LABELLED)
         return false;
     (void)snprintf(amount, sizeof amount, "%u", core_milli(node));
     const struct hostile_node is = {.name = node->name,
@@ -202,7 +202,7 @@ bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 
 void odd_mend(struct sim *sim, struct model_node *node)
 {
-    const bool counted = node->source != TRUTH_LABELLED;
+    const bool counted = node->source != MODEL_LABELLED;
 
     odd_forget(node);
     json_t *labels = counted ? json_pack("{s:n}", "nvidia.com/gpu.count") : core_labels(node);
@@ -212,7 +212,7 @@ void odd_mend(struct sim *sim, struct model_node *node)
     patch(sim, node, "",
           json_pack("{s:{s:o,s:{s:o}}}", "metadata", "labels", labels, "annotations",
                     "milligpu.io/gpus",
-                    node->source == TRUTH_ANNOTATED ? core_gpus(node) : json_null()));
+                    node->source == MODEL_ANNOTATED ? core_gpus(node) : json_null()));
     if (counted)
         patch(sim, node, "/status", json_pack("{s:o}", "status", core_amounts(node)));
     model_node_is(sim, node, core_version(sim));
@@ -235,8 +235,8 @@ static void odd_change(struct sim *sim, struct model_node *node, struct draw *dr
     uint32_t which = draw_below(draw, ARRAY_LEN(way));
 
     /* What is not its source may be anything and changes nothing. */
-    if ((which == 2 && node->source != TRUTH_LABELLED) ||
-        (which == 3 && node->source != TRUTH_COUNTED))
+    if ((which == 2 && node->source != MODEL_LABELLED) ||
+        (which == 3 && node->source != MODEL_COUNTED))
         which = 0;
     way[which](sim, node, draw);
     model_node_is(sim, node, core_version(sim));

@@ -28,7 +28,7 @@ static uint32_t want_of(const struct shape *shape, const char *container)
     for (uint32_t i = 0; i < shape->wants; i++)
         if (strcmp(shape->want[i].container, container) == 0)
             return i;
-    return TRUTH_WANTS;
+    return MODEL_WANTS;
 }
 
 static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t want,
@@ -40,7 +40,7 @@ static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t wa
     if (gpu == NULL || milli <= 0 || milli > 1000)
         sim_violation(sim, "p%u: a share without a GPU or of %lld milli", pod->name,
                       (long long)milli);
-    if (pod->shares == TRUTH_SHARES)
+    if (pod->shares == MODEL_SHARES)
         sim_violation(sim, "p%u: more shares than anybody asked for", pod->name);
     struct model_share *share = &pod->share[pod->shares++];
     share->want = want;
@@ -63,7 +63,7 @@ static void read_annotation(const struct sim *sim, struct model_pod *pod, const 
         const uint32_t want = want_of(pod->shape, name);
         size_t i;
         const json_t *part;
-        if (want == TRUTH_WANTS)
+        if (want == MODEL_WANTS)
             sim_violation(sim, "p%u: a share for container %s, which it has not", pod->name, name);
         json_array_foreach (parts, i, part)
             read_share(sim, pod, want, part);
@@ -197,7 +197,7 @@ static void oracle_share(const struct sim *sim, const struct model_pod *pod,
 /* Different GPUs of the version that these shares lie on; UINT32_MAX: it does not show them all. */
 static uint32_t touched(const struct model_pod *pod, const struct model_version *version)
 {
-    const struct model_gpu *seen[TRUTH_SHARES];
+    const struct model_gpu *seen[MODEL_SHARES];
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < pod->shares; i++) {
@@ -465,7 +465,7 @@ static bool is_reserved_on(const struct snapshot *snapshot, const struct model_n
 }
 
 void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct proposal *proposal,
-                    const json_t *answer, bool kept[TRUTH_NODES])
+                    const json_t *answer, bool kept[MODEL_NODES])
 {
     const json_t *map = json_object_get(answer, "NodeNameToMetaVictims");
     const struct snapshot *snapshot = daemon_view(sim);

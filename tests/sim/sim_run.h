@@ -80,7 +80,7 @@ struct sim_call {
     bool given; /* the daemon has it and owes an answer */
     uint32_t scheduler;
     uint32_t pod;
-    char node[TRUTH_NAME];
+    char node[MODEL_NAME];
     int64_t start_ms;
     int64_t deadline_ms;
 };
@@ -111,8 +111,8 @@ struct sim_daemon {
 /* Whom kube-scheduler would end, so that a pod fits. */
 struct proposal {
     bool stranger; /* and a node that nobody knows */
-    bool node[TRUTH_NODES];
-    bool victim[TRUTH_PODS]; /* of these nodes */
+    bool node[MODEL_NODES];
+    bool victim[MODEL_PODS]; /* of these nodes */
 };
 
 enum view_state { VIEW_UNSEEN, VIEW_QUEUED, VIEW_BACKOFF, VIEW_REFUSED, VIEW_BINDING, VIEW_DONE };
@@ -136,7 +136,7 @@ struct scheduler {
     struct sim_call asking; /* filter and prioritize: answered at once */
     int64_t lag_ms;         /* its informers are so far behind */
     int64_t cycle_ms;       /* when its serial loop is free again */
-    struct view_of_pod view[TRUTH_PODS];
+    struct view_of_pod view[MODEL_PODS];
 };
 
 struct sim {
@@ -294,7 +294,7 @@ void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod);
 void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
 /* Sets kept. */
 void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct proposal *proposal,
-                    const json_t *answer, bool kept[TRUTH_NODES]);
+                    const json_t *answer, bool kept[MODEL_NODES]);
 void oracle_snapshot(struct sim *sim);    /* every one that is published */
 void oracle_uncommitted(struct sim *sim); /* what is shown before the COMMIT takes room only */
 void oracle_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */

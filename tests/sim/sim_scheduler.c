@@ -25,14 +25,14 @@ enum {
     BACKOFF_MAX_MS = 10000,
     IDLE_MS = 20000,
     WAKE_MS = 5,
-    NAMES = TRUTH_NODES + 2,
+    NAMES = MODEL_NODES + 2,
 };
 
 struct answer {
     uint32_t asked; /* so many nodes */
     bool left;      /* one that would have done was not on the list */
     uint32_t names;
-    char name[NAMES][TRUTH_NAME];
+    char name[NAMES][MODEL_NAME];
 };
 
 /* --- what it knows --- */
@@ -144,7 +144,7 @@ static void put_pod(struct sim *sim, struct strbuf *out, const struct model_pod 
 }
 
 static void put_nodes(struct sim *sim, struct strbuf *out, uint32_t count,
-                      const char name[NAMES][TRUTH_NAME])
+                      const char name[NAMES][MODEL_NAME])
 {
     struct strbuf object;
     char path[64];
@@ -162,7 +162,7 @@ static void put_nodes(struct sim *sim, struct strbuf *out, uint32_t count,
     strbuf_str(out, "]},\"NodeNames\":null}");
 }
 
-static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES][TRUTH_NAME])
+static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES][MODEL_NAME])
 {
     strbuf_str(out, "\"Nodes\":null,\"NodeNames\":[");
     for (uint32_t i = 0; i < count; i++)
@@ -172,7 +172,7 @@ static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES]
 
 /* kube-scheduler sends what it saw when its cycle began, whatever became of the pod since. */
 static void put_args(struct sim *sim, struct sim_call *call, uint32_t count,
-                     const char name[NAMES][TRUTH_NAME])
+                     const char name[NAMES][MODEL_NAME])
 {
     must(call->seen.len > 0);
     strbuf_printf(&call->body, "{\"Pod\":%s,", call->seen.data);
@@ -184,7 +184,7 @@ static void put_args(struct sim *sim, struct sim_call *call, uint32_t count,
 
 /* --- filter and prioritize --- */
 
-static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME], uint32_t *out_withheld)
+static uint32_t offered(struct sim *sim, char name[NAMES][MODEL_NAME], uint32_t *out_withheld)
 {
     uint32_t count = 0;
 
@@ -192,17 +192,17 @@ static uint32_t offered(struct sim *sim, char name[NAMES][TRUTH_NAME], uint32_t 
     for (uint32_t i = 0; i < sim->model.nodes; i++) {
         const struct model_node *node = &sim->model.node[i];
         if (node->is.there && (sim->settling || draw_chance(&sim->draw, 900)))
-            (void)snprintf(name[count++], TRUTH_NAME, "%s", node->name);
+            (void)snprintf(name[count++], MODEL_NAME, "%s", node->name);
         else if (node->is.there)
             *out_withheld |= 1U << i;
     }
     if (!sim->settling && draw_chance(&sim->draw, 30))
-        (void)snprintf(name[count++], TRUTH_NAME, "stranger");
+        (void)snprintf(name[count++], MODEL_NAME, "stranger");
     return count;
 }
 
 static void take_names(struct sim *sim, json_t *list, struct answer *out, uint32_t count,
-                       const char name[NAMES][TRUTH_NAME])
+                       const char name[NAMES][MODEL_NAME])
 {
     size_t i;
     const json_t *item;
@@ -219,7 +219,7 @@ static void take_names(struct sim *sim, json_t *list, struct answer *out, uint32
         if (!known)
             sim_violation(sim, "filter passed %s, which was not offered, or twice",
                           text != NULL ? text : "no name");
-        (void)snprintf(out->name[out->names++], TRUTH_NAME, "%s", text);
+        (void)snprintf(out->name[out->names++], MODEL_NAME, "%s", text);
     }
 }
 
@@ -267,13 +267,13 @@ static void second_extender(struct sim *sim, const struct model_pod *pod, struct
     uint32_t left = 0;
     uint32_t listed = 0;
 
-    if (pod->accepts == TRUTH_ANY || answer->names == 0)
+    if (pod->accepts == MODEL_ANY || answer->names == 0)
         return;
     for (uint32_t i = 0; i < answer->names; i++) {
         const uint32_t n = node_at(sim, answer->name[i]);
         listed |= 1U << n;
         if ((pod->accepts & 1U << n) != 0)
-            memmove(answer->name[left++], answer->name[i], TRUTH_NAME);
+            memmove(answer->name[left++], answer->name[i], MODEL_NAME);
     }
     for (uint32_t n = 0; n < sim->model.nodes; n++)
         answer->left = answer->left || ((listed & 1U << n) == 0 && oracle_fits(sim, pod, n));
@@ -286,7 +286,7 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
                    struct answer *out)
 {
     struct sim_call *call = &scheduler->asking;
-    char name[NAMES][TRUTH_NAME];
+    char name[NAMES][MODEL_NAME];
     uint32_t *withheld = &scheduler->view[pod - sim->model.pod].withheld;
     const uint32_t count = offered(sim, name, withheld);
 
@@ -437,7 +437,7 @@ static void put_proposal(struct sim *sim, struct strbuf *out, const struct model
 }
 
 static bool ask_preempt(struct sim *sim, const struct model_pod *pod,
-                        const struct proposal *proposal, bool kept[TRUTH_NODES])
+                        const struct proposal *proposal, bool kept[MODEL_NODES])
 {
     struct sim_call call = {.lost = false};
 
@@ -460,7 +460,7 @@ static bool ask_preempt(struct sim *sim, const struct model_pod *pod,
 void scheduler_preempt(struct sim *sim, const struct model_pod *pod)
 {
     struct proposal proposal;
-    bool kept[TRUTH_NODES];
+    bool kept[MODEL_NODES];
 
     propose(sim, &proposal);
     if (!ask_preempt(sim, pod, &proposal, kept) || sim->frozen)

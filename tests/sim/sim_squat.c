@@ -37,7 +37,7 @@ static bool fills(const struct model_pod *pod)
     const struct shape *shape = pod->shape;
 
     return model_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->wants == 1 &&
-           shape->grantable && shape->want[0].milli >= TRUTH_GPUS * GPU_MILLI_MAX &&
+           shape->grantable && shape->want[0].milli >= MODEL_GPUS * GPU_MILLI_MAX &&
            (shape->want[0].count == 0 ||
             shape->want[0].milli / shape->want[0].count == GPU_MILLI_MAX);
 }

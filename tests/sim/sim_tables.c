@@ -136,7 +136,7 @@ static void oracle_writer(const struct sim *sim)
     if (is.nodes_seen > sim->model.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
                       sim->model.nodes);
-    const size_t names = (size_t)sim->model.nodes * (3 + TRUTH_GPUS * NAMES_A_GPU) + NAMES_OTHER;
+    const size_t names = (size_t)sim->model.nodes * (3 + MODEL_GPUS * NAMES_A_GPU) + NAMES_OTHER;
     if (is.names > names)
         sim_violation(sim, "%zu names are kept, nodes and GPUs have %zu", is.names, names);
 }

@@ -219,7 +219,7 @@ static void finish(struct fixture *fixture)
     assert_true(fixture->ended);
 }
 
-static void act(struct fixture *fixture, const char *method, const char *path, const char *body)
+static void request(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
     const int status = sim_api_request(fixture->api, method, path, body, &fixture->out);
     assert_true(status == 200 || status == 201);
@@ -240,7 +240,7 @@ static const char *pod_body(unsigned number)
 static void add_pods(struct fixture *fixture, unsigned from, unsigned count)
 {
     for (unsigned i = from; i < from + count; i++)
-        act(fixture, "POST", PODS, pod_body(i));
+        request(fixture, "POST", PODS, pod_body(i));
 }
 
 static void begin_watch(struct fixture *fixture, uint64_t version, unsigned timeout_s)
@@ -337,8 +337,8 @@ static void a_write_to_nodes_is_no_news_for_a_watch_of_pods(void **state)
 
     watch_from_now(fixture);
     pass(fixture, 100);
-    act(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"pods\"}}");
-    act(fixture, "PATCH", "/api/v1/nodes/pods", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
+    request(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"pods\"}}");
+    request(fixture, "PATCH", "/api/v1/nodes/pods", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
     assert_true(sim_api_quiet(fixture->api));
     pass(fixture, 100);
     assert_int_equal(fixture->pieces, 0);
@@ -376,7 +376,7 @@ static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
     begin_watch(fixture, fake_apiserver_version(fixture->fake), 200);
     pass(fixture, 70 * 1000);
     assert_int_equal(count(fixture, "BOOKMARK"), 1);
-    act(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"n\"}}");
+    request(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"n\"}}");
     pass(fixture, 129 * 1000);
     assert_int_equal(count(fixture, "BOOKMARK"), 3);
     assert_false(fixture->ended);
@@ -394,7 +394,7 @@ static void a_compacted_version_is_gone_for_watches_and_for_pages(void **state)
     struct fixture *fixture = *state;
 
     add_pods(fixture, 0, 40);
-    act(fixture, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
+    request(fixture, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
     assert_non_null(strstr(fixture->out.data, "\"continue\":\"1.0\""));
     sim_api_compact(fixture->api);
     begin_watch(fixture, 2, 100);
@@ -1161,13 +1161,13 @@ static void write_one(struct core_fixture *core)
         (void)snprintf(
             body, sizeof body,
             "{\"metadata\":{\"name\":\"x%u\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}", slot);
-        act(fixture, "POST", mirror->prefix, body);
+        request(fixture, "POST", mirror->prefix, body);
     } else if (change == 0) {
-        act(fixture, "DELETE", path, "");
+        request(fixture, "DELETE", path, "");
     } else {
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{\"a\":\"%llu\"}}}",
                        (unsigned long long)core->random);
-        act(fixture, "PATCH", path, body);
+        request(fixture, "PATCH", path, body);
     }
     mirror->written[slot] = fake_apiserver_version(fixture->fake);
     mirror->alive[slot] = change == 0 && mirror->alive[slot] != 0 ? 0 : mirror->written[slot];

@@ -190,7 +190,7 @@ func (p *APIProxy) Gone() int {
 	return p.gone
 }
 
-// Decide sets the rule that settles each request's fate; nil passes all.
+// Decide sets the rule that decides each request's fate; nil passes all.
 func (p *APIProxy) Decide(rule func(*http.Request) Fate) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

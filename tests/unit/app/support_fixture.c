@@ -38,7 +38,7 @@ void fixture_break(struct app_fixture *fixture, const struct fixture_fault *faul
 
 void fixture_heal(struct app_fixture *fixture)
 {
-    fixture->fault.point = RIG_NOWHERE;
+    fixture->fault.point = POINT_NOWHERE;
 }
 
 bool fixture_disk_broken(const struct app_fixture *fixture)
@@ -46,14 +46,14 @@ bool fixture_disk_broken(const struct app_fixture *fixture)
     const enum fixture_point point = fixture->fault.point;
 
     return fixture->fault.lasting && fixture->felt > 0 &&
-           (point == RIG_BEGIN || point == RIG_WRITE || point == RIG_COMMIT);
+           (point == POINT_BEGIN || point == POINT_WRITE || point == POINT_COMMIT);
 }
 
 static int fixture_begin(void *ctx, struct err *err)
 {
     struct app_fixture *fixture = ctx;
 
-    if (strikes(fixture, RIG_BEGIN))
+    if (strikes(fixture, POINT_BEGIN))
         return err_set(err, ERR_IO, "the disk gave an error");
     return fixture->real_store.begin(fixture->real_store.ctx, err);
 }
@@ -68,7 +68,7 @@ static enum store_outcome fixture_write(void *ctx, const struct command *command
         (void)err_set(err, ERR_CORRUPT, "a trigger said no");
         return STORE_REFUSED;
     }
-    if (strikes(fixture, RIG_WRITE)) {
+    if (strikes(fixture, POINT_WRITE)) {
         (void)err_set(err, ERR_FULL, "the disk is full");
         return STORE_FAILED;
     }
@@ -79,7 +79,7 @@ static int fixture_commit(void *ctx, struct err *err)
 {
     struct app_fixture *fixture = ctx;
 
-    if (fixture->disk_full || strikes(fixture, RIG_COMMIT))
+    if (fixture->disk_full || strikes(fixture, POINT_COMMIT))
         return err_set(err, ERR_FULL, "the disk is full");
     fixture->commits++;
     return fixture->real_store.commit(fixture->real_store.ctx, err);
@@ -95,7 +95,7 @@ static int fixture_maintain(void *ctx, int64_t now_ms, struct err *err)
 {
     struct app_fixture *fixture = ctx;
 
-    if (strikes(fixture, RIG_TEND))
+    if (strikes(fixture, POINT_MAINTAIN))
         return err_set(err, ERR_IO, "the disk gave an error");
     return fixture->real_store.maintain(fixture->real_store.ctx, now_ms, err);
 }
@@ -140,21 +140,21 @@ static int go_wrong(struct fixture_wire *wire, const struct kube_request *reques
     const struct fixture_fault *fault = &wire->fixture->fault;
     const bool watch = strstr(request->path, "watch=") != NULL;
 
-    if (fault->trouble == RIG_REFUSED)
+    if (fault->trouble == POINT_REFUSED)
         return err_set(err, ERR_IO, "the transport takes no more requests");
     struct fixture_late *late = answer_later(wire, request, 0);
-    if (!watch && (fault->trouble == RIG_UNHEARD || fault->trouble == RIG_SHORT))
+    if (!watch && (fault->trouble == POINT_UNHEARD || fault->trouble == POINT_SHORT))
         late->status = process(wire, request, &late->body);
-    if (fault->trouble == RIG_SHORT) {
+    if (fault->trouble == POINT_SHORT) {
         late->status = watch ? 200 : late->status;
         late->body.len /= 2;
-    } else if (fault->trouble == RIG_STATUS) {
+    } else if (fault->trouble == POINT_STATUS) {
         late->status = fault->status;
         strbuf_printf(&late->body, "{\"kind\":\"Status\",\"message\":\"no\",\"code\":%d}",
                       fault->status);
     } else {
         late->status = 0;
-        late->unsent = fault->trouble == RIG_UNSENT;
+        late->unsent = fault->trouble == POINT_UNSENT;
     }
     return 0;
 }
@@ -171,7 +171,7 @@ static int wire_start(void *ctx, const struct kube_request *request, struct err 
     const bool pod_list =
         strncmp(request->path, "/api/v1/pods?", 13) == 0 && strstr(request->path, "watch") == NULL;
     fixture->pod_lists += pod_list ? 1 : 0;
-    if (strikes(fixture, RIG_REQUEST))
+    if (strikes(fixture, POINT_REQUEST))
         return go_wrong(wire, request, err);
     if (is_binding(request) && (fixture->lose_requests || fixture->lose_answers))
         return lose(wire, request, !fixture->lose_requests);
@@ -327,7 +327,7 @@ static void start(struct app_fixture *fixture)
         .instance = "fixture"};
     app_open(app, &fixture->settings, &edges, &fixture->parts);
     must(writer_load(fixture->parts.writer, &err) == 0);
-    atomic_store(&app->claimed, true);
+    atomic_store(&app->identified, true);
 }
 
 static void stop(struct app_fixture *fixture)

@@ -26,16 +26,23 @@ struct fixture_call {
     char node[64];
 };
 
-enum fixture_point { RIG_NOWHERE, RIG_BEGIN, RIG_WRITE, RIG_COMMIT, RIG_TEND, RIG_REQUEST };
+enum fixture_point {
+    POINT_NOWHERE,
+    POINT_BEGIN,
+    POINT_WRITE,
+    POINT_COMMIT,
+    POINT_MAINTAIN,
+    POINT_REQUEST
+};
 
 /* What becomes of a request to the API server. */
 enum fixture_trouble {
-    RIG_REFUSED, /* start() says no */
-    RIG_UNSENT,  /* FAILED, and certainly not processed */
-    RIG_LOST,    /* FAILED; it was not processed, but nobody knows */
-    RIG_UNHEARD, /* FAILED; it was processed, but nobody knows */
-    RIG_STATUS,  /* answered with a status, not processed */
-    RIG_SHORT,   /* processed; DONE comes in the middle of the answer */
+    POINT_REFUSED, /* start() says no */
+    POINT_UNSENT,  /* FAILED, and certainly not processed */
+    POINT_LOST,    /* FAILED; it was not processed, but nobody knows */
+    POINT_UNHEARD, /* FAILED; it was processed, but nobody knows */
+    POINT_STATUS,  /* answered with a status, not processed */
+    POINT_SHORT,   /* processed; DONE comes in the middle of the answer */
 };
 
 /* The nth call at a point fails; if it lasts, so does every later one until rig_heal(). */
@@ -44,10 +51,10 @@ struct fixture_fault {
     uint32_t nth; /* from 1 */
     bool lasting;
     enum fixture_trouble trouble; /* of a REQUEST */
-    int status;                   /* with RIG_STATUS */
+    int status;                   /* with POINT_STATUS */
 };
 
-enum { RIG_LATE_MAX = 64 };
+enum { POINT_LATE_MAX = 64 };
 
 /* An answer that is ours to give, when its time comes. */
 struct fixture_late {
@@ -63,7 +70,7 @@ struct fixture_wire {
     struct app_fixture *fixture;
     struct kube_ops real;
     struct kube_ops ops;
-    struct fixture_late late[RIG_LATE_MAX];
+    struct fixture_late late[POINT_LATE_MAX];
 };
 
 struct app_fixture {

@@ -97,7 +97,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
 
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.claimed));
+    assert_true(atomic_load(&fixture->app.identified));
     assert_true(atomic_load(&fixture->app.new_ledger)); /* until its first lists are in */
     assert_false(atomic_load(&fixture->app.wake_object_existed));
 }
@@ -106,7 +106,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
 static void start_again(struct api_fixture *fixture)
 {
     cluster_identity_free(fixture->identity);
-    atomic_store(&fixture->app.claimed, false);
+    atomic_store(&fixture->app.identified, false);
     atomic_store(&fixture->app.new_ledger, false);
     atomic_store(&fixture->app.wake_object_existed, false);
     fixture->identity = cluster_identity_new(&fixture->app, &fixture->ops);
@@ -182,7 +182,7 @@ static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
     for (size_t i = 0; i < ARRAY_LEN(status); i++) {
         wake_object_answer(fixture, status[i]);
         assert_false(cluster_identity_done(fixture->identity));
-        assert_false(atomic_load(&fixture->app.claimed));
+        assert_false(atomic_load(&fixture->app.identified));
     }
     try_once(fixture);
     assert_true(cluster_identity_done(fixture->identity));

@@ -42,7 +42,7 @@ static int set_up(void **state)
     core_init(&scene->core);
     scene->app.settings = &scene->settings; /* no Events: there is no outbox */
     scene->app.view = view_new();
-    atomic_store(&scene->app.claimed, true);
+    atomic_store(&scene->app.identified, true);
     atomic_store(&scene->app.nodes_synced, true);
     atomic_store(&scene->app.pods_synced, true);
     assert_true(app_ready(&scene->app, NULL));

@@ -274,14 +274,15 @@ static void the_world_is_right(struct app_fixture *fixture)
 
 static const char *point_name(enum fixture_point point)
 {
-    static const char *const names[] = {"nowhere", "begin", "write", "commit", "tend", "request"};
+    static const char *const names[] = {"nowhere", "begin",    "write",
+                                        "commit",  "maintain", "request"};
     return names[point];
 }
 
 static const char *trouble_name(const struct fixture_fault *fault)
 {
     static const char *const names[] = {"refused", "unsent", "lost", "unheard", "status", "short"};
-    return fault->point == RIG_REQUEST ? names[fault->trouble] : "fails";
+    return fault->point == POINT_REQUEST ? names[fault->trouble] : "fails";
 }
 
 /* kube-scheduler writes into each pod that it has not bound why: the evidence that ends doubts. */
@@ -341,55 +342,55 @@ static void every(struct fixture_fault fault, uint32_t once, uint32_t lasting, u
 static void every_begin_fails(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_BEGIN}, 1, 1, 15);
+    every((struct fixture_fault){.point = POINT_BEGIN}, 1, 1, 15);
 }
 
 static void every_write_fails(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_WRITE}, 1, 1, 20);
+    every((struct fixture_fault){.point = POINT_WRITE}, 1, 1, 20);
 }
 
 static void every_commit_fails(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_COMMIT}, 1, 1, 15);
+    every((struct fixture_fault){.point = POINT_COMMIT}, 1, 1, 15);
 }
 
 static void every_housekeeping_fails(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_TEND}, 16, 32, 100);
+    every((struct fixture_fault){.point = POINT_MAINTAIN}, 16, 32, 100);
 }
 
 static void every_request_is_refused_by_the_transport(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_REFUSED}, 1, 7, 15);
+    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_REFUSED}, 1, 7, 15);
 }
 
 static void every_request_finds_nobody(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_UNSENT}, 1, 7, 15);
+    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNSENT}, 1, 7, 15);
 }
 
 static void every_request_is_lost(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_LOST}, 1, 7, 15);
+    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_LOST}, 1, 7, 15);
 }
 
 static void every_answer_is_lost(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_UNHEARD}, 1, 7, 15);
+    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNHEARD}, 1, 7, 15);
 }
 
 static void every_answer_is_cut_short(void **state)
 {
     (void)state;
-    every((struct fixture_fault){.point = RIG_REQUEST, .trouble = RIG_SHORT}, 1, 7, 15);
+    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_SHORT}, 1, 7, 15);
 }
 
 static void every_request_is_answered_with_an_error(void **state)
@@ -401,8 +402,8 @@ static void every_request_is_answered_with_an_error(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(answer); i++)
-        every((struct fixture_fault){.point = RIG_REQUEST,
-                                     .trouble = RIG_STATUS,
+        every((struct fixture_fault){.point = POINT_REQUEST,
+                                     .trouble = POINT_STATUS,
                                      .status = answer[i].status},
               answer[i].once, 7, 15);
 }
@@ -427,7 +428,7 @@ static void a_ledger_on_disk_is_no_different(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (uint32_t nth = 5; nth <= 15; nth += 5) {
-        const struct fixture_fault fault = {.point = RIG_COMMIT, .nth = nth};
+        const struct fixture_fault fault = {.point = POINT_COMMIT, .nth = nth};
         (void)snprintf(path, sizeof path, "%s/%u.db", folder, nth);
         assert_true(run(&fault, path));
         remove_ledger(path);

@@ -492,10 +492,10 @@ static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
     }
     refuse(scene, "b", 300, 0);
     for (int i = 0; i < 4; i++)
-        hints_tend(scene->hints, UNHEARD_MAX_MS, NULL, only_b_is_there);
+        hints_maintain(scene->hints, UNHEARD_MAX_MS, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 3 * SLICE_MAX + 1);
     for (int i = 0; i < 8; i++) /* a few at a time */
-        hints_tend(scene->hints, UNHEARD_MAX_MS + 1, NULL, only_b_is_there);
+        hints_maintain(scene->hints, UNHEARD_MAX_MS + 1, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 1);
 }
 

@@ -539,18 +539,18 @@ static void however_many_wait_the_next_ring_is_a_second_away_at_most(void **stat
     assert_int_equal(script->started, 2);
 }
 
-struct ringer {
+struct waker {
     struct outbox *outbox;
     atomic_bool woke;
 };
 
 static void *wake_up(void *user)
 {
-    struct ringer *ringer = user;
+    struct waker *waker = user;
 
-    outbox_wake(ringer->outbox, 40, NULL);
+    outbox_wake(waker->outbox, 40, NULL);
     /* Relaxed: it tells that it is done, and orders nothing that it did. */
-    atomic_store_explicit(&ringer->woke, true, memory_order_relaxed);
+    atomic_store_explicit(&waker->woke, true, memory_order_relaxed);
     return NULL;
 }
 
@@ -559,13 +559,13 @@ static void *wake_up(void *user)
 static void a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
 {
     struct script *script = *state;
-    struct ringer ringer = {.outbox = script->outbox};
+    struct waker waker = {.outbox = script->outbox};
     pthread_t thread;
 
     outbox_wake(script->outbox, 1, NULL);
     step(script);
-    assert_int_equal(pthread_create(&thread, NULL, wake_up, &ringer), 0);
-    while (!atomic_load_explicit(&ringer.woke, memory_order_relaxed))
+    assert_int_equal(pthread_create(&thread, NULL, wake_up, &waker), 0);
+    while (!atomic_load_explicit(&waker.woke, memory_order_relaxed))
         (void)sched_yield();
     say(script, 200, "{}");
     assert_int_equal(pthread_join(thread, NULL), 0);

@@ -148,7 +148,7 @@ static void a_sound_ledger_stays_trusted(void **state)
     assert_true(facts(fixture).at_ms == fixture->wall_ms);
 }
 
-static void the_next_audit_comes_after_the_interval(void **state)
+static void the_next_verification_comes_after_the_interval(void **state)
 {
     struct app_fixture *fixture = *state;
 
@@ -162,7 +162,7 @@ static void the_next_audit_comes_after_the_interval(void **state)
     assert_true(facts(fixture).at_ms > first);
 }
 
-static void without_an_interval_there_is_the_first_audit_only(void **state)
+static void without_an_interval_there_is_the_first_verification_only(void **state)
 {
     struct app_fixture *fixture = *state;
 
@@ -256,7 +256,7 @@ static void damage_in_memory_is_found(void **state)
     assert_non_null(strstr(fixture->app.safe.text, "node n2"));
 }
 
-static void what_readers_see_is_audited_too(void **state)
+static void what_readers_see_is_verified_too(void **state)
 {
     struct app_fixture *fixture = *state;
 
@@ -344,19 +344,19 @@ static void the_last_thousand_commands_are_kept_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define IN_A_RIG(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-        IN_A_RIG(a_sound_ledger_stays_trusted),
-        IN_A_RIG(the_next_audit_comes_after_the_interval),
-        IN_A_RIG(without_an_interval_there_is_the_first_audit_only),
-        IN_A_RIG(in_safe_mode_nothing_is_granted_and_nothing_written),
-        IN_A_RIG(what_was_promised_before_is_kept),
-        IN_A_RIG(the_first_reason_stays),
-        IN_A_RIG(damage_in_the_file_is_found),
-        IN_A_RIG(damage_in_memory_is_found),
-        IN_A_RIG(what_readers_see_is_audited_too),
-        IN_A_RIG(a_ledger_in_memory_has_no_bundle),
-        IN_A_RIG(a_fifth_bundle_is_not_made),
-        IN_A_RIG(a_bundle_that_cannot_be_written_hinders_nothing),
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+        WITH_FIXTURE(a_sound_ledger_stays_trusted),
+        WITH_FIXTURE(the_next_verification_comes_after_the_interval),
+        WITH_FIXTURE(without_an_interval_there_is_the_first_verification_only),
+        WITH_FIXTURE(in_safe_mode_nothing_is_granted_and_nothing_written),
+        WITH_FIXTURE(what_was_promised_before_is_kept),
+        WITH_FIXTURE(the_first_reason_stays),
+        WITH_FIXTURE(damage_in_the_file_is_found),
+        WITH_FIXTURE(damage_in_memory_is_found),
+        WITH_FIXTURE(what_readers_see_is_verified_too),
+        WITH_FIXTURE(a_ledger_in_memory_has_no_bundle),
+        WITH_FIXTURE(a_fifth_bundle_is_not_made),
+        WITH_FIXTURE(a_bundle_that_cannot_be_written_hinders_nothing),
         cmocka_unit_test(the_last_thousand_commands_are_kept_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -273,7 +273,7 @@ static void a_refusal_takes_no_doubt_away_while_another_copy_is_on_its_way(void 
 {
     struct app_fixture *fixture = *state;
     const struct fixture_fault forbidden = {
-        .point = RIG_REQUEST, .nth = 1, .trouble = RIG_STATUS, .status = 403};
+        .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 403};
 
     (void)doubt(fixture);
     fixture_break(fixture, &forbidden);
@@ -287,7 +287,7 @@ static void a_conflict_of_another_kind_takes_no_doubt_away_either(void **state)
 {
     struct app_fixture *fixture = *state;
     const struct fixture_fault webhook = {
-        .point = RIG_REQUEST, .nth = 1, .trouble = RIG_STATUS, .status = 409};
+        .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 409};
 
     (void)doubt(fixture);
     fixture_break(fixture, &webhook);
@@ -310,7 +310,7 @@ static void an_api_server_that_cannot_be_asked_ends_no_doubt(void **state)
 {
     struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
-        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+        .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
     (void)doubt(fixture);
     fixture_break(fixture, &fault);
@@ -327,7 +327,7 @@ static void who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answ
 {
     struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
-        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+        .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
     (void)doubt(fixture);
     fixture_break(fixture, &fault);

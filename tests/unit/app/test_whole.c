@@ -121,7 +121,7 @@ static void a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held(void **s
     fixture_run(fixture);
     fixture_break(fixture,
                   &(struct fixture_fault){
-                      .point = RIG_REQUEST, .nth = 1, .trouble = RIG_STATUS, .status = 403});
+                      .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 403});
     assert_non_null(strstr(fixture_bind(fixture, "w", "n1"), "403"));
     fixture_heal(fixture);
     fixture_pass(fixture, 2000);

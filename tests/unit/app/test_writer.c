@@ -176,7 +176,7 @@ static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
 static void one_write_that_fails_in_a_list_releases_nobody(void **state)
 {
     struct app_fixture *fixture = *state;
-    const struct fixture_fault once = {.point = RIG_WRITE, .nth = 1};
+    const struct fixture_fault once = {.point = POINT_WRITE, .nth = 1};
     char name[16];
 
     fixture_pod(fixture, "a", "700");
@@ -205,7 +205,7 @@ static void one_write_that_fails_in_a_list_releases_nobody(void **state)
 static void readiness_returns_when_all_that_was_kept_is_written(void **state)
 {
     struct app_fixture *fixture = *state;
-    const struct fixture_fault once = {.point = RIG_COMMIT, .nth = 1};
+    const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
 
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -279,7 +279,7 @@ static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
 {
     struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
-        .point = RIG_REQUEST, .nth = 1, .lasting = true, .trouble = RIG_UNSENT};
+        .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
     fixture_pod(fixture, "a", "700");
     fixture_run(fixture);

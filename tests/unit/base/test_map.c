@@ -209,7 +209,7 @@ static void a_map_is_whole_while_it_moves(void **state)
     map_done(&map);
 }
 
-static void a_sweep_asks_about_each_value_once_and_takes_out_what_goes(void **state)
+static void retain_asks_about_each_value_once_and_takes_out_what_goes(void **state)
 {
     (void)state;
     static struct counted item[4000];
@@ -218,14 +218,14 @@ static void a_sweep_asks_about_each_value_once_and_takes_out_what_goes(void **st
         struct map map;
         size_t kept = 0;
         map_init(&map);
-        assert_int_equal(map_sweep(&map, &asked, keep_some), 0);
+        assert_int_equal(map_retain(&map, &asked, keep_some), 0);
         asked = (struct asked){.seed = round, .of_ten = round};
         for (size_t i = 0; i < ARRAY_LEN(item); i++) {
             item[i].number = i;
             const int len = snprintf(item[i].key, sizeof item[i].key, "%zu/%u", i, round);
             assert_null(map_put(&map, (struct text){item[i].key, (size_t)len}, &item[i]));
         }
-        const size_t went = map_sweep(&map, &asked, keep_some);
+        const size_t went = map_retain(&map, &asked, keep_some);
         assert_int_equal(asked.asks, ARRAY_LEN(item));
         for (size_t i = 0; i < ARRAY_LEN(item); i++) {
             assert_int_equal(asked.of[i], 1);
@@ -247,7 +247,7 @@ int main(void)
         cmocka_unit_test(a_map_survives_a_random_walk),
         cmocka_unit_test(a_map_that_grows_moves_a_few_entries_with_each_change),
         cmocka_unit_test(a_map_is_whole_while_it_moves),
-        cmocka_unit_test(a_sweep_asks_about_each_value_once_and_takes_out_what_goes),
+        cmocka_unit_test(retain_asks_about_each_value_once_and_takes_out_what_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void a_place_that_is_free_has_nothing_to_check(void **state)
     assert_int_equal(ledger_check_some(core->ledger, 0, 100, &err), 0);
 }
 
-static void an_audit_ends_the_program_where_a_check_would_complain(void **state)
+static void assert_valid_aborts_where_verify_would_report(void **state)
 {
     struct core_fixture *core = *state;
     int status;
@@ -265,7 +265,7 @@ int main(void)
         WITH_CORE(who_shows_anothers_uuid_stands_among_its_rivals),
         WITH_CORE(every_rival_is_counted),
         WITH_CORE(a_place_that_is_free_has_nothing_to_check),
-        WITH_CORE(an_audit_ends_the_program_where_a_check_would_complain),
+        WITH_CORE(assert_valid_aborts_where_verify_would_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

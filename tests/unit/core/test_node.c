@@ -477,7 +477,7 @@ static void names_of_equal_bytes_are_equal_whatever_follows(void **state)
     assert_true(atom_cmp(&aa, &a) > 0);
 }
 
-static void break_it_and_audit(struct scene *scene)
+static void break_it_and_assert(struct scene *scene)
 {
     struct node *node = node_of(scene);
     node->free_milli++;
@@ -485,12 +485,12 @@ static void break_it_and_audit(struct scene *scene)
     node_unref(node);
 }
 
-static void to_audit_a_broken_node_aborts(void **state)
+static void a_broken_node_aborts_where_it_is_asserted_valid(void **state)
 {
     (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     node_unref(node_of(&scene)); /* verified, too */
-    assert_true(aborts(break_it_and_audit, &scene));
+    assert_true(aborts(break_it_and_assert, &scene));
 }
 
 /* Beside what the ledger's check of a stray write meets. */
@@ -753,7 +753,7 @@ int main(void)
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(names_compare_bytewise),
         cmocka_unit_test(names_of_equal_bytes_are_equal_whatever_follows),
-        cmocka_unit_test(to_audit_a_broken_node_aborts),
+        cmocka_unit_test(a_broken_node_aborts_where_it_is_asserted_valid),
         cmocka_unit_test(what_is_wrong_in_a_node_is_named),
         cmocka_unit_test(a_change_gives_what_building_anew_gives),
         cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),

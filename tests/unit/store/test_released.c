@@ -196,7 +196,7 @@ static void take_check(void *user, enum store_check check, const char *wrong)
     ++*(unsigned *)user;
 }
 
-static void an_audit_of_an_old_one_says_what_to_do_and_leaves_it(void **state)
+static void verify_of_an_old_one_says_what_to_do_and_leaves_it(void **state)
 {
     struct shelf shelf;
     struct err err;
@@ -223,7 +223,7 @@ int main(void)
         cmocka_unit_test(every_released_version_goes_on_from_there),
         cmocka_unit_test(its_rows_know_no_version_of_a_binding),
         cmocka_unit_test(a_changed_one_is_not_migrated),
-        cmocka_unit_test(an_audit_of_an_old_one_says_what_to_do_and_leaves_it),
+        cmocka_unit_test(verify_of_an_old_one_says_what_to_do_and_leaves_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,7 +159,7 @@ static void a_ledger_in_memory_is_looked_at_as_a_copy(void **state)
     snapshot_unref(then);
 }
 
-static void an_audit_says_which_check_found_it(void **state)
+static void verify_says_which_check_found_it(void **state)
 {
     struct shelf *shelf = *state;
     static const struct {
@@ -238,7 +238,7 @@ static uint64_t trace_of(const char *folder)
     return sum;
 }
 
-static void examined(struct shelf *shelf, const char *path, struct found *out)
+static void verify_file(struct shelf *shelf, const char *path, struct found *out)
 {
     const uint64_t before = trace_of(shelf->folder);
     struct err err = {0};
@@ -253,7 +253,7 @@ static void well(struct shelf *shelf, const char *path)
 {
     struct found found;
 
-    examined(shelf, path, &found);
+    verify_file(shelf, path, &found);
     if (found.wrong > 0)
         fail_msg("%s: %s", store_check_name(found.first), found.text);
     assert_int_equal(found.checks, STORE_CHECKS);
@@ -313,10 +313,10 @@ static void what_stands_in_the_log_is_seen(void **state)
     char left[128];
 
     shelf_spoil(shelf, "UPDATE charge SET milli = 1 WHERE allocation = 1 AND gpu = 'GPU-a'");
-    examined(shelf, shelf->path, &found);
+    verify_file(shelf, shelf->path, &found);
     assert_int_equal(found.first, CHECK_CHARGES);
     leave_behind(shelf, left);
-    examined(shelf, left, &found);
+    verify_file(shelf, left, &found);
     assert_int_equal(found.first, CHECK_CHARGES);
     assert_non_null(strstr(found.text, "GPU-a"));
     assert_non_null(strstr(found.text, "allocation a"));
@@ -392,7 +392,7 @@ static void every_check_can_fail(void **state)
         assert_int_equal(store_backup(shelf->store, path, &err), 0);
         (void)snprintf(spoilt.path, sizeof spoilt.path, "%s/%zu", shelf->folder, i);
         shelf_spoil(&spoilt, wrong[i].sql);
-        examined(shelf, path, &found);
+        verify_file(shelf, path, &found);
         if (found.first != wrong[i].first || strstr(found.text, wrong[i].says) == NULL)
             fail_msg("%s: %u %s", wrong[i].sql, found.first, found.text);
     }
@@ -424,16 +424,16 @@ static void a_scratched_page_is_found(void **state)
         memset(bytes + at, 0x5a, sizeof kept);
         put(shelf->path, bytes, size);
         memcpy(bytes + at, kept, sizeof kept);
-        examined(shelf, shelf->path, &found);
+        verify_file(shelf, shelf->path, &found);
         assert_true(found.wrong > 0);
         assert_int_equal(found.first, CHECK_PAGES);
     }
     put(shelf->path, bytes, 5000);
-    examined(shelf, shelf->path, &found);
+    verify_file(shelf, shelf->path, &found);
     assert_true(found.wrong > 0);
     memset(bytes, 0, 4096);
     put(shelf->path, bytes, size);
-    examined(shelf, shelf->path, &found);
+    verify_file(shelf, shelf->path, &found);
     assert_true(found.wrong > 0);
     assert_non_null(strstr(found.text, "header is lost"));
 }
@@ -496,7 +496,7 @@ static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines
 }
 
 /* The daemon ends in the middle of a verification: that is no finding, whatever SQLite calls it. */
-static void an_audit_that_is_interrupted_finds_nothing(void **state)
+static void a_verification_that_is_interrupted_finds_nothing(void **state)
 {
     struct shelf *shelf = *state;
     bool interrupted = true;
@@ -529,14 +529,14 @@ int main(void)
         ON_A_SHELF(what_differs_between_memory_and_disk_is_named),
         ON_A_SHELF(a_look_stays_where_it_was_pinned),
         ON_A_SHELF(a_ledger_in_memory_is_looked_at_as_a_copy),
-        ON_A_SHELF(an_audit_says_which_check_found_it),
+        ON_A_SHELF(verify_says_which_check_found_it),
         ON_A_SHELF(a_good_ledger_is_well_whoever_has_it),
         ON_A_SHELF(what_stands_in_the_log_is_seen),
         ON_A_SHELF(a_read_only_ledger_in_a_read_only_folder_is_read),
         ON_A_SHELF(every_check_can_fail),
         ON_A_SHELF(a_scratched_page_is_found),
         ON_A_SHELF(what_is_no_ledger_is_said_to_be_none),
-        ON_A_SHELF(an_audit_that_is_interrupted_finds_nothing),
+        ON_A_SHELF(a_verification_that_is_interrupted_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

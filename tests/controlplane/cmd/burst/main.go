@@ -25,7 +25,7 @@ var (
 /* one rival's rounds */
 type figures map[string][]float64
 
-type world struct {
+type environment struct {
 	*harness.Cluster
 	account *harness.Account
 	idle    *harness.Idle
@@ -54,7 +54,7 @@ func main() {
 }
 
 func measure(cluster *harness.Cluster, pods []int) (err error) {
-	w := &world{Cluster: cluster}
+	w := &environment{Cluster: cluster}
 	if w.account, err = cluster.CreateAccount(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func measure(cluster *harness.Cluster, pods []int) (err error) {
 	return nil
 }
 
-func (w *world) compare(pods int) error {
+func (w *environment) compare(pods int) error {
 	rivals := []struct {
 		name string
 		run  func(int, figures) error
@@ -123,7 +123,7 @@ func say(prefix string, f figures) {
 func (f figures) add(name string, value float64) { f[name] = append(f[name], value) }
 
 /* one burst with a kube-scheduler of its own, whose extender is at webhooks ("": none) */
-func (w *world) burst(pods int, f figures, webhooks string, binds bool) (string, error) {
+func (w *environment) burst(pods int, f figures, webhooks string, binds bool) (string, error) {
 	p, err := w.StartSchedulerWith(scheduler, harness.BurstScheduler(w.Cluster, scheduler, webhooks, binds))
 	if err != nil {
 		return "", err
@@ -140,7 +140,7 @@ func (w *world) burst(pods int, f figures, webhooks string, binds bool) (string,
 	return space, err
 }
 
-func (w *world) clear(space string) error {
+func (w *environment) clear(space string) error {
 	if err := w.Admin.DeletePods(space); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (w *world) clear(space string) error {
 	})
 }
 
-func (w *world) alone(pods int, f figures) error {
+func (w *environment) alone(pods int, f figures) error {
 	space, err := w.burst(pods, f, "", false)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (w *world) alone(pods int, f figures) error {
 	return w.clear(space)
 }
 
-func (w *world) withIdle(pods int, f figures) error {
+func (w *environment) withIdle(pods int, f figures) error {
 	space, err := w.burst(pods, f, w.idle.URL, false)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (w *world) withIdle(pods int, f figures) error {
 	return w.clear(space)
 }
 
-func (w *world) withMilligpu(pods int, f figures) error {
+func (w *environment) withMilligpu(pods int, f figures) error {
 	relay, err := w.StartRelay()
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (w *world) withMilligpu(pods int, f figures) error {
 	return w.clear(space)
 }
 
-func (w *world) tell(d *harness.Daemon, relay *harness.Relay, pods int, before time.Duration, f figures) error {
+func (w *environment) tell(d *harness.Daemon, relay *harness.Relay, pods int, before time.Duration, f figures) error {
 	after, err := harness.CPU(d.Proc.Pid())
 	if err != nil {
 		return err

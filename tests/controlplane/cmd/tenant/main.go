@@ -38,7 +38,7 @@ var (
 
 type object = harness.Object
 
-type world struct {
+type environment struct {
 	*harness.Cluster
 	d      *harness.Daemon
 	tenant *harness.API
@@ -51,40 +51,40 @@ type world struct {
 // An attack goes on until stop is closed; its name says what is tried.
 type attack struct {
 	name string
-	run  func(w *world, stop <-chan struct{})
+	run  func(w *environment, stop <-chan struct{})
 }
 
 var attacks = []attack{
-	{"nothing", func(_ *world, stop <-chan struct{}) { <-stop }},
-	{"ordinary_pods", pods(func(w *world) object { return w.pod(1, 100, nil) })},
-	{"six_containers_on_two_gpus", pods(func(w *world) object {
+	{"nothing", func(_ *environment, stop <-chan struct{}) { <-stop }},
+	{"ordinary_pods", pods(func(w *environment) object { return w.pod(1, 100, nil) })},
+	{"six_containers_on_two_gpus", pods(func(w *environment) object {
 		return w.pod(6, 2*(300+w.below(200)), object{"milligpu.io/gpu-count": "2"})
 	})},
-	{"six_containers_on_eight_gpus", pods(func(w *world) object {
+	{"six_containers_on_eight_gpus", pods(func(w *environment) object {
 		return w.pod(6, 8*(100+w.below(60)), object{"milligpu.io/gpu-count": "8"})
 	})},
-	{"128_containers", pods(func(w *world) object { return w.pod(128, 20+w.below(30), nil) })},
-	{"128_containers_of_32_models", pods(func(w *world) object {
+	{"128_containers", pods(func(w *environment) object { return w.pod(128, 20+w.below(30), nil) })},
+	{"128_containers_of_32_models", pods(func(w *environment) object {
 		return w.pod(128, 20+w.below(30), object{"milligpu.io/gpu-model": models(w)})
 	})},
-	{"both_resources", pods(func(w *world) object {
+	{"both_resources", pods(func(w *environment) object {
 		pod := w.pod(5, 300+w.below(300), nil)
 		limits := harness.At(pod, "spec", "containers", 0, "resources", "limits").(object)
 		limits["nvidia.com/gpu"] = "2"
 		return pod
 	})},
-	{"large_annotations", pods(func(w *world) object {
+	{"large_annotations", pods(func(w *environment) object {
 		return w.pod(1, 100, object{"example.com/large": strings.Repeat("x", 250000)})
 	})},
-	{"control_characters", pods(func(w *world) object {
+	{"control_characters", pods(func(w *environment) object {
 		return w.pod(1, 100, object{"milligpu.io/gpu-model": "A\x1b[2J\u202e\u0000" + fmt.Sprint(w.below(1e9)),
 			"milligpu.io/gpu-memory": "1e999999Gi", "milligpu.io/gpu-count": "\u0000"})
 	})},
-	{"forged_allocations", pods(func(w *world) object {
+	{"forged_allocations", pods(func(w *environment) object {
 		return w.pod(1, 100, object{"milligpu.io/allocation": `{"v":1,"containers":{"c0":[{"gpu":"` +
 			w.names[0] + `/gpu-0","index":0,"milli":1000,"mib":0}]}}`})
 	})},
-	{"pods_that_name_their_node", pods(func(w *world) object {
+	{"pods_that_name_their_node", pods(func(w *environment) object {
 		pod := w.pod(1, 64000, nil)
 		pod["spec"].(object)["nodeName"] = w.names[w.below(len(w.names))]
 		return pod
@@ -110,7 +110,7 @@ func main() {
 }
 
 func afternoon(cluster *harness.Cluster) error {
-	w := &world{Cluster: cluster, draw: rand.New(rand.NewSource(1))}
+	w := &environment{Cluster: cluster, draw: rand.New(rand.NewSource(1))}
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func afternoon(cluster *harness.Cluster) error {
 }
 
 /* nodes whose GPUs have different sizes, so that no two rooms are alike */
-func (w *world) prepare() error {
+func (w *environment) prepare() error {
 	for i := range *nodes {
 		node := harness.NodeShape{Name: fmt.Sprintf("unlike-%04d", i), Milli: gpus * 1000,
 			WholeGPUs: gpus}
@@ -191,7 +191,7 @@ func (w *world) prepare() error {
 	})
 }
 
-func (w *world) guard() error {
+func (w *environment) guard() error {
 	documents, err := w.Render("components/guard")
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (w *world) guard() error {
 }
 
 /* a namespace, and an account that may do everything with pods there and nothing else anywhere */
-func (w *world) makeTenant() error {
+func (w *environment) makeTenant() error {
 	const rights = `{"apiVersion":"v1","kind":"List","items":[
  {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenant"}},
  {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"jane","namespace":"tenant"}},
@@ -225,13 +225,13 @@ func (w *world) makeTenant() error {
 
 /* ---- what a tenant does ---- */
 
-func (w *world) below(n int) int {
+func (w *environment) below(n int) int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.draw.Intn(n)
 }
 
-func models(w *world) string {
+func models(w *environment) string {
 	var list []string
 	for range 32 {
 		list = append(list, fmt.Sprintf("*%d*", w.below(1000)))
@@ -239,7 +239,7 @@ func models(w *world) string {
 	return strings.Join(append(list, "A100"), ",")
 }
 
-func (w *world) pod(containers, milli int, annotations object) object {
+func (w *environment) pod(containers, milli int, annotations object) object {
 	w.mutex.Lock()
 	w.made++
 	name := fmt.Sprintf("p%d", w.made)
@@ -256,8 +256,8 @@ func (w *world) pod(containers, milli int, annotations object) object {
 }
 
 /* many at a time, as fast as the API server takes them; what it refuses, it refuses */
-func pods(shape func(w *world) object) func(*world, <-chan struct{}) {
-	return func(w *world, stop <-chan struct{}) {
+func pods(shape func(w *environment) object) func(*environment, <-chan struct{}) {
+	return func(w *environment, stop <-chan struct{}) {
 		var group sync.WaitGroup
 		for range makers {
 			group.Add(1)
@@ -273,7 +273,7 @@ func pods(shape func(w *world) object) func(*world, <-chan struct{}) {
 }
 
 /* fifty that cannot be placed ask for something else all the time */
-func changing(w *world, stop <-chan struct{}) {
+func changing(w *environment, stop <-chan struct{}) {
 	var names []string
 	for range 50 {
 		pod := w.pod(6, 2000, object{"milligpu.io/gpu-count": "2"})
@@ -288,8 +288,8 @@ func changing(w *world, stop <-chan struct{}) {
 }
 
 /* to each listener, from an address of its own, as many as there are files for */
-func connections(say string) func(*world, <-chan struct{}) {
-	return func(w *world, stop <-chan struct{}) {
+func connections(say string) func(*environment, <-chan struct{}) {
+	return func(w *environment, stop <-chan struct{}) {
 		var open []net.Conn
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}, Timeout: time.Second}
 		for !over(stop) {
@@ -324,7 +324,7 @@ func over(stop <-chan struct{}) bool {
 
 /* ---- what another sees ---- */
 
-func (w *world) endure(a attack) error {
+func (w *environment) endure(a attack) error {
 	pid := w.d.Proc.Pid()
 	stop := make(chan struct{})
 	ended := make(chan struct{})
@@ -360,7 +360,7 @@ func at(ms []float64, part float64) float64 {
 }
 
 /* an innocent pod's filter over all nodes, and kubelet's probe, again and again */
-func (w *world) ask(limit time.Duration) (filter, livez []float64, err error) {
+func (w *environment) ask(limit time.Duration) (filter, livez []float64, err error) {
 	pod := harness.Simple("innocent", 300).Object()
 	pod["metadata"].(object)["uid"] = "00000000-0000-4000-8000-000000000001"
 	pod["metadata"].(object)["namespace"] = others
@@ -404,7 +404,7 @@ func (w *world) ask(limit time.Duration) (filter, livez []float64, err error) {
 }
 
 /* who holds what, of those in the namespace others */
-func (w *world) sharesOfOthers() (string, error) {
+func (w *environment) sharesOfOthers() (string, error) {
 	list, err := w.d.List("/api/v1/allocations?namespace=" + others)
 	if err != nil {
 		return "", err
@@ -424,7 +424,7 @@ func (w *world) sharesOfOthers() (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-func (w *world) clear() error {
+func (w *environment) clear() error {
 	return harness.Until(2*time.Minute, func() (bool, string) {
 		if err := w.Admin.DeletePods(tenants); err != nil {
 			return false, err.Error()
