@@ -41,6 +41,8 @@ curl                       curl
 jq                         jq
 openssl                    openssl
 nghttp2-server             nghttpd
+zsh                        zsh
+fish                       fish
 procps                     ps
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 '

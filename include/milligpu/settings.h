@@ -66,5 +66,6 @@ void settings_help(struct strbuf *out); /* --help */
 /* --print-config: a YAML file that loads. */
 void settings_print(struct strbuf *out, const struct settings_set *set);
 void settings_markdown(struct strbuf *out); /* docs/CONFIG.md */
+void settings_man(struct strbuf *out);      /* docs/man/milligpud.8 */
 
 #endif

@@ -33,6 +33,9 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* remove bytes 
    escaped. */
 void strbuf_json(struct strbuf *buf, struct text text);
 
+/* One paragraph of a manual page: what roff would obey is escaped.  text has no line breaks. */
+void strbuf_roff(struct strbuf *buf, const char *text);
+
 /* Somebody else's text, for people: odd characters as text_show() has them. */
 void strbuf_shown(struct strbuf *buf, struct text text);
 

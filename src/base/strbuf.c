@@ -192,3 +192,18 @@ void strbuf_shown(struct strbuf *buf, struct text text)
         strbuf_str(buf, shown);
     }
 }
+
+void strbuf_roff(struct strbuf *buf, const char *text)
+{
+    must(strchr(text, '\n') == NULL);
+
+    if (text[0] == '.' || text[0] == '\'')
+        strbuf_str(buf, "\\&"); /* else it would be a request */
+    for (; *text != '\0'; text++)
+        if (*text == '\\')
+            strbuf_str(buf, "\\e");
+        else if (*text == '-')
+            strbuf_str(buf, "\\-");
+        else
+            strbuf_char(buf, *text);
+}

@@ -125,3 +125,55 @@ void settings_markdown(struct strbuf *out)
     for (int id = 0; id < SETTINGS; id++)
         markdown_row(out, (enum setting_id)id);
 }
+
+static void man_setting(struct strbuf *out, enum setting_id id)
+{
+    const struct setting_info *info = setting_info(id);
+    char flag[80];
+
+    setting_flag(id, flag, sizeof flag);
+    strbuf_str(out, ".TP\n.B ");
+    strbuf_roff(out, flag);
+    if (info->type != SETTING_TYPE_BOOL)
+        strbuf_printf(out, " \\fI%s\\fR", setting_word(id));
+    strbuf_char(out, '\n');
+    strbuf_roff(out, info->help);
+    add_range(out, id, " [", "]");
+    if (info->fallback[0] != '\0') {
+        strbuf_str(out, " (default ");
+        strbuf_roff(out, info->fallback);
+        strbuf_char(out, ')');
+    }
+    strbuf_char(out, '\n');
+}
+
+void settings_man(struct strbuf *out)
+{
+    strbuf_str(
+        out, ".\\\" Written by UPDATE=1 unit.app.settings from settings.def.\n"
+             ".TH MILLIGPUD 8\n"
+             ".SH NAME\n"
+             "milligpud \\- fractions of GPUs for Kubernetes, by calls from kube\\-scheduler\n"
+             ".SH SYNOPSIS\n"
+             ".B milligpud\n.RI [ OPTIONS ]\n"
+             ".SH DESCRIPTION\n"
+             "milligpud is a scheduler extender.  It answers filter, prioritize, bind and preempt\n"
+             "from a ledger of fractional GPUs, which it keeps in SQLite and reconciles with the\n"
+             "API server.\n"
+             ".SH OPTIONS\n"
+             "Each setting is also a key of the YAML file that\n.B \\-\\-config\nnames "
+             "(webhook_listen) and a variable (MILLIGPU_WEBHOOK_LISTEN).\n"
+             "A flag beats the variable, which beats the file, which beats the default.\n");
+    for (int id = 0; id < SETTINGS; id++)
+        man_setting(out, (enum setting_id)id);
+    strbuf_str(out,
+               ".TP\n.B \\-\\-help\nlist the options\n"
+               ".TP\n.B \\-\\-version\nprint version and commit\n"
+               ".TP\n.B \\-\\-check\\-config\nread the settings, report errors, and exit\n"
+               ".TP\n.B \\-\\-print\\-config\nprint the effective settings as a file for "
+               "\\-\\-config\n"
+               ".SH SIGNALS\n"
+               "SIGTERM ends milligpud after the binds in flight.  SIGHUP reads the settings and\n"
+               "certificates again.\n"
+               ".SH SEE ALSO\n.BR milligpuctl (1)\n");
+}

@@ -14,6 +14,7 @@
 #include "milligpu/doc.h"
 
 #include "admin/api_internal.h"
+#include "support/document.h"
 
 extern const char admin_schemas_json[];
 
@@ -170,51 +171,10 @@ static void make_rest(struct strbuf *out)
     arena_done(&arena);
 }
 
-/* --- the files --- */
-
-static void read_all(const char *path, struct strbuf *out)
-{
-    char bytes[4096];
-    size_t got;
-    FILE *file = fopen(path, "rb");
-
-    if (file == NULL)
-        return; /* then it differs */
-    while ((got = fread(bytes, 1, sizeof bytes, file)) > 0)
-        strbuf_add(out, bytes, got);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void write_all(const char *path, const struct strbuf *text)
-{
-    FILE *file = fopen(path, "wb");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(text->data, 1, text->len, file), text->len);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void compare(const char *path, void (*make)(struct strbuf *out))
-{
-    struct strbuf want;
-    struct strbuf have;
-
-    strbuf_init(&want);
-    strbuf_init(&have);
-    make(&want);
-    if (getenv("UPDATE") != NULL) /* NOLINT(concurrency-mt-unsafe) */
-        write_all(path, &want);
-    read_all(path, &have);
-    if (strcmp(want.data, have.data) != 0)
-        fail_msg("%s is not what its table says; UPDATE=1 writes it anew", path);
-    strbuf_done(&want);
-    strbuf_done(&have);
-}
-
 static void rest_is_documented(void **state)
 {
     (void)state;
-    compare("docs/REST.md", make_rest);
+    document_equals("docs/REST.md", make_rest);
 }
 
 int main(void)

@@ -1,16 +1,10 @@
-/*
- * One run of milligpuctl: options, server, the command, the format of the output.  Called by
- * main(); the commands call back for questions and lists.
- */
+/* What the commands share: where milligpud is, questions to it, documents and lists. */
 #include "ctl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-
-#include "milligpu_version.h"
 
 static const char default_server[] = "127.0.0.1:8911";
 static const char default_namespace[] = "milligpu-system";
@@ -223,130 +217,4 @@ int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_v
     if (status == CTL_FINE && (items == NULL || items->count == 0))
         (void)fprintf(ctl->err, "%s\n", view->none);
     return status;
-}
-
-/* --- the run --- */
-
-static int read_format(struct ctl *ctl, struct err *err)
-{
-    static const char *const names[] = {"table", "wide", "json", "yaml", "name"};
-    const char *given = ctl->options.given[OPTION_output];
-
-    must(ctl->format == FORMAT_TABLE);
-    if (given == NULL)
-        return 0;
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (strcmp(given, names[i]) == 0) {
-            ctl->format = (enum format)i;
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "--output is %.60s: it is table, wide, json, yaml or name",
-                   given);
-}
-
-static int read_bars(struct ctl *ctl, struct err *err)
-{
-    const char *given = ctl->options.given[OPTION_bars];
-
-    must(ctl->screen.out != NULL);
-    ctl->screen.bars = ctl->screen.terminal;
-    if (given == NULL || strcmp(given, "auto") == 0)
-        return 0;
-    ctl->screen.bars = strcmp(given, "always") == 0;
-    if (ctl->screen.bars || strcmp(given, "never") == 0)
-        return 0;
-    return err_set(err, ERR_INVALID, "--bars is %.60s: it is auto, always or never", given);
-}
-
-static int read_screen(struct ctl *ctl, const struct ctl_environment *environment, struct err *err)
-{
-    struct clock_ops clock;
-
-    clock_real(&clock);
-    must(environment != NULL);
-    ctl->screen.terminal = environment->terminal;
-    ctl->screen.colors = environment->terminal && !environment->no_color;
-    ctl->screen.utf8 = environment->utf8;
-    ctl->screen.width = environment->width;
-    ctl->screen.headers = ctl->options.given[OPTION_no_headers] == NULL;
-    ctl->screen.sort_by = ctl->options.given[OPTION_sort_by];
-    ctl->screen.now_ms = clock.wall_ms(clock.ctx);
-    const int status = read_format(ctl, err);
-    ctl->screen.wide = ctl->format == FORMAT_WIDE;
-    return status < 0 ? status : read_bars(ctl, err);
-}
-
-static int say_help(struct ctl *ctl, FILE *where)
-{
-    CLEANUP(strbuf_done) struct strbuf text;
-
-    must(where != NULL);
-    strbuf_init(&text);
-    options_help(&text, ctl->options.command);
-    (void)fputs(text.data, where); /* judged at the end */
-    return CTL_FINE;
-}
-
-static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
-{
-    const struct options *options = &ctl->options;
-    struct err err;
-
-    must(environment != NULL);
-    if (options->given[OPTION_help] != NULL)
-        return say_help(ctl, ctl->screen.out);
-    if (options->given[OPTION_version] != NULL) {
-        (void)fprintf(ctl->screen.out, "milligpuctl %s (%s)\n", MILLIGPU_VERSION, MILLIGPU_COMMIT);
-        return CTL_FINE;
-    }
-    if (options->command == NULL) {
-        (void)say_help(ctl, ctl->err); /* a status of its own follows */
-        return CTL_USAGE;
-    }
-    if (read_screen(ctl, environment, &err) < 0)
-        return ctl_misused(ctl, &err);
-    return options->command->run(ctl);
-}
-
-static bool is_plugin(const char *program)
-{
-    static const char name[] = "kubectl-milligpu";
-    const char *slash = strrchr(program, '/');
-
-    must(program != NULL);
-    return strcmp(slash != NULL ? slash + 1 : program, name) == 0;
-}
-
-/* What was shown must have arrived, or a full disk would look like success. */
-static int ctl_finish(struct ctl *ctl, int status)
-{
-    if (fflush(ctl->screen.out) != 0 || ferror(ctl->screen.out) != 0) {
-        (void)fprintf(ctl->err, "milligpuctl: cannot write the output: %m\n");
-        status = CTL_NO;
-    }
-    forward_stop(&ctl->forward);
-    if (ctl->client != NULL)
-        client_free(ctl->client);
-    options_done(&ctl->options);
-    arena_done(&ctl->arena);
-    arena_done(&ctl->kept);
-    must(status >= CTL_FINE && status <= CTL_USAGE);
-    return status;
-}
-
-int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
-             FILE *err)
-{
-    struct ctl ctl = {.err = err, .screen.out = out, .plugin = argc > 0 && is_plugin(argv[0])};
-    struct err wrong;
-
-    must(out != NULL && err != NULL);
-    if (argc < 1)
-        return CTL_USAGE;
-    arena_init(&ctl.arena);
-    arena_init(&ctl.kept);
-    ctl.environment_server = environment->server;
-    if (options_parse(argc, argv, &ctl.options, &wrong) < 0)
-        return ctl_finish(&ctl, ctl_misused(&ctl, &wrong));
-    return ctl_finish(&ctl, ctl_run(&ctl, environment));
 }

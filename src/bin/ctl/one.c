@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "milligpu_version.h"
 
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...)
 {
@@ -347,4 +348,33 @@ int command_summary(struct ctl *ctl)
     if (ctl_get(ctl, "/api/v1/summary", &summary, &err) < 0)
         return ctl_fail(ctl, &err);
     return show_summary(ctl, summary);
+}
+
+/* --- version --- */
+
+static int show_version(struct ctl *ctl, const char *server)
+{
+    must(server != NULL);
+    if (ctl->format == FORMAT_JSON)
+        (void)fprintf(ctl->screen.out,
+                      "{\n  \"milligpuctl\": \"%s\",\n  \"milligpud\": \"%s\"\n}\n",
+                      MILLIGPU_VERSION, server);
+    else if (ctl->format == FORMAT_YAML)
+        (void)fprintf(ctl->screen.out, "milligpuctl: %s\nmilligpud: %s\n", MILLIGPU_VERSION,
+                      server);
+    else
+        (void)fprintf(ctl->screen.out, "milligpuctl  %s (%s)\nmilligpud    %s\n", MILLIGPU_VERSION,
+                      MILLIGPU_COMMIT, server);
+    return CTL_FINE;
+}
+
+int command_version(struct ctl *ctl)
+{
+    struct doc *summary;
+    struct err err;
+
+    if (ctl_get(ctl, "/api/v1/summary", &summary, &err) >= 0)
+        return show_version(ctl, doc_shown(summary, "version"));
+    (void)show_version(ctl, "unknown"); /* a status of its own follows */
+    return ctl_fail(ctl, &err);
 }

@@ -9,15 +9,8 @@
 
 #include "milligpu/alloc.h"
 
-struct option {
-    const char *name;
-    const char *argument;
-    const char *help;
-    char letter;
-};
-
 static const struct option options[] = {
-#define OPTION(id, letter, name, argument, help) {name, argument, help, letter},
+#define OPTION(id, letter, name, argument, words, help) {name, argument, words, help, letter},
 #include "options.def"
 #undef OPTION
 };
@@ -45,6 +38,23 @@ static bool has_word(const char *words, const char *word)
         if (text_is(next, word))
             return true;
     return false;
+}
+
+const struct option *option_info(size_t id)
+{
+    must(id < OPTIONS);
+    return &options[id];
+}
+
+const struct command *option_command(size_t at)
+{
+    return at < ARRAY_LEN(commands) ? &commands[at] : NULL;
+}
+
+bool option_is_of(size_t id, const struct command *command)
+{
+    must(id < OPTIONS);
+    return has_word(command != NULL ? command->options : common, options[id].name);
 }
 
 /* --- the nearest command --- */
@@ -103,11 +113,12 @@ struct line {
     int argc;
     int at;
     bool words_only; /* after "--" */
+    size_t wants;    /* the option that the line ends with, without its value; or OPTIONS */
     struct options *out;
     struct err *err;
 };
 
-static const struct command *find_command(const char *name)
+const struct command *options_find_command(const char *name)
 {
     must(name != NULL);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -130,7 +141,7 @@ static int take_word(struct line *line, const char *word)
         out->given[OPTION_help] = "";
         return 0;
     }
-    out->command = find_command(word);
+    out->command = options_find_command(word);
     if (out->command != NULL)
         return 0;
     const char *near = options_nearest(word);
@@ -155,6 +166,8 @@ static int take_option(struct line *line, size_t id, const char *value)
     }
     if (value == NULL && line->at + 1 < line->argc)
         value = line->argv[++line->at];
+    if (value == NULL)
+        line->wants = id;
     if (value == NULL || value[0] == '\0')
         return err_set(line->err, ERR_INVALID, "--%s wants %s: %s", option->name, option->argument,
                        option->help);
@@ -234,7 +247,8 @@ static int options_check(const struct options *given, struct err *err)
 int options_parse(int argc, char *const *argv, struct options *out, struct err *err)
 {
     struct options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
-    struct line line = {.argv = argv, .argc = argc, .at = 1, .out = &parsed, .err = err};
+    struct line line = {
+        .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = &parsed, .err = err};
     int status = 0;
 
     must(argc > 0);
@@ -247,6 +261,36 @@ int options_parse(int argc, char *const *argv, struct options *out, struct err *
     else
         options_done(&parsed);
     return status;
+}
+
+size_t options_scan(int argc, char *const *argv, struct options *out)
+{
+    struct err err;
+
+    must(argc > 0);
+    *out = (struct options){.argument = xcalloc((size_t)argc + 1, sizeof *out->argument)};
+    struct line line = {
+        .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = out, .err = &err};
+    for (; line.at < argc; line.at++)
+        (void)options_take(&line, argv[line.at]); /* the line is not complete */
+    return line.wants;
+}
+
+int options_choice(const struct options *given, size_t id, size_t *out, struct err *err)
+{
+    const struct option *option = &options[id];
+    struct text rest = text_of(option->words);
+    struct text word;
+    size_t at = 0;
+
+    must(given->given[id] != NULL && option->words[0] != '\0');
+    for (; text_cut(&rest, ' ', &word); at++)
+        if (text_is(word, given->given[id])) {
+            *out = at;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "--%s is %.60s: it must be one of: %s", option->name,
+                   given->given[id], option->words);
 }
 
 void options_done(struct options *given)

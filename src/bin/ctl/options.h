@@ -15,10 +15,18 @@
 struct ctl;
 
 enum option_id {
-#define OPTION(id, letter, name, argument, help) OPTION_##id,
+#define OPTION(id, letter, name, argument, words, help) OPTION_##id,
 #include "options.def"
 #undef OPTION
     OPTIONS
+};
+
+struct option {
+    const char *name;
+    const char *argument; /* "": a switch */
+    const char *words;    /* values that are allowed, between blanks; "": any */
+    const char *help;
+    char letter; /* 0: none */
 };
 
 struct command {
@@ -42,9 +50,23 @@ struct options {
 /* What out holds is borrowed from argv, but for the list of arguments: options_done(). */
 int options_parse(int argc, char *const *argv, struct options *out, struct err *err) MUST_USE;
 void options_done(struct options *given);
+/*
+ * For completion, of a line that is not complete: as much as can be understood of it.  Returns the
+ * option whose value is to come next, or OPTIONS.
+ */
+size_t options_scan(int argc, char *const *argv, struct options *out);
+/* Which of its words is the value that was given?  ERR_INVALID if none. */
+int options_choice(const struct options *given, size_t id, size_t *out, struct err *err) MUST_USE;
+
+/* The tables. */
+const struct option *option_info(size_t id);                  /* id < OPTIONS */
+const struct command *option_command(size_t at);              /* NULL behind the last one */
+const struct command *options_find_command(const char *name); /* NULL: there is none */
+bool option_is_of(size_t id, const struct command *command);  /* NULL: of every command */
 
 void options_help(struct strbuf *out, const struct command *command); /* NULL: all of them */
 void options_markdown(struct strbuf *out);                            /* docs/CLI.md */
+void options_man(struct strbuf *out);                                 /* docs/man/milligpuctl.1 */
 
 #define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
     int handler(struct ctl *ctl);

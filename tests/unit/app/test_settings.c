@@ -11,6 +11,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/settings.h"
 
+#include "support/document.h"
+
 static char file[] = "/tmp/milligpu-settings-XXXXXX";
 static struct settings_set *set;
 static enum settings_action action;
@@ -470,30 +472,11 @@ static void the_files_of_the_manifests_load(void **state)
     }
 }
 
-/* UPDATE=1 writes the document instead. */
-static void the_document_equals_its_table(void **state)
+static void the_documents_equal_their_table(void **state)
 {
     (void)state;
-    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
-    CLEANUP(strbuf_done) struct strbuf want;
-    char path[4096];
-    strbuf_init(&want);
-    settings_markdown(&want);
-    (void)snprintf(path, sizeof path, "%s/docs/CONFIG.md", source != NULL ? source : ".");
-    const bool writes = getenv("UPDATE") != NULL; /* NOLINT(concurrency-mt-unsafe) */
-    FILE *document = fopen(path, writes ? "we" : "re");
-    if (document == NULL)
-        fail_msg("%s is missing: run this test with UPDATE=1", path);
-    if (writes) {
-        assert_int_equal(fwrite(want.data, 1, want.len, document), want.len);
-        assert_int_equal(fclose(document), 0);
-        return;
-    }
-    CLEANUP(xfreep) char *have = xcalloc(want.len + 2, 1);
-    const size_t count = fread(have, 1, want.len + 1, document);
-    assert_int_equal(fclose(document), 0);
-    if (count != want.len || strcmp(have, want.data) != 0)
-        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
+    document_equals("docs/CONFIG.md", settings_markdown);
+    document_equals("docs/man/milligpud.8", settings_man);
 }
 
 static int make_file(void **state)
@@ -529,7 +512,7 @@ int main(void)
         TEST(values_are_clipped_to_the_room_there_is),
         TEST(help_has_one_line_for_each_setting),
         TEST(the_files_of_the_manifests_load),
-        TEST(the_document_equals_its_table),
+        TEST(the_documents_equal_their_table),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -137,6 +137,25 @@ static void json_is_escaped_and_always_utf8(void **state)
     }
 }
 
+static void a_paragraph_of_a_manual_page_holds_no_requests(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *roff;
+    } row[] = {
+        {"plain", "plain"},          {"--node", "\\-\\-node"},
+        {"a\\b", "a\\eb"},           {".SH no heading", "\\&.SH no heading"},
+        {"'quoted'", "\\&'quoted'"}, {"", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        CLEANUP(strbuf_done) struct strbuf buf;
+        strbuf_init(&buf);
+        strbuf_roff(&buf, row[i].text);
+        assert_string_equal(buf.data, row[i].roff);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +165,7 @@ int main(void)
         cmocka_unit_test(steal_hands_over_and_leaves_an_empty_buffer),
         cmocka_unit_test(cut_removes_from_the_middle),
         cmocka_unit_test(json_is_escaped_and_always_utf8),
+        cmocka_unit_test(a_paragraph_of_a_manual_page_holds_no_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "milligpu/alloc.h"
 
 #include "support.h"
+#include "support/document.h"
 
 static struct shown shown;
 
@@ -179,30 +180,11 @@ static void help_fits_eighty_columns(void **state)
     shown_free(&shown);
 }
 
-/* UPDATE=1 writes the document instead. */
-static void the_document_equals_its_table(void **state)
+static void the_documents_equal_their_tables(void **state)
 {
-    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
-    const bool writes = getenv("UPDATE") != NULL;       /* NOLINT(concurrency-mt-unsafe) */
-    CLEANUP(strbuf_done) struct strbuf want;
-    char path[4096];
     (void)state;
-    strbuf_init(&want);
-    options_markdown(&want);
-    (void)snprintf(path, sizeof path, "%s/docs/CLI.md", source != NULL ? source : ".");
-    FILE *document = fopen(path, writes ? "we" : "re");
-    if (document == NULL)
-        fail_msg("%s is missing: run this test with UPDATE=1", path);
-    if (writes) {
-        assert_int_equal(fwrite(want.data, 1, want.len, document), want.len);
-        assert_int_equal(fclose(document), 0);
-        return;
-    }
-    CLEANUP(xfreep) char *have = xcalloc(want.len + 2, 1);
-    const size_t count = fread(have, 1, want.len + 1, document);
-    assert_int_equal(fclose(document), 0);
-    if (count != want.len || strcmp(have, want.data) != 0)
-        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
+    document_equals("docs/CLI.md", options_markdown);
+    document_equals("docs/man/milligpuctl.1", options_man);
 }
 
 int main(void)
@@ -216,7 +198,7 @@ int main(void)
         cmocka_unit_test(a_port_file_that_is_none_is_named),
         cmocka_unit_test(help_and_version_need_no_server),
         cmocka_unit_test(help_fits_eighty_columns),
-        cmocka_unit_test(the_document_equals_its_table),
+        cmocka_unit_test(the_documents_equal_their_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
 
+#include "support/document.h"
+
 static struct strbuf page;
 
 static void expose(void)
@@ -273,28 +275,10 @@ static void write_document(struct strbuf *out)
     }
 }
 
-/* UPDATE=1 writes the document instead. */
 static void the_document_equals_its_table(void **state)
 {
     (void)state;
-    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
-    const bool writes = getenv("UPDATE") != NULL;       /* NOLINT(concurrency-mt-unsafe) */
-    char path[4096];
-    write_document(&page);
-    (void)snprintf(path, sizeof path, "%s/docs/METRICS.md", source != NULL ? source : ".");
-    FILE *document = fopen(path, writes ? "we" : "re");
-    if (document == NULL)
-        fail_msg("%s is missing: run this test with UPDATE=1", path);
-    if (writes) {
-        assert_int_equal(fwrite(page.data, 1, page.len, document), page.len);
-        assert_int_equal(fclose(document), 0);
-        return;
-    }
-    CLEANUP(xfreep) char *have = xcalloc(page.len + 2, 1);
-    const size_t count_read = fread(have, 1, page.len + 1, document);
-    assert_int_equal(fclose(document), 0);
-    if (count_read != page.len || strcmp(have, page.data) != 0)
-        fail_msg("%s is not what the table says: run this test with UPDATE=1", path);
+    document_equals("docs/METRICS.md", write_document);
 }
 
 int main(void)

@@ -1,0 +1,143 @@
+"""Completion as a user gets it: real shells, the scripts that milligpuctl prints, and a daemon that knows names."""
+
+import os
+import subprocess
+import unittest
+
+import harness
+from test_ctl import CTL, PODS, run
+
+BASH = """
+source <(milligpuctl completion bash)
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+compopt() { echo "files"; }
+_milligpuctl
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+# zsh completes only at a terminal: what its two builtins are given is what it would show.
+ZSH = """
+compdef() { true; }
+_describe() { print -l -- ${(P)2} }
+_files() { print files }
+source <(milligpuctl completion zsh)
+words=("$@")
+CURRENT=$#
+_milligpuctl
+"""
+
+
+class Completion(harness.Story):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.played = run("play", PODS, "--port-file", cls.daemon.home / "ports")
+        cls.environment = {**os.environ, "PATH": f"{harness.BIN}:{os.environ['PATH']}",
+                           "MILLIGPU_SERVER": f"127.0.0.1:{cls.daemon.port['admin']}", "HOME": str(cls.daemon.home)}
+
+    def shell(self, *argv):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=self.environment)
+        self.assertEqual(done.stderr, "")
+        return [line for line in done.stdout.splitlines() if line]
+
+    def bash(self, *words):
+        return self.shell("bash", "--norc", "-c", BASH, "bash", "milligpuctl", *words)
+
+    def zsh(self, *words):
+        return [line.split(":")[0] for line in self.shell("zsh", "-f", "-c", ZSH, "zsh", "milligpuctl", *words)]
+
+    def fish(self, line):
+        return [word.split("\t")[0] for word in self.shell(
+            "fish", "--no-config", "-c", "milligpuctl completion fish | source; complete -C $argv[1]",
+            "milligpuctl " + line)]
+
+    def every_shell(self, *words):
+        """What each shell offers, which is the same."""
+        found = self.bash(*words)
+        self.assertEqual(self.zsh(*words), found)
+        self.assertEqual(sorted(self.fish(" ".join(words))), sorted(found))
+        return found
+
+    def test_commands_by_their_beginning(self):
+        self.assertEqual(self.every_shell("no"), ["nodes", "node"])
+        self.assertIn("history", self.every_shell(""))
+        self.assertEqual(self.every_shell("nothing"), [])
+
+    def test_options_of_the_command_and_of_every_command(self):
+        found = self.bash("allocations", "--n")
+        self.assertEqual(found, ["--no-headers", "--namespace", "--node"])
+        self.assertIn("--output", self.bash("allocations", "-"))
+        self.assertNotIn("--watch", self.bash("allocations", "-"))
+
+    def test_values_of_an_option(self):
+        self.assertEqual(self.every_shell("nodes", "-o", ""), ["table", "wide", "json", "yaml", "name"])
+        self.assertEqual(self.every_shell("allocations", "--state", "re"), ["reserved", "released"])
+
+    def test_names_that_the_daemon_knows(self):
+        nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]
+        self.assertEqual(self.every_shell("node", ""), nodes)
+        self.assertEqual(self.bash("allocations", "--node", nodes[0]), [nodes[0]])
+        held = self.daemon.get("/api/v1/allocations")["items"][0]
+        name = f"{held['namespace']}/{held['name']}"
+        self.assertIn(name, self.every_shell("pod", held["namespace"] + "/"))
+        self.assertIn(held["name"], self.bash("pod", "-n", held["namespace"], ""))
+        self.assertEqual(self.bash("allocations", "-n", held["namespace"]), [held["namespace"]])
+        self.assertIn(name, self.bash("history", ""))
+        gpu = self.daemon.get("/api/v1/nodes")["items"][0]["gpus"][0]["id"]
+        self.assertIn(f"{nodes[0]}/{gpu}", self.bash("history", nodes[0] + "/"))
+        self.assertEqual(self.bash("node", nodes[0], ""), [], "one node is enough")
+
+    def test_files_are_the_shell_s(self):
+        for words in (("play", ""), ("verify", ""), ("top", "--port-file", "")):
+            self.assertEqual(self.bash(*words), ["files"])
+            self.assertEqual(self.zsh(*words), ["files"])
+
+    def test_a_line_that_is_wrong_offers_what_it_can(self):
+        self.assertEqual(self.bash("--nonsense", "no"), ["nodes", "node"])
+        self.assertEqual(self.bash("nonsense", ""), self.bash(""))
+
+    def test_nobody_there_is_no_error(self):
+        self.environment = {**self.environment, "MILLIGPU_SERVER": "127.0.0.1:1"}
+        self.assertEqual(self.every_shell("node", ""), [])
+
+    def test_kubectl_gets_the_words_of_its_plugin(self):
+        done = run("node", "", program=harness.BIN / "kubectl_complete-milligpu",
+                   env={"MILLIGPU_SERVER": self.environment["MILLIGPU_SERVER"]})
+        nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]
+        self.assertEqual(done.stdout.splitlines(), [*nodes, ":4"])
+        done = run("ver", program=harness.BIN / "kubectl_complete-milligpu")
+        self.assertEqual([line.split("\t")[0] for line in done.stdout.splitlines()], ["verify", "version", ":4"])
+        done = run("node", "", program=harness.BIN / "kubectl_complete-milligpu")
+        self.assertEqual(done.stdout, ":4\n", "kubectl is not started for it")
+
+    def test_another_shell_is_refused(self):
+        done = run("completion", "tcsh")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("bash zsh fish", done.stderr)
+
+
+class Version(harness.Story):
+    def test_both_versions(self):
+        server = f"127.0.0.1:{self.daemon.port['admin']}"
+        done = run("version", "--server", server)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"(?m)^milligpuctl  \S+ \(.*\)\nmilligpud    \S+$")
+        done = run("version", "--server", server, "-o", "json")
+        self.assertEqual(done.stdout.count("\n"), 4, done.stdout)
+
+    def test_without_a_daemon_its_own_and_status_one(self):
+        done = run("version", "--server", "127.0.0.1:1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("milligpud    unknown", done.stdout)
+        self.assertTrue(done.stderr.startswith("milligpuctl: "))
+
+    def test_formats_of_kubectl_that_are_not_ours_say_what_to_use(self):
+        for given in ("jsonpath={.items}", "custom-columns=A:.b", "go-template={{.}}"):
+            done = run("nodes", "-o", given)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--output json", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,15 @@
+/*
+ * document - a file of docs/ that is written from a table, and must equal it.
+ */
+#ifndef MILLIGPU_TESTS_DOCUMENT_H
+#define MILLIGPU_TESTS_DOCUMENT_H
+
+#include "milligpu/strbuf.h"
+
+/*
+ * Fails the test if the file (below MILLIGPU_SOURCE_DIR, else the working folder) is not what write
+ * makes.  With UPDATE in the environment, it writes the file instead.
+ */
+void document_equals(const char *file, void (*write)(struct strbuf *out));
+
+#endif
