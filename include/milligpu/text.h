@@ -62,4 +62,9 @@ void text_seed(uint64_t seed);
  */
 bool text_glob(struct text glob, struct text text);
 
+/* How many letters to add, drop or change to make b of a (Levenshtein).  b: at most
+   TEXT_DISTANCE_MAX bytes. */
+enum { TEXT_DISTANCE_MAX = 64 };
+size_t text_distance(struct text a, struct text b);
+
 #endif

@@ -281,3 +281,30 @@ bool text_glob(struct text glob, struct text text)
         g++;
     return g == glob.len;
 }
+
+static size_t least_of(size_t a, size_t b, size_t c)
+{
+    const size_t ab = a < b ? a : b;
+    must(ab <= a && ab <= b);
+    return ab < c ? ab : c;
+}
+
+/* The usual table, one row at a time. */
+size_t text_distance(struct text a, struct text b)
+{
+    size_t row[TEXT_DISTANCE_MAX + 1];
+
+    must(b.len <= TEXT_DISTANCE_MAX);
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 0; i < a.len; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < b.len; j++) {
+            const size_t above = row[j + 1];
+            row[j + 1] = least_of(above + 1, row[j] + 1, corner + (a.at[i] != b.at[j] ? 1 : 0));
+            corner = above;
+        }
+    }
+    return row[b.len];
+}

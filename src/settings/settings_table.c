@@ -92,49 +92,19 @@ enum setting_id setting_find(struct text name, char dash)
 
 enum { NEAR_BYTES = 64 };
 
-static unsigned table_least(unsigned a, unsigned b, unsigned c)
-{
-    const unsigned lower = a < b ? a : b;
-    return lower < c ? lower : c;
-}
-
-static bool table_alike(char a, char b)
-{
-    a = a == '-' ? '_' : (char)tolower((unsigned char)a);
-    return a == b;
-}
-
-/* Letters to add, drop or change, the usual table, one row at a time. */
-static unsigned table_distance(struct text name, const char *known)
-{
-    unsigned row[NEAR_BYTES + 1];
-    const size_t len = strlen(known);
-
-    must(len <= NEAR_BYTES);
-    for (size_t k = 0; k <= len; k++)
-        row[k] = (unsigned)k;
-    for (size_t n = 0; n < name.len; n++) {
-        unsigned corner = row[0];
-        row[0] = (unsigned)n + 1;
-        for (size_t k = 0; k < len; k++) {
-            const unsigned changed = corner + (table_alike(name.at[n], known[k]) ? 0 : 1);
-            corner = row[k + 1];
-            row[k + 1] = table_least(changed, row[k] + 1, corner + 1);
-        }
-    }
-    return row[len];
-}
-
 const char *setting_nearest(struct text name)
 {
     const char *nearest = NULL;
-    unsigned best = 3; /* two slips are a typo, three are another word */
+    size_t best = 3; /* two slips are a typo, three are another word */
+    char plain[NEAR_BYTES];
 
     must(name.at != NULL);
     if (name.len > NEAR_BYTES)
         return NULL;
+    for (size_t i = 0; i < name.len; i++)
+        plain[i] = name.at[i] == '-' ? '_' : (char)tolower((unsigned char)name.at[i]);
     for (int id = 0; id < SETTINGS; id++) {
-        const unsigned slips = table_distance(name, infos[id].name);
+        const size_t slips = text_distance((struct text){plain, name.len}, text_of(infos[id].name));
         if (slips < best && slips <= strlen(infos[id].name) / 3) {
             best = slips;
             nearest = infos[id].name;

@@ -59,35 +59,7 @@ bool option_is_of(size_t id, const struct command *command)
 
 /* --- the nearest command --- */
 
-enum { NAME_MAX_LETTERS = 24, NEAR = 3 };
-
-static size_t least_of(size_t a, size_t b, size_t c)
-{
-    const size_t ab = a < b ? a : b;
-    must(ab <= a && ab <= b);
-    return ab < c ? ab : c;
-}
-
-/* Letters to add, drop or change. */
-static size_t options_distance(const char *a, const char *b)
-{
-    size_t row[NAME_MAX_LETTERS + 1];
-    const size_t width = strlen(b);
-
-    must(width <= NAME_MAX_LETTERS);
-    for (size_t j = 0; j <= width; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < width; j++) {
-            const size_t above = row[j + 1];
-            row[j + 1] = least_of(above + 1, row[j] + 1, corner + (a[i] != b[j] ? 1 : 0));
-            corner = above;
-        }
-    }
-    return row[width];
-}
+enum { NEAR = 3 };
 
 static const char *options_nearest(const char *word)
 {
@@ -97,7 +69,7 @@ static const char *options_nearest(const char *word)
     must(word != NULL);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         const bool begins = word[0] != '\0' && text_starts(text_of(commands[i].name), word);
-        const size_t far = begins ? 0 : options_distance(word, commands[i].name);
+        const size_t far = begins ? 0 : text_distance(text_of(word), text_of(commands[i].name));
         if (far < best && far < strlen(commands[i].name)) {
             best = far;
             found = commands[i].name;

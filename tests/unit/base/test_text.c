@@ -238,6 +238,28 @@ static void what_a_terminal_would_obey_is_shown_instead(void **state)
     assert_string_equal(cut, "ab...");
 }
 
+static void the_distance_of_two_words_is_what_a_typist_would_count(void **state)
+{
+    static const struct {
+        const char *a;
+        const char *b;
+        size_t far;
+    } row[] = {
+        {"", "", 0},
+        {"nodes", "nodes", 0},
+        {"node", "nodes", 1},   /* to add */
+        {"nodees", "nodes", 1}, /* to drop */
+        {"modes", "nodes", 1},  /* to change */
+        {"", "nodes", 5},
+        {"nodes", "", 5},
+        {"history", "hsitory", 2},
+        {"top", "waiting", 6},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_int_equal(text_distance(text_of(row[i].a), text_of(row[i].b)), row[i].far);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +274,7 @@ int main(void)
         cmocka_unit_test(cut_gives_every_piece_also_the_empty_ones),
         cmocka_unit_test(trim_takes_blanks_at_both_ends_only),
         cmocka_unit_test(clip_marks_what_it_cuts),
+        cmocka_unit_test(the_distance_of_two_words_is_what_a_typist_would_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
