@@ -104,4 +104,21 @@ const char *allocation_state_name(enum allocation_state state);
 const char *allocation_origin_name(enum allocation_origin origin);
 const char *container_kind_name(enum container_kind kind);
 
+/* One charge, live or past, as the history has it. */
+struct history_row {
+    uint64_t row; /* its number in the history; 0: a live one */
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const char *node_uid;
+    const char *gpu;
+    const char *state;
+    uint32_t milli;
+    uint32_t mib;
+    int64_t reserved_ms; /* wall clock, as the next two; 0: not yet */
+    int64_t bound_ms;
+    int64_t released_ms;
+};
+
 #endif

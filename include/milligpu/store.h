@@ -147,28 +147,9 @@ struct store_history_query {
     uint32_t limit;        /* 0: all */
 };
 
-/* One charge; a pod that holds nothing of a known GPU has one row with gpu "". */
-
-struct store_history_row {
-    uint64_t row;
-    const char *uid;
-    const char *namespace;
-    const char *name;
-    const char *node;
-    const char *node_uid;
-    const char *gpu;
-    const char *state;
-    uint32_t milli;
-    uint32_t mib;
-    int64_t reserved_ms;
-    int64_t bound_ms;
-    int64_t released_ms;
-};
-
-/* Newest first.  Any thread. */
+/* Newest first; a pod that holds nothing of a known GPU has one row with gpu "".  Any thread. */
 int store_history(struct store *store, const struct store_history_query *query, void *user,
-                  void (*row)(void *user, const struct store_history_row *row),
-                  struct err *err) MUST_USE;
+                  void (*row)(void *user, const struct history_row *row), struct err *err) MUST_USE;
 
 struct store_facts {
     const char *path; /* borrowed until store_close() */

@@ -65,27 +65,9 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
 /* Its part in the view of one pod. */
 void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
 
-/* One charge, live or past. */
-struct admin_history {
-    const char *uid;
-    const char *namespace;
-    const char *name;
-    const char *node;
-    const char *node_uid;
-    const char *gpu;
-    const char *state;
-    uint32_t milli;
-    uint32_t mib;
-    int64_t reserved_ms;
-    int64_t bound_ms;
-    int64_t released_ms;
-};
-void admin_history(struct json_writer *json, const struct admin_history *row);
+void admin_history(struct json_writer *json, const struct history_row *row);
 /* The charges of one allocation that has ended, as an Allocation; containers are no longer
    told apart. */
-void admin_released(struct json_writer *json, const struct admin_history *row, size_t rows);
-
-/* application/problem+json; the title is the status' own. */
-void admin_problem(struct strbuf *out, int status, const char *detail);
+void admin_released(struct json_writer *json, const struct history_row *row, size_t rows);
 
 #endif

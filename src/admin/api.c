@@ -9,6 +9,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/http.h"
+#include "milligpu/problem.h"
 
 #include "admin/api_internal.h"
 
@@ -102,9 +103,9 @@ void api_fail(struct api_call *call, int status, const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
     va_end(args);
     strbuf_reset(&call->body);
-    admin_problem(&call->body, status, text);
+    problem_encode(&call->body, status, NULL, text);
     call->status = status;
-    call->type = "application/problem+json";
+    call->type = PROBLEM_TYPE;
 }
 
 void api_fail_err(struct api_call *call, const struct err *err)

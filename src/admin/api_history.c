@@ -23,43 +23,33 @@ enum {
 /* Rows that outlive the store's callback. */
 struct past {
     struct api_call *call;
-    struct admin_history *row;
-    uint64_t *id; /* of each row, as the store counts them */
+    struct history_row *row;
     size_t count;
     size_t capacity;
-    size_t id_capacity;
 };
 
-static void api_history_keep(void *user, const struct store_history_row *row)
+static void api_history_keep(void *user, const struct history_row *row)
 {
     struct past *past = user;
     struct arena *arena = &past->call->arena;
 
     must(row->uid != NULL && row->state != NULL);
     past->row = xgrow(past->row, past->count, &past->capacity, sizeof *past->row);
-    past->id = xgrow(past->id, past->count, &past->id_capacity, sizeof *past->id);
-    past->id[past->count] = row->row;
-    past->row[past->count++] = (struct admin_history){
-        .uid = arena_copy(arena, text_of(row->uid)),
-        .namespace = arena_copy(arena, text_of(row->namespace)),
-        .name = arena_copy(arena, text_of(row->name)),
-        .node = arena_copy(arena, text_of(row->node)),
-        .node_uid = arena_copy(arena, text_of(row->node_uid)),
-        .gpu = arena_copy(arena, text_of(row->gpu)),
-        .state = arena_copy(arena, text_of(row->state)),
-        .milli = row->milli,
-        .mib = row->mib,
-        .reserved_ms = row->reserved_ms,
-        .bound_ms = row->bound_ms,
-        .released_ms = row->released_ms,
-    };
+
+    struct history_row *kept = &past->row[past->count++];
+    *kept = *row;
+    kept->uid = arena_copy(arena, text_of(row->uid));
+    kept->namespace = arena_copy(arena, text_of(row->namespace));
+    kept->name = arena_copy(arena, text_of(row->name));
+    kept->node = arena_copy(arena, text_of(row->node));
+    kept->node_uid = arena_copy(arena, text_of(row->node_uid));
+    kept->gpu = arena_copy(arena, text_of(row->gpu));
+    kept->state = arena_copy(arena, text_of(row->state));
 }
 
 static void past_done(struct past *past)
 {
-    must((past->row == NULL) == (past->id == NULL));
     xfree(past->row);
-    xfree(past->id);
     past->count = 0;
 }
 
@@ -172,12 +162,12 @@ static void write_rows(struct api_call *call, const struct past *past)
     json_write_key(&json, "items");
     json_write_array(&json);
     for (size_t i = 0; i < shown; i++) {
-        must(i == 0 || past->id[i] < past->id[i - 1]);
+        must(i == 0 || past->row[i].row < past->row[i - 1].row);
         admin_history(&json, &past->row[i]);
     }
     json_write_array_end(&json);
     if (shown < past->count)
-        put_continue(call, &json, past->id[shown - 1]);
+        put_continue(call, &json, past->row[shown - 1].row);
     json_write_object_end(&json);
 }
 
@@ -246,7 +236,7 @@ void api_history(struct api_call *call)
 }
 
 size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
-                        struct admin_history row[GPUS_PER_NODE_MAX], struct err *err)
+                        struct history_row row[GPUS_PER_NODE_MAX], struct err *err)
 {
     const struct store_history_query query = {
         .namespace = namespace, .pod = name, .limit = GPUS_PER_NODE_MAX};
@@ -266,7 +256,7 @@ size_t api_history_last(struct api_call *call, const char *namespace, const char
 
 /* --- released allocations --- */
 
-static bool api_history_is_wanted(const struct api_call *call, const struct admin_history *row)
+static bool api_history_is_wanted(const struct api_call *call, const struct history_row *row)
 {
     const char *node = call->value[PARAMETER_node];
     const char *namespace = call->value[PARAMETER_namespace];
@@ -279,7 +269,7 @@ static bool api_history_is_wanted(const struct api_call *call, const struct admi
 /* Rows of one allocation stand side by side; how many are there from here on? */
 static size_t api_history_span(const struct past *past, size_t from)
 {
-    const struct admin_history *first = &past->row[from];
+    const struct history_row *first = &past->row[from];
     size_t count = 1;
 
     must(from < past->count);
@@ -308,8 +298,8 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
             written++;
         }
         at += rows;
-        must(*before == 0 || past->id[at - 1] < *before);
-        *before = past->id[at - 1];
+        must(*before == 0 || past->row[at - 1].row < *before);
+        *before = past->row[at - 1].row;
     }
     return written;
 }

@@ -109,7 +109,7 @@ uint32_t api_drift_count(const struct snapshot *snapshot);
 
 /* The newest allocation that the history knows of a pod: its rows, and their number. */
 size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
-                        struct admin_history row[GPUS_PER_NODE_MAX], struct err *err);
+                        struct history_row row[GPUS_PER_NODE_MAX], struct err *err);
 void api_allocations_released(struct api_call *call);
 
 #define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \

@@ -300,7 +300,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
 /* Neither the cluster nor the ledger's present knows it: perhaps its past does. */
 static void put_past(struct api_call *call)
 {
-    struct admin_history row[GPUS_PER_NODE_MAX];
+    struct history_row row[GPUS_PER_NODE_MAX];
     struct err err;
     struct json_writer json;
     const size_t rows = api_history_last(call, call->place[0], call->place[1], row, &err);

@@ -1,6 +1,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "milligpu/problem.h"
+
 #include "admin/api_internal.h"
 #include "milligpu_version.h"
 
@@ -108,7 +110,7 @@ static void put_problem(struct json_writer *json)
     openapi_put(json, "description", "It went wrong");
     json_write_key(json, "content");
     json_write_object(json);
-    json_write_key(json, "application/problem+json");
+    json_write_key(json, PROBLEM_TYPE);
     json_write_object(json);
     put_ref(json, "schema", "Problem");
     json_write_object_end(json);

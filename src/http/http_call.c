@@ -4,6 +4,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/problem.h"
 
 #include "http/http_internal.h"
 
@@ -78,13 +79,8 @@ static void compose_problem(struct http_call *call, int status, const char *why)
 
     must(why != NULL);
     strbuf_init(&body);
-    strbuf_printf(
-        &body,
-        "{\"type\":\"about:blank\",\"title\":\"Request not served\",\"status\":%d,\"detail\":",
-        status);
-    strbuf_json(&body, text_of(why));
-    strbuf_char(&body, '}');
-    call_compose(call, status, "application/problem+json", response_of(&body));
+    problem_encode(&body, status, "Request not served", why);
+    call_compose(call, status, PROBLEM_TYPE, response_of(&body));
     if (status == 503)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }

@@ -15,6 +15,7 @@
 #include "milligpu/log.h"
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
+#include "milligpu/problem.h"
 
 enum { SCRATCH_KEEP_BYTES = 1024 * 1024 }; /* the chunk of many small things */
 
@@ -141,21 +142,10 @@ static void answer_problem(struct http_call *call, int status, const char *title
     must(status >= 400 && status < 600);
 
     struct strbuf body;
-    struct json_writer json;
 
     strbuf_init(&body);
-    json_writer_init(&json, &body);
-    json_write_object(&json);
-    json_write_key(&json, "type");
-    json_write_str(&json, "about:blank");
-    json_write_key(&json, "title");
-    json_write_str(&json, title);
-    json_write_key(&json, "status");
-    json_write_i64(&json, status);
-    json_write_key(&json, "detail");
-    json_write_str(&json, detail);
-    json_write_object_end(&json);
-    http_answer(call, status, "application/problem+json", &body);
+    problem_encode(&body, status, title, detail);
+    http_answer(call, status, PROBLEM_TYPE, &body);
     strbuf_done(&body);
 }
 

@@ -59,11 +59,10 @@ static int history_ask(sqlite3_stmt *stmt, const struct store_history_query *que
 }
 
 static int history_give(sqlite3_stmt *stmt, void *user,
-                        void (*each)(void *user, const struct store_history_row *row),
-                        struct err *err)
+                        void (*each)(void *user, const struct history_row *row), struct err *err)
 {
     struct row row = row_start(stmt);
-    struct store_history_row out = {.row = (uint64_t)row_number(&row, 0, INT64_MAX)};
+    struct history_row out = {.row = (uint64_t)row_number(&row, 0, INT64_MAX)};
 
     must(each != NULL);
     out.uid = row_text(&row);
@@ -85,8 +84,7 @@ static int history_give(sqlite3_stmt *stmt, void *user,
 }
 
 static int history_run(sqlite3 *db, const struct store_history_query *query, void *user,
-                       void (*each)(void *user, const struct store_history_row *row),
-                       struct err *err)
+                       void (*each)(void *user, const struct history_row *row), struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     struct strbuf sql;
@@ -104,7 +102,7 @@ static int history_run(sqlite3 *db, const struct store_history_query *query, voi
 }
 
 int store_history(struct store *store, const struct store_history_query *query, void *user,
-                  void (*row)(void *user, const struct store_history_row *row), struct err *err)
+                  void (*row)(void *user, const struct history_row *row), struct err *err)
 {
     struct reader reader;
 

@@ -319,7 +319,7 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
     json_write_object_end(json);
 }
 
-void admin_released(struct json_writer *json, const struct admin_history *row, size_t rows)
+void admin_released(struct json_writer *json, const struct history_row *row, size_t rows)
 {
     must(rows > 0);
     json_write_object(json);
@@ -413,7 +413,7 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     json_write_object_end(json);
 }
 
-void admin_history(struct json_writer *json, const struct admin_history *row)
+void admin_history(struct json_writer *json, const struct history_row *row)
 {
     must(row->uid != NULL);
     json_write_object(json);
@@ -430,40 +430,4 @@ void admin_history(struct json_writer *json, const struct admin_history *row)
     put_time(json, "boundAt", row->bound_ms);
     put_time(json, "releasedAt", row->released_ms);
     json_write_object_end(json);
-}
-
-static const char *title_of(int status)
-{
-    static const struct {
-        int status;
-        const char *title;
-    } titles[] = {
-        {400, "bad request"},        {401, "unauthorized"},
-        {403, "forbidden"},          {404, "not found"},
-        {405, "method not allowed"}, {409, "conflict"},
-        {413, "too large"},          {415, "unsupported media type"},
-        {429, "too many requests"},  {500, "internal error"},
-        {503, "unavailable"},        {504, "timeout"},
-        {507, "disk full"},
-    };
-
-    must(status >= 400 && status < 600);
-    for (size_t i = 0; i < ARRAY_LEN(titles); i++)
-        if (titles[i].status == status)
-            return titles[i].title;
-    return status < 500 ? "bad request" : "internal error";
-}
-
-void admin_problem(struct strbuf *out, int status, const char *detail)
-{
-    struct json_writer json;
-
-    must(detail != NULL);
-    json_writer_init(&json, out);
-    json_write_object(&json);
-    put_str(&json, "type", "about:blank");
-    put_str(&json, "title", title_of(status));
-    put_u64(&json, "status", (uint64_t)status);
-    put_str(&json, "detail", detail);
-    json_write_object_end(&json);
 }

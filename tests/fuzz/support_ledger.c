@@ -175,7 +175,7 @@ struct text ledger_template(void)
 
 /* --- what is asked of any --- */
 
-static void take(void *user, const struct store_history_row *row)
+static void take(void *user, const struct history_row *row)
 {
     size_t *bytes = user;
     *bytes += strlen(row->uid) + strlen(row->name) + strlen(row->node) + strlen(row->gpu);

@@ -687,7 +687,7 @@ static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-static void count_row(void *user, const struct store_history_row *row)
+static void count_row(void *user, const struct history_row *row)
 {
     assert_true(row->uid[0] != '\0');
     ++*(unsigned *)user;

@@ -42,7 +42,7 @@ struct answers {
     unsigned count;
 };
 
-static void take(void *user, const struct store_history_row *row)
+static void take(void *user, const struct history_row *row)
 {
     struct answers *answers = user;
     assert_true(answers->last == 0 || row->row < answers->last);
@@ -567,7 +567,7 @@ struct asking {
     unsigned rounds;
 };
 
-static void ignore(void *user, const struct store_history_row *row)
+static void ignore(void *user, const struct history_row *row)
 {
     must(user != NULL && row->uid[0] != '\0');
 }

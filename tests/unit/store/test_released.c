@@ -104,7 +104,7 @@ static void every_released_version_keeps_its_rows_history_and_journal(void **sta
             what_its_text_says_is_kept(version, forms[i]);
 }
 
-static void take_row(void *user, const struct store_history_row *row)
+static void take_row(void *user, const struct history_row *row)
 {
     unsigned *rows = user;
     assert_true(row->uid[0] != '\0');

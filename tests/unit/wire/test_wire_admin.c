@@ -117,7 +117,7 @@ static void an_allocation_leaves_out_times_that_are_not_known(void **state)
 
 static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
 {
-    const struct admin_history rows[] = {
+    const struct history_row rows[] = {
         {.uid = "u",
          .namespace = "d",
          .name = "p",
@@ -152,24 +152,6 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
                   "\"charges\":[{\"gpu\":\"GPU-a\",\"milli\":300,\"mib\":10}],\"shares\":[]}");
 }
 
-static void a_problem_is_escaped_and_titled(void **state)
-{
-    CLEANUP(strbuf_done) struct strbuf out;
-
-    (void)state;
-    strbuf_init(&out);
-    admin_problem(&out, 404, "no \"x\"\n\xff");
-    assert_string_equal(out.data,
-                        "{\"type\":\"about:blank\",\"title\":\"not found\",\"status\":404,"
-                        "\"detail\":\"no \\\"x\\\"\\n\xef\xbf\xbd\"}");
-    strbuf_reset(&out);
-    admin_problem(&out, 418, "");
-    assert_non_null(strstr(out.data, "\"title\":\"bad request\",\"status\":418"));
-    strbuf_reset(&out);
-    admin_problem(&out, 599, "");
-    assert_non_null(strstr(out.data, "\"title\":\"internal error\""));
-}
-
 #define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 
 int main(void)
@@ -181,7 +163,6 @@ int main(void)
         core_test(a_closed_node_says_why),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
         core_test(a_released_allocation_lists_gpus_that_had_a_name),
-        core_test(a_problem_is_escaped_and_titled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
