@@ -1,8 +1,8 @@
 /*
- * alloc - memory, or the end.
+ * alloc - memory allocation that aborts on failure.
  *
- * Out of memory aborts: the ledger is on disk and a restart is the tested path.
- * What outside input can make us allocate is bounded before we allocate it.
+ * Out of memory aborts: the ledger is on disk, and a restart is a tested path. Whatever input from
+ * outside can make the program allocate is bounded before it is allocated.
  */
 #ifndef MILLIGPU_ALLOC_H
 #define MILLIGPU_ALLOC_H
@@ -11,11 +11,13 @@
 
 void *xmalloc(size_t bytes) MUST_USE;
 void *xcalloc(size_t count, size_t bytes) MUST_USE;
-void *xrealloc(void *old, size_t count, size_t bytes) MUST_USE; /* checks count x bytes */
+/* allocates count x bytes; an overflow aborts */
+void *xrealloc(void *old, size_t count, size_t bytes) MUST_USE;
 char *xstrdup(const char *text) MUST_USE;
-void xfree(void *memory); /* free(), under our name so that core needs no other */
+/* free(); under our own name, so that core needs no other function */
+void xfree(void *memory);
 
-/* Room for one more element: doubles items when count reaches *capacity. */
+/* Makes room for one more element: doubles items when count reaches *capacity. */
 void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes) MUST_USE;
 
 void xfreep(void *pointer_to_pointer); /* for CLEANUP(xfreep) */

@@ -4,15 +4,15 @@
  *   reserved --confirm--> bound --release--> released
  *       \---------release---------------------^
  *
- * A share is what a container sees; a charge is what the pod takes on one GPU over its whole
- * life (request.h).  An allocation is immutable and counted: every step of its life is a new
- * object, so a snapshot may keep the old one for as long as it likes.  One block of memory each.
+ * A share is what a container sees; a charge is what the pod takes on one GPU over its whole life
+ * (request.h). An allocation is immutable and counted: every step of its life is a new object, so a
+ * snapshot may keep the old one as long as necessary. One block of memory each.
  *
  * Invariants:
  *   1. charges are what allocation_charges() computes from the shares, GPU by GPU, milli and MiB.
  *   2. A container has at most one share of one GPU; no share is empty.
- *   3. granted: shares or held GPUs, nothing unplaced.  observed: anything the cluster imposed, by
- *      no Binding of ours.
+ *   3. granted: has shares or held GPUs, and nothing unplaced. observed: bound without a Binding of
+ *      ours; anything is possible.
  *
  * Pure.  The count is atomic, the rest is never written after allocation_new().
  */
@@ -28,16 +28,17 @@ enum allocation_state { STATE_RESERVED, STATE_BOUND, STATE_RELEASED };
 enum allocation_origin { ORIGIN_GRANTED, ORIGIN_OBSERVED };
 
 /*
- * etcd counts its revisions in 63 bits, and so does the ledger's file.  A version beyond was
- * counted by nobody: whoever reads one takes it as not readable (never as 0, never as the highest),
- * and an allocation that has one is faulty.
+ * etcd counts its revisions in 63 bits, and so does the ledger's file. A version above this limit
+ * cannot come from etcd: decoders treat it as unreadable (never as 0, never as the highest), and an
+ * allocation that has one is faulty.
  */
 #define VERSION_MAX ((uint64_t)INT64_MAX)
 
 struct share {
     const char *container;
     enum container_kind kind;
-    uint16_t order; /* in the life of the pod: which sidecars run before which init container */
+    /* position in the pod's life: which sidecars run before which init container */
+    uint16_t order;
     const struct atom *gpu;
     uint32_t milli;
     uint32_t mib;
@@ -58,18 +59,18 @@ struct allocation_facts {
     const struct atom *node_uid;
     enum allocation_state state;
     enum allocation_origin origin;
-    bool presumed;           /* adopted: the place is our guess, nobody wrote it down */
+    bool presumed;           /* adopted: nobody recorded the place, it is our guess */
     bool in_doubt;           /* a Binding was sent and its outcome is not known */
-    bool annotation_differs; /* the pod's annotation says something else: drift */
-    uint32_t held_gpus;      /* whole GPUs of another resource, no GPU of ours known */
-    uint32_t unplaced_milli; /* observed amount for which no GPU could be named */
-    int64_t reserved_ms;     /* UTC, as it was; 0: never */
+    bool annotation_differs; /* the pod's annotation differs: drift */
+    uint32_t held_gpus;      /* whole GPUs of the other resource: which ones is not known */
+    uint32_t unplaced_milli; /* observed amount that could not be assigned to a GPU */
+    int64_t reserved_ms;     /* UTC, unchanged since it happened; 0: never */
     int64_t bound_ms;
     int64_t released_ms;
     int64_t terminating_ms;
     uint64_t
-        version; /* the highest resourceVersion that a Binding of this reservation was ever sent
-                         with; 0: not known.  At most VERSION_MAX */
+        /* the highest that any Binding named, at most VERSION_MAX; 0: not known */
+        version;
     uint32_t shares;
     const struct share *share;
 };
@@ -81,23 +82,26 @@ struct allocation {
     struct charge *charge;
 };
 
-/* The invariant that these facts break, NULL if none: to be asked of facts from outside. */
+/* The invariant that these facts break; NULL if none. Callers check facts from outside with it. */
 const char *allocation_fault(const struct allocation_facts *facts);
 
-/* Copies everything; computes the charges.  Count 1.  Shares come to stand in the order of life. */
+/*
+ * Copies everything and computes the charges. The count is 1. Shares are sorted into the order of
+ * the pod's life.
+ */
 struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
 const struct allocation *allocation_ref(const struct allocation *allocation);
 void allocation_unref(const struct allocation *allocation); /* NULL is fine */
 
-/* Sum of the charges' milli; what the pod takes altogether. */
+/* The sum of the charges' milli: everything that the pod takes. */
 uint32_t allocation_milli(const struct allocation *allocation);
 
-/* Same place: node, shares. */
+/* Do both have the same node and the same shares? */
 bool allocation_same_shares(const struct allocation *a, const struct allocation *b);
 
-/* Recompute the charges: the invariant that is broken, NULL if none. */
+/* Recomputes the charges and returns the invariant that is broken; NULL if none. */
 const char *allocation_unsound(const struct allocation *allocation);
-/* The same, but abort. */
+/* The same, but aborts. */
 void allocation_assert_valid(const struct allocation *allocation);
 
 const char *allocation_state_name(enum allocation_state state);

@@ -11,13 +11,13 @@
 
 struct http_call;
 
-/* A call on the admin listener. */
+/* Answers a call on the admin listener. */
 void api_handle(struct app *app, struct http_call *call);
 
-/* Does a route of the admin listener take a body there?  Those of the probe listener do not. */
+/* Does a route of the admin listener accept a body? No route of the probe listener does. */
 bool api_takes_body(const char *method, const char *path);
 
-/* A call on the probe listener: /livez, /readyz, /metrics, nothing else. */
+/* Answers a call on the probe listener: /livez, /readyz and /metrics only. */
 void api_handle_probe(struct app *app, struct http_call *call);
 
 #endif

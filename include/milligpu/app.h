@@ -36,19 +36,24 @@ struct verifier;
 enum {
     QUEUE_MAX = 8192, /* one kube-scheduler sends thousands of binds at once */
     BATCH_MAX = 256,
-    NEWS_BYTES_MAX = 32 * 1024 * 1024, /* of the cluster, in the queue; and as much again while the
-                                          disk is broken.  The last one may be larger. */
+    /*
+     * bytes of pods and nodes that wait in the queue, and the same amount again while the disk is
+     * broken; the last message may exceed it
+     */
+    NEWS_BYTES_MAX = 32 * 1024 * 1024,
 };
 
 /*
- * Places where another thread may come in between, and where it matters.  The daemon has threads
- * and leaves at NULL; the simulator has one, and lets the others run there.
+ * Points at which another thread may run and at which the order matters. The daemon has threads and
+ * leaves this at NULL; the simulator has one thread and runs the others there.
  */
 enum between {
     BETWEEN_SNAPSHOT_AND_JUDGEMENT, /* of a filter */
-    BETWEEN_RECORD_AND_READING,     /* the refusal is recorded, the generation not read again */
+    /* the refusal is recorded, the generation has not been read again */
+    BETWEEN_RECORD_AND_READING,
     BETWEEN_READING_AND_ANSWER,
-    BETWEEN_ROOM_AND_WAKE_UP, /* of the writer: more room is published, who waits not looked at */
+    /* the writer has published more room and has not looked at the waiting pods */
+    BETWEEN_ROOM_AND_WAKE_UP,
 };
 struct between_ops {
     void *ctx;
@@ -58,7 +63,7 @@ struct between_ops {
 struct app {
     _Atomic(const struct settings_set *) set;
     _Atomic(const struct settings *)
-        settings; /* of set; SIGHUP puts another, the old one lives on */
+        settings; /* of set; SIGHUP replaces it, the old one stays valid */
     struct request_rules request_rules;
     struct inventory_rules inventory_rules;
     struct wire_rules wire_rules;
@@ -69,51 +74,58 @@ struct app {
     struct pod_cache *pod_cache;
     struct hints *hints;
     struct store *store;
-    struct store_ops store_ops; /* what the writer writes through */
+    struct store_ops store_ops; /* through which the writer writes */
     struct outbox *outbox;
     struct verifier *verifier;
     struct command_trace *command_trace;
-    struct rights *rights;       /* NULL: nobody can be asked */
+    struct rights *rights;       /* NULL: the API server cannot be asked */
     struct fake_apiserver *fake; /* NULL in a cluster */
-    const char *server;          /* of the API, for people */
+    const char *server;          /* the address of the API server, for people */
     const char *wake_namespace;
-    int64_t grace_ms;          /* how long a new ledger beside grants waits; 0: not at all */
-    char webhook_address[300]; /* as bound; "" before */
+    /* grace period of a new ledger in a cluster with grants; 0: none */
+    int64_t grace_ms;
+    char webhook_address[300]; /* the listener's address; "" before it is bound */
     char cluster[UID_BYTES_MAX + 1];
 
-    /* Written by the part that knows, read by probes, metrics and doctor. */
-    atomic_bool identified; /* the cluster is known, and the ledger is no other one's */
-    atomic_bool new_ledger; /* it is nobody's yet: the writer claims it after the first list */
-    atomic_bool wake_object_existed; /* before that ledger: another milligpud may have granted */
-    atomic_bool nodes_synced;        /* the writer has applied a complete list */
+    /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
+    atomic_bool identified; /* the cluster is known, and the ledger belongs to it */
+    /* the ledger belongs to no cluster yet: the writer takes it after the first list */
+    atomic_bool new_ledger;
+    /* when that ledger was new, the wake-up object existed: another milligpud may have granted */
+    atomic_bool wake_object_existed;
+    atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
-    atomic_bool safe_mode; /* for good; safe says why */
+    atomic_bool safe_mode; /* permanent; safe_mode_reason() says why */
     struct safe_mode safe;
     atomic_bool draining;
-    atomic_bool list_again;      /* pods: not all that is needed could be kept of the last list */
-    atomic_bool history_checked; /* a verification came to its end */
+    /* the pod table had no room for all that the last list contained */
+    atomic_bool list_again;
+    atomic_bool history_checked; /* a verification has completed */
     atomic_bool history_broken;
-    atomic_int_fast64_t grace_ends_ms;  /* monotonic, of a new ledger that waits; 0: none does */
+    /* monotonic, while a new ledger waits; 0: it does not wait */
+    atomic_int_fast64_t grace_ends_ms;
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
 };
 
-/* Others may come in between here. */
+/* Lets other threads run here (see struct between). */
 static inline void app_between(const struct app *app, enum between where)
 {
     if (app->between.at != NULL)
         app->between.at(app->between.ctx, where);
 }
 
-/* Ready to grant: fail closed otherwise. out_why may be NULL; else the first reason, for
-   people. */
+/*
+ * May milligpud grant? False unless everything needed is known. out_why may be NULL; else it
+ * receives the first reason, for people.
+ */
 bool app_ready(const struct app *app, const char **out_why);
-/* What there is to say while the pods are not synced. */
+/* The reason to give while the list of pods is not complete. */
 const char *app_pods_why(const struct app *app);
 
-/* One more refusal in the metrics. */
+/* Counts one refusal in the metrics. */
 void app_count_refusal(enum reason reason);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * arena - memory that is given back all at once.
+ * arena - memory that is freed all at once.
  *
- * One per request or per decoded object.  arena_reset() keeps the largest chunk, so a
- * thread that reuses its arena soon stops calling malloc; arena_trim() gives that back, too, where
- * it is larger than what is worth keeping.  Not thread-safe.
+ * Use one per request or per decoded object. arena_reset() keeps the largest chunk, so a thread
+ * that reuses its arena soon stops calling malloc. arena_trim() also frees that chunk if it is
+ * larger than the given size. Not thread-safe.
  */
 #ifndef MILLIGPU_ARENA_H
 #define MILLIGPU_ARENA_H
@@ -17,14 +17,17 @@ struct arena {
 };
 
 void arena_init(struct arena *arena);
-void arena_init_of(struct arena *arena, size_t bytes); /* with a first chunk of just that */
+/* with a first chunk of this size */
+void arena_init_of(struct arena *arena, size_t bytes);
 void arena_done(struct arena *arena);
 void arena_reset(struct arena *arena);
-void arena_trim(struct arena *arena, size_t keep_max); /* a reset; keeps no larger chunk */
-size_t arena_bytes(const struct arena *arena);         /* of memory that it has now */
-size_t arena_used(const struct arena *arena);          /* of that, at least what was given out */
+/* resets, and keeps no chunk that is larger */
+void arena_trim(struct arena *arena, size_t keep_max);
+size_t arena_bytes(const struct arena *arena); /* bytes allocated now */
+size_t arena_used(const struct arena *arena);  /* bytes handed out, at least */
 
-void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE; /* zeroed, aligned for anything */
+/* zeroed, aligned for any type */
+void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;
 void *arena_array(struct arena *arena, size_t count, size_t bytes) MUST_USE;
 char *arena_copy(struct arena *arena, struct text text) MUST_USE; /* terminated */
 char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;

@@ -16,19 +16,20 @@ struct informer;
 struct webhooks;
 struct writer;
 
-/* What the application touches of the world.  Borrowed until app_close(). */
+/* The interfaces between the application and everything outside it. Borrowed until app_close(). */
 struct app_edges {
     struct clock_ops clock;
-    struct between_ops between;   /* at NULL: nobody comes in between */
+    struct between_ops between;   /* NULL: no other thread needs to run in between */
     struct store *store;          /* open */
-    struct store_ops store_ops;   /* begin NULL: the store's own */
+    struct store_ops store_ops;   /* begin NULL: use the store's own functions */
     struct fake_apiserver *fake;  /* NULL in a cluster */
-    const struct kube_ops *watch; /* what lists and watches go through */
-    const struct kube_ops *calls; /* what everything else goes through */
-    int64_t grace_ms;             /* how long a new ledger beside grants waits; 0: not at all */
-    const char *server;           /* the API server's address, for people */
-    const char *wake_namespace;   /* where the wake-up object lives */
-    const char *instance;         /* who reports Events */
+    const struct kube_ops *watch; /* for lists and watches */
+    const struct kube_ops *calls; /* for all other requests */
+    /* grace period of a new ledger in a cluster with grants; 0: none */
+    int64_t grace_ms;
+    const char *server;         /* the API server's address, for people */
+    const char *wake_namespace; /* namespace of the wake-up object */
+    const char *instance;       /* name under which Events are reported */
 };
 
 struct app_parts {
@@ -38,10 +39,13 @@ struct app_parts {
     struct webhooks *webhooks;
 };
 
-/* *app is zeroed, but for `set`.  The caller loads the ledger (writer_load). */
+/* *app is zeroed except for `set`. The caller loads the ledger (writer_load). */
 void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,
               struct app_parts *out);
-/* After the listeners and threads have stopped; also of an app that was never opened. */
+/*
+ * Call it after the listeners and threads have stopped; also valid for an app that was never
+ * opened.
+ */
 void app_close(struct app *app, struct app_parts *parts);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * base - the words every other file is written in.
+ * base - what every other file uses.
  *
- * must() states what can only be false through a bug of ours: it stays on in
- * release builds, prints the place and aborts.  Outside input never reaches
- * one; it is refused where it is read.
+ * must() states what can only be false through a bug of ours: it stays on in release builds, prints
+ * the place and aborts. Input from outside never reaches a must(): it is refused where it is read.
  *
  * CLEANUP and STEAL make ownership readable: a local that owns something says
  * at its declaration how it ends, and handing it on is a visible word.
@@ -28,15 +27,18 @@
 #define NONNULL_RETURN           __attribute__((returns_nonnull))
 #define UNUSED                   __attribute__((unused))
 
-/* Of a large variable that somebody fills before it is read, in what is done for each node: the
-   compiler does not zero it, as it does with all others in a release (cmake/Options.cmake). */
+/*
+ * For a large variable that is always filled before it is read, in code that runs once per node:
+ * the compiler does not zero it, as it does with all others in a release build
+ * (cmake/Options.cmake).
+ */
 #if __has_attribute(uninitialized)
 #define UNSET __attribute__((uninitialized))
 #else
 #define UNSET
 #endif
 
-/* Only of an array: a pointer does not compile. */
+/* Accepts arrays only: a pointer does not compile. */
 #define ARRAY_LEN(a)                                                                               \
     (sizeof(a) / sizeof((a)[0]) +                                                                  \
      0 * sizeof(struct {                                                                           \
@@ -45,26 +47,26 @@
          int unused_;                                                                              \
      }))
 
-/* A bug: print where and what, then abort. */
+/* Reports a bug: prints the place and the condition, then aborts. */
 _Noreturn void must_fail(const char *file, int line, const char *what);
 
 #define must(condition)                                                                            \
     (__builtin_expect(!!(condition), 1) ? (void)0 : must_fail(__FILE__, __LINE__, #condition))
 
-/* A place that no state of the program leads to; why says which rule forbids it. */
+/* Marks a place that no state of the program reaches; why names the rule that forbids it. */
 #define must_not_reach(why) must_fail(__FILE__, __LINE__, why)
 
-/* For what costs more than O(1): on in every build but release. */
+/* For checks that cost more than O(1): active in every build except release. */
 #ifdef MILLIGPU_MUST_DEBUG
 #define must_debug(condition) must(condition)
 #else
 #define must_debug(condition) ((void)sizeof(!!(condition)))
 #endif
 
-/* Run fn(&local) when the local goes out of scope. */
+/* Runs fn(&local) when the local goes out of scope. */
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
-/* Take the pointer out of a local that owns it, leaving nothing to clean up. */
+/* Takes the pointer out of a local that owns it, so that nothing is left to clean up. */
 #define STEAL(pointer)                                                                             \
     __extension__({                                                                                \
         __typeof__(&(pointer)) steal_from_ = &(pointer);                                           \
@@ -74,8 +76,8 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
     })
 
 /*
- * DEFINE_FREEP(struct store, store_close) makes store_closep(struct store **),
- * the form CLEANUP wants.  Nothing to do for NULL, so half-built is fine.
+ * DEFINE_FREEP(struct store, store_close) defines store_closep(struct store **), which CLEANUP
+ * needs. It does nothing for NULL, so a half-built object is fine.
  */
 #define DEFINE_FREEP(type, fn)                                                                     \
     UNUSED static inline void fn##p(type **at) /* NOLINT(bugprone-macro-parentheses) */            \
@@ -86,7 +88,7 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
     }                                                                                              \
     struct freep_takes_a_semicolon_
 
-/* CLEANUP(freep) for anything that malloc or the xmalloc family gave. */
+/* CLEANUP(freep) for memory of malloc or the xmalloc family. */
 UNUSED static inline void freep(void *at)
 {
     void **pointer = at;

@@ -1,8 +1,8 @@
 /*
  * clock - time as an argument.
  *
- * Deadlines use the monotonic clock; what people read is wall-clock UTC.  Two functions behind a
- * struct, so that the simulator can hold the hands.
+ * Deadlines use the monotonic clock; times that people read are wall-clock UTC. A struct of two
+ * functions, so that the simulator can control time.
  */
 #ifndef MILLIGPU_CLOCK_H
 #define MILLIGPU_CLOCK_H
@@ -19,7 +19,7 @@ struct clock_ops {
 
 void clock_real(struct clock_ops *out);
 int64_t clock_ns(void); /* monotonic; for measuring only */
-/* So long from now on the monotonic clock, for conditions that wait by it. */
+/* The monotonic time in so many ms, for condition variables. */
 struct timespec clock_deadline(int64_t wait_ms);
 
 #endif

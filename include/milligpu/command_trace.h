@@ -1,10 +1,9 @@
 /*
- * command_trace - the last commands that the writer was given, and what became of them.
+ * command_trace - the last commands of the writer and their results.
  *
- * For the bundle of safe mode: the journal knows what was done, this also what was not.  Names
- * are cut to the room that they have here.
- *
- * A ring behind a mutex: the writer adds, the verification thread writes it out.
+ * It is part of the diagnostics of safe mode: the journal contains what was done, this trace also
+ * what was refused. Names are cut to a fixed length. A ring buffer behind a mutex: the writer adds,
+ * the verifier thread writes it out.
  */
 #ifndef MILLIGPU_COMMAND_TRACE_H
 #define MILLIGPU_COMMAND_TRACE_H
@@ -19,11 +18,11 @@ struct command_trace;
 struct command_trace *command_trace_new(void);
 void command_trace_free(struct command_trace *command_trace);
 
-/* outcome is constant.  NULL recent: nothing is kept. */
+/* outcome is a constant string. trace NULL: nothing is recorded. */
 void command_trace_add(struct command_trace *command_trace, const struct command *command,
                        const char *outcome);
 
-/* JSON, a line each, oldest first. */
+/* JSON, one line per command, oldest first. */
 void command_trace_write(struct command_trace *command_trace, struct strbuf *out);
 
 #endif

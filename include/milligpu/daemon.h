@@ -12,7 +12,7 @@
 
 #include "milligpu/settings.h"
 
-/* Returns when a signal ended it.  set is borrowed for the call.  0, or negative with err. */
+/* Returns when a signal has ended it. set is borrowed for the call. 0, or negative with err. */
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
                struct err *err) MUST_USE;
 

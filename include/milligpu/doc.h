@@ -2,13 +2,13 @@
  * doc - a document that can be changed: the tree behind kubeconfigs, cluster files, stored objects,
  * and all that milligpuctl reads and shows.
  *
- * Read from JSON or YAML, searched, merged, written as JSON or YAML.  Everything lives in one arena
- * and ends with it.  A number keeps its digits as they were written.  Every value knows its line,
- * so that an error can name it.  Looking for what is not there gives NULL, "", 0 or false, so that
- * a view need not ask twice.
+ * Read from JSON or YAML, searched, merged, written as JSON or YAML. Everything lives in one arena
+ * and ends with it. A number keeps its digits as they were written. Every value knows its line, so
+ * that an error can name it. Looking up what is not there gives NULL, "", 0 or false, so that a
+ * view need not check first.
  *
  * Invariants:
- *   1. A value is in at most one parent; what is to be in a second is copied.
+ *   1. A value has at most one parent; copy it to put it into a second one.
  *   2. Keys of an object are distinct.
  *   3. Depth is at most JSON_DEPTH_MAX.
  *
@@ -25,11 +25,15 @@ enum doc_kind { DOC_NULL, DOC_BOOL, DOC_NUMBER, DOC_STRING, DOC_ARRAY, DOC_OBJEC
 
 struct doc {
     enum doc_kind kind;
-    uint32_t line;     /* from 1; 0: made here */
-    uint32_t count;    /* of children */
-    struct text key;   /* in an object */
-    struct text text;  /* of a scalar; terminated, and it may hold a NUL: Kubernetes takes any */
-    const char *shown; /* of a string: for people (text_show), mostly text itself */
+    uint32_t line;   /* the line in the input, from 1; 0: created by the program */
+    uint32_t count;  /* number of children */
+    struct text key; /* the key, if the parent is an object */
+    /*
+     * of a scalar; terminated, and it may contain a NUL, because Kubernetes accepts any character
+     */
+    struct text text;
+    /* of a string: the form for people (text_show), usually text itself */
+    const char *shown;
     struct doc *first;
     struct doc *last;
     struct doc *next;
@@ -46,21 +50,21 @@ struct doc {
 int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
 /*
- * An array of the documents of a stream.  Aliases are refused.  A plain word is null or a bool if
- * it is to kubectl, so `yes` is true; only what is a number in JSON, too, is a number.
+ * Returns an array with the documents of a stream. Aliases are refused. A plain word is null or a
+ * bool if kubectl treats it so (`yes` is true); only what is also a number in JSON is a number.
  */
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
 
-/* NULL for doc NULL, doc no object, or no such key; a null counts as absent. */
+/* NULL if doc is NULL or no object, or has no such key; null counts as absent. */
 struct doc *doc_get(const struct doc *doc, const char *key);
-/* Dotted: "metadata.name". */
+/* The same with a path: "metadata.name". */
 struct doc *doc_at(const struct doc *doc, const char *path);
-/* "" where there is no string, or one with a NUL. */
+/* "" if it is no string, or contains a NUL. */
 const char *doc_str(const struct doc *doc, const char *path);
-/* The same for people: nothing in it that a terminal would obey, a NUL neither. */
+/* The same for people: it contains nothing that a terminal would interpret, and no NUL. */
 const char *doc_shown(const struct doc *doc, const char *path);
-/* Its whole part, at most what 64 bits hold. */
+/* The integer part, limited to 64 bits. */
 int64_t doc_int(const struct doc *doc, const char *path);
 bool doc_true(const struct doc *doc, const char *path);
 bool doc_has_nul(const struct doc *doc);
@@ -70,21 +74,23 @@ struct doc *doc_new_str(struct arena *arena, struct text text) MUST_USE;
 struct doc *doc_new_int(struct arena *arena, int64_t number) MUST_USE;
 struct doc *doc_copy(struct arena *arena, const struct doc *doc) MUST_USE;
 
-/* Replaces what has that key.  value has no parent. */
+/* Replaces the value of key. value has no parent. */
 void doc_set(struct arena *arena, struct doc *object, struct text key, struct doc *value);
 void doc_set_str(struct arena *arena, struct doc *object, const char *key, const char *value);
 void doc_remove(struct doc *object, const char *key);
 void doc_append(struct doc *array, struct doc *value);
-/* The object at key, made if it is absent or something else. */
+/* Returns the object at key; creates it if it is absent or no object. */
 struct doc *doc_object(struct arena *arena, struct doc *object, const char *key);
 
-/* RFC 7396 onto an object; patch is copied. */
+/* Applies an RFC 7396 merge patch to an object; patch is copied. */
 void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch);
 bool doc_equal(const struct doc *a, const struct doc *b);
-void doc_write(struct strbuf *out, const struct doc *doc);        /* JSON on one line */
-void doc_write_pretty(struct strbuf *out, const struct doc *doc); /* JSON, 2 blanks a level */
+void doc_write(struct strbuf *out, const struct doc *doc); /* JSON on one line */
+/* JSON, indented by 2 blanks per level */
+void doc_write_pretty(struct strbuf *out, const struct doc *doc);
 void doc_write_yaml(struct strbuf *out, const struct doc *doc);
 
-const char *doc_kind_name(enum doc_kind kind); /* "an object" */
+/* the kind with its article: "an object" */
+const char *doc_kind_name(enum doc_kind kind);
 
 #endif

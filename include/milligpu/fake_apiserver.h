@@ -17,16 +17,16 @@
 
 struct fake_apiserver;
 
-/* An empty cluster; kube-system has a fixed made-up uid derived from name. */
+/* An empty cluster; kube-system has a fixed uid derived from name. */
 struct fake_apiserver *fake_apiserver_new(const char *name) MUST_USE;
 void fake_apiserver_free(struct fake_apiserver *fake);
 
-/* Read a cluster file, JSON or YAML; errors name file, line or item and field. */
+/* Reads a cluster file, JSON or YAML; errors name the file, the line or item, and the field. */
 int fake_apiserver_load(struct fake_apiserver *fake, const char *file, struct err *err) MUST_USE;
 int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, struct text text,
                              struct err *err) MUST_USE;
 
-/* What was read from files, and how many items of other kinds were left out. */
+/* How many objects were read from files, and how many of other kinds were skipped. */
 struct fake_apiserver_counts {
     uint64_t nodes;
     uint64_t pods;
@@ -34,30 +34,30 @@ struct fake_apiserver_counts {
 };
 void fake_apiserver_counts(struct fake_apiserver *fake, struct fake_apiserver_counts *out);
 
-/* UTC for creationTimestamp and its like; the real clock unless said. */
+/* UTC for creationTimestamp and similar fields; default is the real clock. */
 void fake_apiserver_set_clock(struct fake_apiserver *fake, int64_t (*wall_ms)(void *ctx),
                               void *ctx);
 
-/* A kube_ops on it; several may exist. */
+/* A kube_ops for this API server; several may exist. */
 void fake_apiserver_ops(struct fake_apiserver *fake, struct kube_ops *out);
 
 /*
- * One request, answered at once: method, path with query, body -> status and JSON.  A watch
- * answers with what there is since its resourceVersion; call again with the last one.  This is
- * what the HTTP test server serves.
+ * Answers one request at once: method, path with query, body -> status and JSON. A watch returns
+ * the events since its resourceVersion; call again with the last one. The HTTP test server uses
+ * this.
  */
 int fake_apiserver_request(struct fake_apiserver *fake, const char *method, const char *path,
                            struct text body, struct strbuf *out);
 
-/* resourceVersion of the last write: another one means that something was written. */
+/* The resourceVersion of the last write: if it changed, something was written. */
 uint64_t fake_apiserver_version(struct fake_apiserver *fake);
 /*
- * Count versions on from there, before anything is in it.  Nobody keeps them over a restart, but a
- * ledger on disk remembers those that it has seen: they must not come again.
+ * Continues versions from there, before any object exists. They are not kept over a restart, but a
+ * ledger on disk remembers those that it has seen, so they must not be used again.
  */
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version);
 
-/* Forget events up to now: watches that start before get 410. */
+/* Forgets all events up to now: watches that start earlier get 410. */
 void fake_apiserver_compact(struct fake_apiserver *fake);
 
 /* How many events are kept before the oldest are compacted away. */

@@ -1,6 +1,6 @@
 /*
- * hints - what filter remembers between two questions.  Two locks, and tables that are bounded in
- * entries and in bytes, whatever is asked.
+ * hints - what filter remembers between calls. Two locks, and tables that are bounded in entries
+ * and in bytes, whatever is asked.
  *
  *   asker     a pod that asked and is not bound, as long as it lives:
  *
@@ -11,17 +11,18 @@
  *             An offer's best place counts as taken in the ranking of others for two seconds.
  *   answer    the bytes that refused a request, while nothing that matters has changed
  *
- * A list shorter than what fitted that led to no bind was refused by somebody else, so the next
- * one is four times longer; a bind that came and failed was ours, and changes nothing.  Of a large
- * cluster kube-scheduler asks about a part, another one each time: until as many nodes have been
- * offered as there are a list of all that was asked about is too short as well.
+ * If a list was shorter than the set of fitting nodes and no bind followed, another plugin refused
+ * those nodes, so the next list is four times longer. A bind that followed and failed is our own
+ * matter and changes nothing. In a large cluster kube-scheduler asks about a part of the nodes, a
+ * different one each time. Until as many nodes have been offered as exist, even a list of all nodes
+ * that were asked about counts as too short.
  *
  * Hints change order and length of answers, never whether a node fits.
  *
  * No lost wake-up: filter records the refusal and then reads the capacity generation again; the
- * writer publishes and then looks at what waits.  Whoever comes second sees the other.  Where the
- * table is full, be it of askers or of what they ask, whoever could not be recorded is woken by any
- * room that comes free.
+ * writer publishes and then looks at what waits. Whichever comes second sees the other's write. If
+ * the table of askers or of their requests is full, a pod that could not be recorded is woken by
+ * any capacity that comes free.
  */
 #ifndef MILLIGPU_HINTS_H
 #define MILLIGPU_HINTS_H
@@ -33,18 +34,23 @@
 enum {
     WAITING_MAX = 16384,
     SHORTLIST_LIVE_MS = 2000,
-    SHORTLIST_LATE_MS = 1000, /* no bind for so long: another plugin has refused the list */
+    /* no bind for this long: another plugin has refused the list */
+    SHORTLIST_LATE_MS = 1000,
     SHORTLIST_GROWTH = 4,
-    SAMPLE_MIN = 100, /* of more fitting nodes kube-scheduler may leave some out, of fewer never */
+    /* with more fitting nodes kube-scheduler may evaluate only a part of them, with fewer never */
+    SAMPLE_MIN = 100,
     TENTATIVES_MAX = 1024,
-    ANSWERS_MAX = 64,         /* distinct refused questions */
-    WISHES_TRIED_MAX = 64,    /* distinct requests that are tried when room comes free */
-    WAKE_STEPS_MAX = 1 << 20, /* of search for them: some milliseconds of the writer */
-    UNHEARD_MAX_MS = 600000,  /* kube-scheduler leaves no pod alone for longer than 330 s */
-    RESOLVED_MAX = 2048,      /* who has settled is remembered among so many */
-    SLICE_MAX = 256,          /* askers that are looked at without letting others in between */
-    ASKERS_BYTES_MAX = 16 * 1024 * 1024, /* one takes 600 bytes, with the longest names 900 */
-    REFUSAL_BYTES_MAX = 64 * 1024,       /* a longer one is not remembered */
+    ANSWERS_MAX = 64, /* distinct refused questions */
+    /* distinct requests that are tried when capacity comes free */
+    WISHES_TRIED_MAX = 64,
+    /* search steps for these: some milliseconds of the writer */
+    WAKE_STEPS_MAX = 1 << 20,
+    UNHEARD_MAX_MS = 600000, /* kube-scheduler retries every pod within 330 s */
+    RESOLVED_MAX = 2048,     /* how many pods that were bound or deleted are remembered */
+    SLICE_MAX = 256,         /* askers examined before the lock is released */
+    /* an entry takes 600 bytes, with the longest names 900 */
+    ASKERS_BYTES_MAX = 16 * 1024 * 1024,
+    REFUSAL_BYTES_MAX = 64 * 1024, /* a longer question is not remembered */
     REFUSALS_BYTES_MAX = 2 * 1024 * 1024,
 };
 
@@ -55,7 +61,7 @@ struct hints;
 struct hints *hints_new(void) MUST_USE;
 void hints_free(struct hints *hints);
 
-/* Who asks, and what.  Everything is borrowed for the call. */
+/* The pod that asks, and its request. Everything is borrowed for the call. */
 struct asker {
     const char *uid;
     const char *namespace;
@@ -63,43 +69,45 @@ struct asker {
     const struct request *request; /* NULL: the request itself is refused */
     int64_t now_ms;                /* monotonic */
     int64_t wall_ms;               /* UTC */
-    bool again;                    /* the same question, judged anew */
+    bool again;                    /* the same question, evaluated again */
 };
 
-/* How long this pod's next list may be; 0: as long as it comes. */
+/* The maximum length of this pod's next list; 0: no limit. */
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist);
-/* Which tentative placements stand before this pod. */
+/* The tentative placements to consider when this pod is ranked. */
 uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
                           struct tentative tentative[TENTATIVES_MAX]);
 
-/* A list that goes out. */
+/* A list that filter returns. */
 struct shortlist {
-    uint32_t nodes;               /* of the cluster */
-    uint32_t names;               /* asked about; one alone is a preemption's, and no list */
+    uint32_t nodes; /* of the cluster */
+    /* nodes that were asked about; a single one is a preemption and no list */
+    uint32_t names;
     uint32_t fitting;             /* of them */
-    uint32_t listed;              /* of those */
+    uint32_t listed;              /* how many of those are on the list */
     uint64_t capacity_generation; /* of the snapshot */
-    const struct candidate *best; /* NULL: its node was made for the question */
+    const struct candidate *best; /* NULL: its node was built for this question */
 };
 void hints_shortlisted(struct hints *hints, const struct asker *asker,
                        const struct shortlist *offered);
 void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
                    const char *text);
 
-/* A bind was asked for: whatever becomes of it, nobody else refused the list. */
+/* A bind was requested: whatever its outcome, no other plugin refused the list. */
 void hints_binding(struct hints *hints, struct text uid);
-/* It holds a reservation: there is nothing to choose. */
+/* The pod has a reservation, so there is nothing to choose. */
 void hints_fits(struct hints *hints, struct text uid);
-/* Bound or gone, for good. */
+/* The pod is bound or gone, permanently. */
 void hints_resolved(struct hints *hints, struct text uid);
 
 /*
- * Answers of refusals, by what they depend on: request, names and room.  A full cluster asks the
- * same few questions over and over; the same bytes are the answer until the room changes.
+ * Answers to refused questions, keyed by what they depend on: request, names and capacity. A full
+ * cluster receives the same few questions again and again; the answer has the same bytes until the
+ * capacity changes.
  */
 struct refusal_key {
     const struct request *request;
-    uint64_t names; /* digest, in order */
+    uint64_t names; /* digest, in the order of the names */
     uint64_t capacity_generation;
 };
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
@@ -109,34 +117,42 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
 
 /* --- who is to be woken --- */
 
-/* Those that were refused, and those whose offer is late. */
+/* Pods that were refused, and pods whose offer is late. */
 size_t hints_waiting(struct hints *hints);
-/* More wait than can be remembered, or did until a while ago; or one whose wish found no room. */
+/*
+ * More pods wait than can be remembered, now or recently; or the request of one could not be
+ * stored.
+ */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
- * Does anybody who waits fit on one of these nodes?  True when in doubt: too many distinct
- * requests, or too dear ones, or more askers than can be remembered.  The searches are made
- * without the lock.
+ * Does any waiting pod fit on one of these nodes? True when in doubt: too many or too expensive
+ * distinct requests, or more askers than can be remembered. The searches run without the lock.
  */
 bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
                      size_t nodes);
 /*
- * Offers that have become late: true if kube-scheduler should be woken for one of them, because
- * its list was not all that fitted, or room came behind it.  out_node is then where one of them
- * would best have gone; NULL if that is not known.
+ * Offers that have become late: true if kube-scheduler should be woken for one of them, because its
+ * list did not contain all fitting nodes, or capacity came free after it. *out_node is then the
+ * best place of one of them; NULL if that is not known.
  */
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
                 const struct atom **out_node);
 
 /* --- entries follow the life of their pods --- */
 
-/* What the watch knows of a pod; called under the lock. */
+/* What the watch reports of a pod; called under the lock. */
 enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
 typedef enum hints_pod hints_look(void *user, struct text uid);
 
-/* The next few: who is bound goes, and who is not known although it was asked about long ago. */
+/*
+ * Examines the next few entries: removes bound pods, and pods that are unknown although they asked
+ * long ago.
+ */
 void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look *look);
-/* A list is complete that was asked for then: who asked before, and is not known, is gone. */
+/*
+ * A list that was requested at this time is complete: removes pods that asked earlier and are not
+ * in it.
+ */
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look);
 
 /* --- for people --- */
@@ -145,11 +161,12 @@ struct waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* without names; NULL: the request itself is refused, or */
-    bool wishless;                 /* it found no room, or it was not asked for */
-    struct wish *held;             /* keeps the request; NULL: nothing does */
+    /* without names; NULL: the request itself is refused, or */
+    const struct request *request;
+    bool wishless;     /* there was no room for it, or the caller did not want it */
+    struct wish *held; /* holds a reference to the request; NULL: nothing does */
     const char *text;
-    enum reason reason; /* NONE: offered so many of those that fitted */
+    enum reason reason; /* NONE: it was offered this many of the fitting nodes */
     uint32_t offered;
     uint32_t fitting;
     int64_t since_ms; /* UTC */
@@ -158,10 +175,9 @@ struct waiting {
 };
 
 /*
- * Those that hints_waiting() counts, a few at a time: *place begins at 0, and false is the end.
- * Others come in between: who waits all the while is named once, whoever comes or goes perhaps,
- * and who goes and comes twice perhaps.  What is named lives in arena; a key is
- * "namespace/name/uid".
+ * Lists the pods that hints_waiting() counts, a few per call: *place begins at 0, and false is the
+ * end. The lock is released in between: a pod that waits all the time is listed once, others
+ * perhaps not or twice. The results live in arena; a key is "namespace/name/uid".
  */
 struct waiting_names {
     size_t count;
@@ -170,16 +186,22 @@ struct waiting_names {
 };
 bool hints_names(struct hints *hints, size_t *place, struct arena *arena,
                  struct waiting_names *out);
-/* One of those, with the request, until hints_let_go(); false: it does not wait any more. */
+/*
+ * One waiting pod with its request, to be released with hints_let_go(); false: it does not wait any
+ * more.
+ */
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 void hints_let_go(struct hints *hints, struct waiting *waiting);
 
-/* Has this pod asked, whatever came of it? */
+/* Has this pod asked before, with whatever result? */
 bool hints_has_asked(struct hints *hints, struct text uid);
-/* Whoever was refused or offered nodes, late or not, and is not being bound; without request. */
+/*
+ * Pods that were refused or offered nodes (late or not) and have no bind in progress; without
+ * requests.
+ */
 bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 
-/* What the tables take beside what is fixed. */
+/* What the tables occupy in addition to their fixed size. */
 struct hints_bytes {
     size_t askers;
     size_t wishes;

@@ -5,9 +5,9 @@
  * advertise, or where the node shows nothing); status.allocatable of our resource.  Without UUIDs
  * ids are made up and stable: "<node>/gpu-<i>".
  *
- * A node is never an error: what cannot be used is left out, with a problem that drift shows.  What
- * cannot be read says nothing about the GPUs: those that the node showed before stay, and take no
- * new shares until it can be read again.
+ * A node is never an error: unusable values are left out, with a problem that drift shows. A value
+ * that cannot be read says nothing about the GPUs: those that the node showed before stay, and take
+ * no new shares until it can be read again.
  */
 #ifndef MILLIGPU_INVENTORY_H
 #define MILLIGPU_INVENTORY_H
@@ -15,7 +15,7 @@
 #include "milligpu/arena.h"
 #include "milligpu/limits.h"
 
-/* What wire reads of a Node.  Strings terminated; NULL: not there. */
+/* What wire decodes from a Node. Strings are terminated; NULL: absent. */
 struct node_facts {
     const char *name;
     const char *uid;
@@ -30,13 +30,18 @@ struct node_facts {
     const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
     const char
         *label_sharing; /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
-    const char *cordon; /* annotation milligpu.io/cordon: "all" (also where it cannot be read) or
-                           ids, comma separated */
-    const char *gpus_error; /* annotation milligpu.io/gpus is broken: what is wrong */
+    /*
+     * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
+     */
+    const char *cordon;
+    const char *gpus_error; /* annotation milligpu.io/gpus is invalid: the reason */
     uint32_t gpus;          /* of the annotation */
     struct gpu_facts *gpu;
-    bool has_gpus; /* the annotation is there and well-formed, be it empty */
-    /* A label, an annotation or the status cannot be read: which and why; NULL: none. */
+    bool has_gpus; /* the annotation is present and well-formed, possibly empty */
+    /*
+     * A label, an annotation or the status cannot be read: which one and why; NULL: all can be
+     * read.
+     */
     const char *unreadable;
 };
 
@@ -78,22 +83,25 @@ struct inventory {
     const char *node;
     const char *uid;
     enum inventory_source source;
-    enum inventory_problem problem; /* with a problem, gpus is 0 */
-    char problem_text[160]; /* names the field and the numbers; for drift, never for filter */
-    bool silent; /* with a problem: nothing was said of the GPUs, so those known stay, closed */
+    enum inventory_problem problem; /* if there is a problem, gpus is 0 */
+    /* names the field and the numbers; for drift, not for filter */
+    char problem_text[160];
+    /* with a problem: the GPUs are unknown, so those known before stay, closed */
+    bool silent;
     uint32_t gpus;
-    struct gpu_facts *gpu;    /* ascending index, distinct ids */
-    uint32_t advertise_milli; /* with rules.advertise: what status.capacity should show; else 0 */
+    struct gpu_facts *gpu; /* ascending index, distinct ids */
+    /* with rules.advertise: the correct value of status.capacity; else 0 */
+    uint32_t advertise_milli;
 };
 
-/* Judge a node.  *out lives in arena and borrows from facts. */
+/* Evaluates a node. *out lives in arena and borrows from facts. */
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out);
 
 const char *inventory_problem_name(enum inventory_problem problem);
 const char *inventory_source_name(enum inventory_source source);
 
-/* floor(mib_total x milli / milli_total): the memory that a share comes with (design 2). */
+/* floor(mib_total x milli / milli_total): the memory of a share (design 2). */
 uint32_t inventory_share_mib(uint32_t mib_total, uint32_t milli_total, uint32_t milli);
 
 #endif

@@ -41,16 +41,20 @@ struct kube_answer {
     int status;            /* from HEAD on */
     int64_t retry_after_s; /* header Retry-After; 0: not said */
     struct text data;      /* DATA: borrowed for the call, of any length */
-    bool unsent; /* FAILED: certainly not processed (refused connection, no name, TLS refused) */
+    /* FAILED: certainly not processed (connection refused, name not resolved, TLS refused) */
+    bool unsent;
     const struct err *err; /* FAILED */
 };
 
 struct kube_ops {
     void *ctx;
     int (*start)(void *ctx, const struct kube_request *request, struct err *err);
-    /* No more answers for that id; fine if it is done already. */
+    /* No more answers for that id; allowed if it is done already. */
     void (*cancel)(void *ctx, uint64_t id);
-    /* Move bytes for at most wait_ms; calls deliver for each piece, which may start and cancel. */
+    /*
+     * Moves bytes for at most wait_ms; calls deliver for each piece, which may start and cancel
+     * requests.
+     */
     void (*poll)(void *ctx, int64_t wait_ms, void *user,
                  void (*deliver)(void *user, const struct kube_answer *answer));
     void (*wake)(void *ctx);
@@ -60,8 +64,8 @@ struct kube_ops {
 };
 
 /*
- * One request to its end, its body gathered: for an ops that has nothing else in flight (at start,
- * in doctor). Returns the HTTP status, or negative.  An answer of more than BODY_BYTES_MAX is
+ * Sends one request and collects its body, with an ops that has nothing else in flight (at start,
+ * in doctor). Returns the HTTP status, or negative. An answer of more than BODY_BYTES_MAX is
  * refused.
  */
 struct strbuf;
@@ -79,10 +83,10 @@ struct kube_config;
 int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
                      struct err *err) MUST_USE;
 void kube_config_free(struct kube_config *config);
-/* The namespace of the context, or of the pod we run in; "" if none is said. */
+/* The namespace of the context, or of the pod in which this process runs; "" if none is set. */
 const char *kube_config_namespace(const struct kube_config *config);
 const char *kube_config_server(const struct kube_config *config);
-/* Tokens come of a program that is executed, now and again. */
+/* Do tokens come from a program that is executed from time to time? */
 bool kube_config_executes(const struct kube_config *config);
 
 /* config must outlive the ops, and may serve several. */

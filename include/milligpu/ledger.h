@@ -26,15 +26,15 @@
 struct ledger;
 
 #define COMMAND_TABLE(X)                                                                           \
-    X(COMMAND_RESERVE, "reserve")         /* grant: bind asks */                                   \
-    X(COMMAND_VERSION, "version")         /* the pod was judged again, in a later version */       \
-    X(COMMAND_CONFIRM, "confirm")         /* the API server has the pod on our node */             \
-    X(COMMAND_DOUBT, "doubt")             /* a Binding's outcome is not known */                   \
-    X(COMMAND_RELEASE, "release")         /* ended, gone, or refused by the API server */          \
-    X(COMMAND_ADOPT, "observe")           /* a bound pod without a row: believe it or adopt it */  \
+    X(COMMAND_RESERVE, "reserve") /* grant: a bind asks for it */                                  \
+    X(COMMAND_VERSION, "version") /* the pod was evaluated again, in a later version */            \
+    X(COMMAND_CONFIRM, "confirm") /* the API server shows the pod on our node */                   \
+    X(COMMAND_DOUBT, "doubt")     /* the outcome of a Binding is not known */                      \
+    X(COMMAND_RELEASE, "release") /* ended, gone, or refused by the API server */                  \
+    X(COMMAND_ADOPT, "observe") /* a bound pod without a row: accept its annotation or adopt it */ \
     X(COMMAND_TERMINATING, "terminating") /* a deletion timestamp; frees nothing */                \
-    X(COMMAND_NOTE, "note")               /* the pod's annotation differs, or no longer does */    \
-    X(COMMAND_NODE, "node")               /* a Node as it is now */                                \
+    X(COMMAND_NOTE, "note") /* the pod's annotation differs from the ledger, or no longer does */  \
+    X(COMMAND_NODE, "node") /* a Node as it is now */                                              \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
     X(COMMAND_CLOCK, "clock") /* the wall clock stepped; a journal row only */
 
@@ -76,24 +76,30 @@ struct command {
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
-    int64_t clock_from_ms; /* CLOCK */
+    int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
 };
 
 /*
- * In order of precedence: the first that applies is given.
- *   RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK
- *   VERSION: UNKNOWN, SAME (no reservation, or not a later version than its own), REFUSED with
- *   REASON_CHANGED (what is held is not what the request asks for now, or its GPU is closed), OK
- *   ADOPT: SAME (held: a row always wins; no held: nothing to count), ELSEWHERE, then OK
- *   the rest: UNKNOWN (no such allocation or node, or the allocation is on another node than the
- *   command names), SAME (nothing would change), OK
+ * In order of precedence: the first that applies is returned.
+ *
+ * RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK.
+ *
+ * VERSION: UNKNOWN, SAME (no reservation, or not a later version than its own), REFUSED with
+ * REASON_CHANGED (what is held differs from what the request asks for now, or its GPU is closed),
+ * OK.
+ *
+ * ADOPT: SAME (held: a row always wins; not held: nothing to count), ELSEWHERE, then OK.
+ *
+ * The others: UNKNOWN (no such allocation or node, or the allocation is on another node than the
+ * command names), SAME (nothing would change), OK.
+ *
  * A node beyond NODES_MAX is REFUSED with REASON_LIMIT, by NODE and by ADOPT.
  */
 enum verdict {
     VERDICT_OK,
-    VERDICT_SAME,      /* it is so already; there is no change to apply */
-    VERDICT_ELSEWHERE, /* RESERVE, ADOPT: this uid holds an allocation on another node */
-    VERDICT_UNKNOWN,   /* no such allocation, no such node */
+    VERDICT_SAME,      /* the ledger is like this already; there is no change to apply */
+    VERDICT_ELSEWHERE, /* RESERVE, ADOPT: this uid has an allocation on another node */
+    VERDICT_UNKNOWN,   /* there is no such allocation or node */
     VERDICT_REFUSED,   /* see reason */
 };
 
@@ -108,20 +114,21 @@ struct change {
     const struct node *node_after;   /* NULL: removed */
     const struct allocation *before; /* NULL: new */
     const struct allocation *after;  /* state RELEASED: leaves the ledger */
-    const struct allocation *held;   /* SAME, ELSEWHERE: the allocation that is there (borrowed) */
+    /* SAME, ELSEWHERE: the existing allocation (borrowed) */
+    const struct allocation *held;
 };
 
 struct ledger *ledger_new(void) MUST_USE;
 void ledger_free(struct ledger *ledger); /* NULL is fine */
 
-/* Fill *out; with VERDICT_OK it owns what change_done() drops.  The ledger stays as it is. */
+/* Fills *out; with VERDICT_OK it owns what change_done() frees. The ledger does not change. */
 enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
                            struct change *out) MUST_USE;
 void ledger_apply(struct ledger *ledger, const struct change *change);
 void ledger_undo(struct ledger *ledger, const struct change *change); /* newest first */
 void change_done(struct change *change);
 
-/* True if the change may make a refused request fit: something was freed, repaired, added. */
+/* True if the change may make a refused request fit: something was freed, repaired or added. */
 bool change_gives_room(const struct change *change);
 
 struct names *ledger_names(struct ledger *ledger);
@@ -133,8 +140,8 @@ const struct allocation *ledger_next_open(const struct ledger *ledger, size_t *a
 const struct node *ledger_next_node(const struct ledger *ledger, size_t *at);
 
 /*
- * Put back what the store kept, before anything else: nodes first, then allocations.  A row that
- * contradicts an invariant is an error, not a bug: a database is outside input.
+ * Restores what the store kept, before any command: nodes first, then allocations. A row that
+ * contradicts an invariant is an error, not a bug: a database is input from outside.
  */
 int ledger_restore_node(struct ledger *ledger, const struct node_build *build,
                         struct err *err) MUST_USE;
@@ -160,19 +167,21 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
-/* The node that may grant a UUID, or that keeps others from it; NULL: nobody. */
+/*
+ * The node that may grant a UUID, or that keeps other nodes from granting it; NULL: there is none.
+ */
 const struct node *ledger_owner(const struct ledger *ledger, struct text id) MUST_USE;
 
 /*
- * Every invariant, recomputed from nothing: an error names the first that is broken, with node,
- * GPU or pod.  The writer checks a few nodes at a time: places, from a place on; the end is where
- * ledger_places() says, and it moves.
+ * Recomputes every invariant: an error names the first that is broken, with node, GPU or pod. The
+ * writer checks a few nodes at a time: places, starting at a place; ledger_places() is the end,
+ * which changes.
  */
 int ledger_check(const struct ledger *ledger, struct err *err) MUST_USE;
 int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places,
                       struct err *err) MUST_USE;
 uint32_t ledger_places(const struct ledger *ledger);
-/* ledger_check(), but abort. */
+/* ledger_check(), but it aborts. */
 void ledger_assert_valid(const struct ledger *ledger);
 
 #endif

@@ -1,13 +1,13 @@
 /*
  * limits - every bound that outside input can run into, by name.
  *
- * What passes one of them is refused with a sentence that names it, with two exceptions: a search
+ * What exceeds one of them is refused with a sentence that names it, with two exceptions: a search
  * that ends at PLACE_STEPS_MAX says so (placement.exact, REASON_UNSEARCHED), and a node remembers
- * no more than GPUS_PER_NODE_MAX ids that it showed before.  Sized for 15,000 nodes with 8 GPUs
+ * no more than GPUS_PER_NODE_MAX ids that it showed before. Sized for 15,000 nodes with 8 GPUs
  * each.
  *
- * None of them decides what there is: what the API server has taken is counted, however large it
- * is (pod.h, inventory.h).  They decide what is granted.
+ * Limits decide what is granted, not what exists: objects that the API server accepted are counted,
+ * however large they are (pod.h, inventory.h).
  */
 #ifndef MILLIGPU_LIMITS_H
 #define MILLIGPU_LIMITS_H
@@ -29,8 +29,9 @@ enum {
     REASON_BYTES_MAX = 256,
 
     NODES_MAX = 65536,
-    JSON_DEPTH_MAX = 96,                   /* of what is read */
-    JSON_SKIP_DEPTH_MAX = 10240,           /* of what is passed over; Go itself stops at 10,000 */
+    JSON_DEPTH_MAX = 96, /* of values that are read */
+    /* of values that are skipped; Go itself stops at 10,000 */
+    JSON_SKIP_DEPTH_MAX = 10240,
     BODY_BYTES_MAX = 64 * 1024 * 1024,     /* a webhook body; 413 beyond */
     BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX, /* all of them at once, a quarter of the pod's memory;
                                               503 beyond */

@@ -7,9 +7,9 @@
  * The message is constant, the facts are keys; log_str and friends make them.  Only app and bin
  * log at info and above.  Thread-safe: a line is one write.
  *
- * Whoever may make pods can make us say the same thing a thousand times a second.  So of one
- * message (debug aside) so many lines are written in a minute and no more; the first after that
- * tells how many were not, and a metric counts them.
+ * A user who may create pods can cause the same message a thousand times a second. So the number of
+ * lines per message and minute is limited (except debug); the first line after that says how many
+ * were suppressed, and a metric counts them.
  */
 #ifndef MILLIGPU_LOG_H
 #define MILLIGPU_LOG_H
@@ -45,7 +45,10 @@ struct log_field {
 enum { LOG_LINES_MAX = 100, LOG_PACE_MS = 60 * 1000 };
 
 void log_set(enum log_level least, bool json);
-/* Of one message so many lines in so long; LOG_LINES_MAX in LOG_PACE_MS where nobody says. */
+/*
+ * The limit of lines for one message, and its period; the defaults are LOG_LINES_MAX in
+ * LOG_PACE_MS.
+ */
 void log_set_pace(uint32_t lines, int64_t per_ms);
 bool log_wants(enum log_level level);
 bool log_level_parse(const char *text, enum log_level *out);

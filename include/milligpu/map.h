@@ -1,9 +1,9 @@
 /*
  * map - text to a pointer; open addressing, seeded hash.
  *
- * A map that is full doubles, and its entries move a few with each change: no single one waits for
- * all of them (at once, 49,152 entries are some milliseconds).  Until then both tables are looked
- * into.
+ * A map that is full doubles, and its entries move a few at a time, so that no single change waits
+ * for all of them (moving 49,152 entries at once takes some milliseconds). Meanwhile both tables
+ * are searched.
  *
  * Keys are borrowed: they must live as long as their entry (usually they are a member
  * of the value).  Iteration order means nothing.  Not thread-safe.
@@ -19,13 +19,13 @@ struct map_entry {
     void *value; /* NULL: the slot is free */
 };
 
-enum { MAP_MOVES = 8 }; /* slots of the old table that one change looks at */
+enum { MAP_MOVES = 8 }; /* slots of the old table that one change moves */
 
 struct map {
     struct map_entry *entry;
     size_t slots;          /* a power of two, or 0 */
     size_t count;          /* in both tables */
-    struct map_entry *old; /* NULL: all have moved */
+    struct map_entry *old; /* NULL: all entries have moved */
     size_t old_slots;
     size_t moved; /* of the old table, all slots below are free */
 };
@@ -34,12 +34,13 @@ void map_init(struct map *map);
 void map_done(struct map *map); /* values are the caller's */
 
 void *map_find(const struct map *map, struct text key);
-void *map_put(struct map *map, struct text key, void *value); /* returns what was there before */
-void *map_take(struct map *map, struct text key);             /* removes and returns it, or NULL */
+/* returns the previous value */
+void *map_put(struct map *map, struct text key, void *value);
+void *map_take(struct map *map, struct text key); /* removes and returns it, or NULL */
 
 /*
- * Asks about each value once, and takes out those that are not to be kept; keep() may free these.
- * Returns how many went.
+ * Calls keep() once for each value and removes those for which it returns false; keep() may free
+ * these. Returns how many were removed.
  */
 size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *value));
 

@@ -1,7 +1,7 @@
 /*
- * message - what reaches the writer, through one bounded queue.
+ * message - what the writer receives, through one bounded queue.
  *
- * A message owns everything it points to through its arena; message_free() drops it.
+ * A message owns everything that it points to through its arena; message_free() frees it.
  */
 #ifndef MILLIGPU_MESSAGE_H
 #define MILLIGPU_MESSAGE_H
@@ -13,7 +13,7 @@
 
 enum message_kind {
     MESSAGE_BIND,
-    MESSAGE_FETCHED, /* the pod of a bind, by GET */
+    MESSAGE_FETCHED, /* the pod of a bind, fetched by GET */
     MESSAGE_OUTCOME, /* of a Binding */
     MESSAGE_PODS_BEGIN,
     MESSAGE_POD_LISTED,
@@ -31,14 +31,16 @@ enum message_kind {
 
 enum bind_outcome {
     OUTCOME_BOUND,
-    OUTCOME_VOID,    /* certainly not, and never will be: release */
-    OUTCOME_UNKNOWN, /* may yet land: in doubt */
-    OUTCOME_MOVED,   /* the pod is unbound in a later version (pod): none that was sent can land */
+    OUTCOME_VOID,    /* certainly not bound, now and in future: release it */
+    OUTCOME_UNKNOWN, /* may still take effect: in doubt */
+    /* the pod is unbound in a later version (pod): no Binding that was sent can take effect */
+    OUTCOME_MOVED,
 };
 
-/* Who waits for the outcome of a bind; to NULL: nobody any more. */
+/* The HTTP call that waits for the outcome of a bind; to NULL: none does. */
 struct bind_reply {
-    void (*answer)(void *to, const char *error); /* error NULL: bound.  Once, from any thread */
+    /* error NULL: bound. Exactly once, from any thread */
+    void (*answer)(void *to, const char *error);
     void *to;
 };
 
@@ -51,20 +53,20 @@ struct bind_call {
 
 /* What became of the GET of a pod that is to be bound. */
 struct fetched_pod {
-    struct bind_call bind; /* that needs it */
+    struct bind_call bind; /* the call that needs the pod */
     bool found;
     struct pod pod;     /* found */
-    enum reason reason; /* not found: NONE if nobody could say */
-    const char *text;   /* not found: what happened, for people */
+    enum reason reason; /* not found: NONE if the API server could not be asked */
+    const char *text;   /* not found: the reason, for people */
 };
 
 /* What became of a Binding. */
 struct binding_outcome {
     const char *uid;
     enum bind_outcome is;
-    uint64_t version;   /* of the pod, that the Binding named; 0: none */
+    uint64_t version;   /* the pod's version in the Binding; 0: none */
     enum reason reason; /* VOID */
-    const char *text;   /* what happened, for people; BOUND: NULL */
+    const char *text;   /* the reason, for people; BOUND: NULL */
     struct pod pod;     /* MOVED: as it is now */
 };
 
@@ -88,13 +90,13 @@ struct message {
 };
 
 struct message *message_new(enum message_kind kind) MUST_USE;
-/* Of a message whose call waits no more: whoever takes a call answers it. */
+/* The call in it must have been answered or moved. */
 void message_free(struct message *message);
-/* We are stopping: the listener itself answers the call, if there is one. */
+/* For shutdown: the listener itself answers the call, if there is one. */
 void message_abandon(struct message *take_message);
-/* The call that this message is about; NULL: it is about none. */
+/* The call in this message; NULL: there is none. */
 struct bind_call *message_bind_call(struct message *message);
-/* That it takes. */
+/* Its size in memory. */
 size_t message_bytes(const struct message *message);
 
 #endif

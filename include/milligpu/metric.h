@@ -29,9 +29,11 @@ struct metric_info {
 };
 const struct metric_info *metric_info(enum metric_id id);
 
-/* labels: the finished text inside the braces, e.g. "verb=\"filter\""; NULL for none.  At most
-   METRIC_SERIES_MAX series per metric: the last one stands for all that come too late, with
-   "other" as the value of each label. */
+/*
+ * labels: the complete text inside the braces, e.g. "verb=\"filter\""; NULL for none. At most
+ * METRIC_SERIES_MAX series per metric: later ones share the last one, with "other" as the value of
+ * each label.
+ */
 enum { METRIC_SERIES_MAX = 256 };
 void metric_add(enum metric_id id, const char *labels, uint64_t by);
 void metric_set(enum metric_id id, const char *labels, int64_t value);
@@ -46,7 +48,7 @@ void metric_each(enum metric_id id, void *user,
    the start. */
 void metric_expose(struct strbuf *out);
 
-/* For gauges with open labels, at scrape time: HELP and TYPE, then sample by sample. */
+/* For gauges with open labels, at scrape time: HELP and TYPE, then one sample at a time. */
 void metric_head(struct strbuf *out, enum metric_id id);
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
                    int64_t number);

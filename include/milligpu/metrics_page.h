@@ -1,8 +1,8 @@
 /*
- * metrics_page - what /metrics answers now.
+ * metrics_page - the content of /metrics.
  *
- * Counters are counted where things happen (metric.h); gauges are set here, when somebody asks.
- * Any thread; it waits for no lock longer than a copy takes.
+ * Counters are updated where things happen (metric.h); gauges are set here, when the page is
+ * requested. Any thread; it waits for no lock longer than a copy takes.
  */
 #ifndef MILLIGPU_METRICS_PAGE_H
 #define MILLIGPU_METRICS_PAGE_H

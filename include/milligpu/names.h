@@ -25,7 +25,8 @@ struct names *names_new(void) MUST_USE;
 void names_free(struct names *names);
 
 const struct atom *names_intern(struct names *names, struct text text) MUST_USE;
-const struct atom *names_find(const struct names *names, struct text text); /* NULL if unknown */
+/* NULL if the name is unknown */
+const struct atom *names_find(const struct names *names, struct text text);
 
 size_t names_count(const struct names *names);
 

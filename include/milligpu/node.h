@@ -49,7 +49,7 @@ struct gpu {
     uint32_t milli;
     uint32_t mib;
     uint32_t used_milli;     /* bound and observed */
-    uint32_t reserved_milli; /* reserved, not yet bound */
+    uint32_t reserved_milli; /* reserved, not bound yet */
     uint32_t used_mib;       /* both */
     uint16_t index;
     uint16_t charges; /* pods that hold a part of it */
@@ -91,11 +91,13 @@ struct node_build {
     bool gone;
     int64_t since_ms;
     uint32_t gpus;
-    const struct gpu *gpu; /* all but what is counted; any flag but OVER and UNSURE */
+    /* everything except what is counted; any flag except OVER and UNSURE */
+    const struct gpu *gpu;
     uint32_t allocations;
     const struct allocation *const *allocation;
     uint32_t
-        owned_ids; /* of those that are no GPU of the node the first GPUS_PER_NODE_MAX are kept */
+        /* at most GPUS_PER_NODE_MAX ids that are no GPU of the node are kept */
+        owned_ids;
     const struct atom *const *owned_id; /* ascending */
 };
 
@@ -117,35 +119,40 @@ static inline uint32_t gpu_free(const struct gpu *gpu)
     return taken < gpu->milli ? gpu->milli - (uint32_t)taken : 0;
 }
 
-/* Why this GPU takes no new shares at all, REASON_NONE if it does. */
+/* Why this GPU takes no new shares; REASON_NONE if it does. */
 enum reason gpu_closed(const struct gpu *gpu);
 
-/* Why no GPU of this node does: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or REASON_NONE. */
+/*
+ * Why no GPU of this node takes any: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED; or REASON_NONE.
+ */
 enum reason node_closed(const struct node *node);
 
-/* Not made up by us: it may turn up on another node, and then only one of the two may grant it. */
+/*
+ * Is the id a real one (not made up by us)? Such a GPU may appear on another node, and then only
+ * one of the two may grant it.
+ */
 bool gpu_id_is_real(const struct atom *id, struct text node);
-/* The index that a made-up id carries; 0 where it has none that a GPU can have (16 bits). */
+/* The index in a made-up id; 0 if there is none that a GPU can have (16 bits). */
 uint32_t gpu_id_index(struct text id);
 
 /* Bytewise: the order of names (place.h, rule 4) and of ids. */
 int atom_cmp(const struct atom *a, const struct atom *b);
 
 /*
- * A node that nobody lives on, from a Node object that the ledger does not know (an autoscaler's
- * template).  Its atoms are of the table that is given.
+ * An empty node, from a Node object that the ledger does not know (an autoscaler's template). Its
+ * atoms belong to the given table.
  */
 struct node *node_from_inventory(const struct inventory *inventory, struct names *names) MUST_USE;
 
 /* Does any pod hold a share here, placed or not? */
 bool node_has_shares(const struct node *node);
 
-/* What pods hold here in all, placed or not, of GPUs that are gone, too. */
+/* Everything that pods hold here, placed or not, including GPUs that are gone. */
 uint64_t node_held_milli(const struct node *node);
 
-/* Every invariant, recomputed: an error names the first that is broken, with node, GPU or pod. */
+/* Recomputes every invariant: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
-/* The same, but abort. */
+/* The same, but aborts. */
 void node_assert_valid(const struct node *node);
 
 #endif

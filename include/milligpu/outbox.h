@@ -49,7 +49,7 @@ void outbox_free(struct outbox *outbox);
 enum outbox_sending {
     SENDING_FIRST,
     SENDING_AGAIN,   /* an earlier call may have sent it, perhaps before a restart */
-    SENDING_NOTHING, /* only ask what became of it, by a GET */
+    SENDING_NOTHING, /* only find out the outcome, with a GET */
 };
 
 struct outbox_binding {
@@ -58,28 +58,37 @@ struct outbox_binding {
     const char *name;
     const char *node;
     struct text body;
-    uint64_t version; /* of the pod, that body names; 0: none, of an older ledger's reservation */
+    /* of the pod, that body names; 0: none (a reservation of an older ledger) */
+    uint64_t version;
     int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;
 };
 
-/* All of these copy what they are given; any thread.  The reply of a bind that is fetched moves: it
-   comes back with MESSAGE_FETCHED. */
+/*
+ * All of these copy their arguments; any thread. outbox_fetch() takes over the reply of the bind
+ * and returns it with MESSAGE_FETCHED.
+ */
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding);
 void outbox_fetch(struct outbox *outbox, struct bind_call *bind);
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
-/* Ask for a ring; waiting pods stretch the pause between two rings. node: for wake=node, may
-   be NULL. */
+/*
+ * Requests a wake-up. The more pods wait, the longer the pause between two wake-ups. node: for
+ * wake=node, may be NULL.
+ */
 void outbox_wake(struct outbox *outbox, size_t waiting, const char *node);
 
-/* Start what is due; returns how long it may be left alone, in ms. Then kube_ops.poll with
-   outbox_answer. */
+/*
+ * Starts what is due and returns how long it may be left alone, in ms. Then call kube_ops.poll with
+ * outbox_answer.
+ */
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
 
-/* Bindings whose outcome is still open, and what they take.  Beyond OUTBOX_BYTES_MAX the writer
-   makes no more of them: one of a greedy pod has 100 KiB. */
+/*
+ * The Bindings whose outcome is open, and their size. Above OUTBOX_BYTES_MAX the writer creates no
+ * more of them: the Binding of a pod with many shares can have 100 KiB.
+ */
 enum { OUTBOX_BYTES_MAX = 64 * 1024 * 1024 };
 size_t outbox_open(struct outbox *outbox);
 size_t outbox_bytes(struct outbox *outbox);
@@ -87,7 +96,7 @@ size_t outbox_bytes(struct outbox *outbox);
 struct outbox_stats {
     uint64_t wake_ups;
     uint64_t wake_failures;
-    bool wake_failing; /* the last ring failed */
+    bool wake_failing; /* the last wake-up failed */
     char wake_error[256];
 };
 void outbox_stats(struct outbox *outbox, struct outbox_stats *out);

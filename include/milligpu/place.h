@@ -67,25 +67,25 @@ struct placement {
     struct part part[PARTS_MAX];
 };
 
-/* What node offers now. */
+/* The free capacity of a node. */
 void room_of(const struct node *node, struct room *out);
 
-/* The room if these allocations of the node were gone (preemption's victims). */
+/* The capacity if these allocations of the node were gone (the victims of a preemption). */
 void room_without(const struct node *node, const struct text *uids, uint32_t count,
                   struct room *out);
 
-/* Set milli of one GPU aside; more than is free leaves 0. */
+/* Sets milli of one GPU aside; setting aside more than is free leaves 0. */
 void room_take(struct room *room, uint32_t gpu, uint32_t milli);
 
-/* Wants that are searched as one: of one kind, in parts of one size and number. */
+/* Wants that are searched together: of the same kind, with parts of the same size and number. */
 struct plan_row {
     enum container_kind kind;
     uint32_t milli; /* of each part */
     uint32_t parts; /* of each want */
-    uint32_t wants; /* equal ones: so many of their parts may lie on one GPU */
+    uint32_t wants; /* equal ones: how many of their parts may be on one GPU */
 };
 
-/* The wants in the order in which they are searched, row by row. */
+/* The wants in the order of the search, row by row. */
 struct plan_rows {
     uint32_t count;
     struct plan_row row[CONTAINERS_MAX];
@@ -95,16 +95,16 @@ struct plan_rows {
 enum { PLAN_MODELS = 64 };
 
 /*
- * A request made ready to be asked of many rooms.  It remembers which models will do, so it is of
- * one thread, and lives no longer than its request and the rooms that it was asked of.
+ * A request prepared for many rooms. It caches which models match, so it belongs to one thread, and
+ * lives no longer than its request and the rooms.
  */
 struct plan {
     const struct request *request;
-    uint32_t steps;         /* of one search; PLACE_STEPS_MAX unless a test says otherwise */
+    uint32_t steps;         /* of one search; PLACE_STEPS_MAX except in tests */
     uint32_t most_parts;    /* of one want */
     uint32_t running_milli; /* of all parts that run at once */
-    bool mixed_lives;       /* sidecars run beside init containers: in the order of their lives */
-    struct shapes *shapes;  /* NULL: each room is searched anew */
+    bool mixed_lives;       /* sidecars run beside init containers: their order matters */
+    struct shapes *shapes;  /* NULL: each room is searched again */
     struct plan_rows rows;
     struct {
         const struct atom *model;
@@ -114,28 +114,28 @@ struct plan {
 
 void plan_init(struct plan *out, const struct request *request);
 
-/* From now on equal rooms are searched once; arena outlives the plan. */
+/* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
 
-/* What rules 1 to 3 say of a node, without a place. */
+/* Rules 1 to 3 for a node, without a place. */
 struct rank {
     bool exact;
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
-    uint32_t steps;        /* that it took; 0: an equal room was searched before */
+    uint32_t steps;        /* that the search took; 0: an equal room was searched before */
 };
 
-/* Does it fit, and how well?  *out is set whatever the answer. */
+/* Does it fit, and how well? *out is always set. */
 enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
 
 /*
- * REASON_NONE and *out (without parts where the request has no wants), or why not.  The answer is
- * place_judge()'s, and *out has its numbers.
+ * REASON_NONE and *out (without parts if the request has no wants), or the reason. The result is
+ * that of place_judge(), and *out contains its numbers.
  */
 enum reason place_find(struct plan *plan, const struct room *room, struct placement *out) MUST_USE;
 
-/* The same, of one room. */
+/* The same for one room. */
 enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
 
@@ -151,11 +151,11 @@ typedef bool place_visit(void *user, const struct placement *placement);
 enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
                           place_visit *visit) MUST_USE;
 
-/* The shares of a placement; share must have room for placement->parts. */
+/* The shares of a placement; share must have space for placement->parts. */
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
 
-/* Rules 1 to 5; negative if a is better, 0 only for the same placement. */
+/* Rules 1 to 5: negative if a is better, 0 only for the same placement. */
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b);
 

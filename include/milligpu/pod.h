@@ -1,9 +1,9 @@
 /*
  * pod - what we read of a Pod, from the API server or from a webhook body.
  *
- * Plain facts, not judged: whether the amounts make sense is request.h's question.  What has a uid,
- * a name and a place is a pod, whatever else is in it.
- * Strings are terminated, never NULL unless said so, and live in the decoder's arena.
+ * Plain facts: request.h decides whether the amounts make sense. An object with a uid, a name and a
+ * node is a pod, whatever else it contains. Strings are terminated, never NULL unless said so, and
+ * live in the decoder's arena.
  */
 #ifndef MILLIGPU_POD_H
 #define MILLIGPU_POD_H
@@ -45,11 +45,13 @@ struct pod {
     int64_t created_ms;     /* UTC; 0: unknown */
     int64_t scheduled_ms;   /* PodScheduled=True since; 0: not */
     int64_t terminating_ms; /* deletionTimestamp; 0: not */
-    int64_t cpu_milli;      /* what kube-scheduler counts, see protocol of effective requests */
+    int64_t cpu_milli;      /* what kube-scheduler counts (effective request) */
     int64_t memory_bytes;
-    bool ours; /* some container names our resource, be it with 0, or cannot be read */
-    /* What of the request cannot be read, NULL: nothing.  Then what stands here may be less than
-       what the pod asks. */
+    bool ours; /* a container names our resource, possibly with 0, or cannot be read */
+    /*
+     * The part of the request that cannot be read; NULL: all can be read. The fields here may then
+     * be less than what the pod asks for.
+     */
     const char *unreadable;
     uint32_t whole_gpus; /* of the whole-GPU resource (nvidia.com/gpu), effective request */
 
@@ -62,15 +64,15 @@ struct pod {
 
     enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;
-    const char *note_error; /* with NOTE_BROKEN: what is wrong with it */
+    const char *note_error; /* with NOTE_BROKEN: the reason */
     uint32_t shares;
     struct pod_share *share;
 };
 
-/* A copy, strings and all, that needs no bytes but the arena's. */
+/* A copy with all its strings, which needs only the arena. */
 struct pod *pod_keep(const struct pod *pod, struct arena *arena) MUST_USE;
 
-/* Does a line of the allocation before this one name the same container and the same GPU? */
+/* Does an earlier line of the allocation name the same container and the same GPU? */
 bool pod_share_repeats(const struct pod *pod, uint32_t line);
 
 static inline bool pod_ended(const struct pod *pod)

@@ -32,24 +32,27 @@ struct pod_record {
     int64_t terminating_ms;
     int64_t cpu_milli;
     int64_t memory_bytes;
-    uint64_t epoch;   /* of the list that saw it last; 0: a GET told of it, and nothing has since */
+    /* of the last list that contained it; 0: a GET found it, and no list or event has since */
+    uint64_t epoch;
     uint64_t version; /* resourceVersion; 0: not a number */
     enum request_verdict verdict;
-    const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: there is no room for it */
-    struct wish *wish;             /* of a record in the table: holds the request */
+    const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
+    struct wish *wish;             /* of a record in the table: holds a reference to the request */
     char *refusal;                 /* REQUEST_REFUSED: the text */
-    struct pod *told; /* all of it, of a pod that pod_cache_remember() was asked for; else NULL */
+    /* the whole pod, if pod_cache_remember() was called for it; else NULL */
+    struct pod *told;
     struct arena *memory; /* of told */
     bool untold;          /* it should have been remembered, and there was no room */
 };
 
-/* It asks for something that nodes may not have. */
+/* Does it ask for something that nodes may not have? */
 static inline bool pod_record_asks(const struct pod_record *record)
 {
     return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
 }
 
-enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 }; /* a pod of one container takes 600 bytes */
+/* a pod with one container takes 600 bytes */
+enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 };
 
 struct pod_cache;
 
@@ -57,26 +60,31 @@ struct pod_cache *pod_cache_new(void) MUST_USE;
 void pod_cache_free(struct pod_cache *pods);
 
 /*
- * Insert or replace; judges the request by rules.  The table never goes back: of a pod that it
- * knows in a later version it learns nothing but that the list of this epoch shows it; false then.
+ * Inserts or replaces a pod and evaluates its request by rules. The table never goes back: for a
+ * pod that it knows in a later version it only notes that the list of this epoch contains it, and
+ * returns false.
  */
 bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct request_rules *rules,
                    uint64_t epoch);
-/* What a GET told; the same. */
+/* The same for the result of a GET. */
 bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
                            const struct request_rules *rules);
 void pod_cache_remove(struct pod_cache *pods, const char *uid);
-/* Keep all that was told last of a pod that is in the table, until it is put anew or removed;
-   where there is no room, that is noted. */
+/*
+ * Keeps the whole pod from now on, until it is put again or removed; if there is no room, that is
+ * noted.
+ */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod);
 
-/* For the writer, who alone changes the table: borrowed until the next put or remove of that
-   uid. */
+/*
+ * For the writer, the only one that changes the table: borrowed until the next put or remove of
+ * that uid.
+ */
 const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid);
 /*
- * Remove those that the list of this epoch, a snapshot of this version, did not show; gone() is
- * told each first.  A pod that is known in a later version than the snapshot is spared: the watch
- * that begins there will tell of it.  Writer only.
+ * Removes the pods that the list of this epoch, a snapshot of this version, did not contain; gone()
+ * is called for each first. A pod that is known in a later version than the snapshot stays: the
+ * watch that begins there will report it. Writer only.
  */
 struct pod_cache_list {
     uint64_t epoch;
@@ -85,8 +93,10 @@ struct pod_cache_list {
 void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, void *user,
                             void (*gone)(void *user, const struct pod_record *record));
 
-/* For everybody: a copy, without told, NULL if unknown; pod_record_free() it.  Only pods that ask
-   have a name here; of several of one name it is the one that was put last. */
+/*
+ * A copy for any thread, without told; NULL if unknown; free it with pod_record_free(). Only pods
+ * that ask have a name here; if several have one name, the one that was put last is returned.
+ */
 struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
                                   const char *name) MUST_USE;
 void pod_record_free(struct pod_record *record);
@@ -95,13 +105,13 @@ enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
 
-/* Of requests, and of what was told. */
+/* Of requests, and of whole pods. */
 struct pod_cache_bytes {
     size_t requests;
     size_t told;
 };
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods);
-/* Those that ask for a share and are not bound.  Visit under the lock: copy what you need. */
+/* Visits pods that ask for a share and are not bound. Runs under the lock: copy what you need. */
 void pod_cache_each_unbound(struct pod_cache *pods, void *user,
                             void (*visit)(void *user, const struct pod_record *record));
 

@@ -23,7 +23,7 @@ enum quantity_verdict {
  */
 enum quantity_verdict quantity_parse(struct text text, unsigned decimals, int64_t *out) MUST_USE;
 
-/* As quantity_parse, but a fraction is rounded up, as kube-scheduler does (CPU, memory). */
+/* As quantity_parse, but rounds a fraction up, as kube-scheduler does (CPU, memory). */
 enum quantity_verdict quantity_ceil(struct text text, unsigned decimals, int64_t *out) MUST_USE;
 
 #endif

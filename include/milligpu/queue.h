@@ -16,11 +16,12 @@ void queue_free(struct queue *queue); /* must be empty */
 
 /* False if it is full. */
 bool queue_put(struct queue *queue, void *item) MUST_USE;
-/* Wait for room, or for queue_close(): then false. */
+/* Waits for room, or for queue_close(): then false. */
 bool queue_put_wait(struct queue *queue, void *item) MUST_USE;
 /*
- * Wait until less than that is in it: for who has much to say, and must leave room to others.
- * bytes: what the item holds, as far as that has a bound; items that came without count as 0.
+ * Waits until less than this is in the queue: for producers with much to send, who must leave room
+ * for others. bytes: the size of the item, as far as it is bounded; items put without a size count
+ * as 0.
  */
 struct queue_share {
     size_t items;
@@ -33,7 +34,9 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes,
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
 
 void queue_wake(struct queue *queue); /* the taker returns */
-/* Producers get false from now on; the taker returns once, and may go on taking what is left. */
+/*
+ * Producers get false from now on; the taker returns once, and may continue to take what is left.
+ */
 void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);
 size_t queue_bytes(const struct queue *queue);

@@ -13,31 +13,31 @@
 enum { RECONCILE_MAX = 4 };
 
 /*
- * One pod as it is now.  request is NULL if it asks nothing of ours, or what may not be asked for.
- * Fills command[] (borrowing from pod), returns how many; apply each before the next is decided.
- * A pod that is shown unbound changes nothing here: its Binding may be on the way, or the event is
- * old.
+ * Handles one pod as it is now. request is NULL if it asks for nothing of ours, or for something
+ * that is not allowed. Fills command[] (borrowing from pod) and returns their number; apply each
+ * before the next is decided. A pod that is shown unbound changes nothing here: its Binding may be
+ * on its way, or the event is old.
  */
 size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
                      const struct request *request, int64_t now_ms,
                      struct command command[RECONCILE_MAX]) MUST_USE;
 
 /*
- * The pod was seen unbound in this version, and no Binding of it is being sent.  Where the
- * reservation's Bindings all named earlier versions, none of them can land any more: it is void.
- * The same version or an older one says nothing, and a reservation without a version (of an older
- * ledger) is not ended so.
+ * The pod was seen unbound in this version, and no Binding of it is being sent. If all Bindings of
+ * the reservation named earlier versions, none of them can take effect any more: the reservation is
+ * void. The same version or an older one proves nothing, and a reservation without a version (of an
+ * older ledger) does not end this way.
  */
 size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t version,
                          int64_t now_ms, struct command command[RECONCILE_MAX]) MUST_USE;
 
-/* The pod is not there (any more). */
+/* The pod does not exist (any more). */
 size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
                       struct command command[RECONCILE_MAX]) MUST_USE;
 
 /*
- * Was the pod adopted with fewer parts than it asks, since its node had no more GPUs?  Then what
- * was told of it last is worth keeping: reconcile_pod() gives it more when the node has more.
+ * Was the pod adopted with fewer parts than it asks for, because its node had no more GPUs? Then
+ * the pod is worth keeping: reconcile_pod() gives it more when the node has more.
  */
 bool reconcile_lacks(const struct allocation *row, const struct request *request);
 
@@ -48,7 +48,7 @@ bool reconcile_lacks(const struct allocation *row, const struct request *request
  */
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b);
 
-/* One disagreement that somebody should look at. */
+/* One disagreement that a person should look at. */
 struct drift {
     const char *kind; /* one of DRIFT_KINDS */
     const struct node *node;
@@ -58,7 +58,7 @@ struct drift {
     char text[REASON_BYTES_MAX];
 };
 
-/* Every drift of one node, through emit.  All drift is a function of the snapshot. */
+/* Emits every drift of one node. All drift is a function of the snapshot. */
 void drift_of(const struct node *node, void *user,
               void (*emit)(void *user, const struct drift *drift));
 

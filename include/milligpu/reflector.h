@@ -21,13 +21,14 @@
 struct reflector_sink {
     void *user;
     void (*list_begin)(void *user);
-    /* These three: 0, or negative with err set where nobody can say what object this is. */
+    /* These three return 0, or negative with err set if the object cannot be identified. */
     int (*listed)(void *user, struct text object, struct err *err);
     void (*list_end)(void *user, const char *resource_version); /* of the snapshot */
-    void (*list_failed)(void *user); /* a list that began will not end; another begins later */
+    /* a list that began will not end; another one begins later */
+    void (*list_failed)(void *user);
     int (*changed)(void *user, struct text object, struct err *err);
     int (*deleted)(void *user, struct text object, struct err *err); /* its last state */
-    /* Something to log: an error with what will be done about it. */
+    /* Something to log: an error, and what is done about it. */
     void (*trouble)(void *user, const struct err *err);
 };
 
@@ -36,7 +37,8 @@ struct reflector_rules {
     const char *selector; /* query part, URL-encoded: "fieldSelector=..."; NULL: none */
     uint32_t page;        /* items per page, 500 */
     int64_t watch_ms;     /* length of a watch; jittered by seed */
-    int64_t silence_ms;   /* a watch without a byte is begun anew from where it was: no trouble */
+    /* a watch without a byte for this long is started again from where it was; no error */
+    int64_t silence_ms;
     int64_t list_timeout_ms; /* of one page */
     uint64_t seed;
     uint64_t id_base; /* request ids are id_base + n, n < 2^32 */
@@ -48,17 +50,18 @@ struct reflector *reflector_new(const struct reflector_rules *rules, const struc
                                 const struct reflector_sink *sink) MUST_USE;
 void reflector_free(struct reflector *reflector); /* cancels what is in flight */
 
-/* Start what is due.  Returns how long it may be left alone, in ms. */
+/* Starts what is due and returns how long it may be left alone, in ms. */
 int64_t reflector_step(struct reflector *reflector, int64_t now_ms);
 
-/* An answer; false if the id is not ours. */
+/* Handles an answer; false if the id is not ours. */
 bool reflector_answer(struct reflector *reflector, int64_t now_ms,
                       const struct kube_answer *answer);
 
 struct reflector_stats {
     bool synced;      /* a list is complete */
-    int64_t heard_ms; /* monotonic, of the last that counts: a 200, an item, event, bookmark */
-    int64_t asked_ms; /* when the list was asked for that began last: it is no older */
+    int64_t heard_ms; /* monotonic, of the last 200, item, event or bookmark */
+    /* when the list that began last was requested: it is not older than this */
+    int64_t asked_ms;
     uint64_t lists;
     uint64_t watches; /* started */
     uint64_t events;

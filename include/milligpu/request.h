@@ -49,10 +49,12 @@ struct request {
 
 enum request_verdict {
     REQUEST_OK,
-    REQUEST_WHOLE,    /* nothing of ours, but whole GPUs: wants is 0 */
+    REQUEST_WHOLE,    /* nothing of ours, only whole GPUs: wants is 0 */
     REQUEST_NOT_OURS, /* no container names either resource */
-    REQUEST_ZERO,     /* names it, and asks 0: fits everywhere, is bound without an allocation */
-    REQUEST_REFUSED,  /* can be granted nowhere: why and text say what to write instead */
+    /* names it and asks for 0: fits everywhere, and is bound without an allocation */
+    REQUEST_ZERO,
+    /* can be granted nowhere: why and text say what to write instead */
+    REQUEST_REFUSED,
 };
 
 struct refusal {
@@ -60,7 +62,7 @@ struct refusal {
     char text[REASON_BYTES_MAX];
 };
 
-/* Judge a pod that waits.  *out lives in arena and borrows container names from pod. */
+/* Evaluates a pod that waits. *out lives in arena and borrows container names from pod. */
 enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
                                    struct arena *arena, struct request *out,
                                    struct refusal *out_refusal) MUST_USE;
@@ -76,7 +78,7 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
                                          struct arena *arena, struct request *out,
                                          struct refusal *out_refusal) MUST_USE;
 
-/* Anything at all? */
+/* Does it ask for anything? */
 static inline bool request_asks(const struct request *request)
 {
     return request->wants > 0 || request->whole > 0;
@@ -84,23 +86,23 @@ static inline bool request_asks(const struct request *request)
 
 /* A copy in one block, strings included; xfree() it. */
 struct request *request_clone(const struct request *request) MUST_USE;
-/* Is the same asked?  By whatever containers: their names make no difference to any judgement. */
+/* Do both ask for the same? The names of the containers do not matter. */
 bool request_eq(const struct request *a, const struct request *b);
 uint32_t request_hash(const struct request *request);
 
 /* "300 milli of one GPU", "2 whole GPUs", "2 x 300 milli and 700 milli (init)": for people. */
 void request_format(const struct request *request, char *out, size_t bytes);
 
-/* The one text of a reason, from the request's numbers only. */
+/* The text for a reason, made from the request's numbers only. */
 void request_refuse(const struct request *request, enum reason why, struct refusal *out);
 
-/* One of the request's models, or no models asked. "NVIDIA-" is optional, blanks are '-', case
-   is nothing. */
+/*
+ * Is it one of the request's models, or does the request name none? "NVIDIA-" is optional, blanks
+ * equal '-', case is ignored.
+ */
 bool request_takes_model(const struct request *request, struct text model);
 
-/*
- * The peak of one GPU.  amount[i] is what want i (in order of life) takes there, 0 if nothing.
- */
+/* The peak on one GPU. amount[i] is what want i (in order of life) takes there, 0 if nothing. */
 uint32_t request_peak(const struct request *request, const uint32_t *amount);
 
 #endif

@@ -17,30 +17,30 @@
 #include "milligpu/kube.h"
 
 enum {
-    RIGHTS_FRESH_MS = 10000, /* no second round before */
-    RIGHTS_WAIT_MS = 3000,   /* nobody waits longer */
+    RIGHTS_FRESH_MS = 10000, /* no new round before this time */
+    RIGHTS_WAIT_MS = 3000,   /* the longest wait */
 };
 
 struct rights;
 
-/* ops are the informer's thread's. */
+/* ops belong to the informer's thread. */
 struct rights *rights_new(struct app *app, const struct kube_ops *ops) MUST_USE;
 void rights_free(struct rights *rights); /* NULL is fine */
 
-/* For the informer's thread: start what is due; how long it may be left alone, in ms. */
+/* For the informer's thread: starts what is due; returns how long it may be left alone, in ms. */
 int64_t rights_step(struct rights *rights, int64_t now_ms);
 /* False if the id is not ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer);
 
 struct rights_facts {
-    int64_t at_ms;   /* monotonic; 0: nothing has been asked to its end yet */
-    uint32_t asked;  /* rights that we need, as we are set up */
+    int64_t at_ms;   /* monotonic; 0: no round has been completed yet */
+    uint32_t asked;  /* rights that are needed with the present settings */
     uint32_t denied; /* of those */
-    char words[512]; /* those denied, with what each is for */
-    char error[256]; /* why they could not be asked; "": they could */
+    char words[512]; /* the denied ones, and what each is for */
+    char error[256]; /* why the API server could not be asked; "": it could */
 };
 
-/* Any thread: the last outcome, after a new round where that is old.  Waits at most wait_ms. */
+/* Any thread: the last outcome, after a new round if that is old. Waits at most wait_ms. */
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out);
 
 #endif

@@ -20,7 +20,7 @@
 
 struct app;
 
-/* id, word of the metric, what scheduler and probes are told: no names of pods. */
+/* id, word in the metric, and what scheduler and probes are told: without names of pods. */
 #define SAFE_TABLE(X)                                                                              \
     X(SAFE_REFUSED, "refused",                                                                     \
       "safe mode: the database refused a change that the ledger in memory allows")                 \
@@ -44,18 +44,18 @@ struct safe_mode {
     _Atomic(enum safe_mode_reason) reason;
     int64_t since_ms; /* UTC */
     char text[ERR_TEXT_MAX];
-    char folder[SAFE_FOLDER_MAX]; /* "": there is none, and why_none says why */
+    char folder[SAFE_FOLDER_MAX]; /* "": there is none; see why_none */
     char why_none[ERR_TEXT_MAX];
 };
 
 enum { DIAGNOSTICS_MAX = 4 };
 
-/* A new folder for the diagnostics, empty; quick.  An error says why there will be none. */
+/* Creates an empty folder for the diagnostics; quick. An error says why there will be none. */
 int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err) MUST_USE;
 
 void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *text);
 
-/* Of the reason; the first one of the table before there is any. */
+/* The reason; before there is one, the first row of the table. */
 const char *safe_mode_why(const struct app *app);
 const char *safe_mode_word(const struct app *app);
 

@@ -33,7 +33,7 @@ enum setting_id {
     SETTINGS
 };
 
-/* settings with where each came from; strings live as long as it. */
+/* Settings with the source of each; strings live as long as the set. */
 struct settings_set;
 
 enum settings_action {
@@ -47,11 +47,13 @@ enum settings_action {
 /* Flags, environment (envp, "NAME=value" terminated by NULL), and the file they name. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err) MUST_USE;
-/* One YAML file alone: for `milligpuctl check-config`. */
+/* Reads one YAML file: for `milligpuctl check-config`. */
 int settings_check_file(const char *file, struct err *err) MUST_USE;
 void settings_free(struct settings_set *set);
 
-/* One setting of set becomes what it was in from, source and all: it cannot change while we run. */
+/*
+ * Takes over one setting from another set, with its source: it cannot change while the daemon runs.
+ */
 void settings_keep(struct settings_set *set, const struct settings_set *from, enum setting_id id);
 
 const struct settings *settings_get(const struct settings_set *set);
@@ -59,7 +61,7 @@ enum setting_source settings_source(const struct settings_set *set, enum setting
 const char *settings_name(enum setting_id id);
 const char *settings_source_name(enum setting_source source);
 bool settings_reloadable(enum setting_id id);
-/* The value as text, as the YAML file would have it. */
+/* The value as text, as in the YAML file. */
 void settings_value(const struct settings_set *set, enum setting_id id, char *out, size_t bytes);
 
 void settings_help(struct strbuf *out); /* --help */

@@ -38,7 +38,7 @@ struct snapshot {
     uint32_t slots;          /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
-    uint32_t opens; /* reservations not yet bound, shown or not */
+    uint32_t opens; /* reservations not bound yet, whether a node shows them or not */
     uint32_t books;
     struct book **book;
     const struct slot_index *index;
@@ -55,7 +55,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out);
-/* The reservation of this pod that a node shows; NULL if there is none, or it is bound. */
+/* The reservation of this pod on its node; NULL if there is none, or it is bound. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 const struct allocation *snapshot_find(const struct snapshot *snapshot,
                                        struct text uid); /* O(all) */

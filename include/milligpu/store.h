@@ -37,8 +37,9 @@
 
 enum store_outcome {
     STORE_OK,
-    STORE_REFUSED, /* this change contradicts the database: rolled back alone, the batch stands */
-    STORE_FAILED,  /* the batch is lost: nothing of it is on disk, rollback() is due */
+    /* this change contradicts the database: it is rolled back alone, the batch continues */
+    STORE_REFUSED,
+    STORE_FAILED, /* the batch is lost: nothing of it is on disk, call rollback() */
 };
 
 struct store_ops {
@@ -46,10 +47,10 @@ struct store_ops {
     int (*begin)(void *ctx, struct err *err);
     enum store_outcome (*write)(void *ctx, const struct command *command,
                                 const struct change *change, struct err *err);
-    /* Negative: not acknowledged.  It may still appear after a crash: an open reservation then. */
+    /* Negative: not acknowledged. It may still appear after a crash, as an open reservation. */
     int (*commit)(void *ctx, struct err *err);
     void (*rollback)(void *ctx);
-    /* Between batches: checkpoint, retention.  Cheap when nothing is due.  now_ms is UTC. */
+    /* Between batches: checkpoint and retention. Cheap if nothing is due. now_ms is UTC. */
     int (*maintain)(void *ctx, int64_t now_ms, struct err *err);
 };
 
@@ -59,7 +60,7 @@ struct store_rules {
     const char *path; /* ":memory:" for standalone without --ledger */
     enum store_corrupt_policy on_corrupt;
     uint32_t retention_days; /* 0: for ever */
-    /* Told when a file was moved aside, migrated or copied: one sentence. */
+    /* Called when a file was moved aside, migrated or copied, with one sentence. */
     void *user;
     void (*notice)(void *user, const char *text);
 };
@@ -73,37 +74,37 @@ struct store;
  * bytes are kept as they are: no commit is ever taken off its log (docs/why/017).
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
-void store_close(struct store *store); /* checkpoints; NULL is fine */
+void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */
 
-/* Another retention from now on; any thread. */
+/* Changes the retention; any thread. */
 void store_retain(struct store *store, uint32_t days);
 
 /*
- * For who watches the wall clock: the time of the newest journal entry, and of the clock's last
- * step beyond STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none since retention last worked,
- * which it does only while the clock is believed.  Not within a batch.
+ * For the clock check: the time of the newest journal entry, and of the clock's last step beyond
+ * STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none since retention last ran, which it does
+ * only while the clock is trusted. Not within a batch.
  */
 static const int64_t STORE_CLOCK_STEP_MS = INT64_C(24) * 60 * 60 * 1000;
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms,
                 struct err *err) MUST_USE;
 
-/* The wall clock cannot be believed: nothing is folded nor dropped until it can.  Any thread. */
+/* The wall clock is not trusted: nothing is folded or dropped until it is. Any thread. */
 void store_doubt_clock(struct store *store, bool doubted);
 
 /*
- * Whose ledger is it, by the uid of the kube-system namespace?  FOREIGN: another cluster's;
- * *out_nobodys: nobody's yet, and the claim makes it this one's.  Not within a batch.
+ * To which cluster does the ledger belong, by the uid of the namespace kube-system? FOREIGN: to
+ * another one; *out_nobodys: to none yet, and the claim makes it this one's. Not within a batch.
  */
 int store_whose(struct store *store, const char *cluster, bool *out_nobodys,
                 struct err *err) MUST_USE;
 int store_set_cluster(struct store *store, const char *cluster, struct err *err) MUST_USE;
 
-/* Live nodes, then live allocations, into an empty ledger. */
+/* Loads live nodes, then live allocations, into an empty ledger. */
 int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST_USE;
 
 void store_ops(struct store *store, struct store_ops *out);
 
-/* Every check but CHECK_MEMORY, on a connection of its own: slow. */
+/* Runs every check except CHECK_MEMORY, on a connection of its own: slow. */
 int store_verify(struct store *store, struct err *err) MUST_USE;
 
 /*
@@ -119,35 +120,36 @@ int store_read_open(struct store *store, struct store_read **out, struct err *er
 int store_read_pin(struct store_read *read, struct err *err) MUST_USE;
 int store_read_verify(struct store_read *read, enum store_check *out_which,
                       struct err *err) MUST_USE;
-/* I3: the rows are what the snapshot has. */
+/* I3: do the rows match the snapshot? */
 int store_read_compare(struct store_read *read, const struct snapshot *snapshot,
                        struct err *err) MUST_USE;
 void store_read_interrupt(struct store_read *read);
 void store_read_close(struct store_read *read);
 
-/* Fold baseline and journal and compare with the live tables (I6). */
+/* Folds baseline and journal and compares the result with the live tables (I6). */
 int store_replay_check(struct store *store, struct err *err) MUST_USE;
 
 /* SQLite's online backup to a new file; fsynced, then renamed into place. */
 int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
 
 /*
- * For a file so damaged that SQLite cannot copy it: its bytes as they are, and those of its log to
- * <file>-wal.  Only while nothing is written.
+ * For a file that is too damaged for SQLite to copy: its bytes as they are, and those of its log to
+ * <file>-wal. Only while nothing is written.
  */
 int store_copy_raw(struct store *store, const char *file, struct err *err) MUST_USE;
 
 struct store_history_query {
-    const char *node; /* only there; NULL */
-    const char *gpu;  /* id or alias: rows have the name that the GPU was known by then; NULL */
+    const char *node; /* only on this node; NULL */
+    /* id or alias: rows have the name that the GPU had at that time; NULL */
+    const char *gpu;
     const char *namespace; /* NULL */
     const char *pod;       /* name; NULL */
-    int64_t at_ms;         /* who held it at this moment; 0: all times */
+    int64_t at_ms;         /* who held it at this time; 0: all times */
     uint64_t before;       /* continue: rows older than this row; 0: from the newest */
     uint32_t limit;        /* 0: all */
 };
 
-/* Newest first; a pod that holds nothing of a known GPU has one row with gpu "".  Any thread. */
+/* Newest first. A pod that holds nothing of a known GPU has one row with gpu "". Any thread. */
 int store_history(struct store *store, const struct store_history_query *query, void *user,
                   void (*row)(void *user, const struct history_row *row), struct err *err) MUST_USE;
 

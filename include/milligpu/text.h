@@ -18,7 +18,7 @@ struct text {
 #define TEXT_ARG(t) (int)(t).len, (t).at
 
 struct text text_of(const char *terminated); /* NULL gives the empty text */
-/* Copy text, its end included, to *at and move *at behind it: for strings in one block. */
+/* Copies text with its terminator to *at and moves *at behind it: for strings in one block. */
 const char *text_lay(char **at, const char *terminated);
 bool text_is(struct text text, const char *terminated);
 bool text_eq(struct text a, struct text b);
@@ -27,10 +27,13 @@ bool text_starts(struct text text, const char *prefix);
 /* Without the blanks at both ends. */
 struct text text_trim(struct text text);
 
-/* The piece before the first separator; *rest goes behind it.  False at the end of rest. */
+/*
+ * Takes the piece before the first separator; *rest then begins behind it. False at the end of
+ * rest.
+ */
 bool text_cut(struct text *rest, char separator, struct text *out);
 
-/* How many bytes the UTF-8 sequence at has; 0: it is none. */
+/* The length of the UTF-8 sequence at this place; 0: it is none. */
 size_t text_sequence(struct text text, size_t at);
 
 /*
@@ -46,14 +49,19 @@ enum { TEXT_SHOWN_MAX = 7 };
 int32_t text_odd(struct text text, size_t at, size_t bytes);
 size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX]);
 
-/* A copy for people, terminated: odd characters are shown, and what does not fit ends in "..." and
-   not inside a character. */
+/*
+ * A terminated copy for people: odd characters are shown escaped, and a text that does not fit ends
+ * in "...", never inside a character.
+ */
 void text_clip(struct text text, char *out, size_t bytes);
 
-/* Seeded, not for keeping on disk. */
+/* Seeded: do not store it on disk. */
 uint32_t text_hash(struct text text);
 
-/* Once, before the first hash and the first thread; else every run hashes alike. */
+/*
+ * Call it once, before the first hash and the first thread; otherwise every run has the same
+ * hashes.
+ */
 void text_seed(uint64_t seed);
 
 /*

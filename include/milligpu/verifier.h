@@ -22,22 +22,22 @@ struct verifier;
 struct verifier *verifier_new(struct app *app);
 void verifier_free(struct verifier *verifier);
 
-/* Whatever is due; the first verification at once. */
+/* Does what is due; the first verification starts at once. */
 void verifier_step(struct verifier *verifier, int64_t now_ms);
 
-/* Between two batches, in the writer's thread.  NULL is fine. */
+/* Between two batches, in the writer's thread. NULL is fine. */
 void verifier_meet(struct verifier *verifier);
 
-/* A piece of the ledger in memory; *place says where it goes on. */
+/* Verifies a piece of the ledger in memory; *place says where to continue. */
 void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place);
 
-/* Any thread: the verification under way ends early. */
+/* Any thread: ends the verification in progress early. */
 void verifier_stop(struct verifier *verifier);
 
-/* The last one that came to its end. */
+/* The last completed verification. */
 struct verifier_facts {
     int64_t at_ms;   /* UTC; 0: none yet */
-    int64_t took_ms; /* of the verification thread, the wait for the writer left out */
+    int64_t took_ms; /* time of the verifier thread, without waiting for the writer */
 };
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out);
 

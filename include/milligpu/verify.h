@@ -1,15 +1,15 @@
 /*
  * verify - is a ledger file sound?
  *
- * The checks are those that a running daemon makes now and then (store.h), and one more: that the
- * file loads.  Any thread.
+ * The checks are those that a running daemon makes (store.h), and one more: whether the file loads.
+ * Any thread.
  */
 #ifndef MILLIGPU_VERIFY_H
 #define MILLIGPU_VERIFY_H
 
 #include "milligpu/err.h"
 
-/* What a verification checks, in order: id, name, what it says of a ledger that is well. */
+/* What a verification checks, in order: id, name, text for a sound ledger. */
 #define STORE_CHECK_TABLE(X)                                                                       \
     X(CHECK_PAGES, "pages", "every page and index is as SQLite wants it")                          \
     X(CHECK_REFERENCES, "references", "no row has lost the one that it belongs to")                \
@@ -32,9 +32,9 @@ const char *store_check_name(enum store_check check);
 const char *store_check_text(enum store_check check);
 
 /*
- * Check a file that may be anybody's: with a daemon at work on it, left behind by one, a copy.
- * Nothing is written and no file is made.  wrong: NULL if all is well.  Fails only where there is
- * nothing to check: not there, not ours, another version, changed while we looked (BUSY).
+ * Checks a file in any state: used by a running daemon, left behind by one, or a copy. Nothing is
+ * written and no file is created. wrong: NULL if all is well. Fails only if there is nothing to
+ * check: no file, not a ledger, another version, or changed meanwhile (BUSY).
  */
 int store_verify_file(const char *path, void *user,
                       void (*each)(void *user, enum store_check check, const char *wrong),

@@ -17,10 +17,10 @@ void webhooks_free(struct webhooks *webhooks);
 /* What it keeps for the next calls. */
 size_t webhooks_bytes(struct webhooks *webhooks);
 
-/* A call on the webhook listener, whatever its path. */
+/* Answers a call on the webhook listener, whatever its path. */
 void webhooks_handle(struct webhooks *webhooks, struct http_call *call);
 
-/* Is it a webhook of ours?  Nothing else on that listener takes a body. */
+/* Is it one of the webhooks? No other path on that listener accepts a body. */
 bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path);
 
 #endif

@@ -36,7 +36,7 @@ uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);
 const char *admin_gpu_state(const struct gpu *gpu);
 const char *admin_node_state(const struct node *node);
 
-/* pods: name at each GPU who holds how much of it. */
+/* pods: at each GPU, lists who holds how much of it. */
 void admin_node(struct json_writer *json, const struct node *node, bool pods);
 
 /* node: where it is, for the indexes of its GPUs. */
@@ -45,7 +45,7 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
 
 void admin_drift(struct json_writer *json, const struct drift *drift);
 
-/* Where the tables that remember requests are full. */
+/* If the tables that remember requests are full. */
 #define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"
 
 struct admin_waiting {

@@ -25,7 +25,7 @@ struct extender_args {
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err) MUST_USE;
 
-/* One refused node, or a group that it speaks for. */
+/* One refused node, or the first of a group with the same text. */
 struct extender_refusal {
     struct text name;
     const char *text;

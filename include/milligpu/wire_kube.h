@@ -119,8 +119,8 @@ struct kube_event_facts {
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts);
 
 /*
- * The wake-up object, an object of our own: where it is created, and the merge patch that rings
- * it.  It is never deleted, so where it exists another milligpud was there before.
+ * The wake-up object: where it is created, and the merge patch that wakes kube-scheduler up. It is
+ * never deleted, so if it exists, another milligpud was here before.
  */
 extern const char WAKE_OBJECT_NAME[];
 const char *wake_objects_path(struct arena *arena, const char *namespace);

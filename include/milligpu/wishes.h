@@ -30,26 +30,29 @@ struct wish {
     uint32_t holders;
     uint32_t waiting;    /* of those, who wait for room */
     struct wish *next;   /* in its bucket */
-    struct wish *before; /* among those that are waited for */
+    struct wish *before; /* among those that somebody waits for */
     struct wish *behind;
 };
 
 struct wishes {
     struct wish *bucket[WISH_BUCKETS];
-    struct wish *waited; /* for, by somebody */
-    size_t bytes;        /* that all of them take, */
-    size_t large_bytes;  /* and of these, those that are not small */
+    struct wish *waited; /* how many waiters it has */
+    size_t bytes;        /* bytes of all of them, */
+    size_t large_bytes;  /* and of the large ones among them */
 };
 
-/* The wish of this request, the containers' names too, held once more.  NULL: there is no room. */
+/*
+ * Finds or creates the wish of this request, containers' names included, and adds a reference.
+ * NULL: no room.
+ */
 struct wish *wishes_hold(struct wishes *wishes, const struct request *request) MUST_USE;
 void wishes_let_go(struct wishes *wishes, struct wish *wish);
 
-/* One more, or one fewer, of those that hold it waits for room. */
+/* One pod more, or one fewer, of those that hold it waits for capacity. */
 void wishes_wait(struct wishes *wishes, struct wish *wish);
 void wishes_rest(struct wishes *wishes, struct wish *wish);
 
-/* Hold up to most of the wishes that somebody waits for; returns how many. */
+/* Adds a reference to up to most of the wishes that have waiters; returns how many. */
 size_t wishes_waited(struct wishes *wishes, struct wish **out, size_t most);
 
 #endif
