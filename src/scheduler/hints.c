@@ -13,21 +13,21 @@
 
 enum kept_state {
     KEPT_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
-    KEPT_REFUSED, /* waits for room */
-    KEPT_OFFERED, /* a list went out, less than a second ago */
-    KEPT_LATE,    /* and no bind came: somebody else refused it */
+    KEPT_REFUSED, /* waits for capacity */
+    KEPT_OFFERED, /* was offered a list less than a second ago */
+    KEPT_LATE,    /* no bind followed: another plugin refused the list */
 };
 
-/* An asker as it is remembered. */
+/* What is remembered of an asker. */
 struct kept {
     enum kept_state state;
-    const char *uid; /* the three are in this block */
+    const char *uid; /* all three are in this block */
     const char *namespace;
     const char *name;
-    uint32_t bytes; /* that it takes, its text as long as can be */
+    uint32_t bytes; /* size of an entry with the longest text */
     uint16_t slot;
     struct wish *wish; /* NULL: the request itself is refused, or */
-    bool wishless;     /* there was no room for what it asks */
+    bool wishless;     /* there was no room for it */
     char *text;        /* of the last refusal; NULL: there was none */
     enum reason reason;
     int64_t since_ms; /* UTC */
@@ -38,10 +38,11 @@ struct kept {
     uint32_t listed;
     uint32_t fitting;
     uint32_t growth;
-    uint32_t covered; /* nodes asked about by lists that left none out, all of them together */
-    bool due;         /* there may be more that fits: when it is late, somebody has to be woken */
+    uint32_t covered; /* nodes in complete lists, all of these lists together */
+    /* more nodes may fit: when the offer is late, kube-scheduler has to be woken */
+    bool due;
     uint64_t capacity_generation;
-    /* Where it would best have gone. */
+    /* Its best place. */
     bool stands; /* in the list of offers */
     int64_t at_ms;
     const struct atom *node;
@@ -223,8 +224,10 @@ void hints_free(struct hints *hints)
     xfree(hints);
 }
 
-/* Somebody waits of whom the table does not know: until kube-scheduler has asked about it again,
-   any room that comes free may be what it waits for. */
+/*
+ * A pod waits that the table does not know: until kube-scheduler has asked about it again, any
+ * capacity that comes free may be what it waits for.
+ */
 static void hints_note_overflow(struct hints *hints, int64_t now_ms)
 {
     must(now_ms >= 0);
@@ -239,7 +242,7 @@ static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
     while (hints->askers.count == WAITING_MAX || bytes > ASKERS_BYTES_MAX - hints->bytes) {
         oldest = hints->oldest;
         if (oldest == NULL)
-            return false; /* all were refused: nobody makes room */
+            return false; /* all were refused: none can be replaced */
         if (oldest->state != KEPT_IDLE)
             hints_note_overflow(hints, now_ms);
         hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
@@ -249,7 +252,7 @@ static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
     return true;
 }
 
-/* NULL: it has settled meanwhile, or the table is full. */
+/* NULL: it was bound or deleted meanwhile, or the table is full. */
 static struct kept *kept_of(struct hints *hints, const struct asker *asker)
 {
     const struct text uid = text_of(asker->uid);
@@ -269,7 +272,7 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     return kept;
 }
 
-/* What is asked, whatever the containers are called: nobody is bound by it. */
+/* The request without the containers' names: it is not used for binding. */
 static struct wish *hold_wish(struct hints *hints, const struct request *request)
 {
     struct want want[CONTAINERS_MAX];
@@ -284,7 +287,7 @@ static struct wish *hold_wish(struct hints *hints, const struct request *request
     return wishes_hold(&hints->wishes, &nameless);
 }
 
-/* It has asked: whatever it waited for before is over. */
+/* It asked again: what it waited for before is obsolete. */
 static void note_ask(struct hints *hints, struct kept *kept, const struct asker *asker)
 {
     must(asker->now_ms >= 0);
@@ -305,7 +308,7 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
 
 /* --- offers --- */
 
-/* How many times the shortlist the next list is. */
+/* How many times the shortlist the next list may be long. */
 static uint32_t next_growth(const struct kept *kept)
 {
     must(kept->growth > 0);
@@ -321,7 +324,7 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
         return 0;
     hints_lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
-    /* Of whom may not be remembered it will not be known that the list was too short. */
+    /* For a pod that cannot be remembered it will not be known that its list was too short. */
     const uint64_t growth = kept != NULL                        ? next_growth(kept)
                             : hints->askers.count < WAITING_MAX ? 1
                                                                 : 0;
@@ -343,7 +346,7 @@ uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
     return count;
 }
 
-/* Where it would best have gone: GPU by GPU, of all its parts together. */
+/* Its best place: the milli of all its parts, GPU by GPU. */
 struct place {
     const struct node *node; /* NULL: not known */
     uint32_t milli[GPUS_PER_NODE_MAX];
@@ -381,7 +384,7 @@ static void note_place(struct hints *hints, struct kept *kept, const struct plac
     }
 }
 
-/* Was it all that fits?  If not, asking again leads to something. */
+/* Was it everything that fits? If not, asking again leads to other nodes. */
 static bool is_short(struct kept *kept, const struct shortlist *offered)
 {
     if (offered->listed < offered->fitting)
@@ -401,7 +404,7 @@ static void note_list(struct kept *kept, uint32_t growth, const struct shortlist
 
     kept->capacity_generation = offered->capacity_generation;
     if (offered->names == 1 && kept->listed < kept->fitting)
-        return; /* the list that was too short is still the last, and due */
+        return; /* the list that was too short is still the last one, and it is late */
     kept->due = is_short(kept, offered);
     kept->growth = growth;
     kept->listed = offered->listed;
@@ -531,7 +534,7 @@ void hints_resolved(struct hints *hints, struct text uid)
     hints_unlock(hints);
 }
 
-/* --- who is to be woken --- */
+/* --- which pods are woken --- */
 
 size_t hints_waiting(struct hints *hints)
 {
@@ -555,7 +558,9 @@ bool hints_overflow(struct hints *hints, int64_t now_ms)
     return does;
 }
 
-/* The judgement of filter, step for step: else somebody would be woken in vain, or never. */
+/*
+ * The same evaluation as in filter, step by step; otherwise pods would be woken in vain, or never.
+ */
 static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes,
                      uint64_t *steps)
 {
@@ -611,7 +616,7 @@ static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, 
     must_not_reach("every state is listed");
 }
 
-/* Who is in a few slots, from one on, and does not live any more, goes. */
+/* Examines a few slots and removes pods that are not alive any more. */
 static void look_after(struct hints *hints, size_t first, int64_t before_ms, void *user,
                        hints_look *look)
 {

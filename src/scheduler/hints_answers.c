@@ -69,7 +69,10 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
     if (bytes.len > REFUSAL_BYTES_MAX)
         return;
     must(pthread_mutex_lock(&answers->lock) == 0);
-    /* The oldest goes; an answer about an older room goes first by being overtaken. */
+    /*
+     * The oldest is replaced; an answer about older capacity is replaced first, because it is
+     * overtaken.
+     */
     struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
     answers_forget(answers, answer);
     for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)

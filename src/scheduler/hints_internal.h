@@ -1,9 +1,8 @@
 /*
  * hints_internal - what the parts of hints share.
  *
- *   hints.c          askers: who was refused or offered what
- *   hints_tentative.c   where the newest offers would best have gone
- *   hints_answers.c  the bytes of refusals
+ *   hints.c askers: which pods were refused or offered nodes hints_tentative.c the best places of
+ *   the newest offers hints_answers.c the bytes of refusals
  */
 #ifndef MILLIGPU_HINTS_INTERNAL_H
 #define MILLIGPU_HINTS_INTERNAL_H
@@ -26,7 +25,7 @@ struct answer {
 
 struct answers {
     pthread_mutex_t lock; /* guards the rest */
-    size_t bytes;         /* of what was answered */
+    size_t bytes;         /* how many were answered */
     struct answer answer[ANSWERS_MAX];
     size_t next;
 };
@@ -38,14 +37,13 @@ size_t answers_bytes(struct answers *answers);
 struct kept;
 
 /*
- * A ring: the n-th tentative placement that ever came is at n % TENTATIVES_KEPT until another takes
- * its place.  No more than TENTATIVES_MAX are shown; twice as many are kept, since some are laid
- * before their time.
+ * A ring: the n-th tentative placement is at n % TENTATIVES_KEPT until another one overwrites it.
+ * At most TENTATIVES_MAX are used; twice as many are kept, because some are removed early.
  */
 enum { TENTATIVES_KEPT = 2 * TENTATIVES_MAX };
 struct tentatives {
     struct tentative_kept {
-        const struct kept *of; /* NULL: it was laid */
+        const struct kept *of; /* NULL: it was removed */
         int64_t at_ms;
         struct tentative is;
     } kept[TENTATIVES_KEPT];
@@ -54,13 +52,13 @@ struct tentatives {
 
 void tentatives_add(struct tentatives *tentatives, const struct kept *of, int64_t at_ms,
                     struct tentative tentative);
-/* Lay count of them, from the first-th on; those that are gone are gone. */
+/* Removes count of them, from the first-th on; ones that are gone already do not matter. */
 void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t count);
-/* The newest that live, but those of one. */
+/* The newest that are alive, except those of one pod. */
 uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept *but,
                          int64_t now_ms, struct tentative out[TENTATIVES_MAX]);
 
-/* Who has settled, the newest RESOLVED_MAX of them: a uid never comes back. */
+/* Pods that were bound or deleted, the newest RESOLVED_MAX: a uid is never used again. */
 struct resolved {
     struct map by_uid;
     char *uid[RESOLVED_MAX];
@@ -71,23 +69,25 @@ struct hints {
     struct answers answers;
     pthread_mutex_t lock; /* guards everything below */
     struct map askers;
-    size_t bytes;                   /* that they take, their texts as long as can be */
-    struct kept *slot[WAITING_MAX]; /* each stays in one: who goes through all can stop anywhere */
-    uint16_t spare[WAITING_MAX];    /* slots that are free again */
+    size_t bytes; /* their size, with the longest texts */
+    /* each asker keeps its slot: a pass over all can stop anywhere */
+    struct kept *slot[WAITING_MAX];
+    uint16_t spare[WAITING_MAX]; /* slots that are free again */
     size_t spares;
-    size_t slots; /* that were ever taken */
+    size_t slots; /* slots that were ever used */
     struct wishes wishes;
     struct resolved resolved;
     struct tentatives tentatives;
-    size_t waiting;      /* refused or late */
-    size_t wishless;     /* of those, whose wish found no room */
-    struct kept *oldest; /* offers by age, so that tentative placements are found from the newest */
+    size_t waiting;  /* refused or late */
+    size_t wishless; /* of those, how many have a request for which there was no room */
+    /* offers by age, so that the newest tentative placements are found first */
+    struct kept *oldest;
     struct kept *newest;
     struct kept *fresh;  /* the oldest offer that may not be late yet */
-    bool late_went;      /* an offer had to make room before it could be late */
-    bool overflowed;     /* somebody could not be remembered, */
-    int64_t overflow_ms; /* last at that time */
-    size_t next_slot;    /* the slot at which hints_maintain() goes on */
+    bool late_went;      /* an offer had to be removed before it could be late */
+    bool overflowed;     /* a pod could not be remembered, */
+    int64_t overflow_ms; /* most recently at this time */
+    size_t next_slot;    /* the slot at which hints_maintain() continues */
 };
 
 #endif

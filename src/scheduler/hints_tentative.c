@@ -32,7 +32,7 @@ uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept 
     for (uint64_t i = tentatives->next; i > 0 && tentatives->next - i < TENTATIVES_KEPT; i--) {
         const struct tentative_kept *kept = &tentatives->kept[(i - 1) % TENTATIVES_KEPT];
         if (count == TENTATIVES_MAX || now_ms - kept->at_ms >= SHORTLIST_LIVE_MS)
-            break; /* all further ones are older still */
+            break; /* all further ones are older */
         if (kept->of != NULL && kept->of != but)
             out[count++] = kept->is;
     }

@@ -17,10 +17,12 @@
 #include "milligpu/metric.h"
 #include "milligpu/problem.h"
 
-enum { SCRATCH_KEEP_BYTES = 1024 * 1024 }; /* the chunk of many small things */
+/* the chunk size for many small allocations */
+enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
 
-/* What one call needs and the next can use again: kept, so that a busy thread stops calling
-   malloc. */
+/*
+ * What one call needs and the next can use again: kept, so that a busy thread stops calling malloc.
+ */
 struct scratch {
     struct arena arena;
     struct tentative tentative[TENTATIVES_MAX];
@@ -29,7 +31,7 @@ struct scratch {
 
 struct webhooks {
     struct app *app;
-    pthread_mutex_t lock; /* guards the pile of scratches */
+    pthread_mutex_t lock; /* guards the list of scratches */
     struct scratch *pile;
 };
 
@@ -42,11 +44,11 @@ struct question {
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
-    bool again; /* room came while it was judged: not the first try */
-    bool last;  /* nor is there another */
+    bool again; /* capacity came free during the evaluation: not the first attempt */
+    bool last;  /* and there is no further attempt */
 };
 
-/* Is there something that a node may have no place for? */
+/* Does it ask for something for which a node may have no place? */
 static bool webhooks_judged(const struct question *question)
 {
     must(question->verdict != REQUEST_OK || question->request.wants > 0);
@@ -198,7 +200,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
     strbuf_done(&body);
 }
 
-/* Every name passes: nothing is asked of us. */
+/* Every name passes: the pod asks for nothing of ours. */
 static void pass_all(struct question *question)
 {
     must(!webhooks_judged(question));
@@ -257,10 +259,11 @@ static void webhooks_remember(struct question *question, enum reason reason, con
 }
 
 /*
- * The one ending of every refusal, cached or judged: recorded first, the generation read again
- * then; the writer publishes first and looks then at what waits.  False: room came in between, so
- * it has to be judged anew.  (On the last try it stands: that is of a snapshot taken after the
- * pod was recorded, and of what came behind it the writer knows whom to wake for.)
+ * The only end of every refusal, cached or evaluated: it is recorded first, then the generation is
+ * read again; the writer publishes first and then looks at the waiting pods. False: capacity came
+ * free in between, so it has to be evaluated again. (On the last attempt the refusal stands: its
+ * snapshot was taken after the pod was recorded, and the writer wakes the pod for anything that
+ * came later.)
  */
 static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
                            enum reason reason)
@@ -294,8 +297,10 @@ static void send_refusals(struct question *question, const struct refusals *refu
     strbuf_done(&body);
 }
 
-/* One text for all names, grouped like every refusal: beyond refusal_names the first name
-   speaks for all. */
+/*
+ * One text for all names, grouped like every refusal: beyond refusal_names the first name stands
+ * for all.
+ */
 static void refuse_all(struct question *question, const char *text)
 {
     must(text[0] != '\0');
@@ -322,7 +327,7 @@ static uint64_t digest_names(const struct extender_args *args)
     return digest;
 }
 
-/* The reason that comes nearest to fitting: it is the pod's. */
+/* The reason that comes nearest to fitting is the pod's reason. */
 static enum reason webhooks_nearest(const struct filter_answer *answer, uint32_t names)
 {
     must(answer->verdict == FILTER_NONE || names == 0);
@@ -351,7 +356,7 @@ static void webhooks_refuse(struct question *question, const struct filter_quest
     send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
 }
 
-/* A hint outlives the question; a node made for the question alone does not. */
+/* A hint outlives the question; a node built only for the question does not. */
 static const struct candidate *lasting_best(const struct question *question,
                                             const struct filter_question *asked,
                                             const struct filter_answer *answer)
@@ -360,7 +365,7 @@ static const struct candidate *lasting_best(const struct question *question,
 
     must(answer->candidates > 0);
     if (question->verdict != REQUEST_OK)
-        return NULL; /* whole GPUs have no place on any */
+        return NULL; /* no node has a place for whole GPUs */
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
 }
 
@@ -398,8 +403,10 @@ static void answer_shortlist(struct question *question, const struct filter_ques
     send_chosen(question, choice, answer->candidates);
 }
 
-/* Nodes that the ledger does not know, when they were sent whole (an autoscaler's template,
-   say). */
+/*
+ * Nodes that the ledger does not know, if their objects were sent (for example an autoscaler's
+ * template).
+ */
 static const struct node *const *nodes_of(struct question *question,
                                           const struct snapshot *snapshot, struct names *names)
 {
@@ -428,14 +435,14 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 
 enum { JUDGE_TRIES = 4 };
 
-/* Of one try. */
+/* State of one attempt. */
 enum ending {
-    ENDING_NONE, /* nothing has been said yet */
+    ENDING_NONE, /* nothing has been answered yet */
     ENDING_ANSWERED,
-    ENDING_OVERTAKEN, /* a refusal, and room came meanwhile: ask again */
+    ENDING_OVERTAKEN, /* a refusal, and capacity came free meanwhile: try again */
 };
 
-/* The bytes that refused the same question while there was as much room. */
+/* The bytes of the last refusal of the same question, with the same capacity. */
 static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
 {
     must(webhooks_judged(question));
@@ -458,7 +465,10 @@ static enum ending answer_again(struct question *question, const struct snapshot
     return ending;
 }
 
-/* Who asks whole GPUs alone gets all nodes that will do: of those GPUs we know nothing better. */
+/*
+ * A pod that asks for whole GPUs only gets all suitable nodes: we know nothing better about those
+ * GPUs.
+ */
 static uint32_t shortlist_of(const struct question *question)
 {
     struct app *app = question->app;
@@ -523,7 +533,7 @@ static enum ending filter_once(struct question *question, const struct snapshot 
 {
     enum ending ending = ENDING_NONE;
 
-    must(snapshot != NULL); /* we are ready */
+    must(snapshot != NULL); /* only while milligpud is ready */
     if (!question->args.full_nodes &&
         snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
         ending = answer_again(question, snapshot);
@@ -599,7 +609,7 @@ static void webhooks_prioritize(struct question *question)
     strbuf_done(&body);
 }
 
-/* --- the doors --- */
+/* --- routes --- */
 
 static void judge_request(struct question *question)
 {
@@ -674,7 +684,7 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
     bind->reply = (struct bind_reply){answer_bind, call};
     bool ready = app_ready(app, &why);
     if (ready && atomic_load(&app->draining)) {
-        /* A scheduler at work would keep us from ever being quiet. */
+        /* A busy scheduler would otherwise never let us finish. */
         ready = false;
         why = "it is stopping";
     }
@@ -751,7 +761,7 @@ static const struct {
     {"/preempt", open_preempt},
 };
 
-/* The door at the path, or the number of doors. */
+/* The route at this path, or the number of routes. */
 static size_t door_at(const struct webhooks *webhooks, const char *path)
 {
     const char *base = webhooks->app->settings->base_path;

@@ -11,7 +11,7 @@ struct entry {
     int64_t at_ms;
     enum command_kind kind;
     const char *outcome;
-    uint32_t milli; /* asked for, all containers together */
+    uint32_t milli; /* requested, all containers together */
     char uid[UID_ROOM];
     char namespace[NAME_ROOM];
     char name[NAME_ROOM];
@@ -105,7 +105,7 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
     strbuf_char(out, '\n');
 }
 
-/* The n-th that was ever added, or the oldest that is left; false: there is none behind it. */
+/* The n-th command ever added, or the oldest that is left; false: there is none after it. */
 static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
                                      struct entry *out)
 {
@@ -119,7 +119,7 @@ static bool command_trace_copy_entry(struct command_trace *command_trace, uint64
     return found;
 }
 
-/* The writer waits for the lock, so one after the other is copied; as many as there are now. */
+/* The writer waits for the lock, so commands are copied one by one; as many as there are now. */
 void command_trace_write(struct command_trace *command_trace, struct strbuf *out)
 {
     struct entry entry;

@@ -14,7 +14,7 @@ enum { NAMES_TRIED = 100 };
 
 static const char mark[] = ".safe-mode-";
 
-/* How many there are of this ledger already. */
+/* How many folders of this ledger exist already. */
 static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
 {
     const char *slash = strrchr(ledger, '/');
@@ -32,7 +32,7 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
     while ((entry = readdir(dir)) != NULL)
         *out += strncmp(entry->d_name, slash + 1, bare) == 0 &&
                 strncmp(entry->d_name + bare, mark, sizeof mark - 1) == 0;
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir); /* it was only read */
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int safe_mode_folder_make_folder(const struct app *app, const char *ledge
 
     must(ledger[0] == '/');
     time_format(app->clock.wall_ms(app->clock.ctx), at);
-    /* As the other names beside a ledger: 20260102T030405Z. */
+    /* The same form as in other names beside a ledger: 20260102T030405Z. */
     for (const char *from = at; *from != '\0' && *from != '.'; from++)
         if (*from != '-' && *from != ':')
             stamp[used++] = *from;
@@ -67,7 +67,7 @@ static int safe_mode_folder_make_folder(const struct app *app, const char *ledge
 
 int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err)
 {
-    /* Called within a batch, too: nothing that takes the store's lock. */
+    /* Also called within a batch, so it must not take the store's lock. */
     const char *ledger = app->store != NULL ? store_path(app->store) : ":memory:";
     uint32_t there = 0;
 

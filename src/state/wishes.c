@@ -11,7 +11,7 @@ static struct wish **bucket_of(struct wishes *wishes, uint32_t hash)
     return &wishes->bucket[hash % WISH_BUCKETS];
 }
 
-/* Of a wish of this request; what the allocator adds to two blocks is in it. */
+/* The size of a wish for this request, with the allocator's overhead for two blocks. */
 static size_t wishes_bytes_of(const struct request *request)
 {
     enum { BLOCK_BYTES = 16 };
@@ -26,7 +26,7 @@ static size_t wishes_bytes_of(const struct request *request)
     return bytes;
 }
 
-/* The names are in it, whatever request_hash() takes for the same. */
+/* Includes the names, although request_hash() ignores them. */
 static uint32_t hash_of(const struct request *request)
 {
     uint32_t hash = request_hash(request);
@@ -53,7 +53,7 @@ static void wishes_weigh(struct wishes *wishes, const struct wish *wish, bool mo
     wishes->large_bytes = more ? wishes->large_bytes + large : wishes->large_bytes - large;
 }
 
-/* Whoever binds needs the names of the containers: equal are those that are equal in them, too. */
+/* A bind needs the names of the containers, so equal wishes have equal names. */
 static bool is_same(const struct wish *wish, uint32_t hash, const struct request *request)
 {
     must(wish->holders > 0);

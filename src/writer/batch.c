@@ -162,7 +162,7 @@ static void batch_undo(struct batch *batch)
     batch_publish(batch->app, batch->ledger);
 }
 
-/* Changes that give room, in order; the caller frees the array. */
+/* Collects the changes that give room, in order; the caller frees the array. */
 static const struct change **batch_givers(const struct batch *batch, size_t *out_count)
 {
     must(batch->open);

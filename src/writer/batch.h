@@ -16,18 +16,19 @@
 struct batch {
     struct app *app;
     struct ledger *ledger;
-    struct change **change; /* in order; what was applied */
+    struct change **change; /* in order; applied changes */
     size_t changes;
     size_t capacity;
-    bool open; /* a transaction runs */
+    bool open; /* a transaction is open */
     bool lost; /* it cannot be committed any more; err says why */
     struct err err;
 };
 
 enum batch_result {
-    BATCH_DONE,         /* see the change's verdict */
-    BATCH_CONTRADICTED, /* the database would not have it, or safe mode: nothing was done */
-    BATCH_LOST,         /* nothing more can be done in this batch */
+    BATCH_DONE, /* see the change's verdict */
+    /* the database refused it, or safe mode is on: nothing was done */
+    BATCH_CONTRADICTED,
+    BATCH_LOST, /* nothing more can be done in this batch */
 };
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger);
@@ -38,14 +39,16 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
                             enum verdict *out_verdict, const struct change **out_change,
                             struct change *out_answer) MUST_USE;
 
-/* True: on disk and published. False: undone and published, batch->err says why. The changes
-   stay readable. */
+/*
+ * True: committed and published. False: undone and published, batch->err says why. The changes stay
+ * readable.
+ */
 bool batch_end(struct batch *batch) MUST_USE;
 
-/* Ready for the next one. */
+/* Prepares for the next batch. */
 void batch_reset(struct batch *batch);
 
-/* Publish the ledger as it is. */
+/* Publishes the ledger as it is. */
 void batch_publish(struct app *app, struct ledger *ledger);
 
 #endif

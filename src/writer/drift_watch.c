@@ -13,8 +13,9 @@
 
 enum {
     LOOK_MS = 2000,
-    NODES_A_TURN = 256,     /* that changed; the rest waits for the next step of the writer */
-    EVENTS_PER_MINUTE = 30, /* more drift at once is in REST and metrics */
+    /* changed nodes per step; the others wait for the writer's next step */
+    NODES_A_TURN = 256,
+    EVENTS_PER_MINUTE = 30, /* if there is more drift at once, see REST and metrics */
     MINUTE_MS = 60000,
 };
 
@@ -26,9 +27,11 @@ static const char *const kinds[] = {
 
 struct drift_watch {
     struct app *app;
-    const struct snapshot *told;  /* whose drift was told; NULL: none yet */
-    const struct snapshot *looks; /* being compared with it; NULL between two looks */
-    uint32_t place;               /* where that goes on */
+    /* the snapshot whose drift was reported; NULL: none yet */
+    const struct snapshot *told;
+    /* the snapshot being compared with it; NULL between two comparisons */
+    const struct snapshot *looks;
+    uint32_t place; /* where the comparison continues */
     int64_t look_ms;
     int64_t minute_ms;
     uint32_t events;
@@ -39,7 +42,7 @@ struct drift_watch {
     struct drift_watch_work work;
 };
 
-/* What one changed node had, while it is compared with what it has. */
+/* The previous drift of one changed node, while it is compared with the present one. */
 struct comparison {
     struct drift_watch *watch;
     struct arena arena;
@@ -157,8 +160,10 @@ static void drift_watch_has(void *user, const struct drift *drift)
         drift_watch_tell(comparison->watch, drift);
 }
 
-/* All drift of a node is a function of that node, so what was told of it before can be asked again
-   of what it was: what only the one has is gone, what only the other has is new. */
+/*
+ * All drift of a node is a function of that node, so previously reported drift can be recomputed
+ * from the previous node: what only the old node has is resolved, what only the new one has is new.
+ */
 static void drift_watch_compare(struct drift_watch *watch, const struct node *before,
                                 const struct node *after)
 {
@@ -190,7 +195,7 @@ static void drift_watch_expose(const struct drift_watch *watch)
     }
 }
 
-/* A piece of the comparison; true at its end. */
+/* Does a part of the comparison; true at its end. */
 static bool look_on(struct drift_watch *watch)
 {
     const struct node *before;

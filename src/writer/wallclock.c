@@ -12,7 +12,7 @@ void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, i
     *clock = (struct wallclock){.wall_ms = last_ms != 0 ? last_ms : wall_ms,
                                 .now_ms = now_ms,
                                 .doubted_until_ms = INT64_MIN};
-    /* How much of the hour has gone by only the clock could tell that is in doubt. */
+    /* Only the untrusted clock could say how much of the hour has passed. */
     if (stepped_ms != 0)
         clock->doubted_until_ms = now_ms + HOUR_MS;
 }

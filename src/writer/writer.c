@@ -14,14 +14,15 @@
 #include "writer/writer_internal.h"
 
 /*
- * The loop: take a batch, handle each message, commit, act, publish more room, reply; and a tick
- * a second.  Called by the daemon's writer thread and by the simulator, one step at a time.
- * Whatever fails on the way, memory and disk agree afterwards.
+ * The loop: take a batch, handle each message, commit, run the post-commit actions, publish more
+ * room, reply; and a tick once a second. Called by the daemon's writer thread and by the simulator,
+ * one step at a time. If anything fails on the way, memory and disk agree afterwards.
  */
 
 enum {
-    RETRY_MS = 250,  /* between two tries of a lost batch */
-    KEEP_MAX = 2048, /* of the cluster's news while the disk is broken; the informer waits then */
+    RETRY_MS = 250, /* between two tries of a lost batch */
+    /* messages about the cluster that are kept while the disk is broken; then the informer waits */
+    KEEP_MAX = 2048,
     TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
@@ -152,7 +153,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(!writer->batch.open);
 
     writer->writes = writer->writes || writer->batch.changes > 0;
-    /* What is kept may be about the very pods that would be granted. */
+    /* A message that was kept may be about the very pods that would be granted. */
     if (writer->writes && writer->keeps == 0 && atomic_exchange(&writer->app->disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->nodes_ended)
@@ -167,7 +168,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         message_free(message[i]);
 }
 
-/* The newest entry of the journal says where the wall clock was when the one before us ended. */
+/* The newest entry of the journal shows the wall clock when the previous process ended. */
 static void watch_clock(struct writer *writer)
 {
     int64_t last_ms = 0;
@@ -177,14 +178,17 @@ static void watch_clock(struct writer *writer)
     must(!writer->watches_clock);
     if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0) {
         log_write(LOG_WARN, "the ledger's last time cannot be read", log_str("error", err.text));
-        stepped_ms = 1; /* it may have stepped: nothing is dropped for an hour */
+        stepped_ms = 1; /* it may have stepped: nothing is deleted for an hour */
     }
     wallclock_start(&writer->wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
                     writer_now_ms(writer), last_ms, stepped_ms);
     writer->watches_clock = true;
 }
 
-/* A step back, however small, and one beyond a day are in the journal; else so time goes. */
+/*
+ * A step back of any size, and one forward of more than a day, go into the journal; smaller ones
+ * are normal.
+ */
 static bool note_clock(struct writer *writer)
 {
     must(!writer->batch.open);
@@ -212,7 +216,8 @@ static bool note_clock(struct writer *writer)
 }
 
 /*
- * While the disk is broken binds are refused unseen, so somebody has to probe_write: a journal row.
+ * While the disk is broken binds are refused immediately, so something has to try a write: a
+ * journal row.
  */
 static bool probe_write(struct writer *writer)
 {
@@ -224,7 +229,7 @@ static bool probe_write(struct writer *writer)
     return !atomic_load(&writer->app->disk_broken) || writer_run(writer, &command);
 }
 
-/* Once a second: time does things, too. */
+/* Once a second, for what depends on time. */
 static bool writer_tick(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -255,7 +260,7 @@ static void after_batch(struct writer *writer)
     writer->was_ready = ready;
     writer_wake_for_the_late(writer);
     verifier_meet(writer->app->verifier);
-    /* A file that contradicts itself is kept as it is. */
+    /* A file that contradicts itself is not changed. */
     if (!atomic_load(&writer->app->safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
@@ -271,7 +276,7 @@ static void writer_pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
-/* What was kept comes first and alone: order among the cluster's news matters. */
+/* Kept messages come first and alone, because the order of messages about the cluster matters. */
 static size_t writer_collect(struct writer *writer, struct message **message, int64_t wait_ms)
 {
     must(wait_ms >= 0);
@@ -313,12 +318,14 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_kept(writer, message, count);
     } else {
         writer_batch_lost(writer, message, taken);
-        writer->epoch = epoch; /* tried again, a list is the same one: it spares whom it spared */
+        /* it is tried again as the same list, with the same epoch */
+        writer->epoch = epoch;
     }
     replies_send(writer);
     batch_reset(&writer->batch);
     if (writer->pods_ended || writer->nodes_ended)
-        (void)malloc_trim(0); /* a list takes many times what stays of it; in the 18 ms above */
+        /* a list takes many times the memory that stays; see writer_end_list() for the time */
+        (void)malloc_trim(0);
     after_batch(writer);
     return taken;
 }

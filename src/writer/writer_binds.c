@@ -31,7 +31,7 @@ void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
     bind->reply.to = NULL;
 }
 
-/* A pod that asks for 0: bound, with nothing to write down. */
+/* A pod that asks for 0 is bound, and nothing is written down. */
 static void send_plain_binding(struct writer *writer, struct bind_call *bind, uint64_t version)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(bind->asks.node));
@@ -47,12 +47,12 @@ static void send_plain_binding(struct writer *writer, struct bind_call *bind, ui
     struct allocation *allocation = allocation_new(&nothing);
     const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST};
     const int rc = writer_queue_binding(writer, allocation, how, &err);
-    must(rc == 0); /* nothing in it can be too much */
+    must(rc == 0); /* nothing in it can be too large */
     allocation_unref(allocation);
     inflight_join(inflight_begin(writer, bind->asks.uid, node->name, bind->deadline_ms), bind);
 }
 
-/* Undo a grant whose Binding cannot be written; not one that was sent before. */
+/* Undoes a grant whose Binding cannot be written, unless it was sent before. */
 static bool binds_take_back(struct writer *writer, struct bind_call *bind,
                             enum outbox_sending sending, const struct err *err)
 {
@@ -95,9 +95,9 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
 }
 
 /*
- * The pod of this reservation was seen unbound in a later version than any Binding of it names.
- * The same place for what it asks now, in its new version; else it is void, and judged anew.
- * True if the bind was answered, or is on its way again.
+ * The pod of this reservation was seen unbound in a later version than any Binding of it names. If
+ * the same place suits what it asks for now, the reservation continues in the new version; else it
+ * is void, and the pod is evaluated again. True if the bind was answered, or is on its way again.
  */
 static bool judged_again(struct writer *writer, struct bind_call *bind,
                          const struct pod_record *record, const struct request *request,
@@ -192,8 +192,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     must_not_reach("reserve is never answered unknown");
 }
 
-/* Everything that can be said without asking the ledger for room. True if the bind was
-   answered. */
+/* Handles everything that needs no placement. True if the bind was answered. */
 static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
@@ -204,7 +203,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
     struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(asks->uid));
 
-    /* Of such a pod the table knows no name. */
+    /* The table has no name for such a pod. */
     if (record->verdict == REQUEST_NOT_OURS) {
         writer_refuse_bind(bind, "not_ours: the pod does not name %s",
                            writer->app->settings->resource);
@@ -222,7 +221,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     } else if ((held != NULL && held->is.state == STATE_BOUND &&
                 text_is(atom_text(held->is.node), asks->node)) ||
                (held == NULL && record->node[0] != '\0')) {
-        bind->reply.answer(bind->reply.to, NULL); /* the API server has said so */
+        bind->reply.answer(bind->reply.to, NULL); /* the API server has confirmed it */
         bind->reply.to = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
         writer_refuse_bind(bind, "%s", record->refusal);
@@ -253,7 +252,7 @@ static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fet
             fetched->found ? "it has ended, or another uid has its name" : fetched->text);
 }
 
-/* The table had no room for what the pod asks: is this the pod of just that version? */
+/* The table had no room for the request of this pod: does the GET show exactly that version? */
 static bool tells_request(const struct fetched_pod *fetched, const struct pod_record *record)
 {
     must(pod_record_asks(record) && record->request == NULL);
@@ -276,7 +275,7 @@ static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
     return true;
 }
 
-/* fetched: NULL while the API server has not been asked. */
+/* fetched: NULL if the API server has not been asked yet. */
 static bool bind_pod(struct writer *writer, struct bind_call *bind,
                      const struct fetched_pod *fetched, struct arena *arena)
 {
@@ -327,8 +326,8 @@ void writer_hear_version(struct writer *writer, const struct pod *pod)
 }
 
 /*
- * The watch has not told of it yet, and will.  Whom it has told of is judged by what it told, but
- * for one of whom the table had no room for what it asks.
+ * Has the watch not shown this version yet? A pod that it has shown is evaluated by what it showed,
+ * except one whose request did not fit into the table.
  */
 static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
 {
@@ -352,7 +351,7 @@ bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, s
     return bind_pod(writer, &fetched->bind, fetched, arena);
 }
 
-/* Another HTTP call that waits for this bind asks once more, as it did. */
+/* Another HTTP call that waits for this bind: the call as it was. */
 static struct bind_call bind_again(const struct inflight_bind *bind_inflight, size_t at,
                                    const struct pod *pod)
 {
@@ -365,7 +364,7 @@ static struct bind_call bind_again(const struct inflight_bind *bind_inflight, si
                               .reply = bind_inflight->reply[at]};
 }
 
-/* False if the batch is lost; the call is answered then. */
+/* False if the batch is lost; the call is then answered. */
 static bool try_again(struct writer *writer, struct bind_call *bind)
 {
     struct arena arena;
@@ -386,8 +385,9 @@ static bool try_again(struct writer *writer, struct bind_call *bind)
 }
 
 /*
- * The pod is unbound in a later version than the Binding named: nothing that was sent can land.
- * Who waits is judged again by what the pod asks now; if nobody does, the reservation is void.
+ * The pod is unbound in a later version than the Binding named, so no Binding that was sent can
+ * take effect. Calls that wait are evaluated again with the pod's present request; if there are
+ * none, the reservation is void.
  */
 static bool handle_moved(struct writer *writer, const struct binding_outcome *outcome)
 {
@@ -395,7 +395,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
     bool whole = true;
 
     must(outcome->is == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
-    /* Whom the watch has shown to be gone the GET does not bring back. */
+    /* The GET does not bring back a pod that the watch has shown to be gone. */
     if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
         (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
                                     &writer->app->request_rules);
@@ -410,8 +410,9 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
 }
 
 /*
- * It names the version that was sent: kube-scheduler writes the text into the pod's condition, if
- * it is another one than before, and by that write the pod moves on: evidence comes by itself.
+ * The text names the version that was sent. kube-scheduler writes it into the pod's condition if it
+ * differs from the previous text, and that write gives the pod a new version: the evidence comes by
+ * itself.
  */
 static void say_doubt(const struct binding_outcome *outcome, char *out, size_t bytes)
 {
@@ -452,7 +453,8 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         break;
     case OUTCOME_UNKNOWN:
         if (held != NULL && held->is.state == STATE_BOUND) {
-            replies_add(writer, outcome->uid, NULL); /* the watch has shown it meanwhile */
+            /* the watch has shown it meanwhile */
+            replies_add(writer, outcome->uid, NULL);
             return true;
         }
         command.kind = COMMAND_DOUBT;
@@ -463,10 +465,10 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         must_not_reach("it was handled");
     }
     if (held == NULL || held->is.state != STATE_RESERVED)
-        return true; /* the watch was quicker, or there was nothing to reserve */
+        return true; /* the watch was faster, or there was nothing to reserve */
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
     if (outcome->is == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
-        command.kind = COMMAND_RELEASE; /* and the watch has shown that, too */
+        command.kind = COMMAND_RELEASE; /* the watch has shown this as well */
         command.why = "unbound";
     }
     return writer_run(writer, &command);

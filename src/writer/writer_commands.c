@@ -36,8 +36,10 @@ bool writer_heal_duplicates(struct writer *writer)
 
     const struct node *node;
 
-    /* One pass over what there is; a node that stays a duplicate of another is not offered
-       twice. */
+    /*
+     * One pass over the present ones; a node that stays a duplicate of another is not returned
+     * twice.
+     */
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         node = ledger_stale_duplicate(writer->ledger);
         if (node == NULL)

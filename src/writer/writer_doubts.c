@@ -7,16 +7,17 @@
 #include "writer/writer_internal.h"
 
 enum {
-    DOUBT_ASK_MS = 30000, /* pause between two GETs about a doubt that nothing else tells of */
-    DOUBT_OLD_MS = 90000, /* of a reservation without a version: the API server gives up on a
-                               request after 60 s */
-    ASK_MS = 10000,       /* for the GET */
+    /* pause between two GETs about a doubt for which there is no other evidence */
+    DOUBT_ASK_MS = 30000,
+    /* for a reservation without a version: the API server gives up on a request after 60 s */
+    DOUBT_OLD_MS = 90000,
+    ASK_MS = 10000, /* for the GET */
 };
 
 /*
- * The watch can be behind by any time: a GET tells.  Until something does the reservation stays.
- * Of a reservation without a version (an older ledger's) no Binding can land any more by now, but
- * one may have.
+ * The watch can be behind by any time, but a GET shows the present. Until there is evidence the
+ * reservation stays. For a reservation without a version (of an older ledger) no Binding can take
+ * effect any more, but one may have.
  */
 static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
@@ -25,7 +26,7 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
     struct err err;
 
     const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING};
-    /* What could be written once can be written again; else the next doubt tries. */
+    /* A Binding that could be written once can be written again; otherwise the next doubt tries. */
     if (writer_queue_binding(writer, allocation, how, &err) == 0)
         inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
 }
@@ -73,7 +74,7 @@ static bool doubt_lives(void *user, void *value)
     return false;
 }
 
-/* Reservations that nobody is sending, counted; the caller frees the array. */
+/* Collects the reservations that nothing is sending; the caller frees the array. */
 static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
 {
     const struct allocation **open = NULL;

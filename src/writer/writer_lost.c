@@ -11,7 +11,10 @@ enum {
     RETRY_MS = 250, /* between two tries of a lost batch */
 };
 
-/* A message of a lost batch.  A bind is answered: then false; what was told is worth keeping. */
+/*
+ * A message of a lost batch. A bind is answered and not kept: false. A report about the cluster is
+ * worth keeping.
+ */
 static bool worth_keeping(struct writer *writer, struct message *message)
 {
     must(writer->batch.err.code != ERR_NONE);
@@ -25,7 +28,7 @@ static bool worth_keeping(struct writer *writer, struct message *message)
     return false;
 }
 
-/* In front: it was taken from there, or there was nothing, or it holds no news. */
+/* In front: these were taken from there, or nothing is kept, or their order does not matter. */
 static void keep_first(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -70,7 +73,7 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     writer->retry_ms = writer_now_ms(writer) + RETRY_MS;
 }
 
-/* Does it tell of the cluster?  Then its place among the others matters. */
+/* Is it a report about the cluster? Then its order among the others matters. */
 static bool is_news(struct message *message)
 {
     return message_bind_call(message) == NULL && message->kind != MESSAGE_OUTCOME;

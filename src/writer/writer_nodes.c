@@ -7,7 +7,7 @@
 
 #include "writer/writer_internal.h"
 
-/* Pods there that found too few GPUs, as they were told: now there may be more. */
+/* Pods on this node that found too few GPUs: there may be more now. */
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(name));
@@ -34,7 +34,9 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
     return whole;
 }
 
-/* What has no time is younger than all that have one; of equal age the first by name is older. */
+/*
+ * A Node without a time is younger than all that have one; of equal age the first by name is older.
+ */
 static bool nodes_is_older(const struct writer *writer, const struct node_facts *facts,
                            const struct node *than)
 {
@@ -47,8 +49,8 @@ static bool nodes_is_older(const struct writer *writer, const struct node_facts 
 }
 
 /*
- * The first to show a UUID goes on.  Where the ledger is new nobody knows who that was, and the
- * order of the list says nothing: then it is the Node that is older, which nobody can choose.
+ * The first Node that showed a UUID keeps it. If the ledger is new, nothing is known about that,
+ * and the order of the list proves nothing: then the older Node keeps it, which nobody can choose.
  */
 static bool give_way(struct writer *writer, const struct node_facts *facts,
                      const struct inventory *inventory)

@@ -10,8 +10,8 @@
 #include "writer/writer_internal.h"
 
 /*
- * Pods as the informer tells of them, one by one or as a list.  A bound pod has an allocation
- * afterwards, whatever it asks; only evidence releases one.
+ * Pods as the informer reports them, one by one or as a list. A bound pod has an allocation
+ * afterwards, whatever it asks for; only evidence releases one.
  */
 
 bool writer_reconcile(struct writer *writer, const struct pod *pod)
@@ -54,7 +54,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         return writer_reconcile(writer, pod);
     }
     if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
-        return true; /* old news */
+        return true; /* outdated */
     if (!pod->ours && pod->whole_gpus == 0 &&
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
@@ -102,8 +102,9 @@ static void keep_listed(struct writer *writer, const struct pod *pod)
 }
 
 /*
- * Only bound pods that the ledger does not know have to wait for the end of the list: in which
- * order they are believed or adopted matters.  In a restart on the old ledger there are none.
+ * Only bound pods that the ledger does not know must wait for the end of the list, because the
+ * order in which they are accepted or adopted matters. After a restart on the old ledger there are
+ * none.
  */
 static bool waits_for_order(const struct writer *writer, const struct pod *pod)
 {
@@ -156,8 +157,8 @@ enum hints_pod writer_pod_state(void *user, struct text uid)
 }
 
 /*
- * Allocations whose pod no list shows, a Binding on its way or not: nobody tells of it again.  A
- * list that is older than the version that was judged says nothing of that pod.
+ * Allocations whose pod is in no list, whether a Binding is on its way or not: no event will report
+ * it. A list that is older than the version that was evaluated proves nothing about that pod.
  */
 static bool release_orphans(struct writer *writer, uint64_t list_version)
 {
@@ -185,14 +186,14 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     return whole;
 }
 
-/* This node holds what another may grant: that one gives it up, as to an elder. */
+/* This node holds GPUs that another one may grant: the other one gives them up. */
 static bool keep_what_is_held(struct writer *writer, const struct node *node)
 {
     bool whole = true;
 
     for (uint32_t i = 0; i < node->gpus && whole; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        /* What it does not show an annotation alone says of it. */
+        /* A GPU that the node does not show is known from an annotation only. */
         if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
             continue;
         const struct node *owner = ledger_owner(writer->ledger, atom_text(gpu->id));
@@ -211,8 +212,8 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
 }
 
 /*
- * Of two nodes that show one UUID the older goes on where a ledger begins, as give_way() has it;
- * but not when pods hold it on the other: whoever granted before took it for that one's own.
+ * When a ledger begins and two nodes show one UUID, the older node keeps it, as in give_way(); but
+ * not if pods hold it on the other one: whoever granted it before regarded that node as the owner.
  */
 static bool holders_go_on(struct writer *writer)
 {

@@ -5,7 +5,7 @@
 
 #include "writer/writer_internal.h"
 
-/* Nodes on which this batch made room, as they are now; the caller frees the array. */
+/* Collects the nodes on which this batch made room, as they are now; the caller frees the array. */
 static const struct node **wake_roomier(const struct writer *writer, size_t *out_count)
 {
     const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
