@@ -41,7 +41,7 @@ void kube_config_free(struct kube_config *config)
         return;
     atomic_store(&config->exec.stop, true);
     if (config->thread_made)
-        (void)pthread_join(config->thread, NULL); /* ends soon: stop is set */
+        (void)pthread_join(config->thread, NULL); /* ends soon, because stop is set */
     must(!config->running);
     source_done(&config->ca);
     source_done(&config->cert);

@@ -12,14 +12,16 @@
 enum {
     CONNECT_MS = 10 * 1000,
     KEEPALIVE_S = 20,
-    USER_TIMEOUT_MS = 10 * 1000, /* sent and not acknowledged: the peer is gone */
-    BUFFER_BYTES = 8 * 1024,     /* what is read at once; libcurl keeps it with the handle */
-    UPLOAD_BYTES = 16 * 1024,    /* the least that libcurl has */
+    /* sent and not acknowledged for this long: the peer is gone */
+    USER_TIMEOUT_MS = 10 * 1000,
+    /* bytes per read; libcurl allocates them with the handle */
+    BUFFER_BYTES = 8 * 1024,
+    UPLOAD_BYTES = 16 * 1024, /* libcurl's minimum */
     SPARES_MAX = 32,
 };
 
 struct makeup {
-    uint32_t uses; /* by handles, and by handles->now */
+    uint32_t uses; /* references by handles, and by handles->now */
     struct auth auth;
     struct curl_slist *headers;
 };
@@ -27,12 +29,12 @@ struct makeup {
 struct handles {
     struct kube_config *config;
     char *base;                    /* of every URL */
-    char *host;                    /* header, where the URL names another host; or NULL */
+    char *host;                    /* header, if the URL names another host; or NULL */
     struct curl_slist *connect_to; /* the address in that case; or NULL */
-    struct makeup *now;            /* of the latest credentials; NULL: none were had yet */
+    struct makeup *now;            /* for the latest credentials; NULL: there were none yet */
     struct handle *spare;
     uint32_t spares;
-    int *socket; /* those that libcurl has open */
+    int *socket; /* the sockets that libcurl has open */
     size_t sockets;
     size_t capacity;
 };
@@ -49,7 +51,7 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
     const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd < 0)
         return CURL_SOCKET_BAD;
-    /* Without it a half-open connection is found by its silence, later. */
+    /* Without it a half-open connection is found later, by its silence. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
     handles->socket =
         xgrow(handles->socket, handles->sockets, &handles->capacity, sizeof *handles->socket);
@@ -74,12 +76,16 @@ void handles_cut(struct handles *handles)
 {
     must(handles->sockets <= handles->capacity);
     for (size_t i = 0; i < handles->sockets; i++)
-        (void)shutdown(handles->socket[i], SHUT_RDWR); /* one that only connects is not cut */
+        /* a socket that is still connecting is not affected */
+        (void)shutdown(handles->socket[i], SHUT_RDWR);
 }
 
 /* ---- the server ---- */
 
-/* With tls-server-name the URL names that, the connection goes to the address, Host stays. */
+/*
+ * With tls-server-name the URL contains that name, the connection goes to the address, and Host is
+ * unchanged.
+ */
 static void name_server(struct handles *handles)
 {
     const struct kube_config *config = handles->config;
@@ -147,7 +153,7 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
     makeup->uses = 1;
     makeup->auth = *take_auth;
     add_header(makeup, "Accept: application/json");
-    add_header(makeup, "Expect:"); /* a second round trip for nothing */
+    add_header(makeup, "Expect:"); /* would cost a second round trip */
     if (makeup->auth.header != NULL)
         add_header(makeup, makeup->auth.header);
     if (handles->host != NULL)
@@ -155,10 +161,10 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
     return makeup;
 }
 
-/* The credentials of the moment are those of handles->now. */
+/* The current credentials are those of handles->now. */
 static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
-    /* Without its texts: only a newer one fills it. */
+    /* Without its texts: only a newer generation fills them. */
     struct auth auth = {.taken = handles->now != NULL};
 
     must(handles->config != NULL);
@@ -173,9 +179,9 @@ static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_m
     return AUTH_READY;
 }
 
-/* ---- what a handle is set to once ---- */
+/* ---- options that are set once per handle ---- */
 
-/* Options fail only when curl was built without the feature: an error, no bug. */
+/* Options fail only if curl was built without the feature: an error, not a bug. */
 struct options {
     CURL *easy;
     CURLcode code;
@@ -210,7 +216,7 @@ static void set_tls(struct options *set, const struct handles *handles)
     SET(set, CURLOPT_SSL_VERIFYPEER, config->insecure ? 0L : 1L);
     SET(set, CURLOPT_SSL_VERIFYHOST, config->insecure ? 0L : 2L);
     if (auth->ca != NULL) {
-        /* That CA and no other: the system's folder would be asked as well. */
+        /* Only that CA; otherwise the system's folder would be used as well. */
         SET(set, CURLOPT_CAPATH, (char *)NULL);
         set_blob(set, CURLOPT_CAINFO_BLOB, auth->ca);
     }
@@ -223,8 +229,8 @@ static void set_tls(struct options *set, const struct handles *handles)
 }
 
 /*
- * HTTP/2 where the server agrees to it while TLS is set up; whoever comes meanwhile waits for that
- * answer rather than for a handshake of its own.
+ * HTTP/2 if the server agrees to it in the TLS handshake; requests that come meanwhile wait for
+ * that result instead of starting a handshake of their own.
  */
 static void set_protocol(struct options *set, const struct handles *handles)
 {
@@ -247,7 +253,8 @@ static void set_connection(struct options *set, struct handles *handles)
 
     must(set->easy != NULL);
     SET(set, CURLOPT_NOSIGNAL, 1L);
-    SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : ""); /* "" keeps the environment out */
+    /* "" ignores the environment */
+    SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : "");
     SET(set, CURLOPT_NOPROXY, "");
     SET(set, CURLOPT_CONNECT_TO, handles->connect_to);
     SET(set, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
@@ -382,7 +389,7 @@ static size_t read_body(char *out, size_t size, size_t count, void *arg)
     return bytes;
 }
 
-/* On a connection, also on another one after nothing of the body was sent on the first. */
+/* Called for a connection, also for another one if nothing of the body was sent on the first. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static int begin_body(void *arg, char *remote, char *local, int remote_port, int local_port)
 {
@@ -395,8 +402,8 @@ static int begin_body(void *arg, char *remote, char *local, int remote_port, int
 }
 
 /*
- * Where a connection breaks, libcurl would send the request again on a new one, and nobody would
- * know that there are two copies of it.  For that it has to begin its body anew.
+ * If a connection breaks, libcurl would send the request again on a new one, and there would be two
+ * copies without our knowledge. For that it has to rewind the body, which is refused here.
  */
 static int never_again(void *arg, curl_off_t offset, int origin)
 {
@@ -448,7 +455,7 @@ int handle_ask(struct handles *handles, struct handle *handle, const struct hand
     handle->first = (struct curl_slist){strbuf_steal(&text), handle->makeup->headers};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
     set_method(&set, handle, request);
-    /* An event must not wait for a block to be full, and answers to writes are small. */
+    /* An event must not wait until a compressed block is full, and answers to writes are small. */
     const bool large = !request->watch && request->body.len == 0;
     SET(&set, CURLOPT_ACCEPT_ENCODING, large ? "gzip" : NULL);
     if (set.code != CURLE_OK)

@@ -9,7 +9,7 @@
 
 #include "kube/config.h"
 
-/* A credential that ends within this is renewed already. */
+/* A credential that expires within this time is renewed already. */
 enum { EXPIRY_LEEWAY_MS = 10 * 1000 };
 
 static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -25,7 +25,7 @@ static size_t kube_auth_trimmed(char *data, size_t len)
     return len;
 }
 
-/* Returns whether the content is another one now. */
+/* Returns whether the content changed. */
 static int source_read(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
     char *data = NULL;
@@ -53,7 +53,7 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
     return 0;
 }
 
-/* Old content stays in use while the file is away: it is being replaced, most likely. */
+/* While the file is missing the old content stays in use: most likely it is being replaced. */
 static int source_fresh(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
     must(source != NULL);
@@ -142,13 +142,14 @@ static void exec_start(struct kube_config *config)
 {
     must(!config->running);
     if (config->thread_made)
-        (void)pthread_join(config->thread, NULL); /* it has left the lock for good: exec_done */
+        /* it has released the lock for the last time: exec_done */
+        (void)pthread_join(config->thread, NULL);
     config->exec_done = false;
     config->running = pthread_create(&config->thread, NULL, exec_thread, config) == 0;
     config->thread_made = config->running;
 }
 
-/* What is still valid goes on being used while the next is made. */
+/* A credential that is still valid stays in use while the next one is made. */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
     must(config->namespace != NULL);
@@ -164,7 +165,7 @@ static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, 
     return AUTH_WAIT;
 }
 
-/* ---- what requests ask ---- */
+/* ---- credentials for requests ---- */
 
 static char *make_header(const struct kube_config *config)
 {
@@ -246,7 +247,7 @@ bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t n
     }
     if (config->exec.command != NULL) {
         may_change = true;
-        /* Another request may have had it renewed since. */
+        /* Another request may have renewed it meanwhile. */
         if (generation == config->generation)
             config->exec_stale = true;
     }
@@ -254,7 +255,7 @@ bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t n
     return may_change;
 }
 
-/* ---- where a configuration comes from ---- */
+/* ---- sources of a configuration ---- */
 
 DEFINE_FREEP(struct kube_config, kube_config_free);
 
@@ -291,7 +292,7 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
     CLEANUP(xfreep) char *file = in_folder(folder, "namespace");
     char *namespace = NULL;
     size_t len = 0;
-    struct err none; /* there need not be one */
+    struct err none; /* there may be none */
     if (file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
         (void)kube_auth_trimmed(namespace, len);
         xfree(config->namespace);
@@ -324,7 +325,7 @@ int kube_config_load(const char *kubeconfig, const char *context, struct kube_co
     xfree(text);
     if (parsed < 0)
         return parsed;
-    /* A file that is named but missing is said now, not at the first request. */
+    /* A file that is named but missing is reported now, not at the first request. */
     if (sources_fresh(config, monotonic_now_ms(), err) < 0)
         return err_wrap(err, "%s", kubeconfig);
     *out = STEAL(config);

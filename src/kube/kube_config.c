@@ -12,8 +12,8 @@
 DEFINE_FREEP(struct kube_config, kube_config_free);
 
 /*
- * A kubeconfig being read.  where is the path of the object at hand, for errors; the first
- * mistake sticks, so that readers may run on and ask once.
+ * A kubeconfig being read. where is the path of the current object, for errors; the first error
+ * sticks, so that readers may continue and check once.
  */
 struct reading {
     const char *file;
@@ -54,8 +54,8 @@ static void set_where(struct reading *in, const char *where)
 }
 
 /*
- * A key that nobody reads is a slip of the pen, and what it should have said is missing.  The
- * lists are those of client-go's v1.Config; "extensions" may hold anything.
+ * An unknown key is a typing error, and the intended key is missing. The lists are those of
+ * client-go's v1.Config; "extensions" may contain anything.
  */
 static void kube_config_check_keys(struct reading *in, const struct doc *object, const char *known)
 {
@@ -82,7 +82,7 @@ static const char user_keys[] =
 static const char exec_keys[] =
     " command args env apiVersion installHint provideClusterInfo interactiveMode ";
 
-/* NULL when absent or empty; a wrong type is a mistake. */
+/* NULL if absent or empty; a wrong type is an error. */
 static const char *get_string(struct reading *in, const struct doc *object, const char *key)
 {
     must(in->config != NULL && in->err != NULL);
@@ -133,7 +133,7 @@ static const struct doc *get_kind(struct reading *in, const struct doc *object, 
     return NULL;
 }
 
-/* {name: NAME, <key>: {...}} in the list; the object under key. */
+/* Finds {name: NAME, <key>: {...}} in the list and returns the object under key. */
 static const struct doc *get_named(struct reading *in, const struct doc *root, const char *list,
                                    const char *name, const char *key)
 {
@@ -177,7 +177,7 @@ static char *resolve_path(const struct reading *in, const char *path)
     return strbuf_steal(&text);
 }
 
-/* Inline bytes win over a file, as kubectl has it. */
+/* Inline bytes take precedence over a file, as in kubectl. */
 static void kube_config_read_source(struct reading *in, const struct doc *object,
                                     const char *file_key, const char *data_key, struct source *out)
 {
@@ -261,7 +261,7 @@ static void read_exec_env(struct reading *in, const struct doc *exec, struct exe
     }
 }
 
-/* The bytes of the CA as the plugin is told them, be it inline or a file. */
+/* The bytes of the CA for the plugin, inline or from a file. */
 static char *ca_for_plugin(struct reading *in, const struct source *ca)
 {
     must(in->config != NULL && in->err != NULL);
@@ -372,7 +372,7 @@ static void read_user(struct reading *in, const struct doc *user)
     if (cert != key)
         wrong(in, user, cert ? "client-key" : "client-certificate",
               "a client certificate and its key are given together");
-    /* The file wins, as kubectl has it: it can be renewed. */
+    /* The file takes precedence, as in kubectl, because it can be renewed. */
     if (token_file != NULL) {
         config->token.file = resolve_path(in, token_file);
     } else if (token != NULL) {

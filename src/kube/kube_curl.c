@@ -10,41 +10,41 @@
 #include "kube/curl_handle.h"
 
 /*
- * HTTP/2 where the server has it: all requests of one kube_ops on one connection, which costs one
- * handshake and one buffer.  With HTTP/1.1 a connection each, a bounded number of them; whoever
- * finds none waits inside libcurl, unsent.
+ * HTTP/2 if the server has it: all requests of one kube_ops share one connection, which costs one
+ * handshake and one buffer. With HTTP/1.1 each request has a connection, from a bounded number; if
+ * none is free the request waits inside libcurl, unsent.
  *
- * libcurl forbids to add or remove handles inside its callbacks, and answers are delivered from
- * them: start() only queues, cancel() only marks, and poll() does both before and after.  What a
- * poll costs depends on what moves, not on how many calls wait.
+ * libcurl forbids adding or removing handles inside its callbacks, from which answers are
+ * delivered: start() only queues, cancel() only marks, and poll() does both before and after. The
+ * cost of a poll depends on the calls that make progress, not on those that wait.
  */
 
 enum {
     AUTH_LOOK_MS = 20,
-    CONNECTIONS_MAX = 16, /* to the server, at once */
-    STREAMS_MAX = 256,    /* on one of them; the server may allow less */
+    CONNECTIONS_MAX = 16, /* connections to the server at the same time */
+    STREAMS_MAX = 256,    /* on one connection; the server may allow fewer */
     RETRY_AFTER_MAX_S = 3600,
     GATHER_CALLS = 32,
     GATHER_NS = 1000 * 1000,
-    STALL_MS = 100, /* an answer that is silent for so long may be over */
-    NUDGE = 0,      /* the id of a nudge: callers have none of 0 */
+    STALL_MS = 100, /* an answer without a byte for this long may be complete */
+    NUDGE = 0,      /* the id of a nudge: callers never use 0 */
 };
 
 enum call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
 
 struct call {
-    struct call *next; /* of its state */
+    struct call *next; /* in the chain of its state */
     struct call *prev;
     struct call *next_done;
     struct curl_kube *kube;
     uint64_t id;
     enum call_state state;
-    bool done; /* nothing more is delivered; swept at the end of the turn */
+    bool done; /* nothing more is delivered; freed at the end of the turn */
     bool cancelled;
     bool retried; /* after a 401 */
     bool swallow; /* this answer is a 401 that will be tried again */
     bool headed;  /* HEAD was delivered */
-    bool watch;   /* silence is no sign of anything */
+    bool watch;   /* its silence means nothing */
     bool nudged;  /* since its last byte */
     int status;
     int64_t retry_after_s;
@@ -73,10 +73,10 @@ struct curl_kube {
     struct handles *handles;
     struct chain chain[CALL_STATES];
     struct call *done;
-    struct map by_id; /* those that are not done */
-    int64_t look_ms;  /* no time-out is due before */
-    int64_t heard_ms; /* a byte of any call */
-    unsigned inside;  /* depth of curl's callbacks */
+    struct map by_id; /* calls that are not done */
+    int64_t look_ms;  /* no deadline is due before */
+    int64_t heard_ms; /* the last byte of any call */
+    unsigned inside;  /* nesting depth of curl's callbacks */
     uint64_t delivered;
     void *user;
     void (*deliver)(void *user, const struct kube_answer *answer);
@@ -122,7 +122,7 @@ static void chain_drop(struct call *call)
     call->next = call->prev = NULL;
 }
 
-/* Its id is free again; the chains stay as they are, for whoever walks on them. */
+/* Its id is free again; the chains are unchanged, because a caller may be iterating over them. */
 static void kube_curl_retire(struct call *call)
 {
     struct curl_kube *kube = call->kube;
@@ -234,7 +234,7 @@ static void head_is_complete(struct call *call)
 
     must(curl_easy_getinfo(call->handle->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
     if (status < 200)
-        return; /* 100 Continue and its like: the real one follows */
+        return; /* for example 100 Continue: the final status follows */
     call->status = (int)status;
     if (status == 401 && !call->retried &&
         kube_auth_refuse(call->kube->config, handle_generation(call->handle), call->heard_ms)) {
@@ -334,7 +334,7 @@ static int kube_curl_ask(struct call *call, struct handle *handle, struct err *e
     return handle_ask(call->kube->handles, handle, &request, err);
 }
 
-/* It stays queued while credentials are made. */
+/* It stays queued while credentials are being obtained. */
 static void kube_curl_begin(struct call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
@@ -365,7 +365,7 @@ static bool nothing_was_sent(const struct call *call)
 
     if (call->handle == NULL)
         return true;
-    /* Counted over curl's own second tries, so 0 is certain. */
+    /* The count includes curl's own retries, so 0 is certain. */
     must(curl_easy_getinfo(call->handle->easy, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK);
     return bytes == 0;
 }
@@ -390,9 +390,8 @@ static enum err_code kube_curl_code_of(CURLcode code)
 }
 
 /*
- * The server has ended the stream before it had the whole body: an answer at the head, 429 as a
- * rule, that libcurl keeps to itself.  Not all of a body is no question: nobody takes what he has
- * not heard.
+ * The server ended the stream before it had the whole body: usually a 429 right after the headers,
+ * which libcurl does not report. A request without its whole body is never processed.
  */
 static bool was_cut_short(const struct call *call, CURLcode code)
 {
@@ -405,7 +404,8 @@ static void transfer_failed(struct call *call, CURLcode code)
     struct err err;
 
     must(code != CURLE_OK);
-    if (kube_curl_code_of(code) == ERR_UNAUTHORIZED) /* perhaps the CA was renewed: read it again */
+    /* perhaps the CA was renewed: read it again */
+    if (kube_curl_code_of(code) == ERR_UNAUTHORIZED)
         (void)kube_auth_refuse(call->kube->config, handle_generation(call->handle),
                                kube_curl_clock_now_ms());
     (void)err_set(&err, kube_curl_code_of(code), "%s: %s", call->kube->config->server,
@@ -440,7 +440,7 @@ static void transfer_ended(struct call *call, CURLcode code)
     }
 }
 
-/* Nobody at the other end: whoever comes next must not wait on that connection, too. */
+/* The peer is gone: later requests must not wait on that connection as well. */
 static void cut_if_silent(struct call *call)
 {
     struct curl_kube *kube = call->kube;
@@ -465,14 +465,14 @@ static void kube_curl_expire(struct call *call, int64_t now_ms)
     kube_curl_fail(call, nothing_was_sent(call), &err);
 }
 
-/* ---- answers whose end is not seen ---- */
+/* ---- answers whose end libcurl does not see ---- */
 
 /*
- * libcurl 7.88 may miss the end of an HTTP/2 stream: where what it has read of the connection ends
- * with a last frame that its buffer had no room for, nghttp2 stays in the middle of that frame
- * until it is given something new.  A list after which nothing came was found complete by its
- * time-out, a minute later, once in 75 starts beside a real API server.  So when an answer has
- * begun and goes silent, the server is asked for something small, and whatever it says will do.
+ * libcurl 7.88 may miss the end of an HTTP/2 stream: if the bytes that it has read end with a last
+ * frame for which its buffer had no room, nghttp2 stops in the middle of that frame until it gets
+ * more bytes. A list after which nothing followed was complete only when it timed out, a minute
+ * later; this happened once in 75 starts beside a real API server. So when an answer has begun and
+ * is silent, a small request is sent, and any answer to it will do.
  */
 static bool may_stall(const struct call *call)
 {
@@ -501,7 +501,7 @@ static void kube_curl_nudge(struct call *stalled)
     stalled->nudged = true;
     if (!kube_curl_speaks_h2(stalled))
         return;
-    /* Every user may read it; that the server says no would be enough. */
+    /* Every user may read it; even a refusal would be enough. */
     const struct kube_request request = {.id = id, .method = "GET", .path = "/version"};
     struct call *nudge = call_new(kube, &request);
     nudge->deadline_ms = stalled->deadline_ms;
@@ -519,7 +519,7 @@ static void look_for_stall(struct call *call, int64_t now_ms)
     look_by(call->kube, stalls_ms > now_ms ? stalls_ms : now_ms + STALL_MS);
 }
 
-/* Calls that answers start meanwhile stand at the end, and have time. */
+/* Calls that are started by answers meanwhile are at the end of the chain, and have time. */
 static void look_at_call(struct call *call, int64_t now_ms)
 {
     if (call->done)
@@ -555,7 +555,7 @@ static void kube_curl_free_done(struct curl_kube *kube)
     }
 }
 
-/* New calls are put at the end, so walking on while answers start others is fine. */
+/* New calls are added at the end, so iterating while answers start others is fine. */
 static void begin_queued(struct curl_kube *kube)
 {
     must(kube->multi != NULL);
@@ -581,7 +581,7 @@ static void kube_curl_reap(struct curl_kube *kube)
         const CURLcode code = message->data.result;
         must(message->msg == CURLMSG_DONE);
         must(curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK);
-        /* An alignment that curl's char pointer hides: it is the call that was put in. */
+        /* curl's char pointer hides the alignment: it is the call that was set. */
         transfer_ended((struct call *)(void *)private, code);
     }
 }
@@ -634,8 +634,10 @@ static void kube_cancel(void *ctx, uint64_t id)
     kube_curl_retire(call);
 }
 
-/* libcurl looks at every call in flight at every turn: with many, one turn takes what comes in a
-   moment rather than one answer. */
+/*
+ * libcurl examines every call in flight in every turn: if there are many, one turn handles the
+ * answers of a millisecond instead of one answer.
+ */
 static void kube_curl_gather(const struct curl_kube *kube)
 {
     static const struct timespec moment = {.tv_nsec = GATHER_NS};

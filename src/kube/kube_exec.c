@@ -22,13 +22,13 @@ struct child {
     int out;
     int complaints;
     struct strbuf text;
-    struct strbuf said; /* on stderr, for the error */
+    struct strbuf said; /* from stderr, for the error text */
 };
 
 enum {
     SAID_BYTES_MAX = 256,
     STOP_LOOK_MS = 100,
-    END_LOOK_MS = 5, /* its end comes right behind its last byte, or it lingers */
+    END_LOOK_MS = 5, /* it exits right after its last byte, or it lingers */
 };
 
 static int64_t kube_exec_clock_now_ms(void)
@@ -46,7 +46,7 @@ static void kube_exec_close_fd(int *fd)
     *fd = -1;
 }
 
-/* The plugin's variables come last but must win: an old one of that name is left out. */
+/* The plugin's variables come last and must win: an older value of the same name is removed. */
 static bool is_replaced(const struct exec_plugin *plugin, const char *entry)
 {
     must(plugin->command != NULL);
@@ -79,7 +79,10 @@ static char **make_environment(const struct exec_plugin *plugin, char *info)
     return list;
 }
 
-/* Nothing of ours goes along: no files, no blocked or ignored signals; its group can be killed. */
+/*
+ * The child inherits nothing: no files, no blocked or ignored signals; its process group can be
+ * killed.
+ */
 static int kube_exec_spawn(const struct exec_plugin *plugin, const char *program,
                            const int pipes[4], pid_t *out)
 {
@@ -144,7 +147,7 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
                    plugin->hint[0] != '\0' ? "; " : "", plugin->hint);
 }
 
-/* Returns false at the end of that pipe. */
+/* Returns false at the end of the pipe. */
 static bool kube_exec_drain(int *fd, struct strbuf *into, size_t max)
 {
     must(fd != NULL);
@@ -162,7 +165,7 @@ static bool kube_exec_drain(int *fd, struct strbuf *into, size_t max)
     return true;
 }
 
-/* How long it may still take; negative: no longer. */
+/* How long it may still take; negative: its time is over. */
 static int64_t child_may(const struct child *child, const atomic_bool *stop, struct err *err)
 {
     must(child->deadline_ms > 0);
@@ -197,7 +200,7 @@ static int child_read(struct child *child, const atomic_bool *stop, struct err *
     return 0;
 }
 
-/* Who has closed both pipes may still linger. */
+/* A plugin that has closed both pipes may still run. */
 static int child_await(const struct child *child, const atomic_bool *stop, int *status,
                        struct err *err)
 {
@@ -218,7 +221,7 @@ static int child_await(const struct child *child, const atomic_bool *stop, int *
 static void child_kill(const struct child *child)
 {
     must(child->pid > 0);
-    (void)kill(-child->pid, SIGKILL); /* it may be gone already */
+    (void)kill(-child->pid, SIGKILL); /* it may have exited already */
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         ;
 }

@@ -10,14 +10,17 @@
 enum {
     BACKOFF_FIRST_MS = 800,
     BACKOFF_MAX_MS = 30 * 1000,
-    RETRY_AFTER_MAX_S = 60,     /* whatever the server says: meanwhile we hear nothing */
-    HEALTHY_MS = 2 * 60 * 1000, /* after so long without a failure backoff begins anew */
-    AT_ONCE_MS = 1000,          /* a watch that ends sooner, with nothing, is a failure */
-    OVERTIME_MS = 30 * 1000,    /* the server is asked to end a watch; then we do */
-    ANSWER_MS = 30 * 1000,      /* until a watch is answered: its first line comes at once */
+    /* whatever the server says, because meanwhile no events arrive */
+    RETRY_AFTER_MAX_S = 60,
+    /* after this long without a failure the backoff starts from the beginning */
+    HEALTHY_MS = 2 * 60 * 1000,
+    AT_ONCE_MS = 1000, /* a watch that ends sooner without an event is a failure */
+    /* the server is asked to end a watch; this much later the client ends it */
+    OVERTIME_MS = 30 * 1000,
+    ANSWER_MS = 30 * 1000, /* until a watch is answered: its first bytes come at once */
     PAGE_TRIES = 5,
     PAGE_BYTES_MAX = BODY_BYTES_MAX,
-    STATUS_BYTES_MAX = 64 * 1024, /* of an answer that is no 200 */
+    STATUS_BYTES_MAX = 64 * 1024, /* of an answer that is not 200 */
     RV_BYTES_MAX = 128,
     CONTINUE_MAX = 64 * 1024,
     IDLE_STEP_MS = 60 * 1000,
@@ -36,19 +39,20 @@ struct reflector {
 
     enum phase phase; /* what is in flight, or comes next */
     bool in_flight;
-    bool list_open; /* list_begin was said, list_end not yet */
+    bool list_open; /* list_begin was called, list_end not yet */
     bool bad_line;  /* the last watch ended with a line that is no event */
-    bool gone;      /* 410 was said, and no event has come since */
-    uint32_t ids;   /* given so far */
-    uint32_t page;  /* items asked for; fewer after a page that was too large, and more again */
-    uint32_t page_tries; /* failures of the page at hand */
-    uint32_t failures;   /* in a row, for the backoff */
+    bool gone;      /* 410 was received, and no event since */
+    uint32_t ids;   /* request ids used so far */
+    /* items per page; fewer after a page that was too large, then more again */
+    uint32_t page;
+    uint32_t page_tries; /* failures of the current page */
+    uint32_t failures;   /* consecutive failures, for the backoff */
     uint64_t id;         /* in flight */
     uint64_t random;
-    int64_t due_ms;     /* nothing before */
+    int64_t due_ms;     /* nothing happens before */
     int64_t started_ms; /* the request in flight */
     int64_t last_byte_ms;
-    int64_t end_ms;    /* of the watch in flight, at the latest */
+    int64_t end_ms;    /* the latest end of the watch in flight */
     int64_t failed_ms; /* last failure */
     bool failed_ever;
     uint64_t watch_events; /* of the watch in flight */
@@ -92,7 +96,7 @@ static void reflector_trouble(struct reflector *r, const struct err *err, const 
     r->sink.trouble(r->sink.user, &told);
 }
 
-/* One large page must not keep its memory for ever. */
+/* One large page must not keep its memory forever. */
 static void drop_body(struct reflector *r)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
@@ -115,7 +119,7 @@ static bool reflector_remember(char rv[RV_BYTES_MAX], const char *from)
     return true;
 }
 
-/* Is a, as a number, smaller than b?  False unless both are decimal. */
+/* Is a a smaller number than b? False unless both are decimal. */
 static bool reflector_is_older(const char *a, const char *b)
 {
     const uint64_t first = version_number(a);
@@ -156,7 +160,7 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
     r->due_ms = now_ms + wait_ms;
 }
 
-/* From the first page again. */
+/* Starts from the first page again. */
 static void begin_again(struct reflector *r)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
@@ -181,8 +185,8 @@ static void reflector_relist(struct reflector *r, int64_t now_ms, const struct e
 }
 
 /*
- * 410 is the word of a server that works again: what failed before it need not delay the list, and
- * until that has come nothing is known of what happened meanwhile.
+ * A 410 comes from a server that works again, so earlier failures do not delay the list; until it
+ * is complete, events are missed.
  */
 static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *err)
 {
@@ -193,7 +197,7 @@ static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *e
     reflector_relist(r, now_ms, err);
 }
 
-/* The same page, or a watch from where we are. */
+/* The same page again, or a watch from the last version. */
 static void reflector_again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
@@ -257,12 +261,13 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
                           struct strbuf *path)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
-    /* Between half and all of it, so that watches do not all end together. */
+    /* Between half of it and all of it, so that watches do not all end together. */
     const int64_t half_ms = r->rules.watch_ms / 2;
     const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
 
     watch_path(r, length_ms, path);
-    request->silence_ms = r->rules.silence_ms + OVERTIME_MS; /* should we not look at the clock */
+    /* in case the clock is not checked */
+    request->silence_ms = r->rules.silence_ms + OVERTIME_MS;
     r->end_ms = now_ms + length_ms + OVERTIME_MS;
     r->watch_events = 0;
     r->stats.watches++;
@@ -294,7 +299,7 @@ static void reflector_ask(struct reflector *r, int64_t now_ms)
         reflector_again(r, now_ms, &err);
 }
 
-/* Until when a watch may go on as it does. */
+/* Until when a watch may stay as it is. */
 static int64_t watch_until(const struct reflector *r)
 {
     must(r->in_flight && r->phase == PHASE_WATCH);
@@ -305,11 +310,12 @@ static int64_t watch_until(const struct reflector *r)
 }
 
 /*
- * A watch in which nothing comes is no trouble: where nothing happens an API server may say nothing
- * for hours (1.31 does, 1.36 sends a bookmark a minute).  Nor does it tell that anybody is there.
- * So it is ended and asked for again from where it was, without a word, and that is the probe: it
- * is answered at once, by the resource, with the rights and on the way that matter.  Where HTTP/1.1
- * is spoken it also comes over a new connection.  Only if it is not answered something is wrong.
+ * A watch without events is no error: if nothing happens, an API server may send nothing for hours
+ * (1.31 does; 1.36 sends a bookmark every minute). But silence does not prove that the server is
+ * alive, either. So the watch is ended and requested again from the same version, without a log
+ * line. This is the probe: it is answered at once, for the resource, with the permissions and over
+ * the path that matter; with HTTP/1.1 it also uses a new connection. Only a missing answer is an
+ * error.
  */
 static void look_at_clock(struct reflector *r, int64_t now_ms)
 {
@@ -404,7 +410,7 @@ static void page_came(struct reflector *r, int64_t now_ms)
     arena_reset(&r->arena);
     int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
                          &page, &err);
-    /* One list is one snapshot: its version is that of the first page. */
+    /* A list is one snapshot: its version is that of the first page. */
     if (rc == 0 && first && !reflector_remember(r->list_rv, page.resource_version))
         rc = err_set(&err, ERR_INVALID, "metadata.resourceVersion: expected 1 to %d bytes",
                      RV_BYTES_MAX - 1);
@@ -418,8 +424,8 @@ static void page_came(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * The same page in smaller pieces, at once: the server is well, and a few objects as large as the
- * API server takes them must not keep anybody waiting.
+ * The same page in smaller pieces, at once: the server works, and a few objects of maximum size
+ * must not delay the list.
  */
 static void page_is_too_large(struct reflector *r, int64_t now_ms)
 {
@@ -470,7 +476,10 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
         reflector_again(r, now_ms, &err);
 }
 
-/* Not an event: once may be a cut, twice at one place is what the server means. */
+/*
+ * The line is no event: once may be a broken connection, twice at the same place is what the server
+ * sends.
+ */
 static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
@@ -523,7 +532,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->watch_events++;
     r->stats.events++;
     r->stats.heard_ms = now_ms;
-    /* Something has happened to somebody: only a list can tell to whom. */
+    /* Something happened to an unknown object: only a list can show to which. */
     if (give_event(r, &event, &err) < 0)
         reflector_relist(r, now_ms, &err);
 }
@@ -536,14 +545,14 @@ static bool is_blank_line(struct text line)
     return true;
 }
 
-/* Whole lines are read where they are; only what is cut is kept. */
+/* Whole lines are read in place; only incomplete ones are copied. */
 static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
     const uint64_t id = r->id;
     struct err err;
 
-    /* An event may end this watch: then the rest is of no interest. */
+    /* An event may end this watch: then the rest does not matter. */
     while (data.len > 0 && r->in_flight && r->id == id) {
         const char *end = memchr(data.at, '\n', data.len);
         const size_t len = end != NULL ? (size_t)(end - data.at) : data.len;
@@ -572,7 +581,7 @@ static void watch_ended(struct reflector *r, int64_t now_ms)
     struct err err;
 
     must(!r->in_flight);
-    drop_body(r); /* a cut event comes again */
+    drop_body(r); /* an incomplete event is sent again */
     if (r->watch_events > 0 || now_ms - r->started_ms >= AT_ONCE_MS) {
         r->due_ms = now_ms;
         return;
@@ -592,7 +601,7 @@ static enum err_code code_of_status(int status)
     return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
-/* The request itself was answered with something else than 200. */
+/* The answer to the request has a status other than 200. */
 static void reflector_refused(struct reflector *r, int64_t now_ms)
 {
     struct status status;
@@ -607,7 +616,7 @@ static void reflector_refused(struct reflector *r, int64_t now_ms)
                   status.message);
     drop_body(r);
     const bool gone = r->status == 410 || says_gone(&status);
-    /* An API server that has just started denies everybody everything, for some milliseconds. */
+    /* An API server that has just started denies everything to everybody for some milliseconds. */
     const bool denied = r->status == 401 || r->status == 403;
     const bool passing = r->status == 429 || r->status >= 500 || denied;
     if (gone)
@@ -683,7 +692,7 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
     return true;
 }
 
-/* ---- making and ending ---- */
+/* ---- creation and end ---- */
 
 struct reflector *reflector_new(const struct reflector_rules *rules, const struct kube_ops *ops,
                                 const struct reflector_sink *sink)

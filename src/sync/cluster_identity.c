@@ -123,7 +123,7 @@ int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms)
     return TIMEOUT_MS;
 }
 
-/* Another cluster's ledger stays that; a disk may heal. */
+/* A ledger of another cluster stays one; a disk may recover. */
 static void cluster_identity_failed(struct cluster_identity *identity, int64_t now_ms)
 {
     must(identity->err.code != ERR_NONE);
@@ -182,7 +182,8 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
 
 /*
  * The milligpud that creates the wake-up object is the first of this cluster; one that finds it, or
- * may not know, assumes an earlier one.  After a lost answer it is asked again, and then it exists.
+ * has no permission, assumes an earlier one. If the answer is lost the request is repeated, and
+ * then the object exists.
  */
 static void wake_object_answered(struct cluster_identity *identity, int64_t now_ms)
 {

@@ -1,6 +1,6 @@
 /*
- * Which call to the API server goes next and which waits: lanes, window, budget of retries.
- * Called by outbox.c on its thread.  No I/O and no clock; it owns no ticket.
+ * Decides which call to the API server goes next and which waits: lanes, window, budget of retries.
+ * Called by outbox.c on its thread. No I/O and no clock; it owns no ticket.
  */
 #include "sync/flow.h"
 
@@ -9,7 +9,7 @@
 
 enum { WHOLE_RETRY = 1000 }; /* the budget is counted in thousandths */
 
-/* Those of a namespace that may go, in one lane.  Lines with somebody in them stand in a ring. */
+/* The tickets of a namespace in one lane. Lines that are not empty form a ring. */
 struct line {
     char *namespace;
     struct heap ready; /* by deadline */
@@ -26,14 +26,14 @@ struct lane {
 
 struct flow {
     struct lane lane[LANES];
-    struct heap put_off;  /* by the time from which on they may stand in line */
+    struct heap put_off;  /* by the time from which on they may line up */
     struct heap deadline; /* by send_by_ms while they wait, else deadline_ms */
     size_t waiting;
     int64_t shut_until_ms;
     int64_t halved_ms;
     bool halved_ever;
-    size_t answers; /* to a full window, since it grew */
-    int64_t budget; /* below 0: so much is lent out already */
+    size_t answers; /* answers to a full window since it grew */
+    int64_t budget; /* below 0: this much is borrowed */
     int64_t budget_ms;
 };
 
@@ -106,7 +106,7 @@ static void stand_in_line(struct flow *flow, struct ticket *ticket)
              ticket->deadline_ms != 0 ? ticket->deadline_ms : INT64_MAX);
 }
 
-/* The first line whose turn it is; empty ones (their last ticket left) are done with here. */
+/* The first line in turn; empty lines (their last ticket left) are removed here. */
 static struct line *line_in_turn(struct lane *lane)
 {
     struct line *line;
@@ -201,7 +201,7 @@ static void flow_refill(struct flow *flow, int64_t now_ms)
     flow->budget_ms = now_ms;
 }
 
-/* When what one retry takes will be there. */
+/* The time when the budget is enough for one retry. */
 static int64_t afforded_ms(struct flow *flow, int64_t now_ms)
 {
     flow_refill(flow, now_ms);
@@ -221,7 +221,7 @@ void flow_again(struct flow *flow, struct ticket *ticket, int64_t now_ms, int64_
     wait_from(flow, ticket, now_ms, afforded > not_before_ms ? afforded : not_before_ms);
 }
 
-/* --- going --- */
+/* --- sending --- */
 
 static void call_in_those_put_off(struct flow *flow, int64_t now_ms)
 {
@@ -243,7 +243,8 @@ static struct ticket *first_of(struct lane *lane)
     struct heap_node *first = heap_first(&line->ready);
     must(first != NULL);
     heap_take(&line->ready, first);
-    join_ring(lane, line); /* behind the others; an empty one is done with at its turn */
+    /* behind the others; an empty line is removed when its turn comes */
+    join_ring(lane, line);
     return first->owner;
 }
 
@@ -267,9 +268,9 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
     return ticket;
 }
 
-/* --- what the server lets us know --- */
+/* --- what the server's answers show --- */
 
-/* Doubling until the server was busy once, then carefully. */
+/* The window doubles until the server was busy once, then it grows slowly. */
 static void flow_widen(struct flow *flow, struct lane *lane)
 {
     must(lane->limit <= FLOW_WINDOW_MAX);
@@ -308,9 +309,9 @@ void flow_shut(struct flow *flow, int64_t now_ms, int64_t until_ms)
     must(flow->shut_until_ms <= now_ms + FLOW_SHUT_MAX_MS);
 }
 
-/* --- looking --- */
+/* --- deadlines --- */
 
-/* Empty lines may stand in the ring: then it is asked once too often. */
+/* The ring may contain empty lines: then the caller asks once more than necessary. */
 static bool somebody_may_go(const struct flow *flow)
 {
     for (size_t i = 0; i < LANES; i++)

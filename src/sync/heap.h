@@ -1,8 +1,8 @@
 /*
- * heap - what is smallest, of things that stand in it by a node of their own.
+ * heap - a binary heap of borrowed nodes.
  *
- * A binary heap of borrowed nodes: each knows its place, so that any of them can be taken out.
- * Equal keys leave in the order in which they came.  Not thread-safe.
+ * Each node knows its place, so that any of them can be removed. Nodes with equal keys leave in the
+ * order in which they came. Not thread-safe.
  */
 #ifndef MILLIGPU_HEAP_H
 #define MILLIGPU_HEAP_H
@@ -11,8 +11,8 @@
 
 struct heap_node {
     int64_t key;     /* set by heap_put */
-    uint64_t serial; /* of its coming */
-    size_t place;    /* from 1; 0: it stands in none */
+    uint64_t serial; /* order of arrival */
+    size_t place;    /* from 1; 0: it is in no heap */
     void *owner;     /* set by the owner, once */
 };
 
@@ -23,9 +23,11 @@ struct heap {
     uint64_t serial;
 };
 
-void heap_done(struct heap *heap); /* nodes stay their owners'; a zeroed heap is an empty one */
+/* nodes belong to their owners; a zeroed heap is empty */
+void heap_done(struct heap *heap);
 void heap_put(struct heap *heap, struct heap_node *node, int64_t key);
-void heap_take(struct heap *heap, struct heap_node *node); /* fine if it stands in none */
-struct heap_node *heap_first(const struct heap *heap);     /* the smallest; NULL: empty */
+/* allowed if it is in no heap */
+void heap_take(struct heap *heap, struct heap_node *node);
+struct heap_node *heap_first(const struct heap *heap); /* the smallest; NULL: empty */
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Two reflectors, nodes before pods, whose objects become messages to the writer.  Called by
- * daemon.c on the informer thread.  What cannot be read is passed on as unreadable, never dropped.
+ * Two reflectors, nodes before pods, whose objects become messages to the writer. Called by
+ * daemon.c on the informer thread. Objects that cannot be read are passed on as unreadable, never
+ * dropped.
  */
 #include "milligpu/informer.h"
 
@@ -14,17 +15,18 @@
 
 enum {
     PAGE_ITEMS = 500,
-    WATCH_MS = 300000,  /* jittered by the reflector, as client-go does */
-    SILENCE_MS = 90000, /* bookmarks come about once a minute, or, on 1.31, not at all */
+    WATCH_MS = 300000, /* jittered by the reflector, as client-go does */
+    /* bookmarks arrive about once a minute, on 1.31 sometimes never */
+    SILENCE_MS = 90000,
     LIST_TIMEOUT_MS = 60000,
-    /* Nodes take some 20 KiB each while they wait; and binds must find room. */
+    /* Nodes occupy some 20 KiB each while they wait; and binds need room in the queue. */
     QUEUE_SHARE = 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
     TOLD_MAX = 1024,
     LIST_AGAIN_MS = 60000,
 };
 
-/* Ended pods hold nothing: with these clauses the end of a pod arrives as its deletion. */
+/* Ended pods hold nothing: with this selector the end of a pod arrives as its deletion. */
 static const char live_pods[] =
     "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
@@ -43,8 +45,8 @@ struct stream {
     enum message_kind deleted;
     atomic_int_fast64_t *heard;
     uint64_t watches;
-    uint32_t told[TOLD_MAX]; /* what was complained of already, by hashes; the latest stay */
-    bool after_grace;        /* it was begun after a new ledger's wait */
+    uint32_t told[TOLD_MAX]; /* hashes of what was logged already; the latest stay */
+    bool after_grace;        /* the list began after a new ledger's grace period */
 };
 
 struct informer {
@@ -52,7 +54,7 @@ struct informer {
     const struct kube_ops *ops;
     struct stream nodes;
     struct stream pods;
-    struct arena scratch;  /* of one pod while it is read */
+    struct arena scratch;  /* for one pod while it is decoded */
     int64_t list_again_ms; /* not before then */
     uint32_t lists_again;
 };
@@ -65,12 +67,12 @@ static void informer_put(struct stream *stream, struct message *take_message)
     const size_t bytes = message_bytes(take_message);
 
     if (!queue_put_below(stream->informer->app->queue, take_message, bytes, share))
-        message_free(take_message); /* we are stopping */
+        message_free(take_message); /* the daemon is stopping */
 }
 
 /*
- * Seen all the same; it is shown where the object is.  Of each object once: whoever may write it
- * may write it again, and again.
+ * The object is counted all the same, and shown where it is. Logged once per object, because a user
+ * who may write it may write it again and again.
  */
 static void informer_complain(struct stream *stream, const char *uid, const char *name,
                               const char *unreadable)
@@ -89,7 +91,7 @@ static void informer_complain(struct stream *stream, const char *uid, const char
               log_str("name", name), log_str("error", unreadable));
 }
 
-/* Of the object only what we read of it waits in the queue: it may be a thousand times as large. */
+/* The queue holds only the decoded part of the object, which may be a thousand times as large. */
 static int decode_pod(struct stream *stream, struct message *message, struct text object,
                       struct err *err)
 {
@@ -125,7 +127,10 @@ static int decode_node(struct stream *stream, struct message *message, struct te
     return rc;
 }
 
-/* The bytes are the reflector's for the call only: what a message holds is its own. */
+/*
+ * The bytes belong to the reflector and are valid for the call only, so a message copies what it
+ * holds.
+ */
 static int send_object(struct stream *stream, enum message_kind kind, struct text object,
                        struct err *err)
 {
@@ -310,7 +315,10 @@ static void note_stats(struct stream *stream)
     stream->watches = stats.watches;
 }
 
-/* A new ledger has waited for what may have been on its way: a list that begins now has it. */
+/*
+ * A new ledger has waited for Bindings that may have been on their way: a list that begins now
+ * contains them.
+ */
 static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
 {
     const int64_t grace_ends_ms = atomic_load(&informer->app->grace_ends_ms);
@@ -324,13 +332,13 @@ static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
     informer->pods.reflector = NULL;
     informer->pods.watches = 0;
     informer->pods.after_grace = true;
-    open_pods(informer, (uint64_t)4 << 32); /* 3 is the claim's */
+    open_pods(informer, (uint64_t)4 << 32); /* 3 is used by cluster_identity.c */
     return INT64_MAX;
 }
 
 /*
- * Of pods without a place not all could be remembered, and now there are GPUs for them: a list
- * tells of them again.  At most one in LIST_AGAIN_MS.
+ * Some pods without a place could not be remembered, and now there are GPUs for them: a list
+ * reports them again. At most one in LIST_AGAIN_MS.
  */
 static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
 {
@@ -341,7 +349,7 @@ static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
         return INT64_MAX;
     reflector_stats(informer->pods.reflector, &stats);
     if (!stats.synced)
-        return INT64_MAX; /* a list is on its way */
+        return INT64_MAX; /* a list is in progress */
     if (now_ms < informer->list_again_ms)
         return informer->list_again_ms - now_ms;
     atomic_store(&informer->app->list_again, false);
@@ -349,7 +357,8 @@ static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
     reflector_free(informer->pods.reflector);
     informer->pods.reflector = NULL;
     informer->pods.watches = 0;
-    open_pods(informer, (uint64_t)(6 + informer->lists_again++) << 32); /* 1 to 5 are others' */
+    /* 1 to 5 are used by others */
+    open_pods(informer, (uint64_t)(6 + informer->lists_again++) << 32);
     return INT64_MAX;
 }
 
@@ -362,7 +371,7 @@ int64_t informer_step(struct informer *informer, int64_t now_ms)
 
     note_stats(&informer->nodes);
     reflector_stats(informer->nodes.reflector, &nodes);
-    /* Pods are placed on nodes: the nodes come first. */
+    /* Pods are placed on nodes, so nodes come first. */
     if (nodes.synced) {
         const int64_t grace = list_again_after_grace(informer, now_ms);
         wait = grace < wait ? grace : wait;

@@ -1,7 +1,7 @@
 /*
- * Sends Bindings, GETs, wake-ups, Events and advertised capacity.  Any thread puts jobs; step and
- * answer run on the outbox thread; outcomes go to the writer.  A try of a Binding is sent only
- * when no earlier try can still be answered.
+ * Sends Bindings, GETs, wake-ups, Events and advertised capacity. Any thread adds jobs; step and
+ * answer run on the outbox thread; outcomes go to the writer. A Binding is sent again only when no
+ * earlier attempt can still be answered.
  */
 #include "milligpu/outbox.h"
 
@@ -20,15 +20,19 @@ enum {
     RETRY_MS = 50, /* first pause; doubles */
     RETRY_MAX_MS = 1000,
     SIDE_TIMEOUT_MS = 10000,
-    TRANSPORT_PART = 16, /* of a deadline: the transport's own ends so much earlier, since it knows
-                            whether anything was sent */
+    /*
+     * before the deadline: the transport gives up this much earlier, because it knows whether
+     * anything was sent
+     */
+    TRANSPORT_PART = 16,
     WAKE_PAUSE_MS = 250,
     WAKE_PER_POD_MS = 10,
     WAKE_PAUSE_MAX_MS = 1000,
     WAKE_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
     WAKE_RETRY_MAX_MS = 4000,
     IDLE_MS = 1000,
-    SIDE_CALLS_MAX = 256, /* Events and advertisements that wait; more are dropped and counted */
+    /* Events and advertisements that wait; more are dropped and counted */
+    SIDE_CALLS_MAX = 256,
 };
 
 /* What a call is for; the word is the metric's label. */
@@ -68,17 +72,17 @@ struct call {
     const char *content_type;
     struct text body;
     bool flying;
-    bool maybe_sent; /* some copy of it, of whomever, may take effect yet */
+    bool maybe_sent; /* a copy of it, sent by any process, may still take effect */
     bool asks;       /* nothing is sent */
     uint64_t version;
     uint64_t id;
-    size_t bytes; /* BIND, CHECK: that it takes */
+    size_t bytes; /* BIND, CHECK: its size */
     uint32_t tries;
     int64_t deadline_ms;
     int status;
     int64_t retry_after_s;
     struct strbuf answer;
-    bool too_long;         /* the answer, so nothing of it is kept */
+    bool too_long;         /* an answer has begun, so nothing of an earlier one is kept */
     const char *namespace; /* BIND, CHECK, FETCH */
     const char *uid;       /* BIND, CHECK */
     const char *node;
@@ -90,7 +94,8 @@ struct call {
 
 struct outbox {
     struct outbox_rules rules;
-    pthread_mutex_t lock; /* guards inbox, open_bindings, the ring's wish and stats */
+    /* guards inbox, open_bindings, the wake-up request and stats */
+    pthread_mutex_t lock;
     struct call *inbox;
     struct call **inbox_end;
     size_t open_bindings;
@@ -108,9 +113,9 @@ struct outbox {
     size_t *spare; /* slots that are free */
     size_t spares;
     size_t spare_capacity;
-    uint64_t serial; /* never comes round: 44 bits of it stand in an id */
+    uint64_t serial; /* never wraps: an id contains 44 bits of it */
     bool waking;
-    uint32_t wake_tries; /* that failed, since one did not */
+    uint32_t wake_tries; /* failures since the last success */
     int64_t wake_not_before_ms;
 };
 
@@ -159,7 +164,7 @@ static void outbox_call_free(struct call *call)
     xfree(call);
 }
 
-/* An HTTP call that is still attached is answered by whoever stops the listener. */
+/* An HTTP call that still waits is answered by the listener when it stops. */
 static void call_abandon(struct call *call)
 {
     must(!call->flying || call->id != 0);
@@ -192,13 +197,14 @@ void outbox_free(struct outbox *outbox)
     xfree(outbox);
 }
 
-/* --- what others put in --- */
+/* --- jobs from other threads --- */
 
 static void outbox_put(struct outbox *outbox, struct call *call)
 {
     must(call->path != NULL && call->next == NULL);
     outbox_lock(outbox);
-    const bool alone = outbox->inbox == NULL; /* else it has been woken already */
+    /* otherwise the thread has been woken already */
+    const bool alone = outbox->inbox == NULL;
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
@@ -211,7 +217,7 @@ static void outbox_put(struct outbox *outbox, struct call *call)
         outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
 
-/* Room for one more Event or advertisement; these are the calls that may be dropped. */
+/* Is there room for one more Event or advertisement? Only these may be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
     outbox_lock(outbox);
@@ -228,7 +234,7 @@ static struct text outbox_keep(struct arena *arena, struct text text)
     return (struct text){arena_copy(arena, text), text.len};
 }
 
-/* From now on it asks what became of the Binding. */
+/* From now on the call asks for the outcome of the Binding. */
 static void become_check(struct call *call)
 {
     must(call->kind == CALL_BIND && call->pod_path != NULL);
@@ -315,7 +321,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     struct strbuf body;
 
     if (!side_call_begins(outbox))
-        return; /* the node's next event asks again */
+        return; /* the node's next event tries again */
     struct call *call = call_new(CALL_ADVERTISE, "PATCH");
     strbuf_init(&body);
     advertise_patch(&body, outbox->rules.resource, milli);
@@ -400,7 +406,7 @@ static void take_slot(struct outbox *outbox, struct call *call)
     call->id = slot;
 }
 
-/* It waits for its turn from now on. */
+/* From now on it waits for its turn. */
 static void line_up(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->next == NULL && !call->flying);
@@ -459,7 +465,7 @@ static int64_t pause_of(const struct call *call)
     return pause;
 }
 
-/* After a try that has ended: the same again, later. */
+/* After an attempt that has ended: the same again, later. */
 static void wait_before_retry(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     const bool told = call->status == 429 || call->retry_after_s > 0;
@@ -472,12 +478,12 @@ static void wait_before_retry(struct outbox *outbox, struct call *call, int64_t 
         flow_shut(outbox->flow, now_ms, now_ms + least_ms);
     metric_add(M_API_RETRIES, NULL, 1);
     call->flying = false;
-    /* Whom the server itself tells to come again is no burden of ours. */
+    /* If the server itself asks us to come again, that does not use the retry budget. */
     flow_again(outbox->flow, &call->ticket, now_ms,
                now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
 }
 
-/* What it was is done: as another call, at once. */
+/* The call continues at once with another request. */
 static void goes_on(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->flying);
@@ -519,7 +525,7 @@ static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcom
     outbox->rules.result(outbox->rules.user, result);
 }
 
-/* The writer judges the pod as it is now. */
+/* The writer evaluates the pod as it is now. */
 static void bind_moved(struct outbox *outbox, struct call *call, const struct pod *pod,
                        const char *text)
 {
@@ -531,7 +537,7 @@ static void bind_moved(struct outbox *outbox, struct call *call, const struct po
     outbox->rules.result(outbox->rules.user, result);
 }
 
-/* No pod: it is not there, or nobody could say. */
+/* No pod: it does not exist, or the API server could not be asked. */
 static void fetch_ends(struct outbox *outbox, struct call *call, enum reason reason,
                        const char *trouble)
 {
@@ -566,7 +572,7 @@ static void fetch_found(struct outbox *outbox, struct call *call)
     outbox->rules.result(outbox->rules.user, result);
 }
 
-/* The time is up: what does the last thing we know allow us to say? */
+/* The deadline has passed: what does the last known state allow us to conclude? */
 static void outbox_give_up(struct outbox *outbox, struct call *call)
 {
     must(call->deadline_ms > 0);
@@ -604,7 +610,7 @@ static bool outbox_passing(int status)
     return status == 429 || status >= 500;
 }
 
-/* This copy comes to nothing.  Only who sent no other knows what that means for the pod. */
+/* This copy has no effect. Only if no other copy was sent is the outcome for the pod known. */
 static void outbox_refused(struct outbox *outbox, struct call *call, const char *text)
 {
     must(text[0] != '\0');
@@ -626,19 +632,21 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
     }
     note_status(call);
     if (status == 409 || (status == 404 && call->maybe_sent))
-        start_check(outbox, call, now_ms); /* of a 404 it says the same, or what became of another
-                                              copy */
+        /* a 404 means the same, or shows the outcome of another copy */
+        start_check(outbox, call, now_ms);
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else if (outbox_passing(status) || (status >= 200 && status < 300)) {
-        /* Another 2xx is the word of somebody in between: ask until it is the API server's. */
+        /* Another 2xx comes from something in between: ask until the API server answers. */
         call->maybe_sent = call->maybe_sent || status != 429;
         wait_before_retry(outbox, call, now_ms);
     } else
         outbox_refused(outbox, call, call->last_error);
 }
 
-/* Unbound, in which version?  A later one: no Binding that was sent can land any more. */
+/*
+ * Unbound, but in which version? In a later one no Binding that was sent can take effect any more.
+ */
 static void outbox_check_unbound(struct outbox *outbox, struct call *call, const struct pod *pod)
 {
     must(call->kind == CALL_CHECK && pod->node[0] == '\0');
@@ -649,7 +657,8 @@ static void outbox_check_unbound(struct outbox *outbox, struct call *call, const
     (void)snprintf(text, sizeof text, "the pod is not bound%s%s",
                    call->last_error[0] != '\0' ? ": " : "", call->last_error);
     if (call->version == 0 && call->asks)
-        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text); /* the old rule: by time */
+        /* reservation without a version: decided by time */
+        bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
     else if (call->version == 0 || version <= call->version)
         outbox_refused(outbox, call, text);
     else
@@ -657,9 +666,9 @@ static void outbox_check_unbound(struct outbox *outbox, struct call *call, const
 }
 
 /*
- * After a 409: is the pod where our Binding puts it?  Its annotation decides nothing: whoever may
- * write the pod may have changed it already, and the reservation is what the pod holds, as it is
- * when the watch is quicker.
+ * After a 409: is the pod on the node of our Binding? Its annotation decides nothing, because users
+ * who may write the pod may have changed it already; the reservation is what the pod holds, as it
+ * is if the watch is faster.
  */
 static void check_pod(struct outbox *outbox, struct call *call)
 {
@@ -714,7 +723,7 @@ static void get_answered(struct outbox *outbox, struct call *call, int64_t now_m
         bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, call->last_error);
 }
 
-/* Between two wake-ups, since each makes kube-scheduler ask about all that wait. */
+/* The pause between two wake-ups: each makes kube-scheduler ask about all waiting pods. */
 static int64_t wake_pause_ms(size_t waiting)
 {
     const int64_t most = WAKE_PAUSE_MAX_MS / WAKE_PER_POD_MS;
@@ -725,7 +734,7 @@ static int64_t wake_pause_ms(size_t waiting)
     return stretch > WAKE_PAUSE_MS ? stretch : WAKE_PAUSE_MS;
 }
 
-/* After a failure.  Whoever waits is not kept for longer than that once a wake-up gets through. */
+/* After a failure. Once a wake-up succeeds, waiting pods are delayed no longer than that. */
 static int64_t wake_retry_ms(const struct outbox *outbox)
 {
     const uint64_t failures = outbox->stats.wake_failures;
@@ -764,7 +773,7 @@ static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64
     drop_call(outbox, call);
 }
 
-/* Somebody took the wake-up object down; making it anew is a ring already. */
+/* The wake-up object was deleted; creating it again is a wake-up in itself. */
 static void outbox_create_wake_object(struct outbox *outbox, struct call *call, int64_t now_ms)
 {
     must(call->kind == CALL_WAKE_UP);
@@ -862,7 +871,7 @@ static void outbox_failed(struct outbox *outbox, struct call *call, int64_t now_
     must_not_reach("every kind is listed");
 }
 
-/* All of it or nothing: with a hole in it, it is another object. */
+/* Everything or nothing: with a part missing it is another object. */
 static void keep_answer(struct call *call, struct text data)
 {
     must(call->flying);
@@ -880,7 +889,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
     struct call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
 
     if (call == NULL || call->id != answer->id || !call->flying)
-        return; /* cancelled, or another's */
+        return; /* cancelled, or the answer to another call */
     switch (answer->piece) {
     case KUBE_HEAD:
         call->status = answer->status;
@@ -930,7 +939,7 @@ static void send_call(struct outbox *outbox, struct call *call, int64_t now_ms)
     }
 }
 
-/* Ringing a node needs one: whoever asks next may name it. */
+/* With wake=node a node is needed; the next caller may name one. */
 static bool can_wake(const struct outbox *outbox)
 {
     must(outbox->rules.wake != NULL);
@@ -996,7 +1005,7 @@ static int64_t outbox_sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Those whose time is up, in flight or still waiting. */
+/* Calls whose time is up, in flight or waiting. */
 static void give_up_late(struct outbox *outbox, int64_t now_ms)
 {
     struct ticket *ticket;

@@ -15,10 +15,11 @@
 #include "milligpu/wishes.h"
 
 struct pod_cache {
-    pthread_mutex_t lock; /* guards the tables; records are replaced whole */
+    pthread_mutex_t lock; /* guards the tables; records are replaced as a whole */
     struct map by_uid;
-    struct map by_name; /* "namespace\0name", of those that have one: the one that was put last */
-    struct map unbound; /* by uid: those that ask for a share and are on no node */
+    /* "namespace\0name" of records that have a name: the one that was put last */
+    struct map by_name;
+    struct map unbound; /* by uid: pods that ask for a share and are on no node */
     struct wishes wishes;
     size_t told_bytes;
 };
@@ -44,7 +45,7 @@ static void pod_cache_unlock(struct pod_cache *pods)
     must(pthread_mutex_unlock(&pods->lock) == 0);
 }
 
-/* What the tables hold for a record that leaves them. */
+/* What the tables hold for a record that is removed. */
 static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
 {
     must((record->wish == NULL) == (record->request == NULL));
@@ -86,7 +87,7 @@ void pod_record_free(struct pod_record *record)
     xfree(record);
 }
 
-/* One block: the record and its four strings; of the request it has its own copy. */
+/* One block: the record and its four strings; the request is a copy of its own. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
     must(from->uid != NULL && from->node != NULL);
@@ -113,7 +114,7 @@ static uint64_t pod_cache_version_of(const struct pod *pod)
 {
     const uint64_t version = version_number(pod->resource_version);
 
-    return version <= VERSION_MAX ? version : 0; /* nobody counts so far */
+    return version <= VERSION_MAX ? version : 0; /* not referenced so far */
 }
 
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
@@ -158,7 +159,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     return record;
 }
 
-/* In the record the two strings stand one behind the other. */
+/* In the record the two strings are adjacent. */
 static struct text full_name(const struct pod_record *record)
 {
     must(record->name == record->namespace + strlen(record->namespace) + 1);
@@ -178,7 +179,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
         (void)map_put(&pods->unbound, uid, record);
 }
 
-/* NULL if it is not there.  The keys live in the record. */
+/* NULL if it is not in the table. The keys live in the record. */
 static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *uid)
 {
     struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
@@ -193,7 +194,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     return record;
 }
 
-/* Its own request becomes the one that is there for all who ask the same. */
+/* Its own request is replaced by the one shared by all pods that ask for the same. */
 static void share_request(struct pod_cache *pods, struct pod_record *record)
 {
     struct request *own = (struct request *)(uintptr_t)record->request;
@@ -218,13 +219,13 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
     pod_record_free(before);
 }
 
-/* Known in a later version than this?  Then only the epoch is news. */
+/* Is it known in a later version than this one? Then only the epoch is new. */
 static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
 {
     const uint64_t version = pod_cache_version_of(pod);
     bool old = false;
 
-    pod_cache_lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     if (record != NULL && version > 0 && record->version > version) {
         old = true;
@@ -264,7 +265,7 @@ void pod_cache_remove(struct pod_cache *pods, const char *uid)
     pod_record_free(record);
 }
 
-/* In one block that has no spare: tens of thousands may have no place for a while. */
+/* In one block without spare capacity: tens of thousands of pods may have no place for a while. */
 static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t *out_bytes)
 {
     struct arena loose;
@@ -283,7 +284,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     struct arena *memory = xmalloc(sizeof *memory);
     size_t bytes;
     struct pod *told = keep_tightly(pod, memory, &bytes);
-    pod_cache_lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->told == NULL);
     const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
@@ -319,7 +320,7 @@ const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid)
     return record;
 }
 
-/* Not in the list because it is newer?  The next list has to show it. */
+/* Is it missing in the list because it is newer? Then the next list has to contain it. */
 static bool pod_cache_spare(struct pod_cache *pods, struct pod_record *record,
                             struct pod_cache_list list)
 {
@@ -329,7 +330,7 @@ static bool pod_cache_spare(struct pod_cache *pods, struct pod_record *record,
 
     if (comparable ? record->version <= list.version : record->epoch != 0)
         return false;
-    pod_cache_lock(pods); /* others copy records */
+    pod_cache_lock(pods); /* other threads copy records */
     record->epoch = list.epoch;
     pod_cache_unlock(pods);
     return true;
@@ -366,7 +367,7 @@ struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
     char key[512];
     const int bytes = snprintf(key, sizeof key, "%s%c%s", namespace, '\0', name);
     if (bytes < 0 || (size_t)bytes >= sizeof key)
-        return NULL; /* longer than any name is */
+        return NULL; /* longer than any name */
     pod_cache_lock(pods);
     const struct pod_record *record = map_find(&pods->by_name, (struct text){key, (size_t)bytes});
     struct pod_record *copy = record != NULL ? record_copy(record) : NULL;

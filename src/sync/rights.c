@@ -17,15 +17,16 @@
 
 enum {
     TIMEOUT_MS = 2500, /* of one review */
-    CONFIRM_MS = 1000, /* a denial is asked about once more after */
+    CONFIRM_MS = 1000, /* a denial is checked once more after this time */
     IDLE_MS = 60000,
     ANSWER_BYTES_MAX = 64 * 1024,
 };
 
-static const uint64_t id_base = (uint64_t)5 << 32; /* 1 to 4 are lists, watches and the claim */
+/* 1 to 4 are lists, watches and the cluster's identity */
+static const uint64_t id_base = (uint64_t)5 << 32;
 static const char reviews[] = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/* Which of what we may be set up to do needs it. */
+/* Under which setting it is needed. */
 enum need {
     NEED_ALWAYS,
     NEED_EVENTS,
@@ -37,7 +38,7 @@ enum need {
 
 struct right {
     enum need need;
-    struct review_facts is; /* of the wake-up object: without its namespace and name */
+    struct review_facts is; /* for the wake-up object, without its namespace and name */
     const char *what_for;
 };
 
@@ -65,16 +66,16 @@ static const struct right rights_needed[] = {
 struct rights {
     struct app *app;
     struct kube_ops ops;
-    pthread_mutex_t lock; /* guards what follows, up to last */
+    pthread_mutex_t lock; /* guards the fields below, up to last */
     pthread_cond_t came;
     bool wanted;
-    uint64_t rounds; /* that came to their end */
+    uint64_t rounds; /* completed rounds */
     struct rights_facts last;
 
-    struct rights_facts now; /* the round under way */
-    size_t next;             /* right of it */
+    struct rights_facts now; /* the round in progress */
+    size_t next;             /* its current right */
     bool runs;
-    bool again; /* it is the second look at a denial */
+    bool again; /* a denial is being checked again */
     bool in_flight;
     uint64_t id;
     uint32_t ids;
@@ -178,7 +179,7 @@ static void end_round(struct rights *rights, int64_t now_ms)
     rights_unlock(rights);
 }
 
-/* Nothing more is learned in this round. */
+/* This round ends without a result. */
 static void rights_give_up(struct rights *rights, int64_t now_ms, const char *why)
 {
     must(why[0] != '\0');
