@@ -100,7 +100,7 @@ void api_fail(struct api_call *call, int status, const char *fmt, ...)
 
     must(status >= 400);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
     va_end(args);
     strbuf_reset(&call->body);
     problem_encode(&call->body, status, NULL, text);
@@ -127,8 +127,8 @@ const struct snapshot *api_snapshot(struct api_call *call)
 /* --- the path --- */
 
 /*
- * Does path have the form of the template?  Braces take one segment that is not empty, and what
- * they take goes into call, unless that is NULL.
+ * Does path match the template? Braces match one segment that is not empty, and its text goes into
+ * call, unless that is NULL.
  */
 static bool api_matches(struct api_call *call, const char *template, const char *path)
 {
@@ -253,7 +253,7 @@ static void take_parameter(void *user, const char *name, const char *value)
 
     must(name != NULL && value != NULL);
     if (call->status >= 400)
-        return; /* one complaint at a time */
+        return; /* one complaint is enough */
     if (parameter == PARAMETERS || !api_lists(call->route->parameters, text_of(name))) {
         known_here(call->route, known, sizeof known);
         if (known[0] != '\0')
@@ -306,7 +306,7 @@ static void read_query(struct api_call *call)
         read_continue(call);
 }
 
-/* --- the door --- */
+/* --- entry --- */
 
 static void api_serve(struct app *app, struct http_call *http, bool probe)
 {
@@ -325,7 +325,7 @@ static void api_serve(struct app *app, struct http_call *http, bool probe)
             call.route->handler(&call);
     }
     must(call.status >= 200);
-    /* What was true a moment ago is no answer to the next question. */
+    /* An old answer must not be reused: the truth may have changed. */
     http_set_header(http, "Cache-Control", "no-store");
     if (call.file >= 0)
         http_answer_file(http, call.status, call.type, call.file);

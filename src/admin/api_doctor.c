@@ -1,6 +1,6 @@
 /*
- * GET /api/v1/doctor and /api/v1/settings.  Called by the router on an admin thread.  Each check
- * says what is true now and how to fix what is not well; it changes nothing and tries nothing out.
+ * GET /api/v1/doctor and /api/v1/settings. Called by the router on an admin thread. Each check says
+ * what is true now and how to fix what is wrong; it changes nothing.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "milligpu_version.h"
 
 enum {
-    HEARD_LATE_MS = 180000, /* a watch in which nothing comes is begun anew in half of it */
+    HEARD_LATE_MS = 180000, /* a watch without events is restarted after half of this */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
     ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
@@ -35,7 +35,7 @@ struct doctor {
     struct json_writer json;
 };
 
-/* fix: what to do; empty when there is nothing to be done. */
+/* fix: what to do; empty if nothing needs to be done. */
 static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
                            const char *fix, const char *fmt, ...) PRINTF_LIKE(5, 6);
 
@@ -48,7 +48,7 @@ static void api_doctor_say(struct doctor *doctor, const char *name, enum health 
 
     must((health == HEALTH_OK) == (fix[0] == '\0'));
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
     va_end(args);
     json_write_object(&doctor->json);
     json_write_key(&doctor->json, "name");
@@ -234,11 +234,11 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
                        (long long)(age_ms > 0 ? age_ms : 0) / 1000);
 }
 
-/* What the API server said to our calls. */
+/* What the API server answered to our calls. */
 struct calls {
     int64_t all;
     int64_t denied;
-    char words[256]; /* of those denied */
+    char words[256]; /* how many of them were denied */
 };
 
 static void api_doctor_count_call(void *user, const char *labels, int64_t value)
@@ -257,7 +257,7 @@ static void api_doctor_count_call(void *user, const char *labels, int64_t value)
                    (int)strcspn(call + 1, "\""), call + 1);
 }
 
-/* What was denied once may be granted by now, or a kube-apiserver had just started. */
+/* A permission that was denied may be granted by now, or a kube-apiserver had just started. */
 static void say_rights_given(struct doctor *doctor, const struct rights_facts *facts)
 {
     struct calls calls = {.all = 0};
@@ -338,7 +338,7 @@ static void check_wake_up(struct doctor *doctor)
 
 struct asked {
     int64_t filters;
-    int64_t passed; /* filters that found room */
+    int64_t passed; /* filters that found capacity */
     int64_t binds;
     int64_t errors;
 };
@@ -359,7 +359,7 @@ static void count_webhook(void *user, const char *labels, int64_t value)
         asked->errors += value;
 }
 
-/* Pods that ask for a share, and have not been bound for a while. */
+/* Pods that ask for a share and have not been bound for a while. */
 struct unbound {
     struct arena *arena;
     int64_t wall_ms;
@@ -383,9 +383,9 @@ static void note_unbound(void *user, const struct pod_record *record)
 
 /* What became of them, with an example of each. */
 struct lot {
-    size_t unasked; /* no filter has come */
+    size_t unasked; /* no filter call has come */
     const char *unasked_name;
-    size_t offered; /* room was found, and nobody has bound them */
+    size_t offered; /* filter found capacity, and nothing bound them */
     const char *offered_name;
 };
 
@@ -406,7 +406,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
             continue;
         if (!hints_has_asked(hints, uid)) {
             if (overflow)
-                continue; /* it may have asked when there was no room to remember it */
+                continue; /* it may have asked while there was no room to remember it */
             lot->unasked++;
             lot->unasked_name = unbound->name[i];
         } else if (hints_find(hints, uid, arena, &waiting) && waiting.reason == REASON_NONE) {
@@ -461,7 +461,7 @@ static bool api_doctor_is_loopback(const char *address)
            strncmp(address, "localhost:", strlen("localhost:")) == 0;
 }
 
-/* Whoever reaches the webhooks binds pods with our rights. */
+/* A client that reaches the webhooks binds pods with our permissions. */
 static void check_webhooks(struct doctor *doctor)
 {
     const struct settings *settings = doctor->settings;
@@ -554,7 +554,7 @@ struct setting {
     enum setting_id id;
 };
 
-/* As the YAML file has it, but for the quotes: JSON brings its own. */
+/* As in the YAML file but without quotes, which JSON adds itself. */
 static struct text api_doctor_bare(const char *value)
 {
     const struct text text = text_of(value);
@@ -564,7 +564,7 @@ static struct text api_doctor_bare(const char *value)
     return quoted ? (struct text){text.at + 1, text.len - 2} : text;
 }
 
-/* None of them holds a secret: keys and tokens are files, and only their names stand here. */
+/* No setting holds a secret: keys and tokens are files, and only their names are shown here. */
 static void encode_setting(struct json_writer *json, const struct api_item *item)
 {
     const struct setting *setting = item->what;
@@ -593,7 +593,7 @@ void api_settings(struct api_call *call)
     must(set != NULL);
     for (int id = 0; id < SETTINGS; id++) {
         setting[id] = (struct setting){set, (enum setting_id)id};
-        /* The order of the table says more than the alphabet. */
+        /* The order of the table is more useful than the alphabet. */
         api_list_add(call, &list, arena_printf(&call->arena, "%03d", id), &setting[id], NULL);
     }
     api_list_write(call, &list, encode_setting);

@@ -27,7 +27,7 @@ static void api_health_put_check(struct strbuf *out, const struct api_check *che
         strbuf_printf(out, "[-]%s failed: %s\n", check->name, check->why);
 }
 
-/* Depends on nothing: who restarts us because the API server is away makes things worse. */
+/* Liveness depends on nothing: a restart because the API server is away would make things worse. */
 void api_livez(struct api_call *call)
 {
     must(call->status == 200);

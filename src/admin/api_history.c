@@ -15,8 +15,9 @@
 #include "admin/api_internal.h"
 
 enum {
-    SCAN_ROWS = 1000, /* of one look into the history */
-    SCAN_LOOKS = 20,  /* a filter that hits nothing ends after so many, and the page is short */
+    SCAN_ROWS = 1000, /* rows of one query */
+    /* a filter without matches ends after this many queries, and the page is short */
+    SCAN_LOOKS = 20,
     BACKUP_MIB_MAX = 256,
 };
 
@@ -53,7 +54,7 @@ static void past_done(struct past *past)
     past->count = 0;
 }
 
-/* The history's tokens hold the number of the last row. */
+/* The tokens of the history contain the number of the last row. */
 static bool read_before(struct api_call *call, uint64_t *out)
 {
     uint64_t row = 0;

@@ -4,9 +4,9 @@
  *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body ->
  *   answer
  *
- * Handlers never touch the connection: they fill call->body and leave, so a snapshot that one
- * holds is let go before the answer goes out.  They may block on the disk (history, backup): the
- * admin listener has threads of its own, and nothing that grants waits for them.
+ * Handlers never use the connection: they fill call->body and return, so that a snapshot is
+ * released before the answer is sent. They may block on the disk (history, backup): the admin
+ * listener has threads of its own, and no granting code waits for them.
  */
 #ifndef MILLIGPU_ADMIN_API_INTERNAL_H
 #define MILLIGPU_ADMIN_API_INTERNAL_H
@@ -29,7 +29,7 @@ struct api_route {
     const char *name; /* of the handler */
     const char *method;
     const char *path;
-    const char *parameters; /* names between blanks */
+    const char *parameters; /* names separated by blanks */
     int status;
     const char *type;
     const char *schema;
@@ -37,10 +37,10 @@ struct api_route {
     void (*handler)(struct api_call *call);
 };
 
-const struct api_route *api_route(size_t at); /* NULL behind the last */
-/* A POST says what it wants in its body; all else is said by path and query. */
+const struct api_route *api_route(size_t at); /* NULL after the last */
+/* The arguments of a POST are in its body; all others are in path and query. */
 bool api_route_takes_body(const struct api_route *route);
-/* Is name among the words of list? */
+/* Is name one of the words of list? */
 bool api_lists(const char *list, struct text name);
 
 const char *api_parameter_name(enum api_parameter parameter);
@@ -53,26 +53,28 @@ struct api_call {
     struct http_call *http;
     const struct api_route *route;
     struct arena arena;
-    const char *place[API_PLACES_MAX]; /* what stands for the braces of the path, in order */
-    const char *value[PARAMETERS];     /* of the query; NULL: not given */
+    /* the segments that match the braces of the path, in order */
+    const char *place[API_PLACES_MAX];
+    const char *value[PARAMETERS]; /* of the query; NULL: absent */
     uint32_t limit;
-    const char *after; /* key of the last item that was seen; NULL: from the start */
+    /* key of the last item on the previous page; NULL: from the start */
+    const char *after;
     int status;
     const char *type;
     struct strbuf body;
-    int file; /* where that is not negative, what is in it is the answer */
+    int file; /* if not negative, the content of this file is the answer */
 };
 
-/* Another answer than the route's: a problem.  What is in the body already is dropped. */
+/* Replaces the answer by a problem. The body so far is dropped. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void api_fail_err(struct api_call *call, const struct err *err);
 
-/* NULL and a problem before the ledger is loaded.  snapshot_unref() it. */
+/* NULL and a problem before the ledger is loaded. Release it with snapshot_unref(). */
 const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;
 
 /*
- * A list in the order of its keys.  A page goes on behind the last key that was seen, so what
- * comes and goes in between shifts nothing.
+ * A list ordered by key. A page continues after the last key of the previous one, so additions and
+ * deletions in between shift nothing.
  */
 struct api_item {
     const char *key; /* in the call's arena */
@@ -83,20 +85,20 @@ struct api_list {
     struct api_item *item;
     size_t count;
     size_t capacity;
-    bool overflow; /* there is more than can be remembered */
+    bool overflow; /* there are more than can be remembered */
 };
-/* Items up to call->after are passed over. */
+/* Items up to call->after are skipped. */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
                   const void *where);
-/* Sorts, writes the page into the body, frees the list. */
+/* Sorts, writes the page into the body, and frees the list. */
 void api_list_write(struct api_call *call, struct api_list *list,
                     void (*encode)(struct json_writer *json, const struct api_item *item));
-/* The member "continue"; key NULL: there is no more. */
+/* Writes the member "continue"; key NULL: there is no further page. */
 void api_continue(struct json_writer *json, const char *key);
-/* False: no token of ours.  *out lives in arena. */
+/* False: not a token of this server. *out lives in arena. */
 bool api_token_read(const char *token, struct arena *arena, const char **out);
 
-/* What readiness stands on, piece by piece. */
+/* The conditions of readiness, one by one. */
 struct api_check {
     const char *name;
     bool good;
@@ -107,7 +109,7 @@ size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 
 uint32_t api_drift_count(const struct snapshot *snapshot);
 
-/* The newest allocation that the history knows of a pod: its rows, and their number. */
+/* The newest allocation of a pod in the history: its rows, and their number. */
 size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
                         struct history_row row[GPUS_PER_NODE_MAX], struct err *err);
 void api_allocations_released(struct api_call *call);

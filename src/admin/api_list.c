@@ -4,9 +4,7 @@
 
 #include "admin/api_internal.h"
 
-/*
- * A token is the last key in hexadecimal: it needs no escaping in a URL and no memory here.
- */
+/* A token is the last key in hexadecimal: it needs no escaping in a URL, and no memory here. */
 static const char digits[] = "0123456789abcdef";
 
 void api_continue(struct json_writer *json, const char *key)
@@ -68,7 +66,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(left->key, right->key);
 }
 
-/* Who went and came again while a list was read stands in it twice. */
+/* An item that was removed and added while the list was read appears twice. */
 static void leave_out_doubles(struct api_list *list)
 {
     size_t kept = 0;

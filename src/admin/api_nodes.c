@@ -81,7 +81,8 @@ static void put_daemon(struct json_writer *json, const struct app *app,
 
     json_write_key(json, "version");
     json_write_str(json, MILLIGPU_VERSION);
-    json_write_key(json, "cluster"); /* written before the flag is set, and never again */
+    /* written before the flag is set, and not afterwards */
+    json_write_key(json, "cluster");
     json_write_str(json, claimed ? app->cluster : "");
     json_write_key(json, "mode");
     json_write_str(json, app->fake != NULL ? "standalone" : "cluster");

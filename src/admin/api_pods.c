@@ -91,7 +91,7 @@ static struct admin_waiting view_of(const struct waiting *is)
     };
 }
 
-/* Filter waits for the lock of hints: encoded is without it, and one after the other is held. */
+/* Filter waits for the lock of hints: so items are encoded without it, one at a time. */
 static void encode_waiting(struct json_writer *json, const struct api_item *item)
 {
     struct api_call *call = (struct api_call *)(uintptr_t)item->where;
@@ -100,7 +100,7 @@ static void encode_waiting(struct json_writer *json, const struct api_item *item
 
     must(item->what != NULL);
     if (!hints_hold(hints, text_of(item->what), &call->arena, &is))
-        return; /* meanwhile there was room */
+        return; /* meanwhile there was capacity */
     const struct admin_waiting waiting = view_of(&is);
     admin_waiting(json, &waiting);
     hints_let_go(hints, &is);
@@ -122,7 +122,7 @@ void api_waiting(struct api_call *call)
 
 /* --- one pod --- */
 
-/* What is known of the pod that was asked for; any part may be missing. */
+/* What is known of the requested pod; any part may be missing. */
 struct sought {
     const char *namespace;
     const char *name;
@@ -131,7 +131,7 @@ struct sought {
     const struct node *node;             /* of the allocation */
 };
 
-/* By uid where it is known: a name may have come again while the old pod still holds its share. */
+/* By uid if it is known: a name may exist again while the old pod still holds its share. */
 static void find_allocation(const struct snapshot *snapshot, struct sought *sought)
 {
     const struct node *node;
@@ -235,7 +235,7 @@ static int by_node_name(const void *a, const void *b)
     return strcmp((*left)->name->text, (*right)->name->text);
 }
 
-/* The same question that filter is asked, node by node. */
+/* The same question as in filter, node by node. */
 static void put_verdicts(struct json_writer *json, struct api_call *call,
                          const struct snapshot *snapshot, const struct request *request)
 {
@@ -297,7 +297,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     json_write_object_end(&json);
 }
 
-/* Neither the cluster nor the ledger's present knows it: perhaps its past does. */
+/* Neither the cluster nor the ledger knows it now: perhaps the history does. */
 static void put_past(struct api_call *call)
 {
     struct history_row row[GPUS_PER_NODE_MAX];

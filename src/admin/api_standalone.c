@@ -6,7 +6,7 @@
 
 #include "admin/api_internal.h"
 
-/* --- a pod into the cluster file's copy in memory, and out of it --- */
+/* --- adding and removing pods in the copy of the cluster file --- */
 
 static bool has_standin(struct api_call *call)
 {
@@ -17,7 +17,7 @@ static bool has_standin(struct api_call *call)
     return false;
 }
 
-/* Goes into a path, so it has to be what Kubernetes takes for a name. */
+/* It becomes part of a path, so it must be a valid name in Kubernetes. */
 static bool is_name(struct api_call *call, const char *what, const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
@@ -31,7 +31,7 @@ static bool is_name(struct api_call *call, const char *what, const char *name)
     return false;
 }
 
-/* The fake API server answers as an API server does; its Status becomes our problem. */
+/* The fake API server answers like an API server; its Status becomes our problem document. */
 static void api_standalone_forward(struct api_call *call, const char *method, const char *path,
                                    struct text body)
 {
@@ -77,7 +77,7 @@ void api_standalone_create(struct api_call *call)
     api_standalone_forward(call, "POST", path, body);
 }
 
-/* At once: there is no kubelet here that would end a pod within its grace period. */
+/* At once: no kubelet exists here that would end a pod within its grace period. */
 void api_standalone_delete(struct api_call *call)
 {
     char path[800];

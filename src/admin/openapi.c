@@ -6,7 +6,7 @@
 #include "admin/api_internal.h"
 #include "milligpu_version.h"
 
-/* src/admin/schemas.json, made into C by the build. */
+/* src/admin/schemas.json, converted to C by the build. */
 extern const char admin_schemas_json[];
 
 static void openapi_put(struct json_writer *json, const char *key, const char *value)
@@ -174,7 +174,7 @@ static void put_paths(struct json_writer *json)
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
         const struct api_route *before = i > 0 ? api_route(i - 1) : NULL;
         if (before != NULL && strcmp(before->path, route->path) == 0)
-            continue; /* methods of one path stand side by side in routes.def */
+            continue; /* methods of one path are adjacent in routes.def */
         json_write_key(json, route->path);
         json_write_object(json);
         const struct api_route *same = route;

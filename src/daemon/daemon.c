@@ -43,7 +43,8 @@
 enum {
     ADMIN_THREADS = 2,
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
-    ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES, /* a pod's manifest is the only body there */
+    /* the only body there is a pod's manifest */
+    ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES,
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
     HEAPS_MAX = 2,
@@ -53,8 +54,9 @@ enum {
     VERIFIER_LOOK_MS = 100,
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
-    CERTIFICATE_LOOKS = 50, /* looks for a signal between two looks at the certificates */
-    WEBHOOK = 0,            /* among the ports */
+    /* checks for a signal between two checks of the certificates */
+    CERTIFICATE_LOOKS = 50,
+    WEBHOOK = 0, /* among the ports */
     ADMIN = 1,
     PROBE = 2,
     PORTS = PORTS_MAX,
@@ -68,7 +70,8 @@ struct daemon {
     int argc;
     char *const *argv;
     char *const *envp;
-    struct settings_set **reloaded; /* every set a SIGHUP brought; readers may hold the old ones */
+    /* every set that a SIGHUP loaded; readers may hold old ones */
+    struct settings_set **reloaded;
     size_t reloads;
     size_t reload_capacity;
     struct kube_config *config;
@@ -83,7 +86,7 @@ struct daemon {
     bool writer_runs, informer_runs, outbox_runs, verifier_runs;
     atomic_bool stop_io; /* informer and outbox */
     atomic_bool stop_writer;
-    atomic_bool failed; /* final trouble: err holds the sentence */
+    atomic_bool failed; /* fatal error: err holds the text */
     struct err err;     /* written once, before failed */
 };
 
@@ -195,7 +198,7 @@ static void *outbox_main(void *user)
     return NULL;
 }
 
-/* Whatever grants goes before it. */
+/* Everything that grants has precedence. */
 static void *verifier_main(void *user)
 {
     struct daemon *daemon = user;
@@ -231,7 +234,7 @@ static bool webhook_takes_body(void *user, const char *method, const char *path)
     return webhooks_takes_body(daemon->parts.webhooks, method, path);
 }
 
-/* By the settings of the moment: a SIGHUP brings others to the connections that come then. */
+/* Uses the present settings: after a SIGHUP new connections get the new ones. */
 static bool webhook_admits(void *user, const char *name)
 {
     const struct daemon *daemon = user;
@@ -305,7 +308,8 @@ static void set_log(const struct settings *settings)
 {
     enum log_level level = LOG_INFO;
 
-    must(log_level_parse(settings->log_level, &level)); /* a CHOICE of exactly these words */
+    /* the setting is one of exactly these words */
+    must(log_level_parse(settings->log_level, &level));
     log_set(level, strcmp(settings->log_format, "json") == 0);
 }
 
@@ -337,7 +341,10 @@ static int open_fake_apiserver(struct daemon *daemon, struct err *err)
     struct app *app = &daemon->app;
 
     app->fake = fake_apiserver_new("standalone");
-    /* In microseconds no file is read as fast as its objects are counted. */
+    /*
+     * Objects in a file are fewer than the microseconds needed to read it, so versions never
+     * repeat.
+     */
     fake_apiserver_set_version(app->fake, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
     const int rc = fake_apiserver_load(app->fake, app->settings->standalone, err);
     if (rc < 0)
@@ -383,7 +390,7 @@ static void make_parts(struct daemon *daemon)
     struct app *app = &daemon->app;
 
     must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
-    /* The fake API server is this process: no Binding of another one can be on its way. */
+    /* The fake API server is this process: no Binding of another process can be on its way. */
     const int64_t grace_ms = (int64_t)app->settings->grace_period_s * 1000;
     const struct app_edges edges = {.clock = app->clock,
                                     .store = app->store,
@@ -460,7 +467,10 @@ static struct http_rules admin_rules(struct daemon *daemon)
     return rules;
 }
 
-/* The probe listener takes no body; which names kubelet and Prometheus call it by, nobody knows. */
+/*
+ * The probe listener accepts no body; the names by which kubelet and Prometheus call it are
+ * unknown.
+ */
 static struct http_rules probe_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
@@ -730,7 +740,7 @@ static void daemon_stop(struct daemon *daemon)
     xfree(daemon->reloaded);
 }
 
-/* What cannot be had is told, and is no reason to stop. */
+/* A protection that is not available is reported; it is no reason to stop. */
 static void keep_memory(const struct settings *settings)
 {
     struct err err;
@@ -740,7 +750,9 @@ static void keep_memory(const struct settings *settings)
                   log_str("error", err.text));
 }
 
-/* All is open and every thread runs: from now on it answers, asks and writes, and does no more. */
+/*
+ * Everything is open and every thread runs: from now on only requests, API calls and writes happen.
+ */
 static void keep_calls(const struct daemon *daemon)
 {
     struct err err;
@@ -755,7 +767,7 @@ static void keep_calls(const struct daemon *daemon)
     }
 }
 
-/* Hash tables that outsiders fill must not be theirs to predict. */
+/* Users must not be able to predict hash tables that they fill. */
 static uint64_t random_seed(void)
 {
     uint64_t seed = 0;
@@ -766,14 +778,15 @@ static uint64_t random_seed(void)
 }
 
 /*
- * Ten threads that hand messages to each other need no heap each: what one allocates another frees,
- * and every heap keeps the most that it ever held.  And a large page of a list goes back to the
- * system when it is freed, also after the first one.
+ * Ten threads that pass messages to each other need no heap each: one thread frees what another
+ * allocates, and every heap keeps its largest size. And the memory of a large list page is returned
+ * to the system when it is freed, also after the first one.
  */
 static void keep_heaps_small(void)
 {
     /* NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread yet */
-    (void)mallopt(M_ARENA_MAX, HEAPS_MAX); /* another allocator (a sanitizer's) has none */
+    /* another allocator (of a sanitizer) has no arenas */
+    (void)mallopt(M_ARENA_MAX, HEAPS_MAX);
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     /* NOLINTEND(concurrency-mt-unsafe) */
 }
@@ -799,9 +812,11 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGHUP);
-    must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0); /* before any thread is born */
+    /* before any thread exists */
+    must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);
     must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-    must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR); /* a limit on files is a full disk, no death */
+    /* exceeding a file size limit is treated like a full disk */
+    must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
     int rc = daemon_start(daemon, err);
     if (rc == 0) {
         keep_calls(daemon);

@@ -11,15 +11,15 @@
 
 enum {
     FIRST_MS = 5000,
-    IDLE_MS = 120000, /* longer than Go's 90 s: the client closes first */
+    IDLE_MS = 120000, /* longer than Go's 90 s, so that the client closes first */
     REQUEST_MS = 10000,
     SHRINK_PART = 16,
     TELL_MS = 60000,
 };
 
 /*
- * One address has less than all: who floods from one keeps nobody else out even before it is looked
- * at who gives way.  But one kube-scheduler with 3,000 binds at once has to come in.
+ * One address has fewer than all, so that a flood from one address keeps no other client out, even
+ * without closing connections. But one kube-scheduler with 3,000 binds at once must be accepted.
  */
 static uint32_t each_of(uint32_t strangers)
 {
@@ -50,7 +50,7 @@ static uint64_t files_of(const struct http_rules *rules, size_t count)
     return files;
 }
 
-/* False if it is at its least already. */
+/* False if it is at its minimum already. */
 static bool ports_shrink(struct http_rules *rules)
 {
     const uint32_t before = rules->strangers;

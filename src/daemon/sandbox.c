@@ -10,11 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-/* By name: a kernel or a machine that has no such call needs no rule for it. */
+/* By name: a kernel or an architecture without this call needs no rule for it. */
 static const char *const memory_calls[] = {"brk",    "mmap",     "mmap2",  "munmap",
                                            "mremap", "mprotect", "madvise"};
 
-/* No clone3: its flags lie where no filter sees them, and the C library then takes clone. */
+/* No clone3: a filter cannot see its flags; the C library then uses clone. */
 static const char *const thread_calls[] = {
     "futex",       "futex_time64",    "set_robust_list",
     "rseq",        "set_tid_address", "gettid",
@@ -77,18 +77,19 @@ static const struct {
     {network_calls, ARRAY_LEN(network_calls)}, {self_calls, ARRAY_LEN(self_calls)},
 };
 
-/* Calls that do many things, by the argument that chooses. */
+/* Calls with many functions, by the argument that selects one. */
 static const struct {
     const char *name;
     unsigned argument;
     uint64_t mask; /* of the bits that are compared */
     uint64_t value;
 } part[] = {
-    {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* a thread, no process */
+    {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* a thread, not a process */
     {"socket", 0, UINT32_MAX, AF_INET},
     {"socket", 0, UINT32_MAX, AF_INET6},
     {"socket", 0, UINT32_MAX, AF_UNIX},
-    {"socket", 0, UINT32_MAX, AF_NETLINK}, /* the resolver: which families have an address? */
+    /* the resolver: which address families are configured? */
+    {"socket", 0, UINT32_MAX, AF_NETLINK},
     {"ioctl", 1, UINT32_MAX, FIONBIO},
     {"ioctl", 1, UINT32_MAX, FIONREAD},
     {"prctl", 0, UINT32_MAX, PR_SET_NAME},

@@ -1,14 +1,14 @@
 /*
- * sandbox - what is left to whoever takes this process over.
+ * sandbox - limits what an attacker can do with this process.
  *
  *   start --memory is private--> listeners, ledger, threads --few system calls--> serving
  *
- * The system calls that are left are those of a process that answers requests, asks an API server
- * and writes files: no program is executed, no process made, nothing traced or mounted.  Any other
- * fails with ENOSYS, as on a kernel that does not have it, so that a library falls back to what it
- * did before that call was invented.
+ * Only the system calls of a process that answers requests, calls an API server and writes files
+ * remain: it cannot execute programs, create processes, trace or mount. Any other fails with
+ * ENOSYS, as on a kernel that does not have it, so that a library falls back to what it did before
+ * that call was invented.
  *
- * In builds with a sanitizer both do nothing: its runtime looks into its own process.
+ * In builds with a sanitizer both do nothing, because its runtime inspects its own process.
  */
 #ifndef MILLIGPU_APP_SANDBOX_H
 #define MILLIGPU_APP_SANDBOX_H
@@ -27,12 +27,15 @@
 #define SANDBOX_BUILT 1
 #endif
 
-/* Nobody of the same user reads the memory, with the ledger's and the API server's secrets. */
+/*
+ * No other process of this user can read the memory, with the secrets of the ledger and the API
+ * server.
+ */
 int sandbox_memory(struct err *err) MUST_USE;
 
 /*
- * For every thread there is, and every one that comes; there is no way back.  What is to be
- * executed or opened by a call that is not in the list has to be done before.
+ * For every present and future thread; it cannot be undone. Whatever has to be executed or opened
+ * by a call that is not in the list must be done before.
  */
 int sandbox_calls(struct err *err) MUST_USE;
 

@@ -53,7 +53,7 @@ static bool diagnostics_begin(struct diagnostics *diagnostics, const char *name)
     return false;
 }
 
-/* What has come together, out; judged at the end. */
+/* Writes the buffered text; errors are checked at the end. */
 static void diagnostics_flush(struct diagnostics *diagnostics)
 {
     must(diagnostics->file != NULL);

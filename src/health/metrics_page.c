@@ -53,7 +53,7 @@ static void put_sample(struct strbuf *out, enum metric_id id, const struct model
                   (int64_t)milli);
 }
 
-/* Their labels are not a closed set, so they are made anew for each scrape. */
+/* Their labels are an open set, so they are created again for each scrape. */
 static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models)
 {
     metric_head(out, M_ALLOCATED);
@@ -77,7 +77,7 @@ static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
     const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
 
     must(heard_ms >= 0);
-    if (heard_ms > 0) /* never heard is told by milligpu_ready */
+    if (heard_ms > 0) /* milligpu_ready shows that nothing was received yet */
         metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
 }
 

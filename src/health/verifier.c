@@ -19,13 +19,14 @@ enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
 
 struct verifier {
     struct app *app;
-    pthread_mutex_t lock; /* guards what follows, up to due_ms */
+    pthread_mutex_t lock; /* guards the fields below, up to due_ms */
     enum meeting meeting;
     struct store_read
-        *look; /* NULL between verifications; the writer touches it in verifier_meet() only */
+        /* NULL between verifications; the writer uses it in verifier_meet() only */
+        *look;
     const struct snapshot *snapshot;
     bool stopping;
-    struct err err; /* of the pin; code ERR_NONE: it went well */
+    struct err err; /* of the pin; code ERR_NONE: it succeeded */
     struct verifier_facts facts;
     int64_t due_ms; /* monotonic */
     bool bundled;
@@ -52,7 +53,7 @@ static void verifier_unlock(struct verifier *verifier)
     must(pthread_mutex_unlock(&verifier->lock) == 0);
 }
 
-/* The next one is asked for by the end of this one. */
+/* The next verification is requested by the end of this one. */
 static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
     const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
@@ -104,8 +105,7 @@ void verifier_meet(struct verifier *verifier)
     verifier_lock(verifier);
     if (verifier->meeting == MEETING_ASKED) {
         verifier->err.code = ERR_NONE;
-        (void)!store_read_pin(verifier->look,
-                              &verifier->err); /* judged by the verification thread */
+        (void)!store_read_pin(verifier->look, &verifier->err); /* checked by the verifier thread */
         verifier->snapshot = view_take(verifier->app->view);
         verifier->meeting = MEETING_HELD;
         must(verifier->snapshot != NULL);
@@ -165,7 +165,7 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
                   log_str("error", err->text));
 }
 
-/* It came to its end, and this is what it found. */
+/* It was completed, and this is the result. */
 static void verifier_conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
 {
     struct app *app = verifier->app;
@@ -193,7 +193,7 @@ static void note_past(struct app *app, const struct err *err)
                   log_str("error", err->text));
 }
 
-/* The meeting was held: the look and the snapshot are ours alone now. */
+/* The pin is done: the read transaction and the snapshot now belong to this thread only. */
 static void verifier_run(struct verifier *verifier)
 {
     struct app *app = verifier->app;
@@ -248,7 +248,7 @@ static void verifier_ask(struct verifier *verifier, int64_t now_ms)
     verifier_unlock(verifier);
 }
 
-/* Once, by the thread that has the time. */
+/* Once, by the first thread with time for it. */
 static void fill_bundle(struct verifier *verifier)
 {
     struct app *app = verifier->app;

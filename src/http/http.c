@@ -47,7 +47,7 @@ static int read_port(struct http_server *http)
     return 0;
 }
 
-/* 0, or the errno. */
+/* Returns 0 or the errno. */
 static int http_open_socket(struct http_server *http, const struct sockaddr_storage *address,
                             socklen_t bytes)
 {
@@ -59,7 +59,7 @@ static int http_open_socket(struct http_server *http, const struct sockaddr_stor
     if (http->fd < 0)
         return errno;
     (void)setsockopt(http->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (address->ss_family == AF_INET6) /* [::] is everything, IPv4 included */
+    if (address->ss_family == AF_INET6) /* [::] accepts everything, including IPv4 */
         (void)setsockopt(http->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(http->fd, (const struct sockaddr *)address, bytes) != 0)
         return errno;
@@ -69,8 +69,9 @@ static int http_open_socket(struct http_server *http, const struct sockaddr_stor
 }
 
 /*
- * libmicrohttpd answers what it cannot parse without asking us; this line of its log is how we
- * learn of it.  The rest, most of it GnuTLS about peers that hung up, says nothing we could use.
+ * libmicrohttpd answers unparsable requests without calling us; this line of its log is how we
+ * learn about them. The other lines, mostly from GnuTLS about closed connections, say nothing that
+ * we could use.
  */
 __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *fmt, va_list args)
 {
@@ -92,7 +93,7 @@ __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *
         http_refused(http, (int)status, "not HTTP as libmicrohttpd accepts it");
 }
 
-/* Certificates are set for each connection; libmicrohttpd wants some way to one all the same. */
+/* Certificates are set for each connection, but libmicrohttpd requires some way to obtain one. */
 static int no_certificate(gnutls_session_t session, /* NOLINT(readability-function-size) */
                           const gnutls_datum_t *ca, int cas,
                           const gnutls_pk_algorithm_t *algorithms, int count,
@@ -111,9 +112,9 @@ static unsigned seconds_of(int64_t ms)
 }
 
 /*
- * Who connects after http_quiesce() is dropped here.  MHD_quiesce_daemon() would do it, but it
- * takes the listening socket out of an epoll set that a thread of the pool may be taking it out
- * of too, and aborts when it comes second.
+ * Connections that arrive after http_quiesce() are dropped here. MHD_quiesce_daemon() would do it,
+ * but it removes the listening socket from an epoll set from which a thread of the pool may remove
+ * it at the same time, and aborts if it comes second.
  */
 static enum MHD_Result http_admit(void *user, const struct sockaddr *address, socklen_t bytes)
 {
@@ -123,7 +124,7 @@ static enum MHD_Result http_admit(void *user, const struct sockaddr *address, so
     return !atomic_load(&http->quiesced) && admission_admits(http, address) ? MHD_YES : MHD_NO;
 }
 
-/* Each thread that accepts may go over by one. */
+/* Each accepting thread may exceed the limit by one. */
 static uint32_t sockets_of(const struct http_rules *rules)
 {
     must(rules->threads > 0);
@@ -131,8 +132,8 @@ static uint32_t sockets_of(const struct http_rules *rules)
 }
 
 /*
- * The limit of libmicrohttpd is never reached, as each of its threads has but a part of it and at
- * the end of that stops to accept: then nobody comes in, whoever he is.
+ * libmicrohttpd's limit is never reached, because each of its threads has only a part of it, and
+ * stops accepting at the end of that part: then no client is accepted, known or not.
  */
 static struct MHD_Daemon *start_daemon(struct http_server *http)
 {
@@ -140,7 +141,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http)
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     size_t count = 0;
 
-    if (http->rules.threads > 1) /* a pool of one only makes it complain */
+    if (http->rules.threads > 1) /* with a pool of one it only logs a complaint */
         more[count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE,
                                                 (intptr_t)http->rules.threads, NULL};
     if (http->tls != NULL) {
@@ -214,7 +215,7 @@ static void http_server_free(struct http_server *http)
     xfree(http);
 }
 
-/* The threads that are born here leave signals to whoever waits for them. */
+/* The threads started here leave signals to the main thread. */
 static int http_start_threads(struct http_server *http, struct err *err)
 {
     sigset_t all;
@@ -254,7 +255,7 @@ static int http_start_listener(struct http_server *http, struct err *err)
     return http_start_threads(http, err);
 }
 
-/* Is there a way to become known? */
+/* Is there a way for clients to become known? */
 static bool http_knows(const struct http_rules *rules)
 {
     must(!rules->request_proves || rules->client_ca_file == NULL);
@@ -305,7 +306,7 @@ void http_stop(struct http_server *http)
         http_wait(http, 10);
     http_unlock(http);
     watch_stop(http);
-    MHD_stop_daemon(http->daemon); /* closes the listening socket, too */
+    MHD_stop_daemon(http->daemon); /* closes the listening socket as well */
     http->daemon = NULL;
     http->fd = -1;
     http_server_free(http);
@@ -339,9 +340,7 @@ const char *http_cause_word(enum http_cause cause)
 
 uint32_t http_files(const struct http_rules *rules)
 {
-    /*
-     * The listening socket, and what each thread waits by: epoll's descriptor and a wake-up object.
-     */
+    /* The listening socket, and the descriptors on which each thread waits: epoll and a wake-up. */
     return sockets_of(rules) + 1 + 2 * rules->threads;
 }
 
@@ -367,7 +366,7 @@ int http_reload(struct http_server *http, struct err *err)
 
     if (http->rules.cert_file == NULL)
         return 0;
-    /* Looked at before they are read: a change in between is seen next time. */
+    /* Checked before they are read: a change in between is found next time. */
     const uint64_t print = tls_files_print(&http->rules);
     const int rc = tls_load(&http->rules, &fresh, err);
     http_lock(http);

@@ -37,7 +37,7 @@ static const struct sockaddr *accept_address_of(struct MHD_Connection *peer)
     return info->client_addr;
 }
 
-/* All that the peer ever sent on this connection, TLS included. */
+/* All bytes that the peer ever sent on this connection, including TLS. */
 static uint64_t bytes_received(int fd)
 {
     struct tcp_info info = {0};
@@ -73,8 +73,8 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
 }
 
 /*
- * A client that did speak and never finished: its handshake went wrong.  The session is gone by
- * now, so what is known is what was noted on the way.
+ * A client that sent something and never finished: its handshake failed. The session is gone by
+ * now, so only what was recorded earlier is known.
  */
 static void report_handshake(const struct connection *connection)
 {
@@ -123,9 +123,9 @@ void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context
 /* --- the watch --- */
 
 /*
- * When the request that is coming in began.  Its first lines pass no callback, so bytes are
- * counted by the kernel; what came in between the last answer (or the TLS handshake) and our next
- * look escapes, the byte after it does not.
+ * When the incoming request began. Its first lines cause no callback, so the kernel's byte count is
+ * used; bytes that arrive between the last answer (or the TLS handshake) and our next check are
+ * missed, the next byte is not.
  */
 static int64_t incoming_since(struct connection *connection, enum call_state state,
                               uint64_t requests, int64_t now)
@@ -146,7 +146,7 @@ static int64_t incoming_since(struct connection *connection, enum call_state sta
     return connection->first_ns;
 }
 
-/* Longer than it may take; where we are behind with reading, much longer. */
+/* Longer than it may take; much longer if our threads are behind with reading. */
 static bool accept_overdue(const struct connection *connection, int64_t took, int64_t limit)
 {
     must(limit > 0);
@@ -154,7 +154,7 @@ static bool accept_overdue(const struct connection *connection, int64_t took, in
            (took > limit && !connection_waits_for_us(connection));
 }
 
-/* It was opened, and no word came. */
+/* It was opened, and nothing arrived. */
 static bool is_silent(const struct connection *connection, uint64_t requests, int64_t now)
 {
     const struct http_rules *rules = &connection->call.http->rules;
@@ -178,7 +178,7 @@ static bool look_at(struct connection *connection, int64_t now)
 
     must(patience > 0);
     if (connection->gone || requests != atomic_load(&connection->call.requests))
-        return false; /* the state is of one request, the number of another */
+        return false; /* the state belongs to one request, the number to another */
     if (state == CALL_ANSWERED) {
         const int64_t since = atomic_load(&connection->call.since_ns);
         return now - since > patience * ANSWER_PATIENCE && admission_cut(connection, state, 0) &&

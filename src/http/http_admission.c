@@ -9,8 +9,9 @@
 #include "http/http_internal.h"
 
 /*
- * Who may come in, and who gives way.  A stranger may be anybody; who is known has shown a
- * certificate of the client CA or, where the rules say so, has brought a request to its end.
+ * Decides which connections are accepted, and which are closed for others. A stranger is any
+ * client; a known client has shown a certificate of the client CA or, if the rules say so, has
+ * completed a request.
  *
  *   idle strangers stand in the line of their address, longest first; the addresses are ranked by
  *   the length of their lines, so that room is made by whoever takes most of it:
@@ -18,23 +19,25 @@
  *     rank 3   10.0.0.9:  c c c
  *     rank 1   10.0.0.7:  c   10.0.0.8:  c
  *
- *   idle known ones stand in one line.  Who is being answered stands in none, so finding who gives
- *   way costs the same whatever the number of connections.
+ *   idle known ones stand in one line. Connections that are being answered are in no line, so
+ *   finding one to close costs the same for any number of connections.
  *
- * Behind an address that somebody known came from (the scheduler's, whose connections are all
- * strangers while they shake hands) strangers rank last.
+ * Strangers from an address that also has known clients rank last (the scheduler's connections are
+ * all strangers during the handshake).
  */
 
 enum {
-    SLOTS = 1024,     /* of addresses; there are at most as many of these as connections */
-    LOOKS_MAX = 64,   /* at connections of one line */
-    DYING_MORE = 64,  /* than strangers may wait to be closed: by threads that do other things */
-    SLOW_AFTER = 250, /* ms without taking an answer, or ending a request: it is not being served */
+    SLOTS = 1024,   /* of addresses; at most as many of these as connections */
+    LOOKS_MAX = 64, /* examined connections of one line */
+    /* than strangers may wait to be closed, because their threads may be busy */
+    DYING_MORE = 64,
+    /* ms without accepting data of an answer or ending a request: it is not being served */
+    SLOW_AFTER = 250,
 };
 
 struct admission_address {
     uint64_t key[2];
-    uint32_t strangers; /* those that are being answered, too */
+    uint32_t strangers; /* including those that are being answered */
     uint32_t known;
     struct idle_list idle; /* of strangers */
     uint32_t rank;         /* 0: in no list */
@@ -45,7 +48,7 @@ struct admission_address {
 
 /* --- addresses --- */
 
-/* A client that has one IPv6 address has 2^64 of them: the network counts. */
+/* A client with one IPv6 address has 2^64 of them, so the network counts. */
 static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -98,13 +101,14 @@ static void admission_unrank(struct admission *admission, struct admission_addre
         admission->top--;
 }
 
-/* After its line or who is known there has changed. */
+/* Called after its line or its known clients have changed. */
 static void admission_rank(struct http_server *http, struct admission_address *address)
 {
     struct admission *admission = &http->admission;
     uint32_t to = address->idle.count;
 
-    if (to > http->rules.strangers) /* threads that accept at once go over by one each */
+    /* threads that accept at the same time exceed it by one each */
+    if (to > http->rules.strangers)
         to = http->rules.strangers;
     if (address->known > 0 && to > 1)
         to = 1;
@@ -175,9 +179,9 @@ static void step_out(struct http_server *http, struct connection *connection)
         admission_rank(http, connection->address);
 }
 
-/* --- who gives way --- */
+/* --- closing one for another --- */
 
-/* What came and was not read yet waits for us, not we for it. */
+/* Data that arrived and was not read yet waits for us, not the other way round. */
 bool connection_waits_for_us(const struct connection *connection)
 {
     int unread = 0;
@@ -186,7 +190,7 @@ bool connection_waits_for_us(const struct connection *connection)
     return ioctl(connection->fd, FIONREAD, &unread) == 0 && unread > 0;
 }
 
-/* Is nothing being done for it?  Then *out_state is what it was in. */
+/* Is nothing being done for it? Then *out_state is its state. */
 static bool is_idle(const struct connection *connection, int64_t now, enum call_state *out_state)
 {
     const enum call_state state = (enum call_state)atomic_load(&connection->call.state);
@@ -200,7 +204,7 @@ static bool is_idle(const struct connection *connection, int64_t now, enum call_
     return state == CALL_ANSWERED ? slow : state == CALL_WAITING;
 }
 
-/* It counts no more, though its socket closes a moment later. */
+/* It does not count any more, although its socket closes a moment later. */
 static void admission_give_up(struct http_server *http, struct connection *connection)
 {
     step_out(http, connection);
@@ -226,8 +230,9 @@ static const char *words_of(int status)
 }
 
 /*
- * libmicrohttpd's own limit is of silence, so one byte a second would last for ever.  The socket
- * is shut down under its feet: it then sees the end of the stream and cleans up as for any other.
+ * libmicrohttpd's own limit is for silence, so one byte a second would keep a connection open
+ * forever. The socket is shut down from here: libmicrohttpd then sees the end of the stream and
+ * cleans up as usual.
  */
 static bool admission_cut_socket(struct connection *connection, enum call_state from, int status)
 {
@@ -238,7 +243,7 @@ static bool admission_cut_socket(struct connection *connection, enum call_state 
     if (from != CALL_ANSWERED &&
         !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
         return false;
-    /* Between the records of TLS there is no place for it. */
+    /* Inside a TLS stream a plain-text message is impossible. */
     if (from != CALL_ANSWERED && connection->tls == NULL && status != 0) {
         const int len =
             snprintf(answer, sizeof answer,
@@ -258,7 +263,7 @@ bool admission_cut(struct connection *connection, enum call_state from, int stat
     return true;
 }
 
-/* The longest idle of the line, if any is. */
+/* The connection that is idle longest in the line, if any is idle. */
 static bool make_way(struct http_server *http, const struct idle_list *line, bool also_unread)
 {
     const int64_t now = clock_ns();
@@ -273,7 +278,7 @@ static bool make_way(struct http_server *http, const struct idle_list *line, boo
             (!also_unread && connection_waits_for_us(connection)))
             continue;
         if (!admission_cut(connection, state, state == CALL_READING ? 503 : 0))
-            continue; /* its request is complete just now */
+            continue; /* its request has just been completed */
         atomic_fetch_add(&http->dropped[HTTP_GAVE_WAY], 1);
         return true;
     }
@@ -331,7 +336,7 @@ bool admission_admits(struct http_server *http, const struct sockaddr *from)
     return place;
 }
 
-/* --- coming and going --- */
+/* --- arrival and end --- */
 
 void admission_init(struct http_server *http)
 {
@@ -377,7 +382,7 @@ void admission_leave(struct connection *connection)
     http->admission.dying--;
 }
 
-/* False: everybody known is being answered. */
+/* False: all known clients are being answered. */
 static bool become_known(struct http_server *http, struct connection *connection)
 {
     struct admission *admission = &http->admission;

@@ -5,19 +5,18 @@
 #include "http/http_internal.h"
 
 /*
- * Bodies in memory, counted by what they take up: all of a listener together have bodies_bytes_max,
- * so that who sends much, on however many connections, is answered 503, and the memory is not his.
- *
- * What comes slowly would hold it until W2.  A bound for each address would not help: on loopback
- * all have one, and on a port with a client CA nobody else gets as far as a body.  So a body that
- * has been coming for long enough gives way, the oldest first; and strangers never get all.  How
- * fast it comes is not asked: who wants to be slow would send just fast enough.
+ * Bodies in memory, counted by the memory that they occupy: all bodies of a listener together have
+ * bodies_bytes_max; a client that sends more, on any number of connections, gets 503. Slow bodies
+ * would hold the memory until W2. A limit per address would not help: on loopback all clients have
+ * one address, and on a port with a client CA no other client gets as far as a body. So a body that
+ * has been arriving for long enough is dropped, the oldest first; and strangers never get all of
+ * the memory. The speed is not measured, because a malicious client would send just fast enough.
  */
 
 enum {
-    BODY_LARGE = 4096, /* what takes less holds no memory worth the name: 16 MiB by 4,096 */
+    BODY_LARGE = 4096, /* smaller bodies do not matter: 4,096 of them take 16 MiB */
     BODY_GRACE_MS = 1000,
-    GIVERS_MAX = 64, /* that make room for one */
+    GIVERS_MAX = 64, /* bodies dropped for one */
 };
 
 const char body_too_large[] = "the body is larger than this server takes";
@@ -53,7 +52,7 @@ static bool body_claim_fits(struct http_call *call, size_t bytes)
     return used < most && bytes <= most - used;
 }
 
-/* --- who gives way --- */
+/* --- dropping bodies --- */
 
 static void body_enlist(struct http_call *call)
 {
@@ -97,14 +96,14 @@ static void body_release(struct http_call *call)
     must(before >= claimed);
 }
 
-/* What it took is free at once on paper, and in memory when its thread sees the cut. */
+/* Its memory is free at once in the account, and in fact when its thread sees the shutdown. */
 static void take_from(struct http_call *giver)
 {
     struct http_server *http = giver->http;
 
     body_delist(giver);
     if (!admission_cut(connection_of(giver), CALL_READING, 503))
-        return; /* it was cut before */
+        return; /* it was shut down before */
     must(connection_of(giver)->gone);
     body_release(giver);
     atomic_fetch_add(&http->dropped[HTTP_BODY_SLOW], 1);
@@ -167,7 +166,7 @@ bool body_has_room(struct http_call *call, size_t bytes)
     return body_claim_fits(call, bytes + 1) || body_make_room(call, bytes + 1);
 }
 
-/* Room for count more bytes and the terminator, but for no more than was announced. */
+/* Reserves count more bytes and the terminator, but not more than was announced. */
 static bool body_grow(struct http_call *call, size_t count)
 {
     const struct strbuf *body = &call->body;
@@ -229,7 +228,7 @@ void body_take(struct http_call *call, const char *bytes, size_t count)
 
     must(call->body.len <= most && !call->unread);
     if (call->refuse != 0)
-        return;                          /* the rest is read, until W2 ends it, and forgotten */
+        return;                          /* the rest is read until W2 ends it, and discarded */
     if (count > most - call->body.len) { /* without a Content-Length */
         call->refuse = 413;
         call->refuse_why = body_too_large;

@@ -15,7 +15,7 @@ static enum call_state call_state_of(const struct http_call *call)
     return (enum call_state)atomic_load(&call->state);
 }
 
-/* False if another thread moved it first. */
+/* False if another thread changed the state first. */
 static bool call_move(struct http_call *call, enum call_state from, enum call_state to)
 {
     int expected = (int)from;
@@ -64,11 +64,12 @@ static void call_compose(struct http_call *call, int status, const char *type,
         must(MHD_add_response_header(response, "Content-Type", type) == MHD_YES);
     if (atomic_load(&call->http->quiesced))
         must(MHD_add_response_header(response, "Connection", "close") == MHD_YES);
-    /* A value that a header cannot carry came from outside: the answer goes without it. */
+    /* A value that a header cannot carry came from outside: the answer is sent without it. */
     for (size_t i = 0; i < call->headers; i++)
         (void)MHD_add_response_header(response, call->header[i].name, call->header[i].value);
     free_headers(call);
-    atomic_store(&call->since_ns, clock_ns()); /* before the state says what it is the time of */
+    /* before the state that the time belongs to */
+    atomic_store(&call->since_ns, clock_ns());
     call->status = status;
     call->response = response;
 }
@@ -96,7 +97,7 @@ static void call_let_go(struct http_call *call)
     atomic_fetch_sub(&call->http->pending, 1);
 }
 
-/* In the connection's own thread. */
+/* Runs in the connection's own thread. */
 static enum MHD_Result send_answer(struct http_call *call)
 {
     must(call_state_of(call) == CALL_ANSWERED);
@@ -147,7 +148,7 @@ static void add_asleep(struct http_call *call)
     http->asleep = call;
 }
 
-/* The lock is held; behind the last line the call is its connection's again. */
+/* The lock is held; after the last line the call belongs to its connection's thread again. */
 static void call_wake(struct http_call *call)
 {
     must(call_state_of(call) == CALL_ANSWERED);
@@ -165,7 +166,7 @@ static void answer_with(struct http_call *call, int status, const char *type,
     const int before = atomic_exchange(&call->state, CALL_ANSWERED);
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
     if (before == CALL_HANDLING)
-        return; /* its thread is still in settle() and will see */
+        return; /* its thread is still in sleep_or_answer() and will see it */
     http_lock(http);
     call_wake(call);
     http_unlock(http);
@@ -203,7 +204,7 @@ void call_answer_all(struct http_server *http)
     for (struct http_call *call = http->asleep; call != NULL; call = next) {
         next = call->asleep_next;
         if (!call_move(call, CALL_SLEEPING, CALL_ANSWERED))
-            continue; /* http_answer() has it and waits for the lock */
+            continue; /* http_answer() has the call and waits for the lock */
         answer_stopping(call);
         call_wake(call);
     }
@@ -243,7 +244,8 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     struct http_call *call = &((struct connection *)info->socket_context)->call;
     call_reset(call);
     atomic_store(&call->since_ns, clock_ns());
-    (void)call_move(call, CALL_WAITING, CALL_READING); /* or it was cut: call_step() will see */
+    /* or it was shut down: call_step() will see */
+    (void)call_move(call, CALL_WAITING, CALL_READING);
     if (uri[0] != '/') {
         call->refuse = 400;
         call->refuse_why = "the path does not begin with '/'";
@@ -254,7 +256,7 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     return call;
 }
 
-/* The handler returned.  Sleep, unless the answer is there already. */
+/* The handler returned. The call sleeps, unless the answer exists already. */
 static enum MHD_Result sleep_or_answer(struct http_call *call)
 {
     struct http_server *http = call->http;
@@ -300,8 +302,8 @@ static enum MHD_Result hand_over(struct http_call *call)
 }
 
 /*
- * The headers are complete.  An answer now ends the connection: right for what is refused, and
- * what spares us a body that nobody takes; a GET would lose its connection.
+ * The headers are complete. An answer at this point ends the connection: right for refused
+ * requests, and it avoids reading a body that is not used; but a GET would lose its connection.
  */
 static enum MHD_Result call_begin(struct http_call *call, const char *version)
 {
@@ -316,14 +318,15 @@ static enum MHD_Result call_complete(struct http_call *call)
 {
     must(!call->unread);
 
-    if (call->refuse != 0) /* while the body came */
+    if (call->refuse != 0) /* while the body arrived */
         return call_refuse(call, call->refuse, call->refuse_why);
     return hand_over(call);
 }
 
-enum MHD_Result call_step(void *cls, /* NOLINT(readability-function-size): not our form */
-                          struct MHD_Connection *peer, const char *path, const char *method,
-                          const char *version, const char *bytes, size_t *count, void **request)
+/* NOLINT(readability-function-size): not our form */
+enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *path,
+                          const char *method, const char *version, const char *bytes, size_t *count,
+                          void **request)
 {
     struct http_call *call = *request;
 
@@ -364,7 +367,7 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     call_reset(call);
     atomic_fetch_add(&call->requests, 1);
     if (state != CALL_CUT)
-        (void)call_move(call, state, CALL_WAITING); /* or it was cut just now */
+        (void)call_move(call, state, CALL_WAITING); /* or it was just shut down */
     *request = NULL;
     if (!call->counted)
         return;
@@ -377,7 +380,7 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     http_unlock(http);
 }
 
-/* --- what a handler may ask --- */
+/* --- what a handler may use --- */
 
 const char *http_method(const struct http_call *call)
 {

@@ -4,14 +4,14 @@
 #include "http/http_internal.h"
 
 /*
- * Who asks, and whether two readers could see different requests in the same bytes.
+ * Who sends the request, and could two readers interpret the same bytes differently?
  *
- * libmicrohttpd 0.9.75, at its strictest, wants a Host and a path without blanks.  It takes a blank
- * before the colon for a part of the name, the first of two headers, and any Transfer-Encoding; of
- * a line that is folded it hangs the rest onto the *name*, and an unknown expectation it passes
- * over.  All of that is judged here, before a byte of the body is read, and a request that is
- * refused at its headers is the last one of its connection.  What the library does not show us
- * stands in docs/why/013-what-the-listeners-refuse.md.
+ * libmicrohttpd 0.9.75 in its strictest mode requires a Host and a path without blanks. But it
+ * takes a blank before the colon as a part of the name, uses the first of two equal headers,
+ * accepts any Transfer-Encoding, appends the continuation of a folded line to the *name*, and
+ * ignores an unknown expectation. All of that is checked here, before a byte of the body is read,
+ * and a request that is refused at its headers is the last one of its connection.
+ * docs/why/013-what-the-listeners-refuse.md lists what the library does not show us.
  */
 
 enum judged { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
@@ -22,8 +22,8 @@ static const char *const judged_names[JUDGED] = {"Host",   "Content-Length", "Tr
 struct headers {
     size_t count[JUDGED];
     const char *value[JUDGED]; /* the first; NULL: there is none */
-    bool expects_more;         /* than 100-continue */
-    const char *broken;        /* what is wrong with one of them; NULL: nothing */
+    bool expects_more;         /* other than 100-continue */
+    const char *broken;        /* the problem with one of them; NULL: none */
 };
 
 static bool headers_refuse(struct http_call *call, int status, const char *why)
@@ -34,7 +34,7 @@ static bool headers_refuse(struct http_call *call, int status, const char *why)
     return false;
 }
 
-/* --- what the headers say --- */
+/* --- reading the headers --- */
 
 static bool is_token(const char *name)
 {
@@ -62,7 +62,7 @@ static bool headers_is_printable(const char *value)
     return true;
 }
 
-/* "Content-Length45": the length stood on a line of its own (above). */
+/* "Content-Length45": the length was on a line of its own (see above). */
 static bool is_folded(const char *name)
 {
     static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
@@ -102,7 +102,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
     return MHD_YES;
 }
 
-/* --- where it ends --- */
+/* --- where the body ends --- */
 
 static bool judge_framing(struct http_call *call, const struct headers *headers, bool old)
 {
@@ -128,7 +128,7 @@ static bool judge_framing(struct http_call *call, const struct headers *headers,
     return true;
 }
 
-/* --- who asks --- */
+/* --- who sends it --- */
 
 static bool all_digits(struct text text)
 {
@@ -138,7 +138,7 @@ static bool all_digits(struct text text)
     return text.len > 0;
 }
 
-/* Host without its port; empty if that is none. */
+/* Host without its port; empty if it is invalid. */
 static struct text name_of(const char *host)
 {
     const char *bracket = strchr(host, ']');
@@ -163,7 +163,7 @@ static bool headers_is_loopback(struct text name)
     return http_address_is_loopback(address);
 }
 
-/* Is it a name of loopback, with or without a port, or among more, between commas? */
+/* Is it a loopback name, with or without a port, possibly in a list with commas? */
 static bool headers_is_known(const char *host, const char *more)
 {
     const struct text name = name_of(host);
@@ -181,7 +181,7 @@ static bool headers_is_known(const char *host, const char *more)
     return false;
 }
 
-/* A page in somebody's browser says Origin, and, where a name was rebound to loopback, Host. */
+/* A page in a browser sends Origin, and Host if a name was rebound to loopback. */
 static bool judge_sender(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
@@ -220,7 +220,7 @@ static bool judge_body(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
     const char *length = headers->value[LENGTH];
-    /* libmicrohttpd has refused what is no number; what overflows is large, too. */
+    /* libmicrohttpd has refused what is not a number; an overflow is too large as well. */
     const unsigned long long bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
 
     must(call->refuse == 0);

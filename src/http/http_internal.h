@@ -1,16 +1,12 @@
 /*
  * http_internal - what the parts of the HTTP server share.
  *
- *   http.c            a listener: start, quiesce, stop
- *   http_accept.c     connections: time limits, certificates
- *   http_admission.c  connections: how many there may be, and which one is closed for another
- *   http_call.c       requests: read, hand over, answer
- *   http_headers.c    which requests are accepted, by their headers
- *   http_body.c       request bodies, and how much memory they may take
- *   http_tls.c        certificates
- *   http_names.c      the names in client certificates
- *   http_address.c    "127.0.0.1:8910"
- *   http_common.c     the lock, and who is told of what was refused
+ *   http.c a listener: start, quiesce, stop http_accept.c connections: time limits, certificates
+ *   http_admission.c connections: how many are accepted, and which one is closed for another
+ *   http_call.c requests: read, hand over, answer http_headers.c which requests are accepted, by
+ *   their headers http_body.c request bodies, and how much memory they may take http_tls.c
+ *   certificates http_names.c the names in client certificates http_address.c "127.0.0.1:8910"
+ *   http_common.c the lock, and the callbacks about refused requests
  *
  * A connection serves one request at a time, so each has one call, used again and again:
  *
@@ -39,23 +35,28 @@
 
 enum {
     CALL_HEADERS_MAX = 8,
-    BODY_KEEP_BYTES = 256 * 1024, /* a connection keeps no larger buffer between requests */
-    BODY_KEEP_PART = 4,           /* and none where bodies have more than this part of theirs */
-    CONNECTION_BYTES = 32 * 1024, /* libmicrohttpd's own; more costs on every request */
-    ANSWER_PATIENCE = 4,          /* times request_ms for the peer to take its answer */
-    STOP_PATIENCE_MS = 1000,      /* for last answers to leave */
-    LISTEN_BACKLOG = 4096,        /* what comes at once; the system may allow less */
+    /* a connection keeps no larger buffer between requests */
+    BODY_KEEP_BYTES = 256 * 1024,
+    /* and none if bodies occupy more than this part of their memory */
+    BODY_KEEP_PART = 4,
+    /* libmicrohttpd's default; more costs time on every request */
+    CONNECTION_BYTES = 32 * 1024,
+    ANSWER_PATIENCE = 4,     /* times request_ms for the peer to accept its answer */
+    STOP_PATIENCE_MS = 1000, /* for the last answers to be sent */
+    /* connections that arrive at once; the system may allow fewer */
+    LISTEN_BACKLOG = 4096,
     OVERDUE_PATIENCE =
-        3, /* times the limit for who waits for us: we may be slow, but not so slow */
+        /* times the limit if the client waits for us: we may be slow, but not that slow */
+    3,
 };
 
 enum call_state {
     CALL_WAITING,  /* between requests */
-    CALL_READING,  /* the request line is there */
+    CALL_READING,  /* the request line has arrived */
     CALL_HANDLING, /* complete; the handler has it */
     CALL_SLEEPING, /* the handler returned without an answer */
-    CALL_ANSWERED, /* the answer is made, perhaps on its way */
-    CALL_CUT,      /* given up; the socket is shut down */
+    CALL_ANSWERED, /* the answer exists and may be on its way */
+    CALL_CUT,      /* abandoned; the socket is shut down */
 };
 
 struct call_header {
@@ -68,19 +69,21 @@ struct http_call {
     struct MHD_Connection *peer;
     atomic_int state;              /* enum call_state */
     atomic_int_fast64_t since_ns;  /* READING, ANSWERED: when that began */
-    atomic_uint_fast64_t requests; /* finished on this connection */
+    atomic_uint_fast64_t requests; /* completed on this connection */
 
     const char *method; /* NULL until the headers are complete */
     const char *path;
     struct strbuf body;
-    size_t body_bytes;       /* at most, as was announced */
-    atomic_size_t claimed;   /* of http->body_bytes: what its buffer takes up, until it gave way */
-    atomic_bool body_listed; /* in http->bodies; set by its own thread, under the lock */
+    size_t body_bytes; /* the maximum, as announced */
+    /* of http->body_bytes: the size of its buffer, until it was dropped */
+    atomic_size_t claimed;
+    /* in http->bodies; set by its own thread, under the lock */
+    atomic_bool body_listed;
     int64_t body_since_ns;
     struct http_call *body_next;
     struct http_call *body_last;
-    bool unread; /* it has a body that nobody takes */
-    int refuse;  /* this status instead of asking the handler; 0: ask */
+    bool unread; /* it has a body that no route accepts */
+    int refuse;  /* answer with this status instead of calling the handler; 0: call it */
     const char *refuse_why;
     bool counted; /* in http->open */
     uint64_t id;
@@ -103,7 +106,7 @@ struct http_tls {
     bool asks_client;
 };
 
-/* Connections by how long they stand there, longest first. */
+/* Lists of connections, the one that has been there longest first. */
 struct idle_list {
     struct connection *first;
     struct connection *last;
@@ -113,29 +116,30 @@ struct idle_list {
 struct admission_address;
 
 struct connection {
-    struct http_call call; /* first: from it the connection is known */
+    struct http_call call; /* the first known state: all later ones are known */
     int fd;
     struct http_tls *tls; /* NULL: plain */
-    atomic_bool greeted;  /* the TLS handshake came to its end */
-    bool verified;        /* the client's certificate is of our client CA */
-    bool doubted;         /* it is not */
-    bool named;           /* it has a name that will do, or any will */
-    char *nameless_why;   /* else: what it has, for people */
+    atomic_bool greeted;  /* the TLS handshake was completed */
+    bool verified;        /* the client's certificate was issued by our client CA */
+    bool doubted;         /* it was not */
+    bool named;           /* one of its names is accepted, or any is */
+    char *nameless_why;   /* otherwise: its names, for people */
     int64_t accepted_ns;
-    /* Admission's own, under the lock. */
+    /* Used by http_admission.c only, under the lock. */
     struct admission_address *address; /* NULL: it does not count any more */
     bool known;
-    bool gone;              /* it gave way or was cut; the socket closes in a moment */
+    /* it was closed for another one or shut down; the socket closes in a moment */
+    bool gone;
     struct idle_list *line; /* NULL: it is being answered, or gone */
     struct connection *line_next;
     struct connection *line_last;
     struct connection *next;
     struct connection *last;
-    /* The watch's own. */
+    /* Used by the watch only. */
     bool seen_greeted;
     uint64_t seen_requests;
     uint64_t seen_bytes;
-    int64_t first_ns; /* when the present request was first seen to come in; 0: not yet */
+    int64_t first_ns; /* when the present request was first seen; 0: not yet */
 };
 
 static inline struct connection *connection_of(struct http_call *call)
@@ -145,18 +149,18 @@ static inline struct connection *connection_of(struct http_call *call)
     return (struct connection *)call;
 }
 
-/* Who is connected; guarded by the lock. */
+/* The connected clients; guarded by the lock. */
 struct admission {
     struct admission_address **slot; /* by address */
-    struct admission_address **rank; /* by how many of its strangers are idle */
-    uint32_t top;                    /* the highest rank that there is; 0: none */
-    struct idle_list idle;           /* of the known ones */
+    struct admission_address **rank; /* by the number of their idle strangers */
+    uint32_t top;                    /* the highest rank in use; 0: none */
+    struct idle_list idle;           /* of known clients */
     uint32_t strangers;
     uint32_t known;
     uint32_t dying;
 };
 
-/* Bodies that are large enough to matter and not complete, by when they became so. */
+/* Bodies that are large enough to matter and incomplete, by the time when they became so. */
 struct bodies {
     struct http_call *first;
     struct http_call *last;
@@ -168,22 +172,23 @@ struct http_server {
     uint16_t port;
     struct MHD_Daemon *daemon;
     pthread_t starter;
-    char complaint[256]; /* libmicrohttpd's last, in the thread that starts it */
+    /* the last log line of libmicrohttpd, in the thread that starts it */
+    char complaint[256];
     atomic_bool quiesced;
     atomic_bool stopping;
     atomic_uint pending;              /* handed over, not answered */
     atomic_uint open;                 /* handed over, answer not yet sent */
-    atomic_size_t body_bytes;         /* taken up by the bodies of all connections */
-    atomic_uint dropped[HTTP_CAUSES]; /* since the watch told of them */
+    atomic_size_t body_bytes;         /* occupied by the bodies of all connections */
+    atomic_uint dropped[HTTP_CAUSES]; /* since the watch reported them last */
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;
     struct connection *connections;
     struct admission admission;
-    struct bodies bodies[2]; /* of strangers, of known ones */
+    struct bodies bodies[2]; /* of strangers, of known clients */
     struct http_call *asleep;
     struct http_tls *tls;
-    uint64_t files_seen; /* a print of the certificate files' identities */
+    uint64_t files_seen; /* a digest of the certificate files' identities */
     bool watch_ends;
     bool watch_runs;
     pthread_t watch;
@@ -193,25 +198,27 @@ struct http_server {
 void http_lock(struct http_server *http);
 void http_unlock(struct http_server *http);
 void http_refused(const struct http_server *http, int status, const char *why);
-/* Wait for a change at most so long; the lock is held. */
+/* Waits for a change, at most this long; the lock is held. */
 void http_wait(struct http_server *http, int64_t wait_ms);
 
 int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *out_bytes,
                   struct err *err) MUST_USE;
 
-/* One reference, the caller's. */
+/* Returns one reference, which belongs to the caller. */
 int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *err) MUST_USE;
 void tls_unref(struct http_tls *tls); /* NULL is fine */
-/* Certificate and the demand for the client's, for a connection that was just accepted. */
+/*
+ * Sets the certificate, and the request for the client's, for a connection that was just accepted.
+ */
 void tls_install(struct connection *connection, gnutls_session_t session);
-/* Whose certificate it is that was just verified. */
+/* Records whose certificate was just verified. */
 void names_judge(struct connection *connection, gnutls_session_t session);
-/* NULL: a name of the client's will do, or none is asked for; else why not. */
+/* NULL: a name of the client is accepted, or none is required; else the reason. */
 const char *names_refuse(const struct connection *connection);
 uint64_t tls_files_print(const struct http_rules *rules);
 extern const char tls_priorities[];
 
-/* For libmicrohttpd. */
+/* Called by libmicrohttpd. */
 void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,
                    enum MHD_ConnectionNotificationCode code);
 void *call_began(void *cls, const char *uri, struct MHD_Connection *peer);
@@ -223,19 +230,22 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
 
 void call_init(struct http_call *call, struct http_server *http, struct MHD_Connection *peer);
 void call_drop(struct http_call *call);
-/* Answer every call that sleeps with 503; the lock is held. */
+/* Answers every sleeping call with 503; the lock is held. */
 void call_answer_all(struct http_server *http);
 
-/* Of a request whose headers are complete: false and call->refuse, or call->unread. */
+/* For a request whose headers are complete: false sets call->refuse, or call->unread. */
 bool judge_headers(struct http_call *call, const char *version) MUST_USE;
 
-/* Would so many bytes have room now, or somebody give way?  They are claimed as they come. */
+/*
+ * Is there memory for this many bytes, possibly by dropping another body? It is counted as the
+ * bytes arrive.
+ */
 bool body_has_room(struct http_call *call, size_t bytes) MUST_USE;
-/* What the bodies of those who are known, or of others, may have. */
+/* The memory for the bodies of known clients, or of others. */
 size_t body_most(const struct http_rules *rules, bool known);
-/* Keep what came, or say in call->refuse why not. */
+/* Stores the data that arrived, or sets call->refuse. */
 void body_take(struct http_call *call, const char *bytes, size_t count);
-void body_complete(struct http_call *call); /* it gives way no more */
+void body_complete(struct http_call *call); /* it cannot be dropped any more */
 void body_reset(struct http_call *call);    /* for the next request */
 void body_drop(struct http_call *call);
 extern const char body_too_large[];
@@ -243,26 +253,31 @@ extern const char body_no_room[];
 
 bool connection_waits_for_us(const struct connection *connection);
 
-/* All but admission_init and admission_done: where the lock is not held it says so. */
+/* All except admission_init and admission_done; the lock is held unless noted. */
 void admission_init(struct http_server *http);
 void admission_done(struct http_server *http);
-uint32_t admission_most(const struct http_rules *rules); /* sockets, with those that gave way */
-/* Not held.  Before a connection: is there a place, or does somebody give way? */
+/* sockets, including those that are being closed */
+uint32_t admission_most(const struct http_rules *rules);
+/* Lock not held. Before a connection: is there a place, possibly by closing another one? */
 bool admission_admits(struct http_server *http, const struct sockaddr *from) MUST_USE;
 void admission_join(struct connection *connection, const struct sockaddr *from);
 void admission_leave(struct connection *connection);
 /*
- * Shuts the socket down, after a last word (0: none) where it is plain and no answer is on its way,
- * and it does not count any more; false if it did not before, or the call is not in that state now.
+ * Shuts the socket down, after a last message (status 0: none) if the connection is plain and no
+ * answer is on its way, and stops counting it; false if it did not count before, or the call is in
+ * another state now.
  */
 bool admission_cut(struct connection *connection, enum call_state from, int status) MUST_USE;
-/* Not held.  Its certificate was verified, its request is complete; false: there is no place. */
+/*
+ * Lock not held. Its certificate was verified, or its request is complete; false: there is no
+ * place.
+ */
 bool admission_greeted(struct connection *connection) MUST_USE;
 bool admission_asks(struct connection *connection) MUST_USE;
-/* Not held.  Its answer is made. */
+/* Lock not held. Its answer exists. */
 void admission_rests(struct connection *connection);
 
-/* The thread that cuts what is too slow. */
+/* The thread that shuts down slow connections. */
 void watch_start(struct http_server *http);
 void watch_stop(struct http_server *http);
 

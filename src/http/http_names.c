@@ -7,8 +7,8 @@
 #include "http/http_internal.h"
 
 /*
- * Whose certificate it is: who is of the client CA may still be somebody else.  What a certificate
- * shows is judged once, when its connection begins.
+ * Whose certificate it is: the client CA alone does not identify a client. The names in a
+ * certificate are checked once, when its connection begins.
  */
 
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
@@ -19,7 +19,7 @@ struct judged_names {
     struct strbuf shown; /* for people */
 };
 
-/* What holds a NUL is nobody's. */
+/* A name that contains a NUL is never accepted. */
 static void judge_name(struct judged_names *names, const char *kind, const char *name, size_t bytes)
 {
     must(names->rules->admits != NULL && bytes <= NAME_BYTES);
@@ -30,7 +30,7 @@ static void judge_name(struct judged_names *names, const char *kind, const char 
         strbuf_printf(&names->shown, "%s%s %s", names->shown.len > 0 ? ", " : "", kind, name);
 }
 
-/* The name of that number.  False: there is none any more; one that is too long is passed over. */
+/* The name with this number. False: there is none; one that is too long is skipped. */
 static bool judge_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";

@@ -134,7 +134,7 @@ void tls_install(struct connection *connection, gnutls_session_t session)
 {
     struct http_tls *tls = connection->tls;
 
-    /* libmicrohttpd keeps its own connection there, for pre-shared keys, of which we have none. */
+    /* libmicrohttpd stores its own connection there, for pre-shared keys, which are not used. */
     gnutls_session_set_ptr(session, connection);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
                                        note_finished);
@@ -145,7 +145,10 @@ void tls_install(struct connection *connection, gnutls_session_t session)
     gnutls_session_set_verify_function(session, judge_client);
 }
 
-/* Device, inode, size and time tell a replaced file from the old one, also behind a moved link. */
+/*
+ * Device, inode, size and time distinguish a replaced file from the old one, also behind a changed
+ * link.
+ */
 static uint64_t tls_mix(uint64_t print, const char *file)
 {
     struct stat at;

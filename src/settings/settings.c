@@ -31,8 +31,9 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, en
     struct err err;
 
     must(set != from);
-    set->slot[id].source = SETTING_DEFAULT; /* what is kept may rank below what it replaces */
-    /* It was judged when it was first taken. */
+    /* the setting that is kept may have a lower rank than the one it replaces */
+    set->slot[id].source = SETTING_DEFAULT;
+    /* It was checked when it was loaded. */
     must(setting_put(set, id, slot->source, slot->text, slot->place, &err) == 0);
 }
 
@@ -81,7 +82,8 @@ static bool take_action(const char *arg, enum settings_action *action)
     for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
         if (strcmp(arg, actions[i].flag) != 0)
             continue;
-        if (*action != SETTINGS_HELP && *action != SETTINGS_VERSION) /* these need nothing else */
+        /* these need nothing else */
+        if (*action != SETTINGS_HELP && *action != SETTINGS_VERSION)
             *action = actions[i].action;
         return true;
     }
@@ -151,7 +153,7 @@ static int flag_text(struct flags *in, struct flag *flag)
     return 0;
 }
 
-/* Each flag into set; with only_config, the one that names the file, and the actions. */
+/* Puts each flag into set; with only_config, only the one that names the file, and the actions. */
 static int read_flags(struct flags *in, struct settings_set *set, bool only_config)
 {
     must(in->argc >= 0);
@@ -205,8 +207,8 @@ static int read_variable(struct settings_set *set, enum setting_id id, char *con
 }
 
 /*
- * Others write MILLIGPU_... as well: kubelet, for a Service of our name, and who builds us.  So
- * only what looks like one of ours with a slip is refused.
+ * Other programs set MILLIGPU_... as well: kubelet for a Service of this name, and builds. So only
+ * a variable that looks like a mistyped setting is refused.
  */
 static int refuse_slips(char *const *envp, struct err *err)
 {
@@ -244,7 +246,7 @@ static int read_environment(struct settings_set *set, char *const *envp, struct 
     return refuse_slips(envp, err);
 }
 
-/* --- what holds between settings --- */
+/* --- rules between settings --- */
 
 struct rule {
     const struct settings_set *set;
@@ -306,7 +308,7 @@ static int check_listeners(const struct rule *rule)
                            "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
-/* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as it stands in Host, but for the port. */
+/* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as in Host, without the port. */
 static bool is_host(struct text name)
 {
     const bool bracketed = name.len > 2 && name.at[0] == '[' && name.at[name.len - 1] == ']';
@@ -336,7 +338,7 @@ static int check_hosts(const struct rule *rule, enum setting_id id, const char *
     return 0;
 }
 
-/* A certificate's names, as it shows them. */
+/* A name as certificates show it. */
 static int check_client_names(const struct rule *rule)
 {
     const char *names = rule->values->webhook_client_names;
@@ -373,7 +375,7 @@ static int check_cluster(const struct rule *rule)
     return 0;
 }
 
-/* "nvidia.com/vgpu": what Kubernetes takes as the name of an extended resource. */
+/* "nvidia.com/vgpu": a valid name of an extended resource in Kubernetes. */
 static bool is_resource(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -441,7 +443,7 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 
 static int settings_load_all(struct flags *flags, char *const *envp, struct settings_set *set)
 {
-    /* Which file comes last in rank but must be known first: a set of its own finds out. */
+    /* The file has a low rank but must be known first: a separate set finds it. */
     CLEANUP(settings_freep) struct settings_set *named = settings_defaults();
     int rc = read_variable(named, SETTING_config, envp, flags->err);
 

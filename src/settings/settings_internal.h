@@ -1,10 +1,9 @@
 /*
  * settings_internal - what the parts of settings share.
  *
- *   settings.c        the set: defaults, flags, environment, what holds between settings
- *   settings_table.c  the table: types, values, names that were nearly right
- *   settings_yaml.c   the file
- *   settings_print.c  --help, --print-config, docs/CONFIG.md
+ *   settings.c the set: defaults, flags, environment, rules between settings settings_table.c the
+ *   table: types, values, suggestions for mistyped names settings_yaml.c the file settings_print.c
+ *   --help, --print-config, docs/CONFIG.md
  */
 #ifndef MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
 #define MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
@@ -46,21 +45,21 @@ struct settings_set {
 };
 
 const struct setting_info *setting_info(enum setting_id id);
-/* SETTINGS if there is none.  dash: names as flags write them. */
+/* SETTINGS if there is none. dash: names are written as in flags. */
 enum setting_id setting_find(struct text name, char dash);
-/* The known name that name was probably meant to be, or NULL; dash as above. */
+/* The known name that was probably meant, or NULL; dash as above. */
 const char *setting_nearest(struct text name);
-/* "N", "FILE", "true|false": what stands behind the flag. */
+/* "N", "FILE", "true|false": the argument of the flag. */
 const char *setting_word(enum setting_id id);
 void setting_flag(enum setting_id id, char *out, size_t bytes);     /* "--webhook-cert" */
 void setting_variable(enum setting_id id, char *out, size_t bytes); /* "MILLIGPU_WEBHOOK_CERT" */
 
 struct settings_set *settings_defaults(void) MUST_USE;
-/* Judge the text and take it; err names place and setting. */
+/* Checks the text and stores it; err names place and setting. */
 int setting_put(struct settings_set *set, enum setting_id id, enum setting_source source,
                 const char *text, const char *place, struct err *err) MUST_USE;
 int settings_read_file(struct settings_set *set, const char *file, struct err *err) MUST_USE;
-/* What holds between settings. */
+/* Checks the rules between settings. */
 int settings_cross_check(const struct settings_set *set, struct err *err) MUST_USE;
 
 #endif

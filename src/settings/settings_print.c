@@ -9,7 +9,7 @@ static bool print_is_bare(const struct setting_info *info)
     return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
 }
 
-/* Words are quoted, too: "off" without would be a boolean to many who read YAML. */
+/* Words are quoted as well, because many YAML readers take a bare "off" as a boolean. */
 static void add_value(struct strbuf *out, enum setting_id id, const char *text)
 {
     must(text != NULL);
@@ -83,7 +83,7 @@ void settings_print(struct strbuf *out, const struct settings_set *set)
     for (int id = 0; id < SETTINGS; id++) {
         const struct setting_slot *slot = &set->slot[id];
         if (id == SETTING_config)
-            continue; /* a file does not name itself */
+            continue; /* a file does not contain its own name */
         strbuf_printf(out, "%s: ", settings_name((enum setting_id)id));
         add_value(out, (enum setting_id)id, slot->text);
         if (slot->place != NULL && strchr(slot->place, '\n') == NULL)

@@ -1,6 +1,6 @@
 /*
- * The table of settings: types, values, names that were nearly right.  Called by the other files
- * of settings.  Every error says what would be right.
+ * The table of settings: types, values, suggestions for mistyped names. Called by the other files
+ * of settings. Every error says what would be right.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ struct reading {
     yaml_parser_t parser;
     const char *file;
     struct settings_set *set;
-    size_t line[SETTINGS]; /* where each was set; 0: not yet */
+    size_t line[SETTINGS]; /* the line where each was set; 0: not yet */
     struct err *err;
 };
 
@@ -37,7 +37,7 @@ static int yaml_next(struct reading *in, yaml_event_t *out)
                    in->parser.problem != NULL ? in->parser.problem : "it ends too early");
 }
 
-/* What stands where one value should: NULL if it is one. */
+/* A text for what is there instead of one value: NULL if it is one. */
 static const char *not_a_value(const yaml_event_t *event)
 {
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
@@ -146,7 +146,7 @@ static int read_mapping(struct reading *in)
     return 0;
 }
 
-/* An empty file is no document; one of comments only, too. */
+/* An empty file contains no document; nor does one with comments only. */
 static int read_document(struct reading *in, yaml_event_type_t type, size_t line, bool first)
 {
     must(line > 0);

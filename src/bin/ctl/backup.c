@@ -7,7 +7,7 @@
 
 #include "ctl.h"
 
-/* The bytes on disk before the name; the name on disk before success. */
+/* First the bytes must be on disk, then the name, then success is reported. */
 static int flush_to_disk(FILE *file, const char *name, struct err *err)
 {
     must(file != NULL);
@@ -19,7 +19,7 @@ static int flush_to_disk(FILE *file, const char *name, struct err *err)
 static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 {
     const char *slash = strrchr(name, '/');
-    /* With its slash, so that "/x" lies in "/". */
+    /* With its slash, so that "/x" is in "/". */
     const struct text before = {name, slash != NULL ? (size_t)(slash - name) + 1 : 0};
     const char *path = slash != NULL ? arena_copy(&ctl->arena, before) : ".";
     const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -27,7 +27,7 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
     must(name[0] != '\0');
     if (folder < 0)
         return err_set(err, ERR_IO, "folder of %.300s: %m", name);
-    /* Some file systems cannot do that to a folder, and need not. */
+    /* Some file systems cannot sync a folder, and need not. */
     const int status = fsync(folder) != 0 && errno != EINVAL
                            ? err_set(err, ERR_IO, "folder of %.300s: %m", name)
                            : 0;
@@ -35,7 +35,9 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
     return status;
 }
 
-/* Without --force: not onto a file that came meanwhile, where the file system can tell. */
+/*
+ * Without --force: does not overwrite a file that appeared meanwhile, if the file system can tell.
+ */
 static bool backup_move(const char *made, const char *name, bool force)
 {
     must(strcmp(made, name) != 0);
@@ -59,7 +61,7 @@ static int backup_download(struct ctl *ctl, const char *made, struct err *err)
     if (ctl_base(ctl, &base, err) < 0)
         return err_same(err);
     must(base != NULL);
-    /* A ledger names pods and their owners: nobody else's to read. */
+    /* A ledger contains names of pods: only the owner may read it. */
     const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file == NULL) {
@@ -93,7 +95,7 @@ int command_backup(struct ctl *ctl)
         return ctl_fail(ctl, &err);
     }
     if (backup_download(ctl, made, &err) < 0 || backup_publish(ctl, made, name, &err) < 0) {
-        (void)unlink(made); /* half a copy helps nobody */
+        (void)unlink(made); /* half a copy is useless */
         return ctl_fail(ctl, &err);
     }
     (void)fprintf(ctl->screen.out, "%s: %lld bytes\n", name,

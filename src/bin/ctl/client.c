@@ -15,7 +15,7 @@
 enum {
     CONNECT_MS_MAX = 5000,
     ANSWER_MS_MAX = 60000,
-    SILENCE_S_MAX = 30, /* of a download, which may take longer in all */
+    SILENCE_S_MAX = 30, /* for a download, which may take longer in total */
     ANSWER_BYTES_MAX = 512 * 1024 * 1024,
     PAGES_MAX = 10000,
 };
@@ -23,7 +23,7 @@ enum {
 struct client {
     CURL *curl;
     struct strbuf body;
-    FILE *file; /* where a good answer goes instead */
+    FILE *file; /* where the body of a successful answer goes instead */
     bool too_large;
     char error[CURL_ERROR_SIZE];
 };
@@ -117,7 +117,7 @@ void client_free(struct client *client)
     xfree(client);
 }
 
-/* Options that cannot fail for the values given here. */
+/* Options that cannot fail for these values. */
 #define SET(client, option, value)                                                                 \
     must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
 
@@ -256,7 +256,7 @@ static int read_page(const struct doc *page, const char *path, struct doc *items
     if (found == NULL || found->kind != DOC_ARRAY)
         return err_set(err, ERR_INTERNAL, "the answer to %.200s is no list: is this milligpud?",
                        path);
-    /* The page's own array is not used again: its items may change their parent. */
+    /* The page's own array is not used again, so its items may change their parent. */
     for (struct doc *item = found->first, *next; item != NULL; item = next) {
         next = item->next;
         item->next = NULL;

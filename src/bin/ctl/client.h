@@ -1,8 +1,8 @@
 /*
- * client - questions to milligpud, answers as documents.
+ * client - requests to milligpud, with answers as documents.
  *
- * One connection, kept.  Every call is bounded in time and size.  What the server refuses with
- * problem+json comes back as an err with that one sentence.
+ * One connection, which is kept. Every call is bounded in time and size. A refusal of the server
+ * (problem+json) becomes an err with that one sentence.
  *
  * One thread.
  */
@@ -32,16 +32,16 @@ int client_call(struct client *client, const struct call *call, struct arena *ar
 /* All pages of a list in one: {"items":[...]}.  path may have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
                 struct doc **out, struct err *err) MUST_USE;
-/* The bytes of the answer into file. */
+/* Writes the body of the answer into file. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err) MUST_USE;
 
-/* text as one segment of a path, or one value of a query. */
+/* Escapes text as one segment of a path, or one value of a query. */
 void url_escape(struct strbuf *out, const char *text);
-/* "?key=value" or "&key=value"; nothing for value NULL. */
+/* Appends "?key=value" or "&key=value"; nothing for value NULL. */
 void url_query(struct strbuf *path, const char *key, const char *value);
 
-/* HTTP status and body of a failed call as an err. */
+/* Converts the HTTP status and body of a failed call to an err. */
 int client_problem(long status, struct text body, struct err *err);
 
 #endif

@@ -1,4 +1,6 @@
-/* What the commands share: where milligpud is, questions to it, documents and lists. */
+/*
+ * What the commands share: the address of milligpud, requests to it, documents and lists.
+ */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -12,7 +14,8 @@ static const char default_namespace[] = "milligpu-system";
 int ctl_fail(struct ctl *ctl, const struct err *err)
 {
     must(err->text[0] != '\0');
-    (void)fflush(ctl->screen.out); /* keep the order of what is seen; judged at the end */
+    /* keep the order of the output; errors are checked at the end */
+    (void)fflush(ctl->screen.out);
     (void)fprintf(ctl->err, "milligpuctl: %s\n", err->text);
     return CTL_NO;
 }
@@ -20,11 +23,11 @@ int ctl_fail(struct ctl *ctl, const struct err *err)
 int ctl_misused(struct ctl *ctl, const struct err *err)
 {
     must(err->text[0] != '\0');
-    (void)ctl_fail(ctl, err); /* another status follows */
+    (void)ctl_fail(ctl, err); /* the status is a different one */
     return CTL_USAGE;
 }
 
-/* --- where milligpud is --- */
+/* --- the address of milligpud --- */
 
 enum { PORT_FILE_BYTES_MAX = 4096 };
 

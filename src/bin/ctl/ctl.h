@@ -1,5 +1,5 @@
 /*
- * ctl - one run of milligpuctl: what was asked, where the answer comes from, where it goes.
+ * ctl - one run of milligpuctl: the options, the source of the answer, the format of the output.
  *
  * A command asks (ctl_get, ctl_list) and shows; showing is separate from asking, so that tests can
  * show recorded answers.  A command returns the exit status.
@@ -22,7 +22,7 @@ struct ctl {
     struct options options;
     enum format format;
     struct screen screen;
-    struct arena arena;    /* of what is shown now; --watch begins it anew */
+    struct arena arena;    /* for the present output; --watch resets it */
     struct arena kept;     /* of the whole run */
     struct client *client; /* NULL until the first question */
     struct forward forward;
@@ -32,7 +32,7 @@ struct ctl {
     FILE *err;
 };
 
-/* The whole program but for where its environment comes from. */
+/* The whole program except for its environment. */
 struct ctl_environment {
     const char *server; /* MILLIGPU_SERVER, or NULL */
     bool no_color;
@@ -50,7 +50,10 @@ int ctl_misused(struct ctl *ctl, const struct err *err);
 
 int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
 int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
-/* The admin listener, found once: --server, --port-file, MILLIGPU_SERVER, kubectl, the default. */
+/*
+ * The address of the admin listener, determined once: --server, --port-file, MILLIGPU_SERVER,
+ * kubectl, the default.
+ */
 int ctl_base(struct ctl *ctl, const char **out, struct err *err) MUST_USE;
 /* The line of that name in --port-file; NULL without that option. */
 int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err) MUST_USE;
@@ -67,20 +70,20 @@ struct pod_name {
 int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
                  struct err *err) MUST_USE;
 
-/* A list as a table: how a row is made of an item, and what -o name calls it. */
+/* A list as a table: how an item becomes a row, and its name for -o name. */
 struct list_view {
     const struct column *column;
     size_t columns;
     void (*row)(struct table *table, const struct doc *item);
     void (*name)(struct strbuf *out, const struct doc *item);
-    const char *none; /* said on standard error when there is nothing */
+    const char *none; /* printed on standard error if the list is empty */
 };
-/* In whatever format was asked for.  answer has items.  Returns the exit status. */
+/* In the requested format. answer has items. Returns the exit status. */
 int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view);
 /* Only the table; items is an array, or NULL. */
 int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view);
 
-/* What each command shows of an answer; returns the exit status. */
+/* What each command prints for an answer; returns the exit status. */
 int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary);
 int show_nodes(struct ctl *ctl, const struct doc *nodes);
 int show_node(struct ctl *ctl, const struct doc *node);
@@ -92,7 +95,7 @@ int show_summary(struct ctl *ctl, const struct doc *summary);
 int show_drift(struct ctl *ctl, const struct doc *list);
 int show_doctor(struct ctl *ctl, const struct doc *doctor);
 
-/* NAME: text, under each other. */
+/* Prints "NAME: text", aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */

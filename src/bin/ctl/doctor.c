@@ -56,7 +56,7 @@ int show_doctor(struct ctl *ctl, const struct doc *doctor)
     return failed ? CTL_NO : CTL_FINE;
 }
 
-/* Nobody answers: that, too, is a finding, and the first one to mend. */
+/* No answer is a finding as well, and the first one to fix. */
 static struct doc *not_reached(struct ctl *ctl, const struct err *err)
 {
     struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);

@@ -54,14 +54,14 @@ static void fill_arguments(const struct forward_options *options, const char **a
     argument[count++] = "--namespace";
     argument[count++] = options->namespace;
     argument[count++] = "port-forward";
-    /* The workload, not the Service: the admin port is on no Service, it listens on loopback. */
+    /* The workload, not the Service: the admin port is on loopback, and in no Service. */
     argument[count++] = "statefulset/milligpu";
     argument[count++] = ":8911";
     argument[count] = NULL;
     must(count < ARGUMENTS_MAX);
 }
 
-/* Between fork and exec. */
+/* Runs between fork and exec. */
 static _Noreturn void become_kubectl(const struct forward_options *options, int out, pid_t parent)
 {
     const char *argument[ARGUMENTS_MAX];
@@ -69,13 +69,13 @@ static _Noreturn void become_kubectl(const struct forward_options *options, int 
 
     must(parent > 0);
     fill_arguments(options, argument);
-    /* Ends with us, however we end; the parent may be gone already. */
+    /* Ends with the parent in any case; the parent may have exited already. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(126);
     if (dup2(out, STDOUT_FILENO) < 0)
         _exit(126);
     const void *untyped = argument;
-    memcpy(&list, &untyped, sizeof list); /* exec changes nothing of them */
+    memcpy(&list, &untyped, sizeof list); /* exec does not change these */
     (void)execvp("kubectl", list);        /* returns on failure only */
     (void)dprintf(STDERR_FILENO, "kubectl: %m\n");
     _exit(127);
@@ -155,9 +155,9 @@ void forward_stop(struct forward *forward)
     must(forward->pid >= 0);
     if (forward->pid == 0)
         return;
-    (void)kill(forward->pid, SIGTERM); /* may have ended by itself */
+    (void)kill(forward->pid, SIGTERM); /* it may have ended by itself */
     for (int i = 0; i < STOP_LOOKS && !(ended = has_ended(forward->pid)); i++)
-        (void)poll(NULL, 0, STOP_LOOK_MS); /* woken early is fine */
+        (void)poll(NULL, 0, STOP_LOOK_MS); /* waking early is fine */
     if (!ended) {
         (void)kill(forward->pid, SIGKILL);
         (void)waitpid(forward->pid, NULL, 0); /* cannot refuse that */

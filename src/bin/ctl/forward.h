@@ -1,8 +1,8 @@
 /*
- * forward - `kubectl port-forward` to the pod of milligpud, as long as we need it.
+ * forward - runs `kubectl port-forward` to the pod of milligpud while it is needed.
  *
- * Started on a free local port, waited for at most twenty seconds, ended by its pid.  If we die
- * first, the kernel ends it.
+ * It uses a free local port, is waited for at most twenty seconds, and is ended by its pid. If this
+ * process dies first, the kernel ends it.
  */
 #ifndef MILLIGPU_CTL_FORWARD_H
 #define MILLIGPU_CTL_FORWARD_H
@@ -13,7 +13,7 @@
 
 struct forward {
     pid_t pid; /* 0: none */
-    int out;   /* what it says */
+    int out;   /* its output */
     char address[64];
 };
 
@@ -27,7 +27,7 @@ int forward_start(struct forward *forward, const struct forward_options *options
                   struct err *err) MUST_USE;
 void forward_stop(struct forward *forward);
 
-/* The local address in a line of kubectl's; false if there is none. */
+/* Finds the local address in a line of kubectl's output; false if there is none. */
 bool forward_read_line(const char *line, char *out, size_t bytes);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "ctl.h"
 
-/* --- which moment --- */
+/* --- which time --- */
 
 static int64_t unit_ms(char unit)
 {
@@ -97,7 +97,7 @@ static bool node_has(const struct doc *node, const char *gpu)
     return false;
 }
 
-/* Is it there at all, although nobody ever held it?  Then an empty history is the answer. */
+/* Does it exist, although it has no history? Then an empty history is the answer. */
 static bool history_exists(const struct question *question, bool as_gpu, bool as_pod)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -120,7 +120,7 @@ static bool history_exists(const struct question *question, bool as_gpu, bool as
     return ctl_get(question->ctl, path.data, &found, &ignored) == 0;
 }
 
-/* As a GPU first, then as a pod, unless one of them was said. */
+/* First as a GPU, then as a pod, unless an option says which. */
 static int history_find(const struct question *question, struct doc **out, struct err *err)
 {
     const char *const *given = question->ctl->options.given;
@@ -136,7 +136,7 @@ static int history_find(const struct question *question, struct doc **out, struc
         if (!history_is_empty(*out) || !as_pod)
             return 0;
     }
-    /* Not everything that could be a GPU can be a pod; then the GPU's answer stands. */
+    /* Not every GPU name is a valid pod name; then the answer for the GPU stands. */
     if (as_gpu && ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
         return 0;
     return ask_for_pod(question, out, err);

@@ -88,7 +88,10 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
     if (manifest_looks_like_json(bytes)) {
         if (doc_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return manifest_take(manifest, document, "", file, err);
-        /* It may be YAML that begins with a brace; if it is neither, JSON's words are better. */
+        /*
+         * It may be YAML that begins with a brace; if it is neither, the error of the JSON reader
+         * is better.
+         */
     }
     struct doc *documents;
     if (doc_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {

@@ -1,8 +1,8 @@
 /*
- * manifest - the Pods of JSON and YAML files, as kubectl would take them.
+ * manifest - the Pods of JSON and YAML files, as kubectl reads them.
  *
- * Several documents, Lists and PodLists are opened up.  What is no Pod is named to skip() and left
- * out: a Deployment makes no pods without a cluster.
+ * Several documents, Lists and PodLists are expanded. Objects of other kinds are reported to skip()
+ * and left out: without a cluster a Deployment creates no pods.
  */
 #ifndef MILLIGPU_CTL_MANIFEST_H
 #define MILLIGPU_CTL_MANIFEST_H
@@ -11,7 +11,7 @@
 
 struct manifest {
     struct arena *arena;
-    const char *namespace; /* of pods that name none */
+    const char *namespace; /* for pods without a namespace */
     struct doc *pods;      /* an array */
     void *user;
     void (*skip)(void *user, const char *kind, const char *name);

@@ -1,8 +1,8 @@
 /*
  * options - the command line, its help and its manual, from options.def and commands.def.
  *
- * Options may stand before and after the command and its arguments.  What is not understood is an
- * error that says what would be; an unknown command suggests the nearest.
+ * Options may stand before and after the command and its arguments. A mistake is an error that says
+ * what would be right; for an unknown command it suggests the nearest.
  *
  * Pure.
  */
@@ -47,15 +47,15 @@ struct options {
     size_t arguments;
 };
 
-/* What out holds is borrowed from argv, but for the list of arguments: options_done(). */
+/* out borrows from argv, except for the list of arguments: options_done(). */
 int options_parse(int argc, char *const *argv, struct options *out, struct err *err) MUST_USE;
 void options_done(struct options *given);
 /*
- * For completion, of a line that is not complete: as much as can be understood of it.  Returns the
- * option whose value is to come next, or OPTIONS.
+ * For completion, of an incomplete line: uses whatever can be parsed. Returns the option whose
+ * value comes next, or OPTIONS.
  */
 size_t options_scan(int argc, char *const *argv, struct options *out);
-/* Which of its words is the value that was given?  ERR_INVALID if none. */
+/* The index of the given value among the option's words. ERR_INVALID if it is none of them. */
 int options_choice(const struct options *given, size_t id, size_t *out, struct err *err) MUST_USE;
 
 /* The tables. */

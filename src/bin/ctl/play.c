@@ -131,7 +131,7 @@ bool play_asks(const struct doc *pod, const char *resource)
            container_asks(doc_at(pod, "spec.initContainers"), resource);
 }
 
-/* --- the game --- */
+/* --- scheduling --- */
 
 enum outcome { PLACED, REFUSED, SKIPPED, FAILED, OUTCOMES };
 
@@ -170,7 +170,8 @@ static void play_report(struct play *play, const struct doc *pod, enum outcome o
     if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
         (void)fprintf(play->ctl->screen.out, "%-*s  %-7s  %s\n", play->width,
                       arena_printf(arena, "%s/%s", namespace, name), outcome_name[outcome], text);
-    (void)fflush(play->ctl->screen.out); /* a line per pod, as it happens; judged at the end */
+    /* a line per pod, as it happens; errors are checked at the end */
+    (void)fflush(play->ctl->screen.out);
 }
 
 static int play_post(struct play *play, const char *base, const char *path,
@@ -201,7 +202,7 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
         return err_same(err);
     if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
-    /* An informer's pods carry neither. */
+    /* Pods from an informer have neither. */
     doc_remove(*out, "kind");
     doc_remove(*out, "apiVersion");
     return 0;
@@ -227,7 +228,7 @@ static int play_filter(struct play *play, const struct doc *pod, struct doc **ou
     return 0;
 }
 
-/* kube-scheduler takes the only node without a question, and so do we. */
+/* kube-scheduler takes the only node without asking, and so does play. */
 static int play_choose(struct play *play, const struct doc *pod, const struct doc *names,
                        const char **out, struct err *err)
 {
@@ -333,7 +334,7 @@ static void play_pod(struct play *play, const struct doc *pod)
         play_report(play, pod, node[0] != '\0' ? PLACED : REFUSED, node, text);
 }
 
-/* --- what the game needs --- */
+/* --- what scheduling needs --- */
 
 static void skip_kind(void *user, const char *kind, const char *name)
 {

@@ -1,5 +1,5 @@
 /*
- * play - what kube-scheduler says to an extender, and what it makes of the answers.
+ * play - the requests of kube-scheduler to an extender, and the evaluation of the answers.
  *
  * Pure: bodies in, bodies out.
  */
@@ -13,7 +13,9 @@ void play_args(struct strbuf *out, const struct doc *pod, const struct doc *name
 /* ExtenderBindingArgs. */
 void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node);
 
-/* The best score wins, the first among equals; NULL when no score is of one of names. */
+/*
+ * The node with the best score, the first among equals; NULL if no score belongs to one of names.
+ */
 const char *play_best(const struct doc *scores, const struct doc *names);
 
 /* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of both maps, most first. */

@@ -99,7 +99,7 @@ static bool is_called(const char *program, const char *name)
     return strcmp(slash != NULL ? slash + 1 : program, name) == 0;
 }
 
-/* What was shown must have arrived, or a full disk would look like success. */
+/* All output must have been written; a full disk must not look like success. */
 static int ctl_finish(struct ctl *ctl, int status)
 {
     if (fflush(ctl->screen.out) != 0 || ferror(ctl->screen.out) != 0) {

@@ -53,7 +53,7 @@ void table_printf(struct table *table, const char *fmt, ...)
 
     must(fmt != NULL);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a cell that is cut there is long enough */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a cell this long is cut */
     va_end(args);
     table_text(table, text);
 }
@@ -172,7 +172,8 @@ static struct libscols_table *make_scols(const struct table *table)
     struct libscols_table *made = scols_new_table();
 
     must(made != NULL);
-    (void)scols_table_set_stream(made, screen->out); /* fails for no table only, as the rest here */
+    /* fails only without a table, as the other calls here */
+    (void)scols_table_set_stream(made, screen->out);
     (void)scols_table_set_column_separator(made, "  ");
     (void)scols_table_enable_noheadings(made, !screen->headers);
     (void)scols_table_enable_colors(made, screen->colors);
@@ -199,7 +200,8 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     for (size_t i = 0; i < table->columns; i++) {
         if (!is_shown(table, i))
             continue;
-        (void)scols_line_set_data(line, at, row[i].text); /* fails without memory only */
+        /* fails only without memory */
+        (void)scols_line_set_data(line, at, row[i].text);
         if (row[i].color != NULL)
             (void)scols_cell_set_color(scols_line_get_cell(line, at), row[i].color);
         at++;
@@ -218,7 +220,8 @@ int table_print(struct table *table, struct err *err)
         for (size_t i = 0; i < rows; i++)
             add_row(table, made, row[i].row);
         if (rows > 0)
-            (void)scols_print_table(made); /* a closed pipe is seen when the stream is flushed */
+            /* a closed pipe is detected when the stream is flushed */
+            (void)scols_print_table(made);
         scols_unref_table(made);
     }
     xfree(row);
@@ -232,7 +235,7 @@ static const int64_t hour_s = 3600;
 static const int64_t day_s = 86400;
 static const int64_t year_s = 31536000;
 
-/* Two units while the larger one is small, as kubectl does. */
+/* Two units while the larger one is small, as in kubectl. */
 static void two_units(int64_t s, int64_t large, int64_t small, const char *names,
                       char out[AGE_BYTES])
 {
@@ -248,7 +251,8 @@ static void two_units(int64_t s, int64_t large, int64_t small, const char *names
 
 void age_format(int64_t ms, char out[AGE_BYTES])
 {
-    const int64_t s = ms > 0 ? ms / 1000 : 0; /* clocks of two machines differ a little */
+    /* clocks of two machines differ a little */
+    const int64_t s = ms > 0 ? ms / 1000 : 0;
 
     must(out != NULL);
     if (s < 2 * minute_s)

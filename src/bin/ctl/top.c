@@ -40,7 +40,7 @@ static const struct column without_bars[] = {
     {"STATE", 0},
 };
 
-/* Why no share is placed here: the GPU's reason before the node's. */
+/* Why no share is placed here: the GPU's reason takes precedence over the node's. */
 static const char *top_state_of(const struct doc *node, const struct doc *gpu)
 {
     const char *state = doc_shown(gpu, "state");
@@ -153,7 +153,7 @@ int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary
     return CTL_FINE;
 }
 
-/* One node as a list of one, so that it is shown as many are. */
+/* One node as a list of one, to be printed like many. */
 static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -202,7 +202,8 @@ int command_top(struct ctl *ctl)
         const int status = top_ask_and_show(ctl, watch && ctl->screen.terminal);
         if (status != CTL_FINE || !watch || fflush(ctl->screen.out) != 0)
             return status;
-        (void)poll(NULL, 0, AGAIN_MS); /* a signal ends us, or it is drawn early */
+        /* a signal ends the program, or it is drawn early */
+        (void)poll(NULL, 0, AGAIN_MS);
         arena_reset(&ctl->arena);
         ctl->screen.now_ms = clock.wall_ms(clock.ctx);
     }

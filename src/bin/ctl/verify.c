@@ -2,7 +2,7 @@
 
 #include "ctl.h"
 
-/* The answer of `verification`, in the shape of doctor's: a list of checks. */
+/* The result of a verification in the shape of doctor's answer: a list of checks. */
 struct verify_answer {
     struct ctl *ctl;
     struct doc *checks;
